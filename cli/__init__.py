@@ -1,0 +1,1 @@
+"""The drawbridge command: reads files, calls the pure rooms, prints."""

@@ -1,0 +1,1 @@
+"""The Configuration: schema, defaults, strict loading. Pure."""

@@ -1,0 +1,5 @@
+"""The findings of this room."""
+
+from dra.finding import Codes
+
+CODES = Codes("dra", [])

@@ -1,0 +1,1 @@
+"""What can never work, one module per question. Pure."""

@@ -1,0 +1,33 @@
+"""Writes the generated pages of docs/, or with --check says which are out of date."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import config.codes
+import documents.codes
+import dra.codes
+import judge.codes
+from dra.finding import page
+
+DOCS = Path(__file__).parent.parent / "docs"
+ROOMS = (documents.codes.CODES, dra.codes.CODES, config.codes.CODES, judge.codes.CODES)
+PAGES: dict[str, Callable[[], str]] = {"findings.md": lambda: page(ROOMS)}
+
+
+def main() -> int:
+    """Write every page, or compare; 1 when a compared page differs."""
+    stale = 0
+    for name, render in PAGES.items():
+        path = DOCS / name
+        text = render()
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"{path} is out of date; run `make docs`")
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
