@@ -1,0 +1,66 @@
+"""The types of the language, as the checker compares them and people read them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type: `kind` says what sort, `name` which one, `params` what it is made of.
+
+    Kinds: bool int uint double string bytes null timestamp duration dyn any error type list map
+    opaque (name and params, such as `kubernetes.Quantity` or `optional_type`), object (name),
+    wrapper (params[0] is what it wraps), param (name; a type parameter of an overload).
+    """
+
+    kind: str
+    name: str = ""
+    params: "tuple[Type, ...]" = ()
+
+
+BOOL = Type("bool")
+INT = Type("int")
+UINT = Type("uint")
+DOUBLE = Type("double")
+STRING = Type("string")
+BYTES = Type("bytes")
+NULL = Type("null")
+TIMESTAMP = Type("timestamp")
+DURATION = Type("duration")
+DYN = Type("dyn")
+ANY = Type("any")
+ERROR = Type("error")
+A = Type("param", "A")
+B = Type("param", "B")
+
+
+def list_of(element: Type) -> Type:
+    """The type of a list of `element`."""
+    return Type("list", params=(element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """The type of a map from `key` to `value`."""
+    return Type("map", params=(key, value))
+
+
+def type_of(inner: Type) -> Type:
+    """The type of the type value `inner`."""
+    return Type("type", params=(inner,))
+
+
+def optional_of(inner: Type) -> Type:
+    """The type of an optional `inner`."""
+    return Type("opaque", "optional_type", (inner,))
+
+
+def opaque(name: str, *params: Type) -> Type:
+    """A type of which only the functions that take it know the inside."""
+    return Type("opaque", name, params)
+
+
+QUANTITY = opaque("kubernetes.Quantity")
+SEMVER = opaque("kubernetes.Semver")
+URL = opaque("kubernetes.URL")
+IP = opaque("net.IP")
+CIDR = opaque("net.CIDR")
+NAMED_FORMAT = opaque("kubernetes.NamedFormat")
