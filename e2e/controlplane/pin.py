@@ -1,0 +1,64 @@
+"""Pins one Kubernetes version as an ordinary Go module: writes VERSION/go.mod, go.sum and tools.go.
+
+    python -m e2e.controlplane.pin 1.36.3 3.6.8
+
+Run by hand when a version is added or raised; what it writes is committed. Kubernetes' own go.mod
+replaces its staging modules by folders of its repository, which a module that depends on it does
+not have; each is replaced by its release of the same minor and patch instead.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TOOLS = """//go:build tools
+
+// Package controlplane names what is built, so that go.sum covers it.
+package controlplane
+
+import (
+\t_ "go.etcd.io/etcd/server/v3"
+\t_ "k8s.io/kubernetes/cmd/kube-apiserver"
+\t_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+\t_ "k8s.io/kubernetes/cmd/kube-scheduler"
+\t_ "k8s.io/kubectl/pkg/cmd"
+\t_ "k8s.io/component-base/cli"
+)
+"""
+
+
+def staging_modules(kubernetes: str) -> list[str]:
+    """Read which modules Kubernetes' own go.mod replaces by folders."""
+    answer = subprocess.run(
+        ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{kubernetes}"],  # noqa: S607  # go of the PATH
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    text = Path(json.loads(answer)["GoMod"]).read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.M)))
+
+
+def main(kubernetes: str, etcd: str) -> None:
+    """Write the folder of one version."""
+    minor, patch = kubernetes.split(".")[1:]
+    staging = f"v0.{minor}.{patch}"
+    folder = HERE / f"1.{minor}"
+    folder.mkdir(exist_ok=True)
+    replaces = "\n".join(f"\t{name} => {name} {staging}" for name in staging_modules(kubernetes))
+    (folder / "go.mod").write_text(
+        f"module drawbridge.dev/e2e/controlplane\n\ngo 1.24\n\n"
+        f"require (\n\tk8s.io/kubernetes v{kubernetes}\n\tk8s.io/kubectl {staging}\n"
+        f"\tk8s.io/component-base {staging}\n\tgo.etcd.io/etcd/server/v3 v{etcd}\n)\n\n"
+        f"replace (\n{replaces}\n)\n",
+        encoding="utf-8",
+    )
+    (folder / "tools.go").write_text(TOOLS, encoding="utf-8")
+    subprocess.run(["go", "mod", "tidy"], check=True, cwd=folder)  # noqa: S607  # go of the PATH
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
