@@ -1,0 +1,1 @@
+"""A real control plane, built from pinned Go modules and run on loopback."""

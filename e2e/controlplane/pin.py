@@ -30,16 +30,15 @@ import (
 """
 
 
-def staging_modules(kubernetes: str) -> list[str]:
-    """Read which modules Kubernetes' own go.mod replaces by folders."""
+def upstream(kubernetes: str) -> str:
+    """Read Kubernetes' own go.mod."""
     answer = subprocess.run(
         ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{kubernetes}"],  # noqa: S607  # go of the PATH
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    text = Path(json.loads(answer)["GoMod"]).read_text(encoding="utf-8")
-    return sorted(set(re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.M)))
+    return Path(json.loads(answer)["GoMod"]).read_text(encoding="utf-8")
 
 
 def main(kubernetes: str, etcd: str) -> None:
@@ -48,9 +47,14 @@ def main(kubernetes: str, etcd: str) -> None:
     staging = f"v0.{minor}.{patch}"
     folder = HERE / f"1.{minor}"
     folder.mkdir(exist_ok=True)
-    replaces = "\n".join(f"\t{name} => {name} {staging}" for name in staging_modules(kubernetes))
+    source = upstream(kubernetes)
+    modules = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", source, re.MULTILINE)
+    replaces = "\n".join(f"\t{name} => {name} {staging}" for name in sorted(set(modules)))
+    # Without it Go's run-time settings would follow our go line instead of what was released.
+    settings = re.search(r"^godebug default=\S+$", source, re.MULTILINE)
     (folder / "go.mod").write_text(
         f"module drawbridge.dev/e2e/controlplane\n\ngo 1.24\n\n"
+        f"{settings[0] if settings else ''}\n\n"
         f"require (\n\tk8s.io/kubernetes v{kubernetes}\n\tk8s.io/kubectl {staging}\n"
         f"\tk8s.io/component-base {staging}\n\tgo.etcd.io/etcd/server/v3 v{etcd}\n)\n\n"
         f"replace (\n{replaces}\n)\n",

@@ -2,6 +2,8 @@ module drawbridge.dev/e2e/controlplane
 
 go 1.26.0
 
+godebug default=go1.26
+
 require (
 	go.etcd.io/etcd/server/v3 v3.6.8
 	k8s.io/component-base v0.36.3

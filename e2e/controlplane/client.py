@@ -1,0 +1,107 @@
+"""A plain JSON client for an API server, for rigs and simulators; imports nothing of ours.
+
+Blocking and small on purpose: one connection per thread, no caches, no retries but one for a
+connection that the server has closed in between.
+"""
+
+import http.client
+import json
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+JSON = dict[str, Any]
+PATCH = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class ApiError(Exception):
+    """The API server said no."""
+
+    def __init__(self, code: int, body: JSON) -> None:
+        super().__init__(f"{code}: {body.get('message', body)}")
+        self.code = code
+        self.body = body
+
+
+class Client:
+    """Talks to one API server as one user."""
+
+    def __init__(self, port: int, token: str, authority: str) -> None:
+        self.port = port
+        self.token = token
+        self.authority = authority
+        self._context = ssl.create_default_context(cadata=authority)
+        self._local = threading.local()
+
+    def get(self, path: str, **query: str) -> JSON:
+        """Read one object or list."""
+        return self.call("GET", path, query=query)
+
+    def create(self, path: str, body: Mapping[str, Any], **query: str) -> JSON:
+        """Create an object in the collection at `path`."""
+        return self.call("POST", path, body, query=query)
+
+    def replace(self, path: str, body: Mapping[str, Any]) -> JSON:
+        """Write an object as a whole."""
+        return self.call("PUT", path, body)
+
+    def patch(self, path: str, body: Any, kind: str = PATCH, **query: str) -> JSON:  # noqa: ANN401  # a patch may be a list
+        """Change an object by a merge patch, or another kind of patch."""
+        return self.call("PATCH", path, body, kind, query)
+
+    def apply(self, path: str, body: Mapping[str, Any], manager: str = "rig") -> JSON:
+        """Server-side apply, taking over what others own."""
+        return self.patch(path, body, APPLY, fieldManager=manager, force="true")
+
+    def delete(self, path: str, *, grace: int = 0) -> JSON:
+        """Delete an object; nobody confirms a graceful deletion where there is no kubelet."""
+        return self.call("DELETE", path, {"gracePeriodSeconds": grace})
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,  # noqa: ANN401  # JSON
+        kind: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> JSON:
+        """Make one request; ApiError for an answer of 400 and above."""
+        target = path + ("?" + urllib.parse.urlencode(query) if query else "")
+        data = None if body is None else json.dumps(body).encode()
+        response, payload = self._exchange(method, target, data, kind)
+        try:
+            answer = json.loads(payload) if payload else {}
+        except ValueError:
+            answer = {"message": payload.decode(errors="replace")}
+        if response.status >= http.client.BAD_REQUEST:
+            raise ApiError(response.status, answer)
+        return answer
+
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, kind: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
+        for attempt in (1, 2):
+            connection = self._connection()
+            try:
+                connection.request(method, target, data, headers)
+                response = connection.getresponse()
+                return response, response.read()
+            except (http.client.HTTPException, ConnectionError):
+                self._local.connection = None
+                if attempt == 2:  # the one retry is used up
+                    raise
+        raise AssertionError
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        connection: http.client.HTTPSConnection | None
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=60, context=self._context
+            )
+            self._local.connection = connection
+        return connection

@@ -1,0 +1,258 @@
+"""A real control plane on loopback: etcd, API server, controller-manager, schedulers.
+
+    with ControlPlane() as plane:
+        plane.admin.get("/api/v1/nodes")
+
+Everything lives in a temporary folder and on free ports, and ends with the block. There is no
+kubelet and no kube-proxy: nodes are objects that somebody simulates, and a Service's clusterIP is
+an address of the loopback range that `e2e.controlplane.relay` listens on.
+"""
+
+import contextlib
+import http.client
+import shutil
+import ssl
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from e2e.controlplane import build, files
+from e2e.controlplane.client import ApiError, Client
+from e2e.controlplane.processes import Process, free_port
+
+SERVICES = "127.100.0.0/24"
+CONTROLLERS = (
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "device-taint-eviction-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourceclaim-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a scenario may want otherwise.
+
+    `schedulers` maps a process name to what its KubeSchedulerConfiguration has beyond the usual.
+    """
+
+    version: str = build.DEFAULT
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime: Mapping[str, bool] = field(default_factory=dict)
+    schedulers: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=lambda: {"kube-scheduler": {}}
+    )
+    apiserver: tuple[str, ...] = ()
+
+
+class ControlPlane:
+    """The processes of one control plane, from start to end."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.bin = build.binaries(self.options.version)
+        self.folder = Path(tempfile.mkdtemp(prefix="drawbridge-rig-"))
+        self.processes: dict[str, Process] = {}
+        self.port = free_port()
+        self.etcd_port = free_port()
+        self.authority = self.folder / "certs" / "apiserver.crt"
+        self.private, self.public = files.signing_key(self.folder)
+        self.token_file, self.tokens = files.token_file(self.folder)
+        self._admin: Client | None = None
+
+    @property
+    def admin(self) -> Client:
+        """Talks to the API server as a member of system:masters."""
+        if self._admin is None:
+            self._admin = self.client(self.tokens["admin"])
+        return self._admin
+
+    def client(self, token: str) -> Client:
+        """Make a client for the holder of `token`."""
+        return Client(self.port, token, self.authority.read_text(encoding="ascii"))
+
+    def kubeconfig(self, name: str, token: str) -> Path:
+        """Write a kubeconfig for the holder of `token`; `name` becomes the file's."""
+        path = self.folder / f"{name.replace(':', '-').replace('/', '-')}.kubeconfig"
+        return files.kubeconfig(path, self.port, self.authority, token)
+
+    def user_config(self, user: str = "admin") -> Path:
+        """Write a kubeconfig for one of the static users."""
+        return self.kubeconfig(user, self.tokens[user])
+
+    def account_token(self, namespace: str, name: str) -> str:
+        """Ask the API server for a token of a ServiceAccount."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 36000},
+        }
+        token: str = self.admin.create(path, request)["status"]["token"]
+        return token
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.print_logs()
+        self.stop()
+
+    def print_logs(self, lines: int = 30) -> None:
+        """Print the end of every log, for whoever reads why a scenario failed."""
+        for name, process in self.processes.items():
+            sys.stderr.write(f"--- {name}\n{process.tail(lines)}\n")
+
+    def start(self) -> None:
+        """Start everything in order; returns when all of it is ready."""
+        self.start_etcd()
+        self.start_apiserver()
+        self.start_controller_manager()
+        for name, extra in self.options.schedulers.items():
+            self.start_scheduler(name, extra)
+        for name in self.processes:
+            if name not in ("etcd", "kube-apiserver"):
+                self._wait_healthz(name)
+
+    def stop(self) -> None:
+        """End everything, etcd last: the API server holds on to it while it ends."""
+        for name in reversed(list(self.processes)):
+            self.processes.pop(name).stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_etcd(self) -> None:
+        """Start etcd without fsync: nothing here outlives the run."""
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, free_port()))
+        self._spawn(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        ).wait_ready(lambda: _answers(f"{client}/health"))
+
+    def start_apiserver(self) -> None:
+        """Start the API server; may be called again after it was stopped or killed."""
+        # TaintNodesByCondition would taint every new node, and only the node lifecycle controller,
+        # which would miss heartbeats here, takes that taint away again.
+        self._spawn(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.folder / 'certs'}",
+            f"--service-cluster-ip-range={SERVICES}",
+            "--endpoint-reconciler-type=none",
+            "--authorization-mode=RBAC",
+            f"--token-auth-file={self.token_file}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={self.private}",
+            f"--service-account-key-file={self.public}",
+            "--disable-admission-plugins=TaintNodesByCondition",
+            *self._gates(),
+            *self._runtime(),
+            *self.options.apiserver,
+        ).wait_ready(self._apiserver_ready)
+
+    def start_controller_manager(self) -> None:
+        """Start the controllers that scenarios need, each as its own ServiceAccount."""
+        access = self.user_config("system:kube-controller-manager")
+        self._spawn_with_health(
+            "kube-controller-manager",
+            f"--kubeconfig={access}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--leader-elect=false",
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={self.private}",
+            f"--root-ca-file={self.authority}",
+            "--kube-api-qps=2000",
+            "--kube-api-burst=2000",
+            *self._gates(),
+        )
+
+    def start_scheduler(self, name: str, extra: Mapping[str, Any]) -> None:
+        """Start one kube-scheduler process."""
+        path = self.folder / f"{name}.yaml"
+        access = self.user_config("system:kube-scheduler")
+        files.scheduler_configuration(path, access, extra)
+        self._spawn_with_health(name, f"--config={path}", *self._gates(), program="kube-scheduler")
+
+    def _gates(self) -> tuple[str, ...]:
+        pairs = ",".join(f"{name}={str(on).lower()}" for name, on in self.options.gates.items())
+        return (f"--feature-gates={pairs}",) if pairs else ()
+
+    def _runtime(self) -> tuple[str, ...]:
+        pairs = ",".join(f"{name}={str(on).lower()}" for name, on in self.options.runtime.items())
+        return (f"--runtime-config={pairs}",) if pairs else ()
+
+    def _spawn(self, name: str, *arguments: str, program: str = "") -> Process:
+        log = self.folder / f"{name}.log"
+        process = Process(name, [self.bin / (program or name), *arguments], log)
+        self.processes[name] = process
+        return process
+
+    def _spawn_with_health(self, name: str, *arguments: str, program: str = "") -> None:
+        port = free_port()
+        self._spawn(
+            name,
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            *arguments,
+            program=program,
+        )
+        self.processes[name].port = port
+
+    def _wait_healthz(self, name: str) -> None:
+        process = self.processes[name]
+        process.wait_ready(lambda: _answers(f"https://127.0.0.1:{process.port}/healthz"))
+
+    def _apiserver_ready(self) -> bool:
+        if not self.authority.exists():
+            return False
+        with contextlib.suppress(OSError, ApiError, ssl.SSLError):
+            self._admin = None
+            self.admin.get("/readyz")
+            # Pods are refused until the namespace has its account.
+            return True
+        return False
+
+
+def _answers(url: str) -> bool:
+    """Tell whether a health endpoint of ours answers 200; certificates are the process's own."""
+    context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001  # loopback, self-signed
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=context) as answer:  # noqa: S310  # http and https only
+            return bool(answer.status == http.client.OK)
+    except OSError:
+        return False
