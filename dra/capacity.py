@@ -1,0 +1,279 @@
+"""Consumable capacity: what a request takes of a device, and whether that still fits.
+
+Works on one device at a time: `amounts` is the request policy, `lacking` the sum, `policy_findings`
+what is wrong with what a driver publishes. Who holds the device, and which request asks, is not
+known here; nor is the gate DRAConsumableCapacity, without which no capacity is looked at.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from dra import codes
+from dra.device import Capacity, RequestPolicy, ValidRange
+from dra.finding import Finding
+from dra.quantity import INT64_MAX, Format, Quantity
+
+# By name as published; names compare exactly, `mem` is not `example.com/mem`.
+Amounts: TypeAlias = Mapping[str, Quantity]
+
+_MOST_VALID_VALUES = 10
+_WHOLE = 0
+_MILLI = -3
+_NANO = -9
+
+
+class CapacityError(Exception):
+    """An amount the scheduler cannot compute with: it gives up on the pod, not on the device."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"capacity {name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class Why(enum.StrEnum):
+    """Why a device is passed over."""
+
+    ABSENT = "absent"
+    POLICY = "policy"
+    FULL = "full"
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """The first capacity that does not suit: the device is passed over.
+
+    `wanted` is what the request would take, rounded as the policy says; `left` what there is.
+    """
+
+    name: str
+    why: Why
+    wanted: Quantity
+    left: Quantity | None = None
+
+
+def amounts(
+    capacity: Mapping[str, Capacity], asked: Amounts, *, fractional: bool
+) -> Amounts | Misfit:
+    """Say what a request takes of every capacity of a device, whoever else uses it.
+
+    For a device with several allocations this is the result's `consumedCapacity`; for others
+    nothing is recorded. `fractional` is the gate DRAFractionalCapacityRange. Raises CapacityError.
+    """
+    for name, quantity in asked.items():
+        if name not in capacity:
+            return Misfit(name, Why.ABSENT, quantity)
+    # All amounts before any policy, so that an error does not depend on the order of names.
+    taken = {
+        name: _amount(name, each, asked.get(name), fractional=fractional)
+        for name, each in capacity.items()
+    }
+    for name, quantity in taken.items():
+        policy = capacity[name].request_policy
+        if policy is not None and not _allowed(name, quantity, policy, fractional=fractional):
+            return Misfit(name, Why.POLICY, quantity, capacity[name].value)
+    return taken
+
+
+def lacking(capacity: Mapping[str, Capacity], taken: Amounts, *used: Amounts) -> Misfit | None:
+    """Say what does not fit beside what is `used`, or None; without `used`, as if all were free.
+
+    Names that the device does not publish now count nothing.
+    """
+    for name, quantity in taken.items():
+        value = capacity[name].value
+        left = value.nanos() - sum(each[name].nanos() for each in used if name in each)
+        if quantity.nanos() > left:
+            return Misfit(
+                name, Why.FULL, quantity, Quantity(left, _NANO, value.format, decimal=True)
+            )
+    return None
+
+
+def _amount(name: str, capacity: Capacity, asked: Quantity | None, *, fractional: bool) -> Quantity:
+    policy = capacity.request_policy
+    if asked is None:
+        default = policy.default if policy else None
+        amount = capacity.value if default is None else default
+    elif policy is None:
+        amount = asked
+    elif policy.valid_range is not None:
+        amount = _in_range(name, asked, policy.valid_range, fractional=fractional)
+    else:
+        amount = next((value for value in policy.valid_values if asked <= value), asked)
+    if amount.sign() < 0:
+        raise CapacityError(name, f"the amount {amount} is negative")
+    return amount
+
+
+def _in_range(name: str, asked: Quantity, valid: ValidRange, *, fractional: bool) -> Quantity:
+    if asked < valid.min:
+        return valid.min
+    if valid.step is None:
+        return asked
+    unit = _unit(valid, fractional=fractional)
+    amount = _units(asked, unit)
+    if amount is None:
+        raise CapacityError(name, f"the request {asked} cannot be rounded to steps: out of range")
+    low, step = valid.min.scaled_value(unit), _step(name, valid.step, unit)
+    rounded = low - (low - amount) // step * step
+    # The scheduler's guard against overflow refuses negative steps as well, and a negative minimum
+    # in thousandths.
+    if rounded > INT64_MAX or step < 0 or (unit == _MILLI and low < 0):
+        raise CapacityError(name, f"the request {asked} is out of range when rounded to steps")
+    if unit == _MILLI and rounded % 1000:
+        return Quantity(rounded, _MILLI, valid.step.format, decimal=False)
+    return Quantity.of(rounded if unit == _WHOLE else rounded // 1000, valid.step.format)
+
+
+def _allowed(name: str, amount: Quantity, policy: RequestPolicy, *, fractional: bool) -> bool:
+    if policy.default is not None and amount.identical(policy.default):
+        return True
+    if policy.valid_range is None:
+        return not policy.valid_values or amount in policy.valid_values
+    valid = policy.valid_range
+    if valid.max is not None and amount > valid.max:
+        return False
+    if valid.step is None:
+        return True
+    unit = _unit(valid, fractional=fractional)
+    if unit == _MILLI and _units(amount, unit) is None:
+        return False
+    distance = amount.scaled_value(unit) - valid.min.scaled_value(unit)
+    return distance % _step(name, valid.step, unit) == 0
+
+
+def _unit(valid: ValidRange, *, fractional: bool) -> int:
+    """Choose thousandths, also for whole numbers, if all of the range is exact in them."""
+    known = (each for each in (valid.min, valid.max, valid.step) if each is not None)
+    if not fractional or any(_units(each, _MILLI) is None for each in known):
+        return _WHOLE
+    return _MILLI if valid.step is not None and valid.step.sign() > 0 else _WHOLE
+
+
+def _units(quantity: Quantity, unit: int) -> int | None:
+    """Give the int64 the scheduler computes with: exact in thousandths, else rounded up."""
+    value = quantity.scaled_value(unit)
+    exact = unit == _WHOLE or Quantity(value, unit, Format.DECIMAL_SI, decimal=False) == quantity
+    return value if exact and -INT64_MAX <= value <= INT64_MAX else None
+
+
+def _step(name: str, step: Quantity, unit: int) -> int:
+    value = step.scaled_value(unit)
+    # The scheduler divides by it all the same, and crashes.
+    if value == 0 or value > INT64_MAX:
+        raise CapacityError(name, f"the step {step} of its request policy is out of range")
+    return value
+
+
+def policy_findings(
+    name: str,
+    capacity: Capacity,
+    *,
+    shared: bool,
+    path: str,
+    object: str = "",  # noqa: A002  # the contract's word
+) -> Iterator[Finding]:
+    """Report what the API server would refuse, and what it lets pass but stops every pod.
+
+    `path` leads to the capacity, `shared` is the device's allowMultipleAllocations.
+    """
+    policy = capacity.request_policy
+    for where, message in _broken_rules(capacity, policy, shared=shared):
+        yield codes.REQUEST_POLICY_REFUSED.at(
+            f"{path}.{where}", f"capacity {name}: {message}", object=object
+        )
+    for where, message in _unusable(capacity, policy):
+        yield codes.CAPACITY_UNUSABLE.at(
+            f"{path}.{where}", f"capacity {name}: {message}", object=object
+        )
+
+
+_Problem: TypeAlias = tuple[str, str]
+
+
+def _broken_rules(
+    capacity: Capacity, policy: RequestPolicy | None, *, shared: bool
+) -> Iterator[_Problem]:
+    if policy is None:
+        return
+    if not shared:
+        yield "requestPolicy", "a requestPolicy needs allowMultipleAllocations on the device"
+    elif policy.valid_values and policy.valid_range is not None:
+        yield "requestPolicy", "validValues and validRange exclude each other"
+    elif policy.default is None:
+        if policy.valid_values or policy.valid_range is not None:
+            yield "requestPolicy.default", "a policy needs a default"
+    elif policy.valid_values:
+        yield from _broken_values(policy.valid_values, policy.default, capacity.value)
+    elif policy.valid_range is not None:
+        yield from _broken_range(policy.valid_range, policy.default, capacity.value)
+
+
+def _broken_values(
+    values: tuple[Quantity, ...], default: Quantity, value: Quantity
+) -> Iterator[_Problem]:
+    where = "requestPolicy.validValues"
+    if len(values) > _MOST_VALID_VALUES:
+        yield where, f"{len(values)} validValues, at most {_MOST_VALID_VALUES}"
+    seen: set[int] = set()
+    for index, each in enumerate(values):
+        if index and each < values[index - 1]:
+            yield f"{where}[{index}]", f"{each} is below {values[index - 1]}, list them ascending"
+        if each > value:
+            yield f"{where}[{index}]", f"{each} is above the capacity's value {value}"
+        if each.value() in seen:
+            yield f"{where}[{index}]", f"{each} is there twice when rounded up to whole numbers"
+        seen.add(each.value())
+    if default not in values:
+        yield where, f"the default {default} is not among them"
+
+
+def _broken_range(valid: ValidRange, default: Quantity, value: Quantity) -> Iterator[_Problem]:
+    where = "requestPolicy.validRange"
+    if valid.min > value:
+        yield f"{where}.min", f"min {valid.min} is above the capacity's value {value}"
+    if default < valid.min:
+        yield f"{where}.min", f"min {valid.min} is above the default {default}"
+    if valid.max is not None:
+        if valid.max < valid.min:
+            yield f"{where}.max", f"max {valid.max} is below min {valid.min}"
+        if valid.max > value:
+            yield f"{where}.max", f"max {valid.max} is above the capacity's value {value}"
+        if default > valid.max:
+            yield f"{where}.max", f"max {valid.max} is below the default {default}"
+    if valid.step is not None:
+        yield from _broken_step(
+            valid.min, valid.step, {"default": default, "max": valid.max}, value
+        )
+
+
+def _broken_step(
+    low: Quantity, step: Quantity, ends: Mapping[str, Quantity | None], value: Quantity
+) -> Iterator[_Problem]:
+    where = "requestPolicy.validRange.step"
+    if low + step > value:
+        yield where, f"one step of {step} above min {low} is above the capacity's value {value}"
+    size = step.value()
+    for what, each in ends.items():
+        # In whole numbers, even where the scheduler computes in thousandths.
+        if each is not None and size and (each.value() - low.value()) % size:
+            yield where, f"{what} {each} is no whole number of steps of {step} from min {low}"
+
+
+def _unusable(capacity: Capacity, policy: RequestPolicy | None) -> Iterator[_Problem]:
+    found: dict[str, Quantity | None] = {"value": capacity.value}
+    policy = policy or RequestPolicy()
+    found["requestPolicy.default"] = policy.default
+    for index, each in enumerate(policy.valid_values):
+        found[f"requestPolicy.validValues[{index}]"] = each
+    if policy.valid_range is not None:
+        found["requestPolicy.validRange.min"] = policy.valid_range.min
+        step = policy.valid_range.step
+        if step is not None and not 0 < step.value() <= INT64_MAX:
+            yield "requestPolicy.validRange.step", f"the step {step} is out of range"
+    for where, quantity in found.items():
+        if quantity is not None and quantity.sign() < 0:
+            yield where, f"the amount {quantity} is negative"

@@ -1,0 +1,113 @@
+"""The counters of one pool: what its devices may still draw from them.
+
+Counts in billionths, so that every quantity is a plain int. States are values: charging gives a
+new one, and going back is to keep the old one. Which devices are allocated is the caller's to
+say; that a further share of a device, once charged, draws nothing as well.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from dra.device import CounterSet, Device
+
+# A counter by the name of its set and its own.
+Key: TypeAlias = tuple[str, str]
+# What a device draws, in billionths.
+Draw: TypeAlias = Mapping[Key, int]
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What is left in a pool, in billionths, and which counters are over-committed."""
+
+    left: Mapping[Key, int]
+    overdrawn: frozenset[Key] = frozenset()
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """The counter that keeps a device from being taken, in billionths.
+
+    `wanted` is 0 where the device does not draw from the counter: an over-committed counter
+    blocks every device of the pool that draws from any.
+    """
+
+    counter_set: str
+    counter: str
+    wanted: int
+    left: int
+
+
+def draw(device: Device) -> Draw:
+    """Sum up what a device draws; a set named twice counts twice."""
+    drawn: dict[Key, int] = {}
+    for use in device.consumes_counters:
+        for name, counter in use.counters.items():
+            key = (use.counter_set, name)
+            drawn[key] = drawn.get(key, 0) + counter.value.nanos()
+    return drawn
+
+
+def available(
+    sets: Mapping[str, CounterSet], published: Iterable[Device], allocated: Container[str]
+) -> Counters:
+    """Say what the allocated devices of a pool leave, by what is published now.
+
+    `published` are all devices of the pool, on whatever node; `allocated` the names of those with
+    a result that is not adminAccess, once however many shares. An allocated device that is
+    published no more draws nothing; nor does anything from a counter that no set has.
+    """
+    left = {
+        (each.name, name): counter.value.nanos()
+        for each in sets.values()
+        for name, counter in each.counters.items()
+    }
+    for device in published:
+        if device.consumes_counters and device.name in allocated:
+            _subtract(left, draw(device))
+    return Counters(left, frozenset(key for key, rest in left.items() if rest < 0))
+
+
+def charged(counters: Counters, drawn: Draw) -> Counters | Shortage:
+    """Take a device's draw, or name the counter that does not allow it.
+
+    The whole pool is compared: a counter that was over-committed before refuses the device even
+    if it draws from others only. Not to be asked for a device without consumesCounters.
+    """
+    for key, amount in drawn.items():
+        rest = counters.left.get(key)
+        if rest is not None and rest < amount:
+            return Shortage(*key, wanted=amount, left=rest)
+    for key in counters.overdrawn:
+        if key not in drawn:
+            return Shortage(*key, wanted=0, left=counters.left[key])
+    left = dict(counters.left)
+    _subtract(left, drawn)
+    return Counters(left)
+
+
+def released(counters: Counters, drawn: Draw) -> Counters:
+    """Give a device's draw back, as if it had never been allocated."""
+    left = dict(counters.left)
+    _subtract(left, {key: -amount for key, amount in drawn.items()})
+    affected = counters.overdrawn.union(drawn)
+    return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))
+
+
+def unknown(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[int, str]]:
+    """Name what a device draws from and no set has: the index of its use and the counter.
+
+    The counter is "" where the set itself is unknown. One such device makes the pool invalid.
+    """
+    for index, use in enumerate(device.consumes_counters):
+        if use.counter_set not in sets:
+            yield index, ""
+            continue
+        known = sets[use.counter_set].counters
+        yield from ((index, name) for name in use.counters if name not in known)
+
+
+def _subtract(left: dict[Key, int], drawn: Draw) -> None:
+    for key, amount in drawn.items():
+        if key in left:
+            left[key] -= amount

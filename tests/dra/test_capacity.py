@@ -1,0 +1,127 @@
+"""What a request takes of a device, against the table of the scheduler's answers."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dra import codes
+from dra.capacity import (
+    Amounts,
+    CapacityError,
+    Misfit,
+    Why,
+    amounts,
+    lacking,
+    policy_findings,
+)
+from dra.device import Capacity, RequestPolicy, ValidRange
+from dra.quantity import Quantity, from_json, parse
+
+FOLDER = Path(__file__).parent / "cases"
+
+
+def table(name: str) -> pytest.MarkDecorator:
+    groups = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    cases = [pytest.param(case, id=case["name"]) for group in groups.values() for case in group]
+    return pytest.mark.parametrize("case", cases)
+
+
+def hook(_: type, value: object) -> Quantity:
+    return from_json(value)
+
+
+def published(value: object) -> dict[str, Capacity]:
+    return msgspec.convert(value, dict[str, Capacity], dec_hook=hook)
+
+
+def quantities(value: dict[str, object]) -> Amounts:
+    return {name: from_json(amount) for name, amount in value.items()}
+
+
+def texts(taken: Amounts) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in taken.items()}
+
+
+def answer(case: dict[str, Any]) -> Amounts | Misfit:
+    capacity = published(case["capacity"])
+    asked = quantities(case["asked"])
+    taken = amounts(capacity, asked, fractional=case.get("fractional", True))
+    if isinstance(taken, Misfit):
+        return taken
+    used = [quantities(case.get(key, {})) for key in ("consumed", "taken")]
+    return lacking(capacity, taken, *used) or taken
+
+
+@table("capacity.yaml")
+def test_a_request_takes_skips_or_aborts_as_in_the_scheduler(case: dict[str, Any]) -> None:
+    if "aborts" in case:
+        with pytest.raises(CapacityError) as aborted:
+            answer(case)
+        assert aborted.value.name == case["aborts"]
+        return
+    result = answer(case)
+    if "skips" in case:
+        assert isinstance(result, Misfit)
+        assert (result.name, result.why) == (case["skips"]["name"], case["skips"]["why"])
+    else:
+        assert not isinstance(result, Misfit)
+        assert texts(result) == {name: str(amount) for name, amount in case["takes"].items()}
+
+
+@table("capacity_policies.yaml")
+def test_policies_are_judged_as_by_the_api_server(case: dict[str, Any]) -> None:
+    capacity = msgspec.convert(case["capacity"], Capacity, dec_hook=hook)
+    found = list(
+        policy_findings("mem", capacity, shared=case.get("shared", True), path="here", object="S/x")
+    )
+    expected = [(codes.REQUEST_POLICY_REFUSED.name, f"here.{p}") for p in case.get("refused", [])]
+    expected += [(codes.CAPACITY_UNUSABLE.name, f"here.{p}") for p in case.get("unusable", [])]
+    assert [(each.code, each.path) for each in found] == expected
+    assert all(each.object == "S/x" and "capacity mem: " in each.message for each in found)
+
+
+def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
+    capacity = published({"mem": {"value": "80Gi"}})
+    misfit = lacking(capacity, {"mem": parse("24Gi")}, {"mem": parse("60Gi")})
+    assert misfit == Misfit("mem", Why.FULL, parse("24Gi"), parse("20Gi"))
+    assert misfit is not None
+    assert str(misfit.left) == "20Gi"
+
+
+def test_without_use_only_the_static_size_counts() -> None:
+    capacity = published({"mem": {"value": "80Gi"}})
+    taken = {"mem": parse("80Gi")}
+    assert lacking(capacity, taken) is None
+    assert lacking(capacity, taken, {"mem": parse("1n")}) is not None
+
+
+def test_an_error_names_the_capacity_and_the_request() -> None:
+    policy = {"default": 1, "validRange": {"min": 1, "step": 1}}
+    capacity = published({"cpu": {"value": 8, "requestPolicy": policy}})
+    with pytest.raises(CapacityError, match="capacity cpu: the request 1500001u cannot be rounded"):
+        amounts(capacity, {"cpu": parse("1500001u")}, fractional=True)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(
+    asked=st.integers(0, 40),
+    low=st.integers(0, 40),
+    step=st.integers(1, 40),
+    fractional=st.booleans(),
+)
+def test_rounding_gives_the_least_step_that_is_enough(
+    *, asked: int, low: int, step: int, fractional: bool
+) -> None:
+    valid = ValidRange(min=Quantity.of(low), step=Quantity.of(step))
+    capacity = {"mem": Capacity(Quantity.of(1000), RequestPolicy(Quantity.of(low), (), valid))}
+    taken = amounts(capacity, {"mem": Quantity.of(asked)}, fractional=fractional)
+    assert not isinstance(taken, Misfit)
+    enough = next(n for n in range(low, 1000, step) if n >= asked)
+    assert taken["mem"] == Quantity.of(enough)
+    again = amounts(capacity, taken, fractional=fractional)
+    assert again == taken

@@ -1,0 +1,118 @@
+"""The counters of a pool, against the table and against the rule written out at length."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.counters import Counters, Shortage, available, charged, draw, released, unknown
+from dra.device import Counter, CounterSet, CounterUse, Device
+from dra.quantity import Quantity, from_json
+
+GROUPS = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "counters.yaml").read_text(encoding="utf-8")
+)
+CASES = [pytest.param(case, id=case["name"]) for group in GROUPS.values() for case in group]
+
+
+def counters(values: dict[str, object]) -> dict[str, Counter]:
+    return {name: Counter(from_json(value)) for name, value in values.items()}
+
+
+def device(name: str, uses: Any) -> Device:  # noqa: ANN401  # a mapping of sets, or a list of them
+    listed = uses if isinstance(uses, list) else [uses]
+    consumed = [CounterUse(key, counters(use[key])) for use in listed for key in use]
+    return Device(name, consumes_counters=tuple(consumed))
+
+
+def pool(case: dict[str, Any]) -> tuple[dict[str, CounterSet], dict[str, Device]]:
+    sets = {name: CounterSet(name, counters(values)) for name, values in case["sets"].items()}
+    return sets, {name: device(name, uses) for name, uses in case["devices"].items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
+    case: dict[str, Any],
+) -> None:
+    sets, devices = pool(case)
+    state: Counters | Shortage = available(sets, devices.values(), case.get("allocated", ()))
+    for name in case["take"]:
+        assert isinstance(state, Counters), f"refused before {name}"
+        state = charged(state, draw(devices[name]))
+    if "refused" in case:
+        assert isinstance(state, Shortage)
+        assert [state.counter_set, state.counter] == case["refused"]
+        assert state.left < state.wanted
+    else:
+        assert isinstance(state, Counters)
+        expected = {
+            (each, name): counter.value.nanos()
+            for each, values in case["left"].items()
+            for name, counter in counters(values).items()
+        }
+        assert {key: state.left[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unknown_sets_and_counters_are_named(case: dict[str, Any]) -> None:
+    sets, devices = pool(case)
+    found = {name: [list(each) for each in unknown(devices[name], sets)] for name in devices}
+    expected = case.get("unknown", {})
+    assert found == {name: expected.get(name, []) for name in devices}
+
+
+def test_going_back_is_to_keep_the_state_before() -> None:
+    sets = {"gpu": CounterSet("gpu", counters({"memory": 3}))}
+    two = draw(device("a", {"gpu": {"memory": 2}}))
+    before = available(sets, (), ())
+    after = charged(before, two)
+    assert isinstance(after, Counters)
+    assert isinstance(charged(after, two), Shortage)
+    assert charged(before, two) == after
+    assert released(after, two) == before
+
+
+def test_releasing_mends_an_over_committed_counter_and_only_that() -> None:
+    sets = {
+        "gpu": CounterSet("gpu", counters({"memory": 1})),
+        "link": CounterSet("link", counters({"lanes": -1})),
+    }
+    big = device("a", {"gpu": {"memory": 5}})
+    state = available(sets, [big], {"a"})
+    assert state.overdrawn == {("gpu", "memory"), ("link", "lanes")}
+    assert released(state, draw(big)).overdrawn == {("link", "lanes")}
+
+
+SETS = st.dictionaries(
+    st.sampled_from("xyz"), st.dictionaries(st.sampled_from("mn"), st.integers(-1, 6), min_size=1)
+)
+
+
+@given(SETS, st.lists(SETS, max_size=7), st.sets(st.integers(0, 6)))
+def test_charging_agrees_with_comparing_the_whole_pool_every_time(
+    totals: dict[str, dict[str, int]], uses: list[dict[str, dict[str, int]]], held: set[int]
+) -> None:
+    """The rule at length: after each candidate, no counter of the pool may be below zero."""
+    sets = {
+        name: CounterSet(name, {k: Counter(Quantity.of(v)) for k, v in values.items()})
+        for name, values in totals.items()
+    }
+    devices = [device(str(i), {k: dict(v) for k, v in use.items()}) for i, use in enumerate(uses)]
+    allocated = {str(i) for i in held}
+    left = {(s, k): v for s, values in totals.items() for k, v in values.items()}
+    for i, use in enumerate(uses):
+        for key in left if i in held else ():
+            left[key] -= use.get(key[0], {}).get(key[1], 0)
+    state = available(sets, devices, allocated)
+    for i, use in enumerate(uses):
+        if i in held or not use:
+            continue
+        after = {key: v - use.get(key[0], {}).get(key[1], 0) for key, v in left.items()}
+        result = charged(state, draw(devices[i]))
+        assert isinstance(result, Counters) == all(v >= 0 for v in after.values())
+        if isinstance(result, Counters):
+            state, left = result, after
+            assert result.left == {key: v * 10**9 for key, v in after.items()}
