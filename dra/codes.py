@@ -33,8 +33,8 @@ WRONG_VALUE = Code(
 MORE_ERRORS = Code(
     name="MoreErrors",
     severity=Severity.ERROR,
-    text="One object has more errors than are shown.",
-    example="312 more errors in this object are not shown",
+    text="One object or list has more errors than are looked for.",
+    example="there are more than 1000 errors; the others are not looked for",
     remedy="Correct the errors shown and look again.",
 )
 UNREADABLE_JSON = Code(

@@ -6,11 +6,13 @@ fields. Nothing here judges: a device that no API server would admit decodes all
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
 from dra.quantity import Quantity
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | int | bool
 
 
@@ -18,11 +20,11 @@ class Attribute(msgspec.Struct, frozen=True, gc=False):
     """One attribute: exactly one field is set on a device that the API server admitted."""
 
     string: str | None = None
-    integer: int | None = msgspec.field(default=None, name="int")
+    integer: Int64 | None = msgspec.field(default=None, name="int")
     boolean: bool | None = msgspec.field(default=None, name="bool")
     version: str | None = None
     strings: tuple[str, ...] | None = None
-    integers: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    integers: tuple[Int64, ...] | None = msgspec.field(default=None, name="ints")
     booleans: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
     versions: tuple[str, ...] | None = None
 
@@ -101,8 +103,40 @@ class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class AllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
+    """How much of a node's own resource a device stands for."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class AllocatableOverhead(msgspec.Struct, frozen=True, rename="camel"):
+    """How much of a node's own resource a device costs beside its use."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatable(msgspec.Struct, frozen=True):
+    """What a device takes of one resource that the node itself hands out."""
+
+    mapping: AllocatableMapping | None = None
+    overhead: AllocatableOverhead | None = None
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """A CEL expression about another device."""
+
+    expression: str
+
+
 class Device(msgspec.Struct, frozen=True, rename="camel"):
-    """A device; the names of attributes and capacities are as published, qualified or not."""
+    """A device; the names of attributes and capacities are as published, qualified or not.
+
+    `compatible_only_with` is not a field of the Kubernetes API, whose server drops it: it is read
+    from files, and stands for what the configuration or an annotation says of a live cluster.
+    """
 
     name: str
     attributes: Mapping[str, Attribute] = {}
@@ -110,9 +144,11 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
     consumes_counters: tuple[CounterUse, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
-    all_nodes: bool = False
+    all_nodes: bool | None = None
     taints: tuple[Taint, ...] = ()
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
+    node_allocatable_resources: Mapping[str, NodeAllocatable] = {}
+    compatible_only_with: Expression | None = None

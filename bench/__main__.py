@@ -1,0 +1,31 @@
+"""Runs the benches: `python -m bench` all of them, `python -m bench inventory` those named.
+
+Each bench is a module of this folder with a `run()` that prints its rows. Knows no bench by name.
+"""
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+
+def main(names: list[str]) -> int:
+    """Run the benches named, all without a name; 2 for a name that is none."""
+    known = sorted(
+        module.name
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+        if not module.name.startswith("_")
+    )
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no bench named {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    for name in names or known:
+        print(f"== {name}")
+        importlib.import_module(f"bench.{name}").run()
+        print(flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

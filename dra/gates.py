@@ -1,0 +1,137 @@
+"""The feature gates that decide an answer, with their defaults per Kubernetes version.
+
+Knows which gate is off, on or locked in which version; what a gate changes is said where the
+rule is.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from dra import codes
+from dra.finding import Finding
+
+VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+NEWEST = VERSIONS[-1]
+
+# One column per version: `+` on, `-` off, `!` locked to on, blank not known.
+_TABLE = """\
+DRAAdminAccess                              ++!!
+DRAPrioritizedList                          +++!
+DRAResourceClaimDeviceStatus                +++!
+DRAPartitionableDevices                     --++
+DRADeviceTaints                             --++
+DRADeviceTaintRules                          --+
+DRAConsumableCapacity                       --++
+DRAFractionalCapacityRange                     +
+DRADeviceBindingConditions                  --++
+DRAExtendedResource                         --+!
+DRASchedulerFilterTimeout                   ++++
+DRAListTypeAttributes                         --
+DRANodeAllocatableResources                   --
+DRADerivedAttributes                           -
+DRADeviceCompatibilityGroups                   -
+DRAOptionalNodeOperations                      -
+DRAPartitionableDevicesType                    -
+"""
+_COLUMN = 44
+
+_GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
+
+
+class Gates(msgspec.Struct, frozen=True):
+    """What a cluster has turned on; the defaults are those of the newest version."""
+
+    version: str = NEWEST
+    admin_access: bool = True
+    prioritized_list: bool = True
+    resource_claim_device_status: bool = True
+    partitionable_devices: bool = True
+    device_taints: bool = True
+    device_taint_rules: bool = True
+    consumable_capacity: bool = True
+    fractional_capacity_range: bool = True
+    device_binding_conditions: bool = True
+    extended_resource: bool = True
+    scheduler_filter_timeout: bool = True
+    list_type_attributes: bool = False
+    node_allocatable_resources: bool = False
+    derived_attributes: bool = False
+    device_compatibility_groups: bool = False
+    optional_node_operations: bool = False
+    partitionable_devices_type: bool = False
+
+    @property
+    def binding(self) -> bool:
+        """Whether devices with binding conditions can be allocated: that needs two gates."""
+        return self.device_binding_conditions and self.resource_claim_device_status
+
+    @property
+    def hides_groups(self) -> bool:
+        """Whether slices with compatibility groups are ignored.
+
+        Schedulers that know the field ignore them while the gate is off; older ones do not know it.
+        """
+        return self.version >= "1.37" and not self.device_compatibility_groups
+
+
+DEFAULTS = Gates()
+
+
+def _field(gate: str) -> str:
+    """Name the field of a gate: `DRADeviceTaints` is `device_taints`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower()
+
+
+def _states(version: str) -> dict[str, str]:
+    """Give the gates known in `version` and the sign of each."""
+    column = _COLUMN + VERSIONS.index(version)
+    rows = (row.ljust(_COLUMN + len(VERSIONS)) for row in _TABLE.splitlines())
+    return {row[:_COLUMN].rstrip(): row[column] for row in rows if row[column] != " "}
+
+
+def gates(version: str = NEWEST, overrides: Mapping[str, bool] = {}) -> Gates | tuple[Finding, ...]:
+    """Give the gates of a Kubernetes version, some of them turned on or off by name."""
+    short = re.match(r"v?([0-9]+\.[0-9]+)(?![0-9])", version)
+    if short is None or short[1] not in VERSIONS:
+        message = f'"{version}" is not one of {", ".join(VERSIONS)}'
+        return (codes.VERSION_UNSUPPORTED.at("--kubernetes-version", message),)
+    version = short[1]
+    states = _states(version)
+    if findings := _refused(version, states, overrides):
+        return findings
+    on = dict.fromkeys((name for name in Gates.__struct_fields__ if name != "version"), False)
+    on |= {_field(gate): sign != "-" for gate, sign in states.items()}
+    on |= {_field(gate): value for gate, value in overrides.items()}
+    if "DRADeviceTaintRules" not in states:
+        # Up to 1.34 one gate stood for both.
+        on["device_taint_rules"] = on["device_taints"]
+    return Gates(version=version, **on)
+
+
+def _refused(
+    version: str, states: Mapping[str, str], overrides: Mapping[str, bool]
+) -> tuple[Finding, ...]:
+    """Find the overrides that an API server of this version would not start with."""
+    findings = []
+    for gate, value in overrides.items():
+        if gate not in states:
+            message = f"{gate} is not known in Kubernetes {version}"
+            findings.append(codes.GATE_UNKNOWN.at("--feature-gates", message))
+        elif states[gate] == "!" and not value:
+            message = f"{gate} cannot be turned off in Kubernetes {version}"
+            findings.append(codes.GATE_LOCKED.at("--feature-gates", message))
+    return tuple(findings)
+
+
+def parse(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
+    """Read `DRADeviceTaints=true,DRAListTypeAttributes=false`."""
+    overrides = {}
+    for part in filter(str.strip, text.split(",")):
+        gate = _GATE.fullmatch(part)
+        if gate is None:
+            message = f'"{part.strip()}" has no =true or =false'
+            return (codes.GATES_UNREADABLE.at("--feature-gates", message),)
+        overrides[gate[1]] = gate[2].lower() == "true"
+    return overrides

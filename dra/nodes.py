@@ -1,0 +1,161 @@
+"""Nodes, and which of them a slice or a device is for.
+
+Follows the scheduler's node affinity: terms are or-ed, a term's comparisons and-ed, an empty term
+matches nothing, a malformed comparison makes the whole selector unusable. Knows a node's name,
+labels and declared features, and nothing else of it.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from dra.reading import Object, Reader
+
+_INT = re.compile(r"[+-]?[0-9]{1,40}")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node as far as devices are concerned."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    declared_features: tuple[str, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    declared_features: tuple[str, ...] = ()
+
+
+class _Node(Object, frozen=True, rename="camel"):
+    status: _Status = _Status()
+
+
+def node_reader() -> Reader[Node]:
+    """Make a reader of nodes."""
+    return Reader("Node", {"v1": _Node}, _turn)
+
+
+def _turn(wire: _Node) -> Node:
+    return Node(wire.metadata.name, wire.metadata.labels, wire.status.declared_features)
+
+
+class NodeSelectorError(ValueError):
+    """A node selector that cannot be parsed: it aborts whatever asked for it."""
+
+
+def matches(selector: NodeSelector, node: Node) -> bool:
+    """Tell whether `node` satisfies a selector that has no `problems`."""
+    return any(_term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def selects(
+    node: Node, *, name: str | None, everywhere: bool | None, selector: NodeSelector | None
+) -> bool:
+    """Tell whether a slice's or device's three node fields mean `node`; the first one set decides.
+
+    Raises NodeSelectorError where the selector decides and cannot be parsed.
+    """
+    if name:
+        return name == node.name
+    if everywhere:
+        return True
+    if selector is None:
+        return False
+    if found := problems(selector):
+        raise NodeSelectorError("; ".join(found))
+    return matches(selector, node)
+
+
+def problems(selector: NodeSelector) -> tuple[str, ...]:
+    """Say what makes a selector unparsable; nothing for a good one."""
+    found: list[str] = []
+    for i, term in enumerate(selector.node_selector_terms):
+        path = f"nodeSelectorTerms[{i}]"
+        for j, requirement in enumerate(term.match_expressions):
+            at = f"{path}.matchExpressions[{j}]"
+            found += [f"{at}: {text}" for text in _label_problems(requirement)]
+        for j, requirement in enumerate(term.match_fields):
+            at = f"{path}.matchFields[{j}]"
+            found += [f"{at}: {text}" for text in _field_problems(requirement)]
+    return tuple(found)
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    if not all(_label_matches(r, node.labels) for r in term.match_expressions):
+        return False
+    # The scheduler skips the fields of a node without a name.
+    return not node.name or all(_field_matches(r, node.name) for r in term.match_fields)
+
+
+def _label_matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    have, want = _int64(value), _int64(requirement.values[0])
+    if have is None or want is None:
+        return False
+    return have > want if requirement.operator == "Gt" else have < want
+
+
+def _field_matches(requirement: Requirement, name: str) -> bool:
+    value = name if requirement.key == "metadata.name" else ""
+    return (value == requirement.values[0]) == (requirement.operator == "In")
+
+
+def _int64(text: str | None) -> int | None:
+    if text is None or not _INT.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _label_problems(requirement: Requirement) -> list[str]:
+    key, values, operator = requirement.key, requirement.values, requirement.operator
+    if operator not in _OPERATORS:
+        return [f'operator "{operator}" is not one of {", ".join(_OPERATORS)}']
+    found = []
+    if not is_label_key(key):
+        found.append(f'"{key}" is not a label key')
+    if operator in ("In", "NotIn") and not values:
+        found.append(f"{operator} needs values")
+    if operator in ("Exists", "DoesNotExist") and values:
+        found.append(f"{operator} takes no values")
+    if operator in ("Gt", "Lt") and (len(values) != 1 or _int64(values[0]) is None):
+        found.append(f"{operator} needs one whole number")
+    found += [f'"{value}" is not a label value' for value in values if not is_label_value(value)]
+    return found
+
+
+def _field_problems(requirement: Requirement) -> list[str]:
+    if requirement.operator not in ("In", "NotIn"):
+        return [f'operator "{requirement.operator}" is not one of In, NotIn']
+    if len(requirement.values) != 1:
+        return [f"{requirement.operator} on a field needs one value"]
+    return []
+
+
+def is_label_key(key: str) -> bool:
+    """Tell whether `key` is a name of at most 63 characters, after an optional domain and `/`."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return len(name) <= 63 and _NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Tell whether `value` is empty or a name of at most 63 characters."""
+    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)

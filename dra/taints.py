@@ -1,0 +1,136 @@
+"""Taints on devices: which of them keep a claim off, and the rules that add more.
+
+Follows upstream where its documentation and its code differ: an empty key matches every key also
+without `Exists`. Knows nothing of what eviction does after the allocation.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from dra import codes
+from dra.device import Device, Int64, Taint
+from dra.finding import Finding
+from dra.reading import Object, Read, Reader
+
+EXCLUDING = ("NoSchedule", "NoExecute")
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    """What a request puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class TaintSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """The devices a rule is about: all that is set must hold, so nothing set means every device.
+
+    The last two fields are read to be told of, and decide nothing: only the alphas up to 1.34 had
+    them, later servers drop them.
+    """
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    device_class_name: str | None = None
+    selectors: tuple[Any, ...] = ()
+
+
+class DeviceTaintRule(msgspec.Struct, frozen=True):
+    """A taint that the administrator puts on devices beside what their driver says."""
+
+    name: str
+    taint: Taint
+    selector: TaintSelector | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    taint: Taint
+    device_selector: TaintSelector | None = None
+
+
+class _Rule(Object, frozen=True, rename="camel", kw_only=True):
+    spec: _Spec
+
+
+def taint_rule_reader() -> Reader[DeviceTaintRule]:
+    """Make a reader of DeviceTaintRules, which have one form in all versions."""
+    versions = ("v1", "v1beta2", "v1alpha3")
+    shapes: dict[str, type[Object]] = {f"resource.k8s.io/{v}": _Rule for v in versions}
+    return Reader("DeviceTaintRule", shapes, _turn)
+
+
+def _turn(wire: _Rule) -> DeviceTaintRule:
+    return DeviceTaintRule(wire.metadata.name, wire.spec.taint, wire.spec.device_selector)
+
+
+def read_taint_rules(
+    raw: object, reader: Reader[DeviceTaintRule] | None = None
+) -> Read[DeviceTaintRule]:
+    """Read a rule or a list of them; the findings tell also of rules read only in part."""
+    read = (reader or taint_rule_reader()).many(raw)
+    warnings = [finding for rule in read.objects for finding in _narrowed(rule)]
+    return Read(read.objects, (*read.findings, *warnings))
+
+
+def _narrowed(rule: DeviceTaintRule) -> tuple[Finding, ...]:
+    selector = rule.selector or TaintSelector()
+    dropped = {"deviceClassName": selector.device_class_name, "selectors": selector.selectors}
+    return tuple(
+        codes.TAINT_RULE_NARROWED.at(
+            f"spec.deviceSelector.{field}",
+            f"{field} is not read: the rule taints what driver, pool and device select",
+            object=f"DeviceTaintRule/{rule.name}",
+        )
+        for field, value in dropped.items()
+        if value
+    )
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether `toleration` matches `taint`; empty effect and key match any."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def untolerated(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
+    """Give the first taint that keeps a request with these tolerations off the device."""
+    for taint in device.taints:
+        if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def about(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
+    """Tell whether `rule` can be about any device of a slice of this driver and pool."""
+    if rule.selector is None:
+        return False
+    return rule.selector.driver in (None, driver) and rule.selector.pool in (None, pool)
+
+
+def tainted(devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]) -> tuple[Device, ...]:
+    """Append the taints of rules that are `about` these devices' slice, in the order of `rules`."""
+    rules = tuple(rules)
+    if not rules:
+        return devices
+    result = []
+    for device in devices:
+        added = tuple(
+            rule.taint
+            for rule in rules
+            if rule.selector is not None and rule.selector.device in (None, device.name)
+        )
+        result.append(
+            msgspec.structs.replace(device, taints=device.taints + added) if added else device
+        )
+    return tuple(result)

@@ -1,0 +1,256 @@
+"""Every error in a value that did not decode, each with its path.
+
+msgspec stops at the first error and hides the keys of maps. Where it fails, this walker goes over
+the plain value once more, led by the same struct types, and finds all errors:
+`spec.devices[3].attributes[model].int`. Along the way it leaves out what the API server's decoder
+also takes for absent, a null where a field may be absent, so that a value without findings
+decodes. It knows the shape of types and nothing of what they mean.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from dra import codes
+from dra.finding import Code, Finding
+
+# A hostile object must cost neither more memory in findings than it has itself, nor minutes.
+MOST_FINDINGS = 1000
+
+# Turns the plain form of a type msgspec does not know into that type; ValueError says it cannot.
+Hook = Callable[[type, Any], object]
+
+
+class Schema:
+    """What a value has to look like: a struct type, and the hook for the types inside it."""
+
+    def __init__(self, shape: Any, hook: Hook | None = None) -> None:  # noqa: ANN401  # any type form
+        self.shape = shape
+        self.hook = hook
+        self.info = inspect.type_info(shape)
+
+
+class Walked(NamedTuple):
+    """The value without its superfluous nulls, and what is wrong with it."""
+
+    value: object
+    findings: tuple[Finding, ...]
+
+
+def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> Walked:  # noqa: A002  # the contract's word
+    """Find every error of `value` against `schema`; paths start with `path`."""
+    walker = _Walker(schema.hook, object)
+    try:
+        walked = walker.value(value, schema.info, path)
+    except _EnoughError:
+        message = f"there are more than {MOST_FINDINGS} errors; the others are not looked for"
+        walker.findings.append(codes.MORE_ERRORS.at(path, message, object=object))
+        walked = value
+    return Walked(walked, tuple(walker.findings))
+
+
+def convert(
+    value: object,
+    schema: Schema,
+    *,
+    path: str = "",
+    object: str = "",  # noqa: A002  # the contract's word
+) -> Any:  # noqa: ANN401  # an instance of the schema's shape
+    """Turn a plain value into the schema's type, or into a tuple of all findings."""
+    try:
+        return msgspec.convert(value, schema.shape, dec_hook=schema.hook)
+    except (msgspec.ValidationError, RecursionError, ValueError, TypeError):
+        pass
+    walked = walk(value, schema, path=path, object=object)
+    if walked.findings:
+        return walked.findings
+    try:
+        return msgspec.convert(walked.value, schema.shape, dec_hook=schema.hook)
+    except (msgspec.ValidationError, RecursionError, ValueError, TypeError) as error:
+        # The walker knows less than msgspec (constraints on lengths, for one): say it its way.
+        return (codes.WRONG_VALUE.at(path, f"{error}", object=object),)
+
+
+class _EnoughError(Exception):
+    """One object has more errors than anybody would read."""
+
+
+class _Walker:
+    """One walk: collects findings up to the limit."""
+
+    def __init__(self, hook: Hook | None, about: str) -> None:
+        self.hook = hook
+        self.about = about
+        self.findings: list[Finding] = []
+
+    def tell(self, code: Code, path: str, message: str) -> None:
+        if len(self.findings) == MOST_FINDINGS:
+            raise _EnoughError
+        self.findings.append(code.at(path, message, object=self.about))
+
+    def wrong(self, path: str, expected: str, value: object) -> object:
+        self.tell(codes.WRONG_TYPE, path, f"{_last(path)} must be {expected}, not {shown(value)}")
+        return value
+
+    def value(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
+        match info:
+            case inspect.Metadata():
+                return self.value(value, info.type, path)
+            case inspect.StructType():
+                return self.struct(value, info, path)
+            case inspect.DictType():
+                return self.map(value, info, path)
+            case inspect.VarTupleType() | inspect.ListType():
+                return self.list(value, info.item_type, path)
+            case inspect.UnionType():
+                return self.union(value, info, path)
+            case inspect.CustomType():
+                return self.custom(value, info, path)
+            case inspect.AnyType():
+                return value
+            case _:
+                return self.scalar(value, info, path)
+
+    def struct(self, value: object, info: inspect.StructType, path: str) -> object:
+        if not isinstance(value, Mapping):
+            return self.wrong(path, "an object", value)
+        walked: dict[str, object] = {}
+        for field in info.fields:
+            name = field.encode_name
+            at = f"{path}.{name}" if path else name
+            if value.get(name) is not None:
+                walked[name] = self.value(value[name], field.type, at)
+            elif field.required:
+                self.tell(codes.FIELD_MISSING, at, f"{name} is required and not there")
+        if info.forbid_unknown_fields:
+            self.unknown(value, info, path)
+        return walked
+
+    def unknown(self, value: Mapping[Any, object], info: inspect.StructType, path: str) -> None:
+        known = {field.encode_name for field in info.fields}
+        for name in value:
+            if name not in known:
+                at = f"{path}.{name}" if path else f"{name}"
+                near = difflib.get_close_matches(f"{name}", known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.tell(codes.FIELD_UNKNOWN, at, f"there is no field {name} here{hint}")
+
+    def map(self, value: object, info: inspect.DictType, path: str) -> object:
+        if not isinstance(value, Mapping):
+            return self.wrong(path, "an object", value)
+        walked = {}
+        for key, item in value.items():
+            at = f"{path}[{key}]"
+            if not isinstance(key, str):
+                self.tell(codes.WRONG_TYPE, at, f"the key {key} must be text: quote it")
+            else:
+                if isinstance(info.key_type, inspect.CustomType):  # msgspec does not ask the hook
+                    self.custom(key, info.key_type, at)
+                walked[key] = self.value(item, info.value_type, at)
+        return walked
+
+    def list(self, value: object, item: inspect.Type, path: str) -> object:
+        if not isinstance(value, list | tuple):
+            return self.wrong(path, "a list", value)
+        return [self.value(each, item, f"{path}[{i}]") for i, each in enumerate(value)]
+
+    def union(self, value: object, info: inspect.UnionType, path: str) -> object:
+        """Take the first member without an error; the errors of a lone member are its own."""
+        members = [t for t in info.types if not isinstance(t, inspect.NoneType)]
+        if value is None and len(members) < len(info.types):
+            return value
+        if len(members) == 1:
+            return self.value(value, members[0], path)
+        for member in members:
+            trial = _Walker(self.hook, self.about)
+            walked = trial.value(value, member, path)
+            if not trial.findings:
+                return walked
+        return self.wrong(path, " or ".join(named(member) for member in members), value)
+
+    def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
+        if self.hook is None:
+            return value
+        try:
+            self.hook(info.cls, value)
+        except (ValueError, TypeError) as error:
+            self.tell(codes.WRONG_VALUE, path, f"{_last(path)}: {error}")
+        return value
+
+    def scalar(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
+        match info, value:
+            case inspect.BoolType(), bool():
+                return value
+            case inspect.IntType(), int() if not isinstance(value, bool):
+                return self.bounded(value, info, path)
+            case inspect.FloatType(), int() | float() if not isinstance(value, bool):
+                return value
+            case inspect.StrType(), str():
+                return value
+            case (inspect.LiteralType(values=allowed), _) if value in allowed:
+                return value
+            case inspect.EnumType(cls=cls), _ if value in [member.value for member in cls]:
+                return value
+        return self.wrong(path, named(info), value)
+
+    def bounded(self, value: int, info: inspect.IntType, path: str) -> object:
+        low, high = info.ge, info.le
+        if (low is not None and value < low) or (high is not None and value > high):
+            message = f"{_last(path)} is {shown(value)}, outside {low} to {high}"
+            self.tell(codes.WRONG_VALUE, path, message)
+        return value
+
+
+def named(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
+    """Say what is expected in a reader's words."""
+    match info:
+        case inspect.StrType():
+            return "text"
+        case inspect.IntType():
+            return "a whole number"
+        case inspect.FloatType():
+            return "a number"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.LiteralType(values=values):
+            return " or ".join(str(value) for value in values)
+        case inspect.EnumType(cls=cls):
+            return " or ".join(str(member.value) for member in cls)
+        case inspect.StructType() | inspect.DictType():
+            return "an object"
+        case inspect.VarTupleType() | inspect.ListType():
+            return "a list"
+        case inspect.CustomType(cls=cls):
+            return f"a {cls.__name__.lower()}"
+        case _:
+            return "another type"
+
+
+def shown(value: object) -> str:  # noqa: PLR0911  # one per kind of value
+    """Show a value that may be of any size, in a few words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 40 else f'"{value[:37]}..."'
+        case int() if value.bit_length() > 128:
+            return "a number of more than 38 digits"
+        case int() | float():
+            return str(value)
+        case Mapping():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _last(path: str) -> str:
+    """Name the place in a sentence: the field, or the entry of a list or map."""
+    head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
+    return head.rpartition(".")[2] + bracket + key or "the object"

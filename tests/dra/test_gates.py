@@ -1,0 +1,90 @@
+"""Feature gates by version."""
+
+import pytest
+
+from dra.gates import DEFAULTS, VERSIONS, Gates, gates, parse
+
+
+def of(version: str, **overrides: bool) -> Gates:
+    chosen = gates(version, overrides)
+    assert isinstance(chosen, Gates), chosen
+    return chosen
+
+
+def refused(version: str, **overrides: bool) -> list[str]:
+    chosen = gates(version, overrides)
+    assert isinstance(chosen, tuple), chosen
+    return [finding.code for finding in chosen]
+
+
+def test_the_defaults_are_those_of_the_newest_version() -> None:
+    assert of(VERSIONS[-1]) == gates() == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("field", "on_from"),
+    [
+        ("admin_access", "1.34"),
+        ("prioritized_list", "1.34"),
+        ("partitionable_devices", "1.36"),
+        ("device_taints", "1.36"),
+        ("consumable_capacity", "1.36"),
+        ("binding", "1.36"),
+        ("extended_resource", "1.36"),
+        ("device_taint_rules", "1.37"),
+        ("fractional_capacity_range", "1.37"),
+        ("list_type_attributes", None),
+        ("derived_attributes", None),
+        ("device_compatibility_groups", None),
+    ],
+)
+def test_a_gate_is_on_from_its_version(field: str, on_from: str | None) -> None:
+    for version in VERSIONS:
+        assert getattr(of(version), field) is (on_from is not None and version >= on_from)
+
+
+def test_a_gate_can_be_turned_on_where_it_is_known() -> None:
+    assert of("1.37", DRADerivedAttributes=True).derived_attributes
+    assert refused("1.36", DRADerivedAttributes=True) == ["FeatureGateUnknown"]
+
+
+def test_a_gate_can_be_turned_off_until_it_is_locked() -> None:
+    assert not of("1.35", DRAAdminAccess=False).admin_access
+    assert refused("1.36", DRAAdminAccess=False) == ["FeatureGateLocked"]
+    assert of("1.36", DRAAdminAccess=True).admin_access
+
+
+def test_one_gate_stood_for_taints_and_their_rules_up_to_1_34() -> None:
+    assert of("1.34", DRADeviceTaints=True).device_taint_rules
+    assert not of("1.35", DRADeviceTaints=True).device_taint_rules
+
+
+def test_binding_conditions_need_two_gates() -> None:
+    assert of("1.36").binding
+    assert not of("1.36", DRAResourceClaimDeviceStatus=False).binding
+    assert not of("1.36", DRADeviceBindingConditions=False).binding
+
+
+@pytest.mark.parametrize("version", ["v1.36.3", "1.36", "1.36.0-rc.1", "v1.36+"])
+def test_a_version_may_be_written_in_full(version: str) -> None:
+    assert of(version).version == "1.36"
+
+
+@pytest.mark.parametrize("version", ["1.33", "1.3", "1.360", "2.36", "", "latest"])
+def test_other_versions_are_refused(version: str) -> None:
+    assert refused(version) == ["KubernetesVersionUnsupported"]
+
+
+def test_gates_are_read_as_kubernetes_writes_them() -> None:
+    assert parse("DRADeviceTaints=true, DRAAdminAccess=False,") == {
+        "DRADeviceTaints": True,
+        "DRAAdminAccess": False,
+    }
+    assert parse("") == {}
+
+
+@pytest.mark.parametrize("text", ["DRADeviceTaints", "DRADeviceTaints=on", "=true", "a b=true"])
+def test_gates_written_otherwise_are_refused(text: str) -> None:
+    findings = parse(text)
+    assert isinstance(findings, tuple)
+    assert [finding.code for finding in findings] == ["FeatureGatesUnreadable"]

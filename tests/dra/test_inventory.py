@@ -1,0 +1,215 @@
+"""Which pools a node sees: the case table, then what holds for any inventory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.device import Taint
+from dra.gates import Gates, gates
+from dra.inventory import Inventory, Memo, Pool, PoolID, device_selected, inventory
+from dra.nodes import Node, NodeSelectorError
+from dra.slices import Slice, read_slice
+from dra.taints import DeviceTaintRule, TaintSelector
+
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "pools.yaml").read_text("utf-8"))
+
+
+def device(short: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(short, str):
+        return {"name": short}
+    written = dict(short)
+    groups = written.pop("groups", [])
+    written["consumesCounters"] = [
+        {
+            "counterSet": name,
+            "counters": {counter: {"value": value} for counter, value in amounts.items()},
+            "compatibilityGroups": groups,
+        }
+        for name, amounts in written.pop("consumes", {}).items()
+    ]
+    return written
+
+
+def slice_of(short: dict[str, Any]) -> Slice:
+    written = dict(short)
+    name = written.pop("name")
+    pool = {
+        "name": written.pop("pool", "p"),
+        "generation": written.pop("generation", 1),
+        "resourceSliceCount": written.pop("count", 1),
+    }
+    counters = [
+        {"name": each, "counters": {key: {"value": value} for key, value in amounts.items()}}
+        for each, amounts in written.pop("counters", {}).items()
+    ]
+    devices = [device(each) for each in written.pop("devices", [])]
+    spec = {"driver": written.pop("driver", "d.example.com"), "pool": pool, "devices": devices}
+    forms = {"nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"}
+    if not forms & written.keys():
+        spec["allNodes"] = True
+    spec |= {"sharedCounters": counters} | written
+    read = read_slice({"metadata": {"name": name}, "spec": spec})
+    assert isinstance(read, Slice), read
+    return read
+
+
+def gates_of(case: dict[str, Any]) -> Gates:
+    chosen = gates(case.get("version", "1.37"), case.get("gates", {}))
+    assert isinstance(chosen, Gates), chosen
+    return chosen
+
+
+def node_of(case: dict[str, Any]) -> Node:
+    return Node(**case.get("node", {"name": "n1", "labels": {"zone": "a"}}))
+
+
+def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
+    """Write a pool as the table does."""
+    state = "incomplete" if pool.incomplete else f"invalid: {pool.invalid}" if pool.invalid else ""
+    row: dict[str, Any] = {"pool": pool.id.name, "state": state}
+    row["slices"] = [each.name for each in pool.slices]
+    row["elsewhere"] = [each.name for each in pool.elsewhere]
+    row["sets"] = list(pool.counter_sets)
+    if "driver" in expected:
+        row["driver"] = pool.id.driver
+    if "selected" in expected:
+        row["selected"] = [d.name for each, d in pool.devices() if device_selected(each, d, node)]
+    return row
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_node_sees_the_pools_the_scheduler_would(case: dict[str, Any]) -> None:
+    built = inventory(map(slice_of, case["slices"]), gates=gates_of(case))
+    node = node_of(case)
+    if "aborts" in case:
+        with pytest.raises(NodeSelectorError) as error:
+            built.pools_for(node)
+        assert case["aborts"] in str(error.value)
+        return
+    empty = {"state": "", "slices": [], "elsewhere": [], "sets": []}
+    expected = [empty | row for row in case["pools"]]
+    pools = built.pools_for(node)
+    assert len(pools) == len(expected)
+    assert [shown(p, e, node) for p, e in zip(pools, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_neither_the_order_of_slices_nor_a_memo_changes_the_answer(case: dict[str, Any]) -> None:
+    slices = [slice_of(each) for each in case["slices"]]
+    there = inventory(slices, gates=gates_of(case))
+    back = inventory(reversed(slices), gates=gates_of(case))
+    memo = Memo()
+    for name in ("n1", "n2", "n9", "n1"):
+        node = Node(name, {"zone": "a"})
+        assert answer(there, node, None) == answer(back, node, None) == answer(there, node, memo)
+
+
+def answer(built: Inventory, node: Node, memo: Memo | None) -> object:
+    try:
+        pools = built.pools_for(node, memo)
+    except NodeSelectorError as error:
+        return str(error)
+    return [
+        (p.id, p.incomplete, p.invalid, p.slices, p.elsewhere, dict(p.counter_sets)) for p in pools
+    ]
+
+
+def test_every_slice_of_every_generation_is_kept() -> None:
+    shorts = [
+        {"name": "s", "generation": 1},
+        {"name": "t", "generation": 7},
+        {"name": "u", "pool": "q"},
+    ]
+    built = inventory(map(slice_of, shorts))
+    assert [each.name for each in built.slices] == ["s", "t", "u"]
+    published = built.published(PoolID("d.example.com", "p"))
+    assert [each.generation for each in published] == [1, 7]
+    assert built.published(PoolID("d.example.com", "nowhere")) == ()
+
+
+def test_nodes_without_slices_of_their_own_share_one_answer() -> None:
+    built = inventory([slice_of({"name": "s", "devices": ["x"]})])
+    memo = Memo()
+    first = built.pools_for(Node("n1"), memo)
+    assert all(built.pools_for(Node(f"n{i}"), memo) is first for i in range(2, 50))
+
+
+def test_a_nodes_own_pools_are_judged_once() -> None:
+    shorts = [{"name": "s", "nodeName": "n1", "devices": ["x"]}, {"name": "t", "pool": "q"}]
+    built = inventory(map(slice_of, shorts))
+    memo = Memo()
+    first, second = built.pools_for(Node("n1"), memo), built.pools_for(Node("n1"), memo)
+    assert [a is b for a, b in zip(first, second, strict=True)] == [True, True]
+
+
+def test_rules_taint_the_devices_of_the_inventory_while_their_gate_is_on() -> None:
+    rule = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(device="x"))
+    slices = [slice_of({"name": "s", "devices": ["x", "y"]})]
+    for version, tainted in (("1.37", {"x": ["k"], "y": []}), ("1.36", {"x": [], "y": []})):
+        chosen = gates(version)
+        assert isinstance(chosen, Gates)
+        built = inventory(slices, taint_rules=[rule], gates=chosen)
+        (pool,) = built.pools_for(Node("n1"))
+        assert {d.name: [t.key for t in d.taints] for _, d in pool.devices()} == tainted
+
+
+def naive(slices: list[Slice], node: Node) -> list[object]:
+    """Do what upstream does, without any index: for plain slices with all gates on."""
+    relevant = [
+        s
+        for s in sorted(slices, key=lambda s: s.name)
+        if (s.node_name == node.name if s.node_name else s.all_nodes)
+    ]
+    result: list[object] = []
+    for pool in sorted({(s.driver, s.pool) for s in relevant}):
+        mine = [s for s in relevant if (s.driver, s.pool) == pool]
+        newest = max(s.generation for s in mine)
+        mine = [s for s in mine if s.generation == newest]
+        if len(mine) == mine[0].slice_count:
+            result.append((pool, [s.name for s in mine]))
+            continue
+        everywhere = [s for s in slices if (s.driver, s.pool) == pool]
+        if max(s.generation for s in everywhere) > newest:
+            continue
+        count = sum(s.generation == newest for s in everywhere)
+        complete = count == mine[0].slice_count
+        result.append((pool, [s.name for s in mine] if complete else "incomplete"))
+    return result
+
+
+plain = st.fixed_dictionaries(
+    {
+        "pool": st.sampled_from("pq"),
+        "generation": st.integers(1, 3),
+        "count": st.integers(1, 3),
+        "where": st.sampled_from(["n1", "n2", ""]),
+    }
+)
+
+
+@given(st.lists(plain, max_size=8))
+def test_the_index_answers_as_a_plain_search_does(rows: list[dict[str, Any]]) -> None:
+    shorts = [
+        {
+            "name": f"s{i}",
+            "pool": row["pool"],
+            "generation": row["generation"],
+            "count": row["count"],
+            "devices": [f"x{i}"],
+            **({"nodeName": row["where"]} if row["where"] else {"allNodes": True}),
+        }
+        for i, row in enumerate(rows)
+    ]
+    slices = [slice_of(short) for short in shorts]
+    built, memo = inventory(slices), Memo()
+    for name in ("n1", "n2", "n3"):
+        pools = built.pools_for(Node(name), memo)
+        found = [
+            (tuple(p.id), "incomplete" if p.incomplete else [s.name for s in p.slices])
+            for p in pools
+        ]
+        assert found == naive(slices, Node(name))

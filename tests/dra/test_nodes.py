@@ -1,0 +1,81 @@
+"""Which nodes a selector means, and reading nodes."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dra.device import NodeSelector
+from dra.nodes import Node, NodeSelectorError, matches, node_reader, problems, selects
+
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "nodes.yaml").read_text("utf-8"))
+NODE = {"name": "n1", "labels": {"zone": "a", "gpus": "8", "empty": "", "word": "many"}}
+
+
+def selector_of(terms: list[Any]) -> NodeSelector:
+    return msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_selector_means_the_nodes_the_scheduler_takes(case: dict[str, Any]) -> None:
+    selector = selector_of(case["terms"])
+    node = Node(**case.get("node", NODE))
+    if "malformed" in case:
+        assert case["malformed"] in "; ".join(problems(selector))
+        with pytest.raises(NodeSelectorError):
+            selects(node, name=None, everywhere=None, selector=selector)
+        return
+    assert not problems(selector)
+    assert matches(selector, node) is case["matches"]
+    assert selects(node, name=None, everywhere=None, selector=selector) is case["matches"]
+
+
+def test_all_problems_of_a_selector_are_told() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "Near"}, {"key": "!", "operator": "In"}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "Gt", "values": ["1"]}]},
+    ]
+    found = problems(selector_of(terms))
+    assert [text.partition(":")[0] for text in found] == [
+        "nodeSelectorTerms[0].matchExpressions[0]",
+        "nodeSelectorTerms[0].matchExpressions[1]",
+        "nodeSelectorTerms[0].matchExpressions[1]",
+        "nodeSelectorTerms[1].matchFields[0]",
+    ]
+
+
+def test_a_node_without_a_name_is_not_asked_for_fields() -> None:
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    assert matches(selector_of([{"matchFields": fields}]), Node(""))
+    assert not matches(selector_of([{"matchFields": fields}]), Node("n2"))
+
+
+def test_the_first_form_that_is_set_decides() -> None:
+    node, nowhere = Node("n1"), selector_of([])
+    assert selects(node, name="n1", everywhere=None, selector=nowhere)
+    assert not selects(node, name="n2", everywhere=True, selector=None)
+    assert selects(node, name="", everywhere=True, selector=nowhere)
+    assert not selects(node, name=None, everywhere=False, selector=nowhere)
+    assert not selects(node, name=None, everywhere=None, selector=None)
+
+
+def test_a_node_is_read_with_its_labels_and_features() -> None:
+    raw = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "labels": {"zone": "a"}},
+        "status": {"declaredFeatures": ["DRAOptionalNodeOperations"], "capacity": {"cpu": 8}},
+    }
+    read = node_reader().one(raw)
+    assert read == Node("n1", {"zone": "a"}, ("DRAOptionalNodeOperations",))
+
+
+def test_a_node_with_errors_gives_findings() -> None:
+    raw = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"a": 1}}}
+    read = node_reader().one(raw)
+    assert isinstance(read, tuple)
+    assert [(finding.path, finding.object) for finding in read] == [
+        ("metadata.labels[a]", "Node/n1")
+    ]

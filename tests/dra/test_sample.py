@@ -1,0 +1,85 @@
+"""The sample inventory of the demo: it reads, and its pools are complete and valid."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra.attributes import NUMA_NODE, PCIE_ROOT, lookup, value
+from dra.inventory import Inventory, inventory
+from dra.nodes import Node, node_reader
+from dra.slices import slice_reader
+
+FOLDER = Path(__file__).parents[2] / "examples" / "inventory"
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[dict[str, Any]]:
+    return [each for path in sorted(FOLDER.glob("*.yaml")) for each in documents(path)]
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
+
+
+@pytest.fixture(scope="module")
+def sample(objects: list[dict[str, Any]]) -> Inventory:
+    reader = slice_reader()
+    read = [reader.many(each) for each in objects if each["kind"] == "ResourceSlice"]
+    assert not [finding for each in read for finding in each.findings]
+    return inventory(one for each in read for one in each.objects)
+
+
+@pytest.fixture(scope="module")
+def nodes(objects: list[dict[str, Any]]) -> dict[str, Node]:
+    read = [node_reader().one(each) for each in objects if each["kind"] == "Node"]
+    return {node.name: node for node in read if isinstance(node, Node)}
+
+
+def test_every_node_sees_complete_and_valid_pools(
+    sample: Inventory, nodes: dict[str, Node]
+) -> None:
+    pools = {name: sample.pools_for(node) for name, node in nodes.items()}
+    assert {name: [pool.id.driver for pool in each] for name, each in pools.items()} == {
+        "hgx-1": ["dra.net", "gpu.nvidia.com"],
+        "mig-1": ["gpu.nvidia.com"],
+        "edge-1": ["gpu.nvidia.com"],
+    }
+    assert all(pool.usable for each in pools.values() for pool in each)
+
+
+def test_each_gpu_of_the_hgx_board_has_a_nic_on_its_root(
+    sample: Inventory, nodes: dict[str, Node]
+) -> None:
+    nics, gpus = sample.pools_for(nodes["hgx-1"])
+    roots = {}
+    for pool in (nics, gpus):
+        found = (lookup(device, pool.id.driver, PCIE_ROOT) for _, device in pool.devices())
+        roots[pool.id.driver] = {value(attribute) for attribute in found if attribute}
+    assert len(roots["gpu.nvidia.com"]) == 8
+    assert roots["gpu.nvidia.com"] < roots["dra.net"]
+    numa = [lookup(device, gpus.id.driver, NUMA_NODE) for _, device in gpus.devices()]
+    assert [value(attribute) for attribute in numa if attribute] == [0] * 4 + [1] * 4
+
+
+def test_a_whole_gpu_uses_up_the_counters_of_its_partitions(
+    sample: Inventory, nodes: dict[str, Node]
+) -> None:
+    (pool,) = sample.pools_for(nodes["mig-1"])
+    whole = [device for _, device in pool.devices() if "profile" not in device.attributes]
+    assert len(whole) == 2
+    for device in whole:
+        (use,) = device.consumes_counters
+        assert use.counters == pool.counter_sets[use.counter_set].counters
+
+
+def test_the_l4_can_be_shared(sample: Inventory, nodes: dict[str, Node]) -> None:
+    (pool,) = sample.pools_for(nodes["edge-1"])
+    ((_, device),) = pool.devices()
+    assert device.allow_multiple_allocations
+    assert device.capacity["memory"].request_policy
+
+
+def test_every_kind_of_the_sample_is_one_a_cluster_has(objects: list[dict[str, Any]]) -> None:
+    assert {each["kind"] for each in objects} == {"Node", "ResourceSlice", "DeviceClass"}

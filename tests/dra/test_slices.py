@@ -1,0 +1,262 @@
+"""Reading ResourceSlices: the case table, then lists, then bytes of any kind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.finding import Finding
+from dra.quantity import Quantity, parse
+from dra.reading import MOST_FINDINGS
+from dra.slices import Slice, read_slice, read_slices, slice_reader
+from dra.walk import MOST_FINDINGS as MOST_IN_ONE
+
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
+
+
+def good(name: str = "s", **spec: object) -> dict[str, Any]:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {"driver": "d.example.com", "pool": pool, "nodeName": "n1"} | spec,
+    }
+
+
+def written(case: dict[str, Any]) -> object:
+    if "object" in case:
+        return case["object"]
+    whole = good(**case["spec"])
+    whole["apiVersion"] = case.get("version", whole["apiVersion"])
+    return whole
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@pytest.mark.parametrize("form", ["dict", "bytes"])
+def test_a_slice_reads_or_every_error_is_told(case: dict[str, Any], form: str) -> None:
+    raw = written(case)
+    read = read_slice(json.dumps(raw).encode() if form == "bytes" else raw)
+    if "errors" in case:
+        assert isinstance(read, tuple), read
+        assert {finding.path: finding.code for finding in read} == case["errors"]
+        return
+    assert isinstance(read, Slice), read
+    shown: dict[str, Any] = {
+        "devices": len(read.devices),
+        "node_name": read.node_name,
+        "generation": read.generation,
+        "slice_count": read.slice_count,
+        "capacities": [name for device in read.devices for name in device.capacity],
+    }
+    assert {key: shown[key] for key in case["reads"]} == case["reads"]
+
+
+def test_the_versions_give_the_same_slice() -> None:
+    inside = {
+        "attributes": {"model": {"string": "A"}, "list": {"ints": [1, 2]}},
+        "capacity": {"memory": {"value": "40Gi"}},
+        "consumesCounters": [{"counterSet": "g", "counters": {"m": {"value": "1"}}}],
+        "nodeName": "n1",
+        "taints": [{"key": "k", "effect": "NoExecute"}],
+        "bindsToNode": True,
+        "bindingConditions": ["a"],
+        "bindingFailureConditions": ["b"],
+        "allowMultipleAllocations": True,
+    }
+    v1 = good(devices=[{"name": "x", **inside}])
+    v1beta2 = v1 | {"apiVersion": "resource.k8s.io/v1beta2"}
+    v1beta1 = good(devices=[{"name": "x", "basic": inside}])
+    v1beta1["apiVersion"] = "resource.k8s.io/v1beta1"
+    first, second, third = (
+        read_slice(json.dumps(each).encode()) for each in (v1, v1beta2, v1beta1)
+    )
+    assert isinstance(first, Slice)
+    assert first == second == third == read_slice(v1beta1)
+    (device,) = first.devices
+    assert device.binds_to_node
+    assert device.capacity["memory"].value == parse("40Gi")
+
+
+def test_a_finding_names_the_slice_the_field_and_the_remedy() -> None:
+    (finding,) = told(good("s-1", devices=[{"name": "x", "attributes": {"model": {"int": "A"}}}]))
+    assert finding.object == "ResourceSlice/s-1"
+    assert finding.path == "spec.devices[0].attributes[model].int"
+    assert finding.message == 'int must be a whole number, not "A"'
+    assert finding.remedy
+
+
+def told(raw: object) -> tuple[Finding, ...]:
+    read = read_slice(raw)
+    assert isinstance(read, tuple), read
+    return read
+
+
+def test_annotations_are_kept() -> None:
+    raw = good()
+    raw["metadata"]["annotations"] = {"drawbridge.dev/compatibility": "{}"}
+    read = read_slice(raw)
+    assert isinstance(read, Slice)
+    assert read.annotations == {"drawbridge.dev/compatibility": "{}"}
+
+
+def test_equal_quantities_are_one_object_within_a_reader() -> None:
+    devices = [{"name": n, "capacity": {"memory": {"value": "81559Mi"}}} for n in ("x", "y")]
+    read = read_slice(json.dumps(good(devices=devices)).encode())
+    assert isinstance(read, Slice)
+    first, second = (device.capacity["memory"].value for device in read.devices)
+    assert isinstance(first, Quantity)
+    assert first is second
+
+
+# --- lists
+
+
+@pytest.mark.parametrize("form", ["dict", "bytes"])
+def test_a_bad_item_hides_no_other(form: str) -> None:
+    items: list[Any] = [good("a"), good("b", driver=1), {"metadata": {}}, good("c")]
+    for item in items:
+        item.pop("apiVersion", None)
+        item.pop("kind", None)
+    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": items}
+    read = read_slices(json.dumps(raw).encode() if form == "bytes" else raw)
+    assert [each.name for each in read.objects] == ["a", "c"]
+    assert [(finding.object, finding.path) for finding in read.findings] == [
+        ("ResourceSlice/b", "spec.driver"),
+        ("ResourceSlice#3", "metadata.name"),
+        ("ResourceSlice#3", "spec"),
+    ]
+
+
+def test_items_have_the_version_of_their_list() -> None:
+    item = good(devices=[{"name": "x", "basic": {"bindsToNode": True}}])
+    del item["apiVersion"]
+    raw = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSliceList", "items": [item]}
+    for form in (raw, json.dumps(raw).encode()):
+        (read,) = read_slices(form).objects
+        assert read.devices[0].binds_to_node
+
+
+def test_a_plain_list_may_hold_other_kinds() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    raw = {"apiVersion": "v1", "kind": "List", "items": [pod, good("a"), good("b", driver=1)]}
+    for form in (raw, json.dumps(raw).encode()):
+        read = read_slices(form)
+        assert [each.name for each in read.objects] == ["a"]
+        assert [finding.path for finding in read.findings] == ["spec.driver"]
+
+
+def test_a_list_of_another_kind_is_refused() -> None:
+    raw = {"apiVersion": "v1", "kind": "PodList", "items": [{}]}
+    assert [finding.code for finding in read_slices(raw).findings] == ["WrongKind"]
+
+
+def test_an_empty_list_is_no_error() -> None:
+    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": None}
+    for form in (raw, json.dumps(raw).encode(), raw | {"items": []}):
+        assert read_slices(form) == ((), ())
+
+
+def test_a_single_slice_is_a_list_of_one() -> None:
+    assert [each.name for each in read_slices(json.dumps(good("a")).encode()).objects] == ["a"]
+
+
+# --- anything else
+
+MALFORMED = {
+    "nothing": b"",
+    "no UTF-8": b"\xff\xfe",
+    "no UTF-8 in a name": b'{"metadata":{"name":"\xff"}}',
+    "half a surrogate": b'{"metadata":{"name":"\\ud800"}}',
+    "cut short": b'{"apiVersion":"resource.k8s.io/v1","kind":"Reso',
+    "nested deeply": b"[" * 200_000,
+    "nested deeply where nobody looks": b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "an infinite number": b'{"spec":1e999}',
+    "a number of a million digits": b'{"spec":' + b"9" * 1_000_000 + b"}",
+    "two documents": b"{}{}",
+    "a list": b"[]",
+    "text": b'"x"',
+    "null": b"null",
+    "items that are none": b'{"kind":"ResourceSliceList","items":{}}',
+}
+
+
+@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_bytes_give_findings(raw: bytes) -> None:
+    assert read_slices(raw).findings
+    assert told(raw)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_give_slices_or_findings(raw: bytes) -> None:
+    read = read_slices(raw)
+    assert read.objects or read.findings
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+PLACES = (
+    ("metadata",),
+    ("spec",),
+    ("kind",),
+    ("apiVersion",),
+    ("spec", "pool"),
+    ("spec", "devices"),
+    ("spec", "nodeSelector"),
+    ("spec", "sharedCounters"),
+    ("spec", "allNodes"),
+    ("spec", "devices", 0),
+    ("spec", "devices", 0, "taints"),
+    ("spec", "devices", 0, "attributes"),
+    ("spec", "devices", 0, "attributes", "a"),
+    ("spec", "devices", 0, "capacity", "c"),
+    ("spec", "devices", 0, "capacity", "c", "value"),
+)
+
+
+@given(st.sampled_from(PLACES), odd)
+def test_any_value_at_any_place_gives_a_slice_or_findings(
+    place: tuple[Any, ...], value: object
+) -> None:
+    raw = good(
+        devices=[{"name": "x", "attributes": {"a": {"int": 1}}, "capacity": {"c": {"value": 1}}}]
+    )
+    at: Any = raw
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    read = read_slice(raw)
+    assert isinstance(read, Slice) or read
+    assert all(
+        isinstance(finding, Finding) for finding in (() if isinstance(read, Slice) else read)
+    )
+
+
+def test_findings_of_a_hostile_object_are_bounded() -> None:
+    findings = told(good(devices=[1] * 100_000))
+    assert len(findings) == MOST_IN_ONE + 1
+    assert findings[-1].code == "MoreErrors"
+
+
+def test_findings_of_a_hostile_list_are_bounded() -> None:
+    read = read_slices({"kind": "ResourceSliceList", "items": [0] * 50_000})
+    assert len(read.findings) == MOST_FINDINGS + 1
+    assert read.findings[-1].code == "MoreErrors"
+
+
+def test_a_reader_serves_many_documents() -> None:
+    reader = slice_reader()
+    for i in range(3):
+        read = reader.one(json.dumps(good(f"s{i}")).encode())
+        assert isinstance(read, Slice)
+        assert read.name == f"s{i}"
+        assert isinstance(reader.one(b"{"), tuple)

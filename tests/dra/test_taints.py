@@ -1,0 +1,107 @@
+"""Tolerations, and the rules of administrators."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dra.device import Device, Taint
+from dra.gates import Gates
+from dra.inventory import inventory
+from dra.slices import Slice
+from dra.taints import DeviceTaintRule, TaintSelector, Toleration, read_taint_rules, untolerated
+
+TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "taints.yaml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", TABLE["tolerations"], ids=lambda case: case["name"])
+def test_what_is_not_tolerated_keeps_off(case: dict[str, Any]) -> None:
+    device = Device("x", taints=msgspec.convert(case["taints"], tuple[Taint, ...]))
+    kept = untolerated(device, msgspec.convert(case["tolerations"], tuple[Toleration, ...]))
+    assert (kept.key if kept else None) == case["kept_off_by"]
+
+
+def rule(name: str, key: str, selector: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name},
+        "spec": {"deviceSelector": selector, "taint": {"key": key, "effect": "NoExecute"}},
+    }
+
+
+SLICES = [
+    Slice("1", "a", "p", 1, 1, all_nodes=True, devices=(Device("x"), Device("y"))),
+    Slice("2", "a", "q", 1, 1, all_nodes=True, devices=(Device("x"),)),
+    Slice("3", "b", "p", 1, 1, all_nodes=True, devices=(Device("x"),)),
+]
+
+
+@pytest.mark.parametrize("case", TABLE["rules"], ids=lambda case: case["name"])
+def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
+    read = read_taint_rules(rule("r", "k", case["selector"]))
+    assert not read.findings
+    built = inventory(SLICES, taint_rules=read.objects)
+    tainted = [
+        f"{each.driver}/{each.pool}/{device.name}"
+        for each in built.slices
+        for device in each.devices
+        if device.taints
+    ]
+    assert tainted == case["tainted"]
+
+
+def test_taints_of_rules_follow_the_devices_own_by_name_of_the_rule() -> None:
+    own = Taint("own", "NoSchedule")
+    slices = [Slice("1", "a", "p", 1, 1, all_nodes=True, devices=(Device("x", taints=(own,)),))]
+    rules = [
+        DeviceTaintRule(name, Taint(name, "None"), TaintSelector()) for name in ("b", "a", "B")
+    ]
+    built = inventory(slices, taint_rules=rules)
+    assert [taint.key for taint in built.slices[0].devices[0].taints] == ["own", "B", "a", "b"]
+    assert slices[0].devices[0].taints == (own,)
+
+
+def test_slices_without_a_rule_are_left_as_they_are() -> None:
+    only_b = DeviceTaintRule("r", Taint("k", "None"), TaintSelector(driver="b"))
+    built = inventory(SLICES, taint_rules=[only_b])
+    assert built.slices[0] is SLICES[0]
+    assert built.slices[2] is not SLICES[2]
+
+
+def test_rules_wait_for_their_gate() -> None:
+    everything = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector())
+    built = inventory(SLICES, taint_rules=[everything], gates=Gates(device_taint_rules=False))
+    assert list(built.slices) == SLICES
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+def test_rules_of_every_version_are_read(version: str) -> None:
+    raw = rule("r", "k", {"driver": "a"}) | {"apiVersion": f"resource.k8s.io/{version}"}
+    for form in (raw, json.dumps(raw).encode()):
+        read = read_taint_rules(form)
+        assert read.objects == (
+            DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(driver="a")),
+        )
+
+
+def test_a_rule_of_the_alphas_that_selects_more_narrowly_is_told_of() -> None:
+    selector = {"deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]}
+    read = read_taint_rules(rule("r", "k", selector))
+    assert [(finding.code, finding.path) for finding in read.findings] == [
+        ("TaintRuleNarrowed", "spec.deviceSelector.deviceClassName"),
+        ("TaintRuleNarrowed", "spec.deviceSelector.selectors"),
+    ]
+    assert len(read.objects) == 1
+
+
+def test_a_rule_without_a_taint_gives_a_finding() -> None:
+    raw = rule("r", "k", {})
+    del raw["spec"]["taint"]["effect"]
+    read = read_taint_rules(raw)
+    assert [(finding.path, finding.object) for finding in read.findings] == [
+        ("spec.taint.effect", "DeviceTaintRule/r")
+    ]
