@@ -1,8 +1,20 @@
-"""`drawbridge config`: shows the configuration with its defaults, and its schema."""
+"""`drawbridge config`: shows the configuration with its defaults, and its schema.
+
+Also how every command reads its `--config`. Knows nothing of what fields mean.
+"""
 
 import argparse
 
+import config.codes
+import dra.codes
+import judge.codes
+from cli import show
+from cli.reading import sources
 from cli.streams import Streams
+from config.load import load, plain
+from config.model import Configuration
+from documents.document import Located, Source
+from documents.read import documents as documents_of
 
 NAME = "config"
 HELP = "show the configuration with its defaults, or its schema"
@@ -10,10 +22,58 @@ HELP = "show the configuration with its defaults, or its schema"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `print` and `schema`."""
-    parser.add_argument("what", choices=["print", "schema"])
+    commands = parser.add_subparsers(dest="what", metavar="print|schema", required=True)
+    text = "print the configuration with defaults filled in, or what is wrong with it"
+    one = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
+    option(one)
+    one.add_argument("-o", "--output", choices=["yaml", "json"], help="format (default: yaml)")
+    text = "print the JSON Schema of the configuration"
+    commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
+
+
+def option(parser: argparse.ArgumentParser) -> None:
+    """Declare `--config`, which every command that looks at the configuration has."""
+    parser.add_argument("--config", metavar="FILE", help="the configuration (- for standard input)")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print what was asked for."""
-    del options, streams
-    return 0
+    """Print what was asked for; 2 when the configuration is refused."""
+    if options.what == "schema":
+        from config.schema import schema  # noqa: PLC0415  # `print` does without
+
+        show.value(schema(), "json", streams.out)
+        return 0
+    read = configuration(options.config, streams)
+    if isinstance(read, Configuration):
+        show.value(plain(read), options.output or "yaml", streams.out)
+        return 0
+    if options.output:
+        show.value(show.plain(read), options.output, streams.out)
+    else:
+        show.findings(read, streams.err)
+    return 2
+
+
+def known() -> tuple[str, ...]:
+    """The codes that a configuration may speak of; that a file cannot be read is no opinion."""
+    return (*dra.codes.CODES, *judge.codes.CODES)
+
+
+def configuration(name: str | None, streams: Streams) -> Configuration | tuple[Located, ...]:
+    """Read the file `name`, or give all findings in it; without a name, the defaults."""
+    if name is None:
+        return Configuration()
+    read = list(sources([name], streams.stdin))
+    files = [each for each in read if isinstance(each, Source)]
+    found = [each for file in files for each in documents_of(file) if not each.empty]
+    unread = tuple(each for each in read if isinstance(each, Located))
+    if unread := (*unread, *(located for each in found for located in each.findings)):
+        return unread
+    if len(found) != 1:
+        message = f"there are {len(found)} documents in the file, expected one Configuration"
+        return (Located(config.codes.NOT_ONE.at("", message), name, 0, 0),)
+    loaded = load(found[0].value, known())
+    if isinstance(loaded, Configuration):
+        return loaded
+    located = (found[0].located(finding) for finding in loaded)
+    return tuple(sorted(located, key=lambda each: (each.line, each.column)))

@@ -4,8 +4,8 @@ Finds the command in a table, imports only that one, and turns whatever happens 
 Knows nothing of what commands do. A command is a module with `NAME`, `HELP`, `arguments(parser)`
 and `run(options, streams) -> int`; to add one, write the module and add its line to `COMMANDS`.
 
-Exit codes: 0 and 1 as each command says, 2 for bad input and wrong usage, 3 for a bug of ours,
-130 after Ctrl-C, 141 when the reader of our output went away.
+Exit codes: 0 and 1 as each command says, 2 for bad input, wrong usage or a full disk,
+3 for a bug of ours, 130 after Ctrl-C, 141 when the reader of our output went away.
 """
 
 import argparse
@@ -14,16 +14,16 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
 from typing import Protocol, cast
 
 from cli.streams import Streams, of_process
 
 COMMANDS = {
     "config": "cli.config",
+    "lint": "cli.lint",
 }
 
-WRONG_USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 2, 3, 130, 141
+BAD, BUG, INTERRUPTED, BROKEN_PIPE = 2, 3, 130, 141
 
 
 class Command(Protocol):
@@ -51,7 +51,8 @@ class _Version(argparse.Action):
 
 def program(argument: str) -> str:
     """What the user typed to call us: `kubectl drawbridge` when kubectl found us as its plug-in."""
-    return "kubectl drawbridge" if PurePath(argument).stem == "kubectl-drawbridge" else "drawbridge"
+    name = argument.rpartition("/")[2]
+    return "kubectl drawbridge" if name.startswith("kubectl-drawbridge") else "drawbridge"
 
 
 def load(name: str) -> Command:
@@ -117,15 +118,13 @@ def report(bug: Exception, streams: Streams, called: str, *, debug: bool) -> int
 
 def dispatch(arguments: Sequence[str], streams: Streams, called: str) -> int:
     """Run the command that `arguments` name, and return its exit code."""
-    options = parse(arguments, streams, called)
-    if isinstance(options, int):
-        streams.out.flush()
-        return options
+    options: argparse.Namespace | int = BUG
     try:
-        code = int(options.run(options, streams))
+        options = parse(arguments, streams, called)
+        code = options if isinstance(options, int) else int(options.run(options, streams))
         # Here and not at exit, where a reader that went away would be a traceback.
         streams.out.flush()
-    except BrokenPipeError:
+    except OSError:
         raise
     except Exception as bug:  # noqa: BLE001  # a bug ends the run with its own code, whatever it is
         return report(bug, streams, called, debug=getattr(options, "debug", False))
@@ -139,10 +138,13 @@ def main() -> int:
         return dispatch(sys.argv[1:], streams, program(sys.argv[0]))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
         # The interpreter flushes once more at exit; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        streams.err.write(f"{program(sys.argv[0])}: {error}\n")
+        return BAD
 
 
 if __name__ == "__main__":

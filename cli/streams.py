@@ -7,12 +7,10 @@ can be run in a test. Knows nothing of commands.
 import io
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, NamedTuple, TextIO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
+class Streams(NamedTuple):
     """Input as bytes, output and errors as text; `color` and `unicode` are about `out`."""
 
     stdin: BinaryIO
@@ -24,15 +22,17 @@ class Streams:
 
 def of_process(environment: Mapping[str, str]) -> Streams:
     """The streams of this process; colour only on a terminal and never against NO_COLOR."""
-    for stream in (sys.stdout, sys.stderr):
+    # A stream that was closed before we started is None; then nothing is read, nobody is told.
+    out, err = sys.stdout or io.StringIO(), sys.stderr or io.StringIO()
+    for stream in (out, err):
         # Text from input files may not exist in the terminal's encoding; that must not end a run.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    terminal = sys.stdout.isatty() and environment.get("TERM") != "dumb"
+    terminal = out.isatty() and environment.get("TERM") != "dumb"
     return Streams(
-        stdin=sys.stdin.buffer,
-        out=sys.stdout,
-        err=sys.stderr,
+        stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
+        out=out,
+        err=err,
         color=terminal and not environment.get("NO_COLOR"),
-        unicode=(sys.stdout.encoding or "").lower().replace("-", "").startswith("utf8"),
+        unicode=(out.encoding or "").lower().replace("-", "").startswith("utf8"),
     )

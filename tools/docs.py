@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import config.codes
+import config.schema
 import documents.codes
 import dra.codes
 import judge.codes
@@ -12,7 +13,10 @@ from dra.finding import page
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROOMS = (documents.codes.CODES, dra.codes.CODES, config.codes.CODES, judge.codes.CODES)
-PAGES: dict[str, Callable[[], str]] = {"findings.md": lambda: page(ROOMS)}
+PAGES: dict[str, Callable[[], str]] = {
+    "findings.md": lambda: page(ROOMS),
+    "configuration.md": config.schema.page,
+}
 
 
 def main() -> int:

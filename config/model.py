@@ -1,0 +1,274 @@
+"""The Configuration: what an administrator can decide, with the defaults.
+
+One struct per object of the file, one line of prose per field; the schema, the reference page and
+`drawbridge config print` are made from them. Which fields this version honours stands in
+`config.built`; how a file is checked in `config.load`. Nothing here acts on anything.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, cast
+
+import msgspec
+
+from config.texts import (
+    AttributeName,
+    DriverName,
+    Expression,
+    FindingCode,
+    LabelKey,
+    LabelValue,
+    NetworkName,
+    ObjectName,
+    ResourceName,
+    Word,
+)
+from dra.compatibility import UnsetGroups
+from dra.quantity import Quantity
+
+API_VERSION: Final = "drawbridge.dev/v1alpha1"
+KIND: Final = "Configuration"
+# Defaults in code, so that `Configuration()` is the default one; a file has to say them.
+REQUIRED: Final = ("apiVersion", "kind")
+
+
+def says(description: str) -> msgspec.Meta:
+    """A field's prose."""
+    return msgspec.Meta(description=description)
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An object of the file: nothing in it is optional by accident, nothing unknown is accepted."""
+
+
+class Placement(enum.StrEnum):
+    """Who picks devices."""
+
+    NATIVE = "native"
+    BRIDGE = "bridge"
+
+
+class Policy(enum.StrEnum):
+    """What becomes of a finding."""
+
+    ENFORCE = "enforce"
+    WARN = "warn"
+    OFF = "off"
+
+
+class Operator(enum.StrEnum):
+    """How a label is compared."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class LabelRequirement(Part, frozen=True):
+    """One comparison of a label selector."""
+
+    key: Annotated[LabelKey, says("The label's key.")]
+    operator: Annotated[Operator, says("How the label is compared.")]
+    values: Annotated[
+        tuple[LabelValue, ...],
+        says("What it is compared with; needed for In and NotIn, not allowed for the others."),
+    ] = ()
+
+
+class LabelSelector(Part, frozen=True):
+    """Labels that must all match; an empty selector matches everything."""
+
+    match_labels: Annotated[
+        Mapping[LabelKey, LabelValue], says("Labels and the values they must have.")
+    ] = {}
+    match_expressions: Annotated[
+        tuple[LabelRequirement, ...], says("Comparisons that must all hold.")
+    ] = ()
+
+
+class Rollout(Part, frozen=True):
+    """How much of what is in scope is translated."""
+
+    percent: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=100),
+        says("Share of root owners whose pods are translated; stable for each."),
+    ] = 100
+
+
+class Scope(Part, frozen=True):
+    """Whose pods are looked at; the label drawbridge.dev/translate decides first."""
+
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        says("Namespaces in scope that do not have the label; without it none are."),
+    ] = None
+    exclude_namespaces: Annotated[
+        tuple[Word, ...], says("Namespaces never in scope, whatever their labels say.")
+    ] = cast("tuple[Word, ...]", ("kube-system",))  # the schema can only show plain defaults
+    rollout: Annotated[Rollout, says("How much of what is in scope is translated.")] = Rollout()
+
+
+class Legacy(Part, frozen=True):
+    """Names and units of device plugins, as pods write them."""
+
+    renames: Annotated[
+        Mapping[ResourceName, ResourceName],
+        says("Resources of your own name, and the known resource each stands for."),
+    ] = {}
+    units: Annotated[
+        Mapping[ResourceName, Quantity], says("How much one of a resource is, such as 2Mi.")
+    ] = {}
+    defaults: Annotated[
+        Mapping[ResourceName, Quantity],
+        says("How much is meant where a pod does not ask for a resource."),
+    ] = {}
+    networks: Annotated[
+        Mapping[NetworkName, ResourceName],
+        says("Secondary networks, and the resource each takes its interfaces from."),
+    ] = {}
+    labels: Annotated[
+        Mapping[Word, Mapping[LabelKey, AttributeName]],
+        says("Labels of devices by kind, and the attribute each is published as."),
+    ] = {}
+
+
+class Target(Part, frozen=True):
+    """What asks of one kind become."""
+
+    kind: Annotated[Literal["gpu", "nic"], says("The kind of device asked for.")]
+    driver: Annotated[DriverName, says("The DRA driver that serves it.")]
+    class_: Annotated[ObjectName, says("The DeviceClass to ask for.")] = msgspec.field(name="class")
+    family: Annotated[
+        Word | None, says("For a driver of your own: the known driver family it behaves like.")
+    ] = None
+    sharing: Annotated[
+        Literal["none", "memory", "unlimited"] | Annotated[int, msgspec.Meta(ge=2)],
+        says("How devices are shared: not, by memory, without limit, or by so many at most."),
+    ] = "none"
+
+
+class Fleet(Part, frozen=True):
+    """What else may still come to the cluster."""
+
+    class_: Annotated[ObjectName, says("The DeviceClass this is about.")] = msgspec.field(
+        name="class"
+    )
+    closed: Annotated[
+        Literal["auto"] | bool,
+        says("Whether no more kinds of devices will come, so that what fits none is refused."),
+    ] = "auto"
+    expected_shapes: Annotated[
+        tuple[str, ...], says("Shapes of nodes that may come, beside those that are there.")
+    ] = ()
+
+
+class Decisions(Part, frozen=True):
+    """What to do where a translation says less, or is not needed."""
+
+    allow_loss_of: Annotated[
+        tuple[Word, ...], says("Properties that a translation may lose instead of being refused.")
+    ] = ()
+    native_extended_names: Annotated[
+        Literal["leave", "translate"],
+        says("What to do with a legacy name that a DeviceClass serves by itself."),
+    ] = "leave"
+
+
+class Compatibility(Part, frozen=True):
+    """Which devices of a driver exclude each other while both are allocated."""
+
+    driver: Annotated[DriverName, says("The driver whose devices this is about.")]
+    selector: Annotated[
+        Expression | None,
+        says("CEL: which of its devices; without it, all of them."),
+    ] = None
+    physical_device: Annotated[
+        AttributeName | None,
+        says("The attribute that tells which physical device one is on; others never exclude it."),
+    ] = None
+    compatible_only_with: Annotated[
+        Expression | None,
+        says("CEL in which `device` is the other one: with which ones these go together."),
+    ] = None
+    groups: Annotated[
+        tuple[Word, ...] | None,
+        says("Compatibility groups of these devices, in place of those the slices publish."),
+    ] = None
+
+
+class Quota(Part, frozen=True):
+    """How much of devices a namespace may hold."""
+
+    namespace_selector: Annotated[LabelSelector, says("The namespaces this is for.")]
+    single: Annotated[
+        Mapping[ResourceName, Quantity], says("The most that one pod may ask for, by resource.")
+    ] = {}
+    total: Annotated[
+        Mapping[ResourceName, Quantity], says("The most that one namespace may hold, by resource.")
+    ] = {}
+
+
+class Strategy(Part, frozen=True):
+    """Which of several fitting devices is taken."""
+
+    default: Annotated[str | None, says("The strategy for pods that name none.")] = None
+    weights: Annotated[Mapping[str, float], says("How much each consideration weighs.")] = {}
+    max_pods_per_node: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None,
+        says("The most pods with devices that one node takes."),
+    ] = None
+
+
+class OwnedPool(Part, frozen=True):
+    """Pools that our allocator alone allocates from."""
+
+    driver: Annotated[DriverName, says("The driver of the pools.")]
+    pool_selector: Annotated[
+        LabelSelector | None, says("Which of its pools; without it, all of them.")
+    ] = None
+    unfenced: Annotated[
+        bool, says("Whether to go without the taints that keep other schedulers off.")
+    ] = False
+
+
+class Configuration(Part, frozen=True):
+    """The whole file."""
+
+    api_version: Annotated[
+        Literal["drawbridge.dev/v1alpha1"], says("The version of this format.")
+    ] = API_VERSION
+    kind: Annotated[Literal["Configuration"], says("Always Configuration.")] = KIND
+    placement: Annotated[
+        Placement, says("Who picks devices: Kubernetes' scheduler, or our allocator beside it.")
+    ] = Placement.NATIVE
+    scope: Annotated[Scope, says("Whose pods are looked at.")] = Scope()
+    legacy: Annotated[Legacy, says("Names and units of device plugins.")] = Legacy()
+    targets: Annotated[
+        tuple[Target, ...], says("What asks become; without any, one for each known driver.")
+    ] = ()
+    fleet: Annotated[tuple[Fleet, ...], says("What else may still come to the cluster.")] = ()
+    decisions: Annotated[Decisions, says("What to do where a translation says less.")] = Decisions()
+    findings: Annotated[
+        Mapping[FindingCode, Policy],
+        says(
+            "Findings to treat otherwise than by default: `enforce` makes one an error, `warn` a"
+            " warning, `off` silences it."
+        ),
+    ] = {}
+    compatibility: Annotated[
+        tuple[Compatibility, ...], says("Which devices exclude each other; wins over the slices.")
+    ] = ()
+    unset_groups: Annotated[
+        UnsetGroups,
+        says(
+            "With what a device goes that declares no compatibility group: only with others"
+            " without one (`alone`, Kubernetes' rule) or with all."
+        ),
+    ] = UnsetGroups.ALONE
+    quotas: Annotated[tuple[Quota, ...], says("How much namespaces may hold.")] = ()
+    strategy: Annotated[Strategy, says("Which of several fitting devices is taken.")] = Strategy()
+    owned_pools: Annotated[
+        tuple[OwnedPool, ...], says("Pools that our allocator alone allocates from.")
+    ] = ()

@@ -1,0 +1,153 @@
+"""The forms that names take in `resource.k8s.io`: labels, subdomains, qualified names, versions.
+
+Each function says in a few words what is wrong with a text, or None for a good one. Lengths count
+bytes, as the API server does. Knows nothing of where a name stands.
+"""
+
+import re
+
+LABEL_LENGTH = 63
+SUBDOMAIN_LENGTH = 253
+DRIVER_LENGTH = 63
+IDENTIFIER_LENGTH = 32
+VALUE_LENGTH = 64
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_LABEL_FORM = re.compile(_LABEL)
+_SUBDOMAIN_FORM = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_IDENTIFIER_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY_FORM = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_UUID_FORM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PRE = rf"(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD = r"[0-9a-zA-Z-]+"
+_VERSION_FORM = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRE}(?:\.{_PRE})*)?(?:\+{_BUILD}(?:\.{_BUILD})*)?"
+)
+
+_KUBERNETES = "kubernetes.io/"
+_QUOTA = "requests."
+
+_LABEL_RULE = "must be lower-case letters, digits and '-', and begin and end with a letter or digit"
+_SUBDOMAIN_RULE = (
+    "must be lower-case letters, digits, '-' and '.', each part beginning and ending with a "
+    "letter or digit"
+)
+
+
+def length(text: str) -> int:
+    """Count the bytes of a text; a lone surrogate, which no API server sees, counts as three."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def too_long(text: str, most: int) -> str | None:
+    """Say when a text has more than `most` bytes."""
+    size = length(text)
+    return f"has {size} bytes, at most {most} are allowed" if size > most else None
+
+
+def label(text: str) -> str | None:
+    """A DNS label: the name of a device, request, counter set, counter or group."""
+    if not text:
+        return "must not be empty"
+    if not _LABEL_FORM.fullmatch(text):
+        return _LABEL_RULE
+    return too_long(text, LABEL_LENGTH)
+
+
+def subdomain(text: str) -> str | None:
+    """A DNS subdomain: the name of a class, a slice or a node."""
+    if not text:
+        return "must not be empty"
+    if not _SUBDOMAIN_FORM.fullmatch(text):
+        return _SUBDOMAIN_RULE
+    return too_long(text, SUBDOMAIN_LENGTH)
+
+
+def driver(text: str) -> str | None:
+    """The name of a driver: a short DNS subdomain; upper case passes and stays distinct."""
+    return subdomain(text.lower()) or too_long(text, DRIVER_LENGTH)
+
+
+def pool(text: str) -> str | None:
+    """The name of a pool: DNS subdomains joined with slashes."""
+    if not text:
+        return "must not be empty"
+    if long := too_long(text, SUBDOMAIN_LENGTH):
+        return long
+    for part in text.split("/"):
+        if problem := subdomain(part):
+            return f"the part {part!r} {problem}"
+    return None
+
+
+def identifier(text: str) -> str | None:
+    """A C identifier: the part of an attribute's name behind the domain."""
+    if not _IDENTIFIER_FORM.fullmatch(text):
+        return "must be letters, digits and '_', and not begin with a digit"
+    return too_long(text, IDENTIFIER_LENGTH)
+
+
+def qualified(text: str) -> str | None:
+    """The name of an attribute or capacity, with a domain or without.
+
+    More than one slash passes, as it does at the API server.
+    """
+    parts = text.split("/")
+    if len(parts) == 1:
+        return identifier(text)
+    if len(parts) > 2:
+        return None
+    if problem := driver(parts[0]):
+        return f"the domain {parts[0]!r} {problem}"
+    problem = identifier(parts[1])
+    return f"the name {parts[1]!r} {problem}" if problem else None
+
+
+def fully_qualified(text: str) -> str | None:
+    """The name of an attribute where the domain is required."""
+    if "/" not in text:
+        return "must be a domain and a name with a slash between them"
+    return qualified(text)
+
+
+def label_key(text: str) -> str | None:
+    """The key of a label, a taint or a condition."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and (problem := subdomain(prefix)):
+        return f"the prefix {prefix!r} {problem}"
+    if not _KEY_FORM.fullmatch(name):
+        return "must be letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+    return too_long(name, LABEL_LENGTH)
+
+
+def label_value(text: str) -> str | None:
+    """The value of a label or a taint; it may be empty."""
+    if not text:
+        return None
+    return "must not have a slash" if "/" in text else label_key(text)
+
+
+def version(text: str) -> str | None:
+    """A version after semver.org 2.0.0."""
+    if long := too_long(text, VALUE_LENGTH):
+        return long
+    if not _VERSION_FORM.fullmatch(text):
+        return "must be a version such as 1.2.3 (semver.org 2.0.0)"
+    return None
+
+
+def uuid(text: str) -> str | None:
+    """A UUID in its normal form."""
+    return None if _UUID_FORM.fullmatch(text) else "must be a UUID in lower case with hyphens"
+
+
+def extended_resource(text: str) -> str | None:
+    """The name of an extended resource, as a pod may ask for it."""
+    if "/" not in text:
+        return "must have a domain, such as example.com/gpu"
+    if _KUBERNETES in text:
+        return f"must not have the domain {_KUBERNETES.rstrip('/')}"
+    if text.startswith(_QUOTA):
+        return f"must not begin with {_QUOTA!r}"
+    return label_key(_QUOTA + text)

@@ -1,0 +1,126 @@
+"""`drawbridge config` prints what a file means, or everything that is wrong with it."""
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+import config.codes
+import documents.codes
+import dra.codes
+import judge.codes
+from cli import main
+from cli.config import known
+from cli.streams import Streams
+from config.load import load
+from config.model import Configuration
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "configuration.yaml"
+HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+
+
+def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    streams = Streams(stdin=io.BytesIO(stdin), out=io.StringIO(), err=io.StringIO())
+    code = main.dispatch(["config", *arguments], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    return code, streams.out.getvalue(), streams.err.getvalue()
+
+
+def test_without_a_file_the_defaults_are_printed() -> None:
+    code, out, err = run("print")
+    assert (code, err) == (0, "")
+    assert load(yaml.safe_load(out), ()) == Configuration()
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_what_is_printed_means_the_same_again(form: str) -> None:
+    code, first, _ = run("print", "--config", str(EXAMPLE), "-o", form)
+    assert code == 0
+    again, second, _ = run("print", "--config", "-", "-o", form, stdin=first.encode())
+    assert (again, second) == (0, first)
+
+
+def test_the_example_says_everything_this_version_honours() -> None:
+    _, out, _ = run("print", "-o", "json")
+    assert set(yaml.safe_load(EXAMPLE.read_text("utf-8"))) == set(json.loads(out))
+
+
+def test_the_schema_is_valid_and_fits_the_example() -> None:
+    code, out, err = run("schema")
+    assert (code, err) == (0, "")
+    validator = jsonschema.Draft202012Validator(json.loads(out))
+    validator.check_schema(validator.schema)
+    assert validator.is_valid(yaml.safe_load(EXAMPLE.read_text("utf-8")))
+    assert not validator.is_valid({})
+
+
+def test_every_mistake_is_told_with_its_line() -> None:
+    text = HEAD + "placment: native\nunsetGroups: alone\nscope:\n  rollout: {percent: 5}\n"
+    code, out, err = run("print", "--config", "-", stdin=text.encode())
+    assert (code, out) == (2, "")
+    told = [line for line in err.splitlines() if not line.startswith(" ")]
+    assert [line.partition(": ")[0] for line in told] == ["<stdin>:3", "<stdin>:5"]
+    assert "[FieldUnknown]" in told[0]
+    assert "[FieldUnavailable]" in told[1]
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_mistakes_come_in_the_form_asked_for(form: str) -> None:
+    text = HEAD + "placment: native\n"
+    code, out, err = run("print", "--config", "-", "-o", form, stdin=text.encode())
+    assert (code, err) == (2, "")
+    (finding,) = yaml.safe_load(out)["findings"]
+    assert set(finding) == {"code", "severity", "path", "object", "message", "remedy"}
+    assert (finding["code"], finding["path"]) == ("FieldUnknown", "placment")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# nothing\n", "---\n---\n", HEAD + "---\n" + HEAD],
+    ids=["empty", "comment", "two empty", "two"],
+)
+def test_a_file_is_one_configuration(text: str) -> None:
+    code, _, err = run("print", "--config", "-", stdin=text.encode())
+    assert code == 2
+    assert "[ConfigurationNotOne]" in err
+
+
+def test_comments_and_marks_around_the_one_document_do_not_matter() -> None:
+    text = f"# a\n---\n{HEAD}...\n---\n# b\n"
+    assert run("print", "--config", "-", stdin=text.encode())[0] == 0
+
+
+@pytest.mark.parametrize("name", ["no-such-file", "examples/no/such"])
+def test_a_file_that_cannot_be_opened_is_a_finding(name: str) -> None:
+    code, _, err = run("print", "--config", name)
+    assert code == 2
+    assert "[FileUnreadable]" in err
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0", b"\xff\xfe", b"a: [", b"a: &a [*a]", b"{" * 5000, b"a: 1\na: 2\n", b"!!python/none"],
+    ids=repr,
+)
+def test_any_bytes_are_answered_with_findings(data: bytes) -> None:
+    code, out, err = run("print", "--config", "-", stdin=data)
+    assert (code, out) == (2, "")
+    assert err.startswith("<stdin>:")
+
+
+def test_a_bare_off_silences() -> None:
+    name = next(iter(known()))
+    text = f"{HEAD}findings: {{{name}: off}}\n"
+    code, out, _ = run("print", "--config", "-", stdin=text.encode())
+    assert code == 0
+    assert yaml.safe_load(out)["findings"] == {name: "off"}
+
+
+def test_findings_about_facts_can_be_treated_and_unreadable_files_cannot() -> None:
+    assert set(known()) == {*dra.codes.CODES, *judge.codes.CODES}
+    assert set(known()).isdisjoint({*documents.codes.CODES, *config.codes.CODES})

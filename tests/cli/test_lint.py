@@ -1,0 +1,213 @@
+"""`drawbridge lint`: files in, findings at their lines out, exit codes for scripts."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import dispatch
+from cli.streams import Streams
+
+CLEAN = """\
+# a whole pool
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata:
+  name: a
+spec:
+  driver: d.io
+  pool: {name: p, generation: 1, resourceSliceCount: 1}
+  allNodes: true
+  devices:
+  - name: x
+    attributes:
+      numa: {int: 0}
+"""
+WARNED = CLEAN + "      d.io/numa: {int: 0}\n"
+REFUSED = CLEAN.replace("name: x", "name: X")
+UNDECODABLE = CLEAN.replace("int: 0", "int: zero")
+CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  extendedResourceName: gpu
+"""
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
+
+
+def lint(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
+    streams = Streams(io.BytesIO(stdin), io.StringIO(), io.StringIO())
+    code = dispatch(["lint", *arguments], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    return code, streams.out.getvalue()
+
+
+def findings(*arguments: str, stdin: bytes = b"") -> tuple[int, list[dict[str, Any]]]:
+    code, out = lint(*arguments, "-o", "json", stdin=stdin)
+    printed = json.loads(out)
+    assert list(printed) == ["findings"]
+    for each in printed["findings"]:
+        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+    return code, printed["findings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "found"),
+    [
+        (CLEAN, 0, []),
+        (WARNED, 1, ["NameTwice"]),
+        (REFUSED, 2, ["Malformed"]),
+        (UNDECODABLE, 2, ["WrongType"]),
+        (CLASS, 2, ["Malformed"]),
+        (f"{WARNED}---\n{CLASS}", 2, ["NameTwice", "Malformed"]),
+        (f"{CLEAN}---\n{POD}", 0, []),
+        (POD, 0, ["NothingToJudge"]),
+        ("", 0, ["NothingToJudge"]),
+    ],
+    ids=[
+        "clean",
+        "a warning",
+        "an error",
+        "a slice that cannot be decoded",
+        "a class",
+        "the worst of several",
+        "other objects are passed over",
+        "nothing to look at is said",
+        "an empty file",
+    ],
+)
+def test_the_exit_code_is_the_worst_finding(
+    tmp_path: Path, text: str, code: int, found: list[str]
+) -> None:
+    (tmp_path / "f.yaml").write_text(text)
+    got, printed = findings("-f", str(tmp_path / "f.yaml"))
+    assert (got, [each["code"] for each in printed]) == (code, found)
+
+
+def test_text_begins_with_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(WARNED)
+    code, out = lint("-f", str(path))
+    assert code == 1
+    first, remedy = out.splitlines()
+    assert first.startswith(
+        f"{path}:14: warning: ResourceSlice/a spec.devices[0].attributes[d.io/n"
+    )
+    assert first.endswith("[NameTwice]")
+    assert remedy.startswith("    ")
+
+
+def test_findings_come_in_the_order_of_files_and_lines(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(CLASS)
+    (tmp_path / "a.yaml").write_text(REFUSED.replace("driver: d.io", "driver: d_io"))
+    _, out = lint("-f", str(tmp_path / "b.yaml"), "-f", str(tmp_path / "a.yaml"))
+    places = [line.split(": ")[0].rpartition("/")[2] for line in out.splitlines()[::2]]
+    assert places == ["b.yaml:5", "a.yaml:7", "a.yaml:11"]
+
+
+def test_a_bad_document_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text(f"{REFUSED}---\na: [\n---\n{CLASS}")
+    code, printed = findings("-f", str(tmp_path))
+    assert code == 2
+    assert {"ResourceSlice/a", "DeviceClass/gpu"} < {each["object"] for each in printed}
+    assert len(printed) == 3
+
+
+def test_slices_of_one_pool_may_come_from_several_files(tmp_path: Path) -> None:
+    two = CLEAN.replace("resourceSliceCount: 1", "resourceSliceCount: 2")
+    (tmp_path / "a.yaml").write_text(two)
+    assert findings("-f", str(tmp_path))[0] == 2
+    (tmp_path / "b.yaml").write_text(
+        two.replace("name: a", "name: b").replace("name: x", "name: z")
+    )
+    assert findings("-f", str(tmp_path)) == (0, [])
+
+
+def test_standard_input_is_read() -> None:
+    code, printed = findings("-f", "-", stdin=REFUSED.encode())
+    assert (code, [each["path"] for each in printed]) == (2, ["spec.devices[0].name"])
+
+
+def test_a_list_from_a_cluster_is_taken_apart() -> None:
+    spec = {
+        "driver": "d.io",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n",
+    }
+    items = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        for name in "ab"
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
+    code, out = lint("-f", "-", stdin=text.encode())
+    assert code == 2
+    assert "PoolIncomplete" in out
+    line = next(i for i, each in enumerate(text.splitlines(), 1) if "resourceSliceCount" in each)
+    assert out.startswith(f"<stdin>:{line}: error: ResourceSlice/a spec.pool.resourceSliceCount:")
+
+
+def test_of_a_slice_that_is_there_twice_the_last_one_is_judged() -> None:
+    code, out = lint("-f", "-", stdin=f"{CLEAN}---\n{WARNED}".encode())
+    assert code == 1
+    assert [line.split(":")[1] for line in out.splitlines()[::2]] == ["19", "28"]
+
+
+def test_the_configuration_says_what_counts(tmp_path: Path) -> None:
+    head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+    path = tmp_path / "config.yaml"
+    for policy, expected in (("enforce", 2), ("warn", 1), ("off", 0)):
+        path.write_text(f"{head}findings: {{NameTwice: {policy}}}\n")
+        assert findings("-f", "-", "--config", str(path), stdin=WARNED.encode())[0] == expected
+
+
+def test_the_configuration_says_with_what_devices_without_groups_go(tmp_path: Path) -> None:
+    use = "consumesCounters: [{counterSet: s, counters: {c: {value: 1}}"
+    devices = f"""
+  - name: x
+    {use}, compatibilityGroups: [g]}}]
+  - name: z
+    {use}}}]
+"""
+    one = CLEAN.replace("Count: 1", "Count: 2").split("  devices:")[0]
+    sets = (
+        one.replace("name: a", "name: b")
+        + "  sharedCounters: [{name: s, counters: {c: {value: 4}}}]"
+    )
+    text = f"{one}  devices:{devices}---\n{sets}\n".encode()
+    code, printed = findings("-f", "-", stdin=text)
+    assert code == 1
+    assert {each["code"] for each in printed} == {"GroupsMixed", "GroupsAlone"}
+    path = tmp_path / "config.yaml"
+    path.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nunsetGroups: all\n")
+    assert findings("-f", "-", "--config", str(path), stdin=text) == (0, [])
+
+
+def test_a_configuration_that_is_refused_is_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplace: x\n")
+    code, printed = findings("-f", "-", "--config", str(path), stdin=CLEAN.encode())
+    assert code == 2
+    assert printed[0]["object"] == "Configuration"
+
+
+def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text(WARNED)
+    code, printed = findings("-f", str(tmp_path / "none"), "-f", str(tmp_path / "f.yaml"))
+    assert code == 2
+    assert [each["code"] for each in printed] == ["FileUnreadable", "NameTwice"]
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x00\xff", b"{", b"[1, 2", b"\xef\xbb\xbf", b"- a\n- b\n", b"kind: ResourceSlice\n"]
+)
+def test_any_bytes_give_findings(data: bytes) -> None:
+    code, _ = findings("-f", "-", stdin=data)
+    assert code in (0, 1, 2)

@@ -1,0 +1,278 @@
+"""Whatever happens in a command becomes an exit code and at most one honest line."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import types
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from cli import main
+from cli.streams import Streams
+
+ROOT = Path(__file__).parent.parent.parent
+
+# A process with one more command, `boom`, whose run is the code given.
+WITH_BOOM = """
+import sys, types
+from cli import main
+module = types.ModuleType("boom")
+module.NAME, module.HELP, module.arguments = "boom", "boom", lambda parser: None
+def run(options, streams):
+    {body}
+module.run = run
+sys.modules["boom"] = module
+main.COMMANDS["boom"] = "boom"
+sys.argv = ["drawbridge", "boom"]
+sys.exit(main.main())
+"""
+
+
+def streams() -> Streams:
+    return Streams(stdin=io.BytesIO(), out=io.StringIO(), err=io.StringIO())
+
+
+def text(stream: IO[str]) -> str:
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
+
+
+def process(
+    *arguments: str, stdout: int = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # noqa: S603  # our own interpreter
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+
+
+@pytest.fixture
+def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
+    """Registers a command `boom` that does what it is given."""
+
+    def register(body: Callable[[], int]) -> None:
+        def run(_options: Namespace, _streams: Streams) -> int:
+            return body()
+
+        def arguments(parser: ArgumentParser) -> None:
+            parser.add_argument("--loud", action="store_true")
+
+        module = types.ModuleType("boom")
+        vars(module).update(NAME="boom", HELP="goes boom", arguments=arguments, run=run)
+        monkeypatch.setitem(sys.modules, "boom", module)
+        monkeypatch.setitem(main.COMMANDS, "boom", "boom")
+
+    return register
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_keeps_the_contract(name: str) -> None:
+    command = main.load(name)
+    assert name == command.NAME
+    assert command.HELP
+    assert not command.HELP.endswith(".")
+    command.arguments(ArgumentParser())
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    given = streams()
+    assert main.dispatch([name, "--help"], given, "drawbridge") == 0
+    assert text(given.out).startswith(f"usage: drawbridge {name}")
+    assert text(given.err) == ""
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_the_exit_code_is_the_command_s(boom: Callable[..., None], code: int) -> None:
+    boom(lambda: code)
+    assert main.dispatch(["boom"], streams(), "drawbridge") == code
+
+
+def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
+    boom(lambda: 0)
+    options = main.parse(["boom", "--loud"], streams(), "drawbridge")
+    assert isinstance(options, Namespace)
+    assert options.loud
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--nonsense"],
+        ["nonsense"],
+        ["config"],
+        ["config", "nonsense"],
+        ["config", "--nonsense"],
+        ["config", "schema", "--con", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_two(arguments: list[str]) -> None:
+    given = streams()
+    assert main.dispatch(arguments, given, "drawbridge") == 2
+    assert "drawbridge" in text(given.err)
+    assert text(given.out) == ""
+
+
+def test_help_lists_every_command_on_the_output() -> None:
+    given = streams()
+    assert main.dispatch(["--help"], given, "drawbridge") == 0
+    for name in main.COMMANDS:
+        assert f"\n    {name} " in text(given.out)
+
+
+@pytest.mark.parametrize(
+    ("argument", "called"),
+    [
+        ("/usr/bin/drawbridge", "drawbridge"),
+        ("drawbridge", "drawbridge"),
+        ("/home/a/bin/kubectl-drawbridge", "kubectl drawbridge"),
+        ("kubectl-drawbridge", "kubectl drawbridge"),
+        ("/kubectl-drawbridge/drawbridge", "drawbridge"),
+    ],
+)
+def test_usage_names_what_was_typed(argument: str, called: str) -> None:
+    assert main.program(argument) == called
+    given = streams()
+    main.dispatch(["config", "--help"], given, called)
+    assert text(given.out).startswith(f"usage: {called} config")
+
+
+def crash() -> int:
+    raise KeyError("a\nb")
+
+
+def test_a_bug_is_three_and_one_line(boom: Callable[..., None]) -> None:
+    boom(crash)
+    given = streams()
+    assert main.dispatch(["boom"], given, "drawbridge") == 3
+    (line,) = text(given.err).splitlines()
+    assert "this is a bug" in line
+    assert "KeyError" in line
+    assert "--debug" in line
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "boom"], ["boom", "--debug"]], ids=" ".join)
+def test_debug_shows_where_the_bug_is(boom: Callable[..., None], arguments: list[str]) -> None:
+    boom(crash)
+    given = streams()
+    assert main.dispatch(arguments, given, "drawbridge") == 3
+    assert "in crash" in text(given.err)
+    assert "in crash" not in text(given.out)
+
+
+def test_a_command_that_cannot_be_imported_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(main.COMMANDS, "boom", "cli.there_is_no_such_module")
+    given = streams()
+    assert main.dispatch(["boom"], given, "drawbridge") == 3
+    assert "ModuleNotFoundError" in text(given.err)
+
+
+def test_only_the_command_that_is_run_is_imported(
+    monkeypatch: pytest.MonkeyPatch, boom: Callable[..., None]
+) -> None:
+    boom(lambda: 0)
+    monkeypatch.setitem(main.COMMANDS, "other", "cli.there_is_no_such_module")
+    assert main.dispatch(["boom"], streams(), "drawbridge") == 0
+    assert main.dispatch(["--version"], streams(), "drawbridge") == 0
+
+
+def test_version() -> None:
+    given = streams()
+    assert main.dispatch(["--version"], given, "drawbridge") == 0
+    name, version = text(given.out).split()
+    assert name == "drawbridge"
+    assert version[0].isdigit()
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = process("-m", "cli.main", "--version")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_control_c_is_130_without_a_word() -> None:
+    body = f"import os; os.kill(os.getpid(), {int(signal.SIGINT)})"
+    done = process("-c", WITH_BOOM.format(body=body))
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("size", [1, 10**6], ids=["at the last flush", "while writing"])
+def test_a_reader_that_went_away_is_141_without_a_word(size: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = process(
+            "-c", WITH_BOOM.format(body=f"streams.out.write('x' * {size}); return 0"), stdout=write
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        body = "streams.out.write('x'); return 0"
+        done = process("-c", WITH_BOOM.format(body=body), stdout=full.fileno())
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"drawbridge: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped() -> None:
+    body = r"streams.out.write('\u2192 \udc80 a'); return 0"
+    done = process("-c", WITH_BOOM.format(body=body), PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout) == (0, rb"\u2192 \udc80 a")
+
+
+@pytest.mark.parametrize(("encoding", "able"), [("ascii", b"False"), ("utf-8", b"True")])
+def test_nicer_characters_only_where_the_encoding_has_them(encoding: str, able: bytes) -> None:
+    body = "print(streams.unicode, streams.color); return 0"
+    done = process("-c", WITH_BOOM.format(body=body), PYTHONIOENCODING=encoding)
+    assert done.stdout.split() == [able, b"False"]
+
+
+def terminal(**environment: str) -> bytes:
+    """The output of a process whose output is a terminal."""
+    master, slave = os.openpty()
+    body = "streams.err.write(str(streams.color)); return 0"
+    try:
+        kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+        return subprocess.run(  # noqa: S603  # our own interpreter
+            [sys.executable, "-c", WITH_BOOM.format(body=body)],
+            cwd=ROOT,
+            env={**kept, **environment},
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            check=True,
+        ).stderr
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_colour_on_a_terminal() -> None:
+    assert terminal(TERM="xterm") == b"True"
+    assert terminal(TERM="xterm", NO_COLOR="") == b"True"
+
+
+def test_no_colour_where_it_is_not_wanted() -> None:
+    assert terminal(TERM="xterm", NO_COLOR="1") == b"False"
+    assert terminal(TERM="dumb") == b"False"
+
+
+def test_streams_that_are_closed_end_nothing() -> None:
+    command = f'"{sys.executable}" -m cli.main config schema <&- >&- 2>&-'
+    done = subprocess.run(command, cwd=ROOT, shell=True, check=False)  # noqa: S602  # only a shell closes them
+    assert done.returncode == 0

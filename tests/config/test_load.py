@@ -1,0 +1,188 @@
+"""A Configuration is accepted whole, or everything that is wrong with it is told."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.built import BUILT, opened, partly
+from config.load import load, plain
+from config.model import API_VERSION, KIND, Configuration
+from config.policy import declarations, treated
+from config.schema import PLACES, closed
+from dra.compatibility import Declaration
+from dra.finding import Finding, Severity
+
+KNOWN = ("PoolIncomplete", "NameTwice")
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
+CASES = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "load.yaml")
+    .read_text("utf-8")
+    .replace("LONGEST", f"device.driver == '{'x' * 10221}'")
+    .replace("LONGER", f"device.driver == '{'x' * 10222}'")
+)
+
+
+def answer(result: Configuration | tuple[Finding, ...]) -> list[str]:
+    return (
+        [] if isinstance(result, Configuration) else [f"{f.code} {f.path}".strip() for f in result]
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_table(case: dict[str, Any]) -> None:
+    value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
+    built = EVERYTHING if case.get("built") == "all" else BUILT
+    result = load(value, KNOWN, built)
+    assert sorted(answer(result)) == sorted(case["findings"])
+    if isinstance(result, Configuration):
+        assert load(plain(result, built), KNOWN, built) == result
+
+
+def test_an_empty_file_has_the_defaults() -> None:
+    assert load(HEAD, ()) == Configuration()
+    assert plain(Configuration()) == {
+        **HEAD,
+        "placement": "native",
+        "findings": {},
+        "compatibility": [],
+        "unsetGroups": "alone",
+    }
+
+
+def test_every_finding_names_the_remedy_and_the_object() -> None:
+    found = load({"scope": {}, "placment": 1, "compatibility": [{"driver": "a"}]}, ())
+    assert not isinstance(found, Configuration)
+    assert len(found) == 5
+    assert all(f.remedy and f.message and f.object == KIND for f in found)
+    assert all(f.severity is Severity.ERROR for f in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "near"),
+    [
+        ({"placment": "native"}, "placement"),
+        (
+            {"compatibility": [{"driver": "a", "groups": ["a"], "physicaldevice": "u"}]},
+            "physicalDevice",
+        ),
+        ({"findings": {"PoolIncomplet": "warn"}}, "PoolIncomplete"),
+    ],
+)
+def test_a_near_miss_is_answered_with_what_was_meant(value: dict[str, Any], near: str) -> None:
+    (found,) = load({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    assert f"did you mean {near}?" in found.message
+
+
+def test_a_name_like_nothing_known_gets_no_guess() -> None:
+    (found,) = load({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    assert "did you mean" not in found.message
+
+
+def test_one_line_opens_a_field_with_all_below_it() -> None:
+    value = {**HEAD, "scope": {"rollout": {"percent": 5}, "excludeNamespaces": ["a"]}}
+    assert answer(load(value, (), BUILT)) == ["FieldUnavailable scope"]
+    assert isinstance(load(value, (), {**BUILT, "scope": ()}), Configuration)
+
+
+def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> None:
+    value = {
+        **HEAD,
+        "scope": {"rollout": {"percent": 5}, "excludeNamespaces": ["a"]},
+        "ownedPools": [{"driver": "a"}, {"driver": "b", "unfenced": True}],
+    }
+    built = {**BUILT, "scope.rollout": (), "ownedPools[].driver": ()}
+    assert answer(load(value, (), built)) == [
+        "FieldUnavailable scope.excludeNamespaces",
+        "FieldUnavailable ownedPools[1].unfenced",
+    ]
+
+
+def test_every_line_of_the_table_opens_a_declared_field() -> None:
+    assert set(BUILT) <= PLACES
+
+
+@pytest.mark.parametrize("place", sorted(row.place for row in closed(BUILT)))
+def test_no_field_without_a_feature_is_accepted(place: str) -> None:
+    assert not opened(place, BUILT)
+    assert not partly(place, BUILT)
+    value: object = 1
+    for name in reversed(place.split(".")):
+        value = {name: value}
+    assert isinstance(value, dict)
+    assert f"FieldUnavailable {place}" in answer(load({**HEAD, **value}, ()))
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(sorted({re.split(r"[.\[{]", p)[-1].strip("]}") or "x" for p in PLACES}))
+            | st.text(max_size=5)
+            | st.integers(),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(TREES)
+def test_any_value_is_loaded_or_answered(value: object) -> None:
+    for built in (BUILT, EVERYTHING):
+        result = load(value, KNOWN, built)
+        assert isinstance(result, Configuration) or result
+
+
+@given(st.dictionaries(st.sampled_from(sorted(PLACES)), TREES, max_size=6))
+def test_any_object_is_loaded_or_answered(value: dict[str, object]) -> None:
+    for built in (BUILT, EVERYTHING):
+        result = load({**HEAD, **value}, KNOWN, built)
+        if isinstance(result, Configuration):
+            assert load(plain(result, built), KNOWN, built) == result
+        else:
+            assert result
+
+
+def test_policies_raise_lower_and_silence() -> None:
+    configuration = load(
+        {**HEAD, "findings": {"PoolIncomplete": "off", "NameTwice": "warn"}}, KNOWN
+    )
+    assert isinstance(configuration, Configuration)
+    findings = [
+        Finding(code=code, severity=Severity.ERROR, message="", remedy="")
+        for code in ("PoolIncomplete", "NameTwice", "Other")
+    ]
+    after = list(treated(findings, configuration.findings))
+    assert [(f.code, f.severity) for f in after] == [
+        ("NameTwice", Severity.WARNING),
+        ("Other", Severity.ERROR),
+    ]
+
+
+def test_enforce_makes_a_warning_an_error() -> None:
+    configuration = load({**HEAD, "findings": {"NameTwice": "enforce"}}, KNOWN)
+    assert isinstance(configuration, Configuration)
+    told = Finding(code="NameTwice", severity=Severity.INFO, message="", remedy="")
+    (after,) = treated([told], configuration.findings)
+    assert after.severity is Severity.ERROR
+
+
+def test_declarations_are_what_the_domain_reads() -> None:
+    entries = [
+        {"driver": "a", "selector": "true", "physicalDevice": "u", "compatibleOnlyWith": "false"},
+        {"driver": "b", "groups": []},
+    ]
+    configuration = load({**HEAD, "compatibility": entries}, KNOWN)
+    assert isinstance(configuration, Configuration)
+    assert declarations(configuration) == (
+        Declaration("a", "true", "u", "false"),
+        Declaration("b", groups=()),
+    )

@@ -1,0 +1,94 @@
+"""The schema, the reference page and the loader say the same: they are made of one model."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from config.built import BUILT
+from config.load import load
+from config.model import API_VERSION, KIND, Configuration
+from config.schema import PLACES, ROWS, Row, closed, page, schema
+
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
+CASES = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "load.yaml")
+    .read_text("utf-8")
+    .replace("LONGEST", f"device.driver == '{'x' * 10221}'")
+    .replace("LONGER", f"device.driver == '{'x' * 10222}'")
+)
+
+# What JSON Schema does not say: relations between fields, and which codes there are. Nor does it
+# know that null is absent and that a bare `off` was read as false.
+BEYOND = {
+    "null is the same as absent",
+    "off without quotes",
+    "a code that no finding has",
+    "an entry that rules nothing",
+    "a physical device without an expression",
+    "operators and their values",
+    "an expression that does not compile",
+}
+
+
+def described(node: object, path: str = "") -> list[str]:
+    """The paths of all properties without a description."""
+    if isinstance(node, list):
+        return [hit for each in node for hit in described(each, path)]
+    if not isinstance(node, dict):
+        return []
+    bare = [
+        f"{path}.{name}"
+        for name, field in node.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    return bare + [hit for name, each in node.items() for hit in described(each, f"{path}.{name}")]
+
+
+def test_the_schema_is_valid_and_every_field_is_described() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    assert described(schema()) == []
+    assert all(row.says.endswith(".") for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["name"] not in BEYOND], ids=lambda case: case["name"]
+)
+def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> None:
+    value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
+    built = EVERYTHING if case.get("built") == "all" else BUILT
+    if isinstance(value, dict):
+        value = {str(key): item for key, item in value.items()}
+    validator = jsonschema.Draft202012Validator(schema(built))
+    accepted = isinstance(load(value, ("PoolIncomplete", "NameTwice"), built), Configuration)
+    assert validator.is_valid(value) == accepted
+
+
+@pytest.mark.parametrize("row", closed(BUILT), ids=lambda row: row.place)
+def test_a_field_without_a_feature_is_marked(row: Row) -> None:
+    field = schema()["properties"][row.place]
+    assert field["description"].endswith("Not available in this version.")
+    assert not jsonschema.Draft202012Validator(schema()).is_valid({**HEAD, row.place: {}})
+    opened = schema({**BUILT, row.place: ()})["properties"][row.place]
+    assert "not" not in opened
+    assert "Not available" not in opened["description"]
+
+
+def test_a_value_without_a_feature_is_not_in_the_schema() -> None:
+    assert schema()["properties"]["placement"]["enum"] == ["native"]
+
+
+def test_the_page_has_every_field_once() -> None:
+    lines = page().splitlines()
+    for place in PLACES:
+        assert sum(line.startswith(f"| `{place}` |") for line in lines) == 1
+
+
+def test_the_page_tells_apart_what_is_available() -> None:
+    available, _, later = page().partition("## Declared, not yet available")
+    assert "| `compatibility[].groups` |" in available
+    assert "| `scope.rollout.percent` |" in later
+    assert "| `scope.rollout.percent` |" in page({**BUILT, "scope": ()}).partition("## Decl")[0]

@@ -1,0 +1,189 @@
+"""Every command shown in README.md and docs/ does what the page shows.
+
+A fenced block marked `console` holds commands (`$ ` lines, continued by a final backslash) and
+what they print. Blocks run in a folder that has `examples/`, in order, each line in a shell. A
+line `...` stands for any lines. Without output in the page, a command must succeed; with output,
+it must print just that. What cannot run here says so behind the word: `console cluster` needs a
+real cluster, `console install` changes the machine. `make` is not run (it runs this), only looked
+up.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_RUN = {"cluster": "needs a real cluster", "install": "changes the machine"}
+# A bug of ours, and what a shell says of a command that is not there or is none.
+NEVER = (3, 126, 127)
+
+
+class Step(NamedTuple):
+    """A command, and the lines the page shows below it."""
+
+    command: str
+    shown: tuple[str, ...]
+
+
+class Block(NamedTuple):
+    """A fenced block: where it stands, the words behind the fence, its lines."""
+
+    place: str
+    words: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def blocks(text: str, name: str) -> Iterator[Block]:
+    """The fenced blocks of a page."""
+    begun: tuple[int, str, tuple[str, ...]] | None = None
+    inside: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"\s*(```+|~~~+)\s*(.*)", line)
+        if begun is None and fence:
+            begun, inside = (number, fence[1], tuple(fence[2].split())), []
+        elif begun is not None and line.strip() == begun[1]:
+            yield Block(f"{name}:{begun[0]}", begun[2], tuple(inside))
+            begun = None
+        else:
+            inside.append(line)
+    assert begun is None, f"{name}:{begun[0] if begun else 0}: the block is not closed"
+
+
+def steps(block: Block) -> list[Step]:
+    """The commands of a block with their output."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.lines:
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found and not found[-1][1] and found[-1][0].endswith("\\"):
+            found[-1] = (found[-1][0] + "\n" + line.removeprefix("> "), [])
+        else:
+            assert found, f"{block.place}: output before the first command"
+            found[-1][1].append(line)
+    return [Step(command, tuple(shown)) for command, shown in found]
+
+
+def fits(shown: tuple[str, ...], printed: str) -> bool:
+    """Whether a command printed what is shown; a line `...` stands for any lines."""
+    parts = [r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + "\n" for line in shown]
+    lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+    return re.fullmatch("".join(parts), lines) is not None
+
+
+def console(page: Path) -> list[Block]:
+    found = blocks(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
+    return [block for block in found if block.words[:1] == ("console",)]
+
+
+def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run one command as a reader would who has installed the command."""
+    commands = Path(sys.executable).parent
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "NO_COLOR": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    return subprocess.run(  # noqa: S602  # the commands of our own pages
+        step.command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "block", [block for page in PAGES for block in console(page)], ids=lambda block: block.place
+)
+def test_a_block_does_what_it_shows(block: Block, tmp_path: Path) -> None:
+    for word in block.words[1:]:
+        assert word in NOT_RUN, f"{block.place}: unknown word {word!r} behind console"
+    assert steps(block), f"{block.place}: no command"
+    if block.words[1:]:
+        pytest.skip(NOT_RUN[block.words[1]])
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for step in steps(block):
+        if step.command.startswith("make "):
+            target = step.command.split()[1]
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+            continue
+        done = run(step, tmp_path)
+        told = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"
+        assert done.returncode not in NEVER, told
+        assert done.returncode == 0 or step.shown, told
+        assert not step.shown or fits(step.shown, done.stdout), told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
+    for block in blocks(page.read_text("utf-8"), page.name):
+        if block.words[:1] != ("console",):
+            assert not [line for line in block.lines if line.startswith("$ ")], block.place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"(```+)[\s\S]*?\1", "", page.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+EXAMPLE = """\
+```console
+$ one \\
+> two
+out
+...
+$ three
+```
+
+~~~yaml
+a: 1
+~~~
+"""
+
+
+def test_blocks_are_read_as_they_are_written() -> None:
+    first, second = blocks(EXAMPLE, "x.md")
+    assert (first.place, first.words) == ("x.md:1", ("console",))
+    assert steps(first) == [Step("one \\\ntwo", ("out", "...")), Step("three", ())]
+    assert (second.place, second.words, second.lines) == ("x.md:9", ("yaml",), ("a: 1",))
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "expected"),
+    [
+        (("a", "b"), "a\nb\n", True),
+        (("a", "b"), "a\nb \n", True),
+        (("a",), "a\nb\n", False),
+        (("b",), "a\nb\n", False),
+        (("a", "..."), "a\nb\nc\n", True),
+        (("a", "..."), "a\n", True),
+        (("...", "c"), "a\nb\nc\n", True),
+        (("a", "...", "d"), "a\nb\nc\n", False),
+        (("a.c",), "abc\n", False),
+    ],
+)
+def test_output_is_compared_line_by_line(
+    shown: tuple[str, ...], printed: str, *, expected: bool
+) -> None:
+    assert fits(shown, printed) is expected
+
+
+def test_a_command_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
+    assert run(Step("drawbridge-no-such-command", ()), tmp_path).returncode in NEVER
