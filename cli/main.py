@@ -19,6 +19,7 @@ from typing import Protocol, cast
 from cli.streams import Streams, of_process
 
 COMMANDS = {
+    "cel": "cli.cel",
     "config": "cli.config",
     "lint": "cli.lint",
 }

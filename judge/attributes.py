@@ -1,0 +1,106 @@
+"""Do attributes mean one thing? Types that differ between devices, names that are there twice.
+
+Over all devices of a driver, because a selector is written once for all of them. Standard
+attributes are held to their form.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from dra import attributes as standard
+from dra.device import Attribute, Device
+from dra.finding import Finding
+from dra.slices import KIND, Slice
+from judge import codes
+
+_NAMES = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
+_TYPES = tuple(zip(Attribute.__struct_fields__, _NAMES, strict=True))
+_FORMS = {
+    standard.PCIE_ROOT: ("pci0000:3a", re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")),
+    standard.PCI_BUS_ID: (
+        "0000:3b:00.0",
+        re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
+    ),
+}
+
+Place = tuple[str, str]
+
+
+def types(slices: Iterable[Slice]) -> Iterator[Finding]:
+    """Tell of an attribute that has one type on some devices of a driver and another on others."""
+    seen: dict[tuple[str, tuple[str, str]], dict[str, Place]] = {}
+    for each in slices:
+        for i, device in enumerate(each.devices):
+            for name, attribute in device.attributes.items():
+                place = (each.name, f"spec.devices[{i}].attributes[{name}]")
+                key = (each.driver, standard.split(name, each.driver))
+                for kind in _kinds(attribute):
+                    seen.setdefault(key, {}).setdefault(kind, place)
+    for (driver, (domain, identifier)), places in seen.items():
+        (first, (where, _)), *others = places.items() if places else [("", ("", ""))]
+        for kind, (name, path) in others:
+            message = (
+                f"attribute {domain}/{identifier} of {driver} has type {kind} here and {first} in "
+                f"slice {where}: a selector or constraint can match only one of them"
+            )
+            yield codes.ATTRIBUTE_TYPES.at(path, message, object=f"{KIND}/{name}")
+
+
+def names(slices: Iterable[Slice]) -> Iterator[Finding]:
+    """Tell of names that mean two things, or nothing."""
+    for each in slices:
+        for i, device in enumerate(each.devices):
+            about, path = f"{KIND}/{each.name}", f"spec.devices[{i}]"
+            for field in ("attributes", "capacity"):
+                at = f"{path}.{field}"
+                published: Mapping[str, object] = getattr(device, field)
+                yield from _twice(each.driver, published, about, at)
+                yield from _slashes(published, about, at)
+
+
+def _twice(
+    driver: str, published: Mapping[str, object], about: str, path: str
+) -> Iterator[Finding]:
+    for name in published:
+        domain, slash, identifier = name.partition("/")
+        if slash and domain == driver and identifier in published:
+            message = f"{identifier} is there as well and means the same: expressions see either"
+            yield codes.NAME_TWICE.at(f"{path}[{name}]", message, object=about)
+
+
+def _slashes(published: Mapping[str, object], about: str, path: str) -> Iterator[Finding]:
+    for name in published:
+        if name.count("/") > 1:
+            domain, _, identifier = name.partition("/")
+            message = f"{name} is read as {identifier} of {domain}, which no expression can name"
+            yield codes.NAME_SLASHES.at(f"{path}[{name}]", message, object=about)
+
+
+def forms(slices: Iterable[Slice]) -> Iterator[Finding]:
+    """Tell of standard attributes that do not have their standard form."""
+    for each in slices:
+        for i, device in enumerate(each.devices):
+            for name, problem in _unusual(device):
+                path = f"spec.devices[{i}].attributes[{name}]"
+                message = f"{name} of device {device.name} {problem}"
+                yield codes.STANDARD_ATTRIBUTE.at(path, message, object=f"{KIND}/{each.name}")
+
+
+def _unusual(device: Device) -> Iterator[tuple[str, str]]:
+    for name, (example, form) in _FORMS.items():
+        if (attribute := device.attributes.get(name)) is not None:
+            values = (attribute.string,) if attribute.strings is None else attribute.strings
+            if not all(text is not None and form.fullmatch(text) for text in values):
+                yield name, f"must be a string such as {example}"
+    attribute = device.attributes.get(standard.NUMA_NODE)
+    if attribute is not None:
+        numbers = (attribute.integer,) if attribute.integers is None else attribute.integers
+        if not all(number is not None and number >= 0 for number in numbers):
+            yield (
+                standard.NUMA_NODE,
+                "must be an int of zero or more; leave it out if there is none",
+            )
+
+
+def _kinds(attribute: Attribute) -> Iterator[str]:
+    return (name for field, name in _TYPES if getattr(attribute, field) is not None)

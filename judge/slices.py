@@ -1,0 +1,73 @@
+"""All questions about ResourceSlices, asked in turn.
+
+Of a slice that is there twice only the last one is looked at, because in a cluster it is the only
+one. Every slice is held to the API's limits; what devices have to do with each other is asked of
+those that still count.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from dra.compatibility import Declaration, Evaluate, UnsetGroups
+from dra.finding import Finding
+from dra.slices import Slice
+from judge import attributes, pools
+from judge.codes import MORE_ALIKE
+from judge.counters import counters
+from judge.exclusions import exclusions
+from judge.groups import declared, groups
+from judge.limits import limits
+from judge.partitions import partitions
+from judge.policies import policies
+
+MOST_ALIKE = 10
+
+
+def judge(
+    slices: Sequence[Slice],
+    unset_groups: UnsetGroups = UnsetGroups.ALONE,
+    declarations: Sequence[Declaration] = (),
+    ask: Evaluate | None = None,
+) -> tuple[Finding, ...]:
+    """Give everything that is wrong with these slices, alone and together.
+
+    Rules between devices, those of `declarations` first, are looked at only with `ask`, which
+    evaluates their expressions.
+    """
+    last = tuple({each.name: each for each in slices}.values())
+    newest = pools.newest(last)
+    counting = tuple(each for members in newest.values() for each in members)
+    answers = chain(
+        pools.repeated(slices),
+        pools.old(last, newest),
+        pools.counted(newest),
+        pools.named(newest),
+        counters(newest),
+        groups(newest, unset_groups),
+        declared(last),
+        exclusions(counting, declarations, ask) if ask else (),
+        attributes.types(counting),
+        attributes.names(last),
+        attributes.forms(last),
+        partitions(last),
+        policies(last),
+    )
+    # Limits are counted where they are checked, over all codes.
+    return (*(finding for each in last for finding in limits(each)), *_shown(answers))
+
+
+def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Pass on the first findings of each code about each object, and say how many more there are.
+
+    One wrong name may be in every device; nobody reads that a hundred times.
+    """
+    seen: dict[tuple[str, str], int] = {}
+    for finding in findings:
+        key = (finding.object, finding.code)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= MOST_ALIKE:
+            yield finding
+    for (about, code), number in seen.items():
+        if number > MOST_ALIKE:
+            message = f"{number - MOST_ALIKE} more findings of {code} in this object are not shown"
+            yield MORE_ALIKE.at("", message, object=about)

@@ -1,0 +1,294 @@
+"""Claims, templates and classes: reading, defaults, names, limits."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.claim import (
+    Claim,
+    Devices,
+    Exactly,
+    Request,
+    SubRequest,
+    Template,
+    choices,
+    covers,
+    fewest,
+    names,
+    read_claim,
+    read_template,
+)
+from dra.classes import DeviceClass, read_class
+from dra.finding import Finding
+from dra.limits import claim_findings, class_findings, template_findings
+from dra.walk import MOST_FINDINGS
+from tests.tables import Plain, cases
+
+TABLES = Path(__file__).parent / "cases"
+CLAIM_LIMITS = cases(TABLES / "claim_limits.yaml")
+STATUS_LIMITS = cases(TABLES / "status_limits.yaml")
+COVERAGE = cases(TABLES / "coverage.yaml")
+CLASS_LIMITS = cases(TABLES / "class_limits.yaml")
+
+
+def of(kind: str, spec: Plain, version: str = "v1", **more: Plain) -> Plain:
+    return {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": spec,
+    } | more
+
+
+def claim(devices: Plain, version: str = "v1", **more: Plain) -> Plain:
+    read = read_claim(of("ResourceClaim", {"devices": devices}, version, **more))
+    assert isinstance(read, Claim), read
+    return read
+
+
+def told(findings: Plain) -> Plain:
+    return [(finding.code, finding.path) for finding in findings]
+
+
+@pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
+def test_limits_of_a_claim(case: Plain) -> None:
+    found = claim_findings(claim(case["devices"]))
+    assert told(found) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
+    assert all(finding.object == "ResourceClaim/ns/c" for finding in found)
+
+
+@pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
+def test_a_template_has_the_limits_of_its_claims(case: Plain) -> None:
+    spec = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": case["devices"]}}
+    template = read_template(of("ResourceClaimTemplate", spec))
+    assert isinstance(template, Template)
+    expected = [(code, f"spec.spec.devices.{path}") for code, path in case["refused"]]
+    assert told(template_findings(template)) == expected
+
+
+@pytest.mark.parametrize("case", STATUS_LIMITS, ids=lambda case: case["name"])
+def test_limits_of_a_status(case: Plain) -> None:
+    devices = {
+        "requests": [
+            {"name": "gpu", "exactly": {"deviceClassName": "a"}},
+            {"name": "nic", "firstAvailable": [{"name": "fast", "deviceClassName": "a"}]},
+        ]
+    }
+    found = claim_findings(claim(devices, status=case["status"]))
+    assert told(found) == [(code, f"status.{path}") for code, path in case["refused"]]
+
+
+@pytest.mark.parametrize("case", CLASS_LIMITS, ids=lambda case: case["name"])
+def test_limits_of_a_class(case: Plain) -> None:
+    raw = of("DeviceClass", case["spec"])
+    raw["metadata"] = {"name": case.get("metadata_name", "c")}
+    read = read_class(raw)
+    assert isinstance(read, DeviceClass), read
+    assert told(class_findings(read)) == [tuple(each) for each in case["refused"]]
+
+
+@pytest.mark.parametrize("case", COVERAGE, ids=lambda case: case["name"])
+def test_which_requests_a_list_of_names_means(case: Plain) -> None:
+    assert covers(case["entries"], case["request"]) is case["covered"]
+
+
+def test_defaults_are_filled_in_as_the_api_server_does() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a", "tolerations": [{"key": "k"}]}}
+    exactly = claim({"requests": [request]}).spec.devices.requests[0].exactly
+    assert exactly is not None
+    assert (exactly.allocation_mode, exactly.count) == ("ExactCount", 1)
+    assert exactly.tolerations[0].operator == "Equal"
+    assert not exactly.admin_access
+
+
+def test_mode_all_gets_no_count() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a", "allocationMode": "All"}}
+    assert claim({"requests": [request]}).spec.devices.requests[0].exactly.count == 0
+
+
+def test_a_null_is_an_absent_field() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a", "count": None, "selectors": None}}
+    assert claim({"requests": [request], "config": None}) == claim(
+        {"requests": [{"name": "r", "exactly": {"deviceClassName": "a"}}]}
+    )
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a", "inTheFuture": 1}}
+    assert claim({"requests": [request]}, later={"x": []}).spec.devices.requests[0].name == "r"
+
+
+def test_flat_requests_of_v1beta1_become_exact_ones() -> None:
+    wish = {
+        "deviceClassName": "a",
+        "selectors": [{"cel": {"expression": "true"}}],
+        "allocationMode": "ExactCount",
+        "count": 3,
+        "adminAccess": True,
+        "tolerations": [{"operator": "Exists"}],
+        "capacity": {"requests": {"memory": "1Gi"}},
+    }
+    old = claim({"requests": [{"name": "r"} | wish]}, "v1beta1")
+    for version in ("v1", "v1beta2"):
+        new = claim({"requests": [{"name": "r", "exactly": wish}]}, version)
+        assert old.spec == new.spec
+
+
+@pytest.mark.parametrize(
+    "field", [{"count": 2}, {"adminAccess": False}, {"selectors": []}, {"deviceClassName": "a"}]
+)
+def test_any_field_of_a_flat_request_makes_it_exact(field: Plain) -> None:
+    assert claim({"requests": [{"name": "r"} | field]}, "v1beta1").spec.devices.requests[0].exactly
+
+
+@pytest.mark.parametrize("field", [{}, {"count": 0}, {"deviceClassName": ""}, {"selectors": None}])
+def test_a_flat_request_of_nothing_stays_without_one(field: Plain) -> None:
+    read = claim({"requests": [{"name": "r"} | field]}, "v1beta1")
+    assert read.spec.devices.requests[0].exactly is None
+    assert told(claim_findings(read)) == [("EitherOr", "spec.devices.requests[0]")]
+
+
+def test_sub_requests_of_v1beta1_are_those_of_v1() -> None:
+    request = {"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "a", "count": 2}]}
+    assert claim({"requests": [request]}, "v1beta1").spec == claim({"requests": [request]}).spec
+
+
+def test_v1_does_not_know_flat_requests() -> None:
+    read = claim({"requests": [{"name": "r", "deviceClassName": "a"}]})
+    assert told(claim_findings(read)) == [("EitherOr", "spec.devices.requests[0]")]
+
+
+def test_every_error_of_a_claim_is_told_with_its_path() -> None:
+    spec = {
+        "devices": {
+            "requests": [{"exactly": {"count": "1"}}, {"name": 3}],
+            "constraints": {},
+            "config": [{"opaque": {"parameters": {}}}],
+        }
+    }
+    found = read_claim(of("ResourceClaim", spec))
+    assert isinstance(found, tuple)
+    assert sorted(told(found)) == [
+        ("FieldMissing", "spec.devices.config[0].opaque.driver"),
+        ("FieldMissing", "spec.devices.requests[0].exactly.deviceClassName"),
+        ("FieldMissing", "spec.devices.requests[0].name"),
+        ("WrongType", "spec.devices.constraints"),
+        ("WrongType", "spec.devices.requests[0].exactly.count"),
+        ("WrongType", "spec.devices.requests[1].name"),
+    ]
+
+
+def test_a_quantity_that_is_none_is_told_with_its_name() -> None:
+    exactly = {"deviceClassName": "a", "capacity": {"requests": {"memory": "80GB"}}}
+    found = read_claim(
+        of("ResourceClaim", {"devices": {"requests": [{"name": "r", "exactly": exactly}]}})
+    )
+    path = "spec.devices.requests[0].exactly.capacity.requests[memory]"
+    assert told(found) == [("WrongValue", path)]
+
+
+def test_a_claim_that_gets_its_name_from_the_server_is_good() -> None:
+    raw = of("ResourceClaim", {})
+    raw["metadata"] = {"generateName": "c-"}
+    read = read_claim(raw)
+    assert isinstance(read, Claim)
+    assert claim_findings(read) == ()
+    del raw["metadata"]["generateName"]
+    assert told(claim_findings(read_claim(raw))) == [("FieldMissing", "metadata.name")]
+
+
+def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
+    deep: object = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    read = read_claim(
+        of(
+            "ResourceClaim",
+            {"devices": {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}},
+        )
+    )
+    found = read if isinstance(read, tuple) else claim_findings(read)
+    assert found
+
+
+def test_a_claim_of_nothing_but_errors_does_not_tell_them_all() -> None:
+    found = claim_findings(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
+    assert len(found) == MOST_FINDINGS + 1
+    assert found[-1].code == "MoreErrors"
+    assert found[-1].message.startswith(f"{32 * 33 - MOST_FINDINGS} more")
+
+
+def test_an_allocation_is_read() -> None:
+    status = {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {
+                        "request": "gpu/big",
+                        "driver": "d.io",
+                        "pool": "p",
+                        "device": "g",
+                        "shareID": "s",
+                        "consumedCapacity": {"memory": "1Gi"},
+                        "adminAccess": True,
+                    }
+                ]
+            },
+            "allocationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "reservedFor": [{"apiGroup": "", "resource": "pods", "name": "p", "uid": "u"}],
+    }
+    read = claim({}, "v1beta1", status=status)
+    assert read.status.allocation is not None
+    result = read.status.allocation.devices.results[0]
+    assert (result.request, result.share_id, result.admin_access) == ("gpu/big", "s", True)
+    assert str(result.consumed_capacity["memory"]) == "1Gi"
+    assert read.status.reserved_for[0].uid == "u"
+
+
+ONE = Request("one", Exactly(device_class_name="a", count=2, admin_access=True))
+TWO = Request(
+    "two",
+    first_available=(
+        SubRequest(name="big", device_class_name="a", count=4),
+        SubRequest(name="all", device_class_name="a", allocation_mode="All"),
+    ),
+)
+
+
+def test_choices_are_named_as_results_name_them() -> None:
+    assert [(each.name, each.admin_access) for each in choices(ONE)] == [("one", True)]
+    assert [each.name for each in choices(TWO)] == ["two/big", "two/all"]
+    assert list(names(Devices((ONE, TWO)))) == ["one", "two", "two/big", "two/all"]
+
+
+def test_the_fewest_devices_are_those_of_the_smallest_alternatives() -> None:
+    devices = Devices((ONE, TWO))
+    assert fewest(devices) == 2
+    assert fewest(devices, lambda _: 3) == 5
+    assert fewest(devices, lambda _: 9) == 6
+    assert fewest(Devices()) == 0
+
+
+LEAVES = st.sampled_from([None, True, 0, -1, 2**70, 1.5, "", "a", "A/b", "1Gi"])
+FIELDS = st.sampled_from(
+    ["devices", "requests", "name", "exactly", "firstAvailable", "count", "selectors", "cel",
+     "tolerations", "capacity", "config", "opaque", "parameters", "allocation", "results"]
+)  # fmt: skip
+LIKELY = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(spec=LIKELY, status=LIKELY, version=st.sampled_from(["v1", "v1beta1"]))
+def test_any_claim_gives_findings_or_a_claim_that_can_be_checked(
+    spec: Plain, status: Plain, version: str
+) -> None:
+    raw = of("ResourceClaim", spec, version, status=status)
+    read = read_claim(raw)
+    found = read if isinstance(read, tuple) else claim_findings(read)
+    assert all(isinstance(each, Finding) for each in found)

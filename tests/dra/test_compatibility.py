@@ -1,0 +1,258 @@
+"""Devices at the same time: groups on counter sets, rules between pairs."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.compatibility import (
+    ANNOTATION,
+    Clash,
+    Company,
+    CounterSetID,
+    Declaration,
+    EvaluationError,
+    Member,
+    Peer,
+    Rule,
+    UnsetGroups,
+    annotated,
+    clash,
+    groups,
+    place,
+    rule,
+    start,
+)
+from dra.device import Attribute, CounterUse, Device, Expression
+from dra.inventory import PoolID
+from dra.slices import Slice
+from tests.tables import Plain, cases
+
+TABLES = Path(__file__).parent / "cases"
+GROUPS = cases(TABLES / "groups.yaml")
+ONLY_WITH = cases(TABLES / "only_with.yaml")
+POOL = PoolID("d.io", "p")
+
+
+def drawing(written: Plain) -> Plain:
+    written = dict(written) if isinstance(written, dict) else {"s": written}
+    pool = PoolID("d.io", written.pop("pool", "p"))
+    return pool, tuple(
+        CounterUse(name, compatibility_groups=tuple(of)) for name, of in written.items()
+    )
+
+
+def admitted(case: Plain, unset: UnsetGroups) -> Plain:
+    companies = start((drawing(each) for each in case.get("allocated", [])), unset)
+    for each in case["take"]:
+        after = place(companies, *drawing(each), unset)
+        yield after is not None
+        companies = companies if after is None else after
+
+
+@pytest.mark.parametrize("unset", UnsetGroups)
+@pytest.mark.parametrize("case", GROUPS, ids=lambda case: case["name"])
+def test_who_is_admitted_to_a_counter_set(case: Plain, unset: UnsetGroups) -> None:
+    expected = case.get("admitted") or case[unset.value]
+    assert list(admitted(case, unset)) == expected
+
+
+def test_going_back_is_keeping_the_old_state() -> None:
+    before = place({}, *drawing(["a", "b"]), UnsetGroups.ALONE)
+    assert before is not None
+    kept = dict(before)
+    assert place(before, *drawing(["a"]), UnsetGroups.ALONE) is not None
+    assert before == kept
+    assert place(before, *drawing(["b"]), UnsetGroups.ALONE) is not None
+
+
+def test_the_state_of_a_set_is_what_all_have_in_common() -> None:
+    state = start([drawing(["a", "b"]), drawing(["b", "c"])], UnsetGroups.ALONE)
+    assert state == {CounterSetID(POOL, "s"): Company(members=True, groups=frozenset("b"))}
+
+
+GROUP_LISTS = st.lists(st.lists(st.sampled_from("abc"), max_size=2, unique=True), max_size=5)
+
+
+@given(lists=GROUP_LISTS, unset=st.sampled_from(UnsetGroups))
+def test_a_set_admits_all_exactly_when_they_have_a_group_in_common(
+    lists: Plain, unset: UnsetGroups
+) -> None:
+    """Whatever the order, and said without any running state."""
+    grouped = [set(each) for each in lists if each]
+    common = not grouped or bool(set.intersection(*grouped))
+    mixed = 0 < len(grouped) < len(lists)
+    expected = common and not (mixed and unset is UnsetGroups.ALONE)
+    assert all(admitted({"take": lists}, unset)) is expected
+
+
+def peer(name: str, pool: PoolID = POOL, gpu: Plain = None, **fields: Plain) -> Plain:
+    gpus = {int: lambda: Attribute(integer=gpu), str: lambda: Attribute(string=gpu)}
+    published = {"gpu": gpus[type(gpu)]()} if gpu is not None else {}
+    return Peer(pool, Device(name, attributes=published, **fields))
+
+
+def ask(expression: str, other: Plain) -> Plain:
+    """Evaluate the tables' expressions: the modes that the other device may have."""
+    if expression == "error":
+        raise EvaluationError("no such key: mode")
+    return other.device.name.split("-")[0] in expression.split()
+
+
+def member(written: Plain) -> Plain:
+    pool = PoolID(written.get("driver", "d.io"), written.get("pool", "p"))
+    only = written.get("only")
+    said = None
+    if only is not None:
+        expression = only if isinstance(only, str) else " ".join(only)
+        said = Rule(expression, written.get("physical", ""))
+    return Member(
+        node=written.get("node", "n1"),
+        peer=peer(written["name"], pool, written.get("gpu", 0)),
+        rule=said,
+        admin_access=written.get("admin", False),
+    )
+
+
+@pytest.mark.parametrize("order", ["as written", "turned round"])
+@pytest.mark.parametrize("case", ONLY_WITH, ids=lambda case: case["name"])
+def test_what_goes_with_what(case: Plain, order: str) -> None:
+    one, other = member(case["one"]), member(case["other"])
+    found = clash(other, [one], ask) if order == "turned round" else clash(one, [other], ask)
+    assert (found is None) is case["compatible"]
+    assert bool(found and found.finding()) is case.get("error", False)
+
+
+def test_every_device_taken_is_asked() -> None:
+    mig = member({"name": "mig-3", "only": ["mig"]})
+    taken = [member({"name": name}) for name in ("mig-1", "mig-2")]
+    assert clash(mig, taken, ask) is None
+    late = member({"name": "whole-1", "only": []})
+    assert clash(mig, [*taken, late], ask) == Clash(mig.peer, late.peer, "mig")
+
+
+def test_an_error_is_a_finding_that_names_both() -> None:
+    one, other = member({"name": "a-1", "only": "error"}), member({"name": "b-1"})
+    found = clash(one, [other], ask)
+    assert found is not None
+    finding = found.finding()
+    assert finding is not None
+    assert finding.code == "CompatibilityError"
+    assert finding.object == "Device/d.io/p/a-1"
+    assert "d.io/p/b-1" in finding.message
+    assert "no such key: mode" in finding.message
+
+
+PLAIN = Expression("plain")
+
+
+@pytest.mark.parametrize(
+    ("configured", "from_annotation", "field", "expected"),
+    [
+        ([], [], None, None),
+        ([], [], PLAIN, "plain"),
+        ([], [Declaration(compatible_only_with="slice")], PLAIN, "slice"),
+        (
+            [Declaration(driver="d.io", compatible_only_with="config")],
+            [Declaration(compatible_only_with="slice")],
+            PLAIN,
+            "config",
+        ),
+        ([Declaration(driver="e.io", compatible_only_with="config")], [], PLAIN, "plain"),
+        ([Declaration(selector="mps", compatible_only_with="config")], [], PLAIN, "plain"),
+        ([Declaration(selector="mig", compatible_only_with="config")], [], PLAIN, "config"),
+        ([Declaration(groups=("a",))], [], PLAIN, "plain"),
+        (
+            [Declaration(compatible_only_with="one"), Declaration(compatible_only_with="two")],
+            [],
+            None,
+            "one",
+        ),
+    ],
+    ids=[
+        "nobody says anything",
+        "the plain field",
+        "the annotation goes before the field",
+        "the configuration goes before both",
+        "a declaration about another driver",
+        "a declaration about other devices",
+        "a declaration about this device",
+        "a declaration of groups only",
+        "the first of two",
+    ],
+)
+def test_who_says_with_what_a_device_goes(
+    configured: Plain, from_annotation: Plain, field: Plain, expected: Plain
+) -> None:
+    said = rule(peer("mig-1", compatible_only_with=field), configured, from_annotation, ask)
+    assert (said and said.expression) == expected
+
+
+def test_a_selector_that_cannot_be_evaluated_makes_the_device_incompatible() -> None:
+    one = peer("mig-1", gpu=0)
+    said = rule(one, [Declaration(selector="error", compatible_only_with="mig")], [], ask)
+    found = clash(Member("n1", one, said), [member({"name": "mig-2"})], ask)
+    assert found is not None
+    assert found.finding() is not None
+
+
+def test_declared_groups_stand_in_place_of_published_ones() -> None:
+    uses = (CounterUse("s", compatibility_groups=("x",)), CounterUse("t"))
+    one = peer("mig-1", consumes_counters=uses)
+    declared = [Declaration(selector="mig", groups=("a",))]
+    said = groups(one, declared, [], ask)
+    assert [use.compatibility_groups for use in said] == [("a",), ("a",)]
+    none = groups(one, [Declaration(groups=())], [], ask)
+    assert [use.compatibility_groups for use in none] == [(), ()]
+    assert groups(one, [Declaration(selector="mps", groups=("a",))], [], ask) == uses
+
+
+def sliced(text: str | None) -> Plain:
+    return Slice("s", "d.io", "p", 1, 1, annotations={} if text is None else {ANNOTATION: text})
+
+
+def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
+    said = [{"selector": "x", "physicalDevice": "gpu", "compatibleOnlyWith": "y", "groups": ["a"]}]
+    assert annotated(sliced(json.dumps(said))) == ((Declaration("", "x", "gpu", "y", ("a",)),), ())
+    assert annotated(sliced(None)) == ((), ())
+    assert annotated(sliced("[]")) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("[", "UnreadableJSON", ""),
+        ("[" * 5000, "UnreadableJSON", ""),
+        ("{}", "WrongType", ""),
+        ('[{"compatibleOnly": "x"}]', "FieldUnknown", "[0].compatibleOnly"),
+        ('[{"groups": "a"}]', "WrongType", "[0].groups"),
+        ('[{"driver": "e.io"}]', "NotAllowed", "[0].driver"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_a_finding(
+    text: str | None, code: str, path: str
+) -> None:
+    said, found = annotated(sliced(text))
+    assert said == ()
+    assert [(each.code, each.path) for each in found] == [
+        (code, f"metadata.annotations[{ANNOTATION}]{path}")
+    ]
+    assert found[0].object == "ResourceSlice/s"
+
+
+@given(
+    rules=st.dictionaries(
+        st.sampled_from(["mig-1", "mps-1", "whole-1"]),
+        st.lists(st.sampled_from(["mig", "mps", "whole"]), max_size=3),
+    )
+)
+def test_compatibility_has_no_direction(rules: Plain) -> None:
+    members = [
+        member({"name": name} | ({"only": rules[name]} if name in rules else {}))
+        for name in ("mig-1", "mps-1", "whole-1")
+    ]
+    for one, other in itertools.combinations_with_replacement(members, 2):
+        assert (clash(one, [other], ask) is None) is (clash(other, [one], ask) is None)

@@ -1,0 +1,228 @@
+"""What can never work: slices and classes, by tables, and the whole of any input."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.classes import DeviceClass, read_class
+from dra.compatibility import Declaration, EvaluationError, Peer, UnsetGroups
+from dra.finding import Finding
+from dra.slices import Slice, read_slice, read_slices
+from judge import classes, codes, slices
+from judge.limits import limits
+from tests.tables import Plain, cases
+
+TABLES = Path(__file__).parent / "cases"
+LIMITS = cases(TABLES / "limits.yaml")
+SLICES = cases(TABLES / "slices.yaml")
+CLASSES = cases(TABLES / "classes.yaml")
+EXCLUSIONS = cases(TABLES / "exclusions.yaml")
+
+
+def sliced(spec: Plain, name: str = "s", annotations: Plain = None) -> Slice:
+    read = read_slice(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": spec,
+        }
+    )
+    assert isinstance(read, Slice), read
+    return read
+
+
+GOOD = {
+    "driver": "d.io",
+    "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+    "nodeName": "n1",
+}
+
+
+@pytest.mark.parametrize("case", LIMITS, ids=lambda case: case["name"])
+def test_limits_of_a_slice(case: Plain) -> None:
+    inside = ""
+    spec = GOOD | case.get("spec", {})
+    if "device" in case:
+        inside = "spec.devices[0]"
+        spec["devices"] = [{"name": "d"} | case["device"]]
+    found = limits(sliced(spec))
+    expected = [(code, ".".join(filter(None, (inside, path)))) for code, path in case["refused"]]
+    assert [(each.code, each.path) for each in found] == expected
+    assert all(each.object == "ResourceSlice/s" for each in found)
+
+
+def counters(amounts: Plain) -> Plain:
+    return {name: {"value": str(amount)} for name, amount in amounts.items()}
+
+
+def device(short: Plain) -> Plain:
+    groups, draws = short.get("groups", []), short.get("draws", {})
+    uses = [
+        {"counterSet": name, "counters": counters(amounts), "compatibilityGroups": groups}
+        for name, amounts in draws.items()
+    ]
+    rest = {key: value for key, value in short.items() if key not in ("groups", "draws")}
+    return rest | {"consumesCounters": uses}
+
+
+def short_slice(short: Plain, count: int) -> Slice:
+    short = dict(short)
+    name, annotations = short.pop("name"), short.pop("annotations", None)
+    sets = [{"name": key, "counters": counters(of)} for key, of in short.pop("sets", {}).items()]
+    spec = {
+        "driver": short.pop("driver", "d.io"),
+        "pool": {
+            "name": short.pop("pool", "p"),
+            "generation": short.pop("generation", 1),
+            "resourceSliceCount": short.pop("count", count),
+        },
+        "allNodes": True,
+        "devices": [device(each) for each in short.pop("devices", [])],
+        "sharedCounters": sets,
+    }
+    return sliced(spec | short, name, annotations)
+
+
+@pytest.mark.parametrize("case", SLICES, ids=lambda case: case["name"])
+def test_slices_beside_each_other(case: Plain) -> None:
+    read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
+    found = slices.judge(read, UnsetGroups(case.get("unset", "alone")))
+    expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
+    assert [(each.code, each.object, each.path) for each in found] == expected
+
+
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case["name"])
+def test_classes_beside_each_other(case: Plain) -> None:
+    read = []
+    for each in case["classes"]:
+        spec = {key: value for key, value in each.items() if key != "name"}
+        one = read_class({"metadata": {"name": each["name"]}, "spec": spec})
+        assert isinstance(one, DeviceClass)
+        read.append(one)
+    found = classes.judge(read)
+    expected = [(code, f"DeviceClass/{name}", path) for code, name, path in case["found"]]
+    assert [(each.code, each.object, each.path) for each in found] == expected
+
+
+def modes(expression: str, other: Peer) -> bool:
+    if expression == "error":
+        raise EvaluationError("no such key: mode")
+    return other.device.name.split("-")[0] in expression.split()
+
+
+@pytest.mark.parametrize("case", EXCLUSIONS, ids=lambda case: case["name"])
+def test_rules_between_devices(case: Plain) -> None:
+    read = []
+    for i, each in enumerate(case["devices"]):
+        published = {"name": each["name"], "allowMultipleAllocations": each.get("shared", False)}
+        only = each.get("only")
+        if only is not None:
+            expression = only if isinstance(only, str) else " ".join(only)
+            published["compatibleOnlyWith"] = {"expression": expression}
+        short = {"name": f"s{i}", "allNodes": None, "nodeName": each.get("node", "n1")}
+        read.append(short_slice(short | {"devices": [published]}, len(case["devices"])))
+    found = [each for each in slices.judge(read, ask=modes) if each.code != "FieldDropped"]
+    named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in found]
+    assert named == [tuple(each) for each in case["found"]]
+    assert all(each.path == "spec.devices[0]" for each in found)
+
+
+def test_rules_of_the_configuration_are_asked_like_those_of_devices() -> None:
+    read = [short_slice({"name": "a", "devices": [{"name": "mig-1"}, {"name": "mps-1"}]}, 1)]
+    said = [Declaration(driver="d.io", selector="mig", compatible_only_with="mig")]
+    assert slices.judge(read, declarations=said) == ()
+    found = slices.judge(read, declarations=said, ask=modes)
+    assert [(each.code, each.path) for each in found] == [
+        ("CompatibilityAsymmetric", "spec.devices[0]")
+    ]
+
+
+def test_every_code_of_the_judge_has_a_case() -> None:
+    shown = {each[0] for table in (LIMITS, SLICES, CLASSES, EXCLUSIONS) for case in table
+             for each in case.get("found", case.get("refused", []))}  # fmt: skip
+    assert set(codes.CODES) - shown == {"NothingToJudge", "MoreAlike"}
+
+
+def test_what_is_wrong_with_every_device_is_not_said_for_each() -> None:
+    devices = [{"name": f"x{i}", "draws": {"s": {"c": 1}}} for i in range(64)]
+    found = slices.judge([short_slice({"name": "a", "devices": devices}, 1)])
+    assert [each.code for each in found] == ["CounterUnknown"] * 10 + ["MoreAlike"]
+    assert found[-1].message.startswith("54 more findings of CounterUnknown")
+    assert found[-1].object == "ResourceSlice/a"
+
+
+def test_the_judgement_does_not_depend_on_the_order_of_slices() -> None:
+    read = [
+        short_slice({"name": name, "count": 4, "devices": [{"name": "x"}]}, 4) for name in "abc"
+    ]
+    assert slices.judge(read) == slices.judge(read[::-1]) != ()
+
+
+NAMES = st.sampled_from(["a", "b", "d.io/a", "x/y/z", ""])
+QUANTITIES = st.sampled_from(["1", "-1", "0", "1Gi", "9E", "100m"])
+COUNTERS = st.dictionaries(NAMES, st.fixed_dictionaries({"value": QUANTITIES}), max_size=3)
+ATTRIBUTES = st.dictionaries(
+    NAMES,
+    st.fixed_dictionaries(
+        {}, optional={"int": st.integers(-2, 2), "string": NAMES, "strings": st.lists(NAMES)}
+    ),
+    max_size=3,
+)
+USES = st.lists(
+    st.fixed_dictionaries(
+        {"counterSet": NAMES, "counters": COUNTERS},
+        optional={"compatibilityGroups": st.lists(NAMES, max_size=3)},
+    ),
+    max_size=3,
+)
+DEVICES = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES},
+        optional={
+            "attributes": ATTRIBUTES,
+            "consumesCounters": USES,
+            "capacity": COUNTERS,
+            "nodeName": NAMES,
+            "bindingConditions": st.lists(NAMES),
+        },
+    ),
+    max_size=4,
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "driver": NAMES,
+        "pool": st.fixed_dictionaries(
+            {
+                "name": NAMES,
+                "generation": st.integers(-1, 2),
+                "resourceSliceCount": st.integers(-1, 3),
+            }
+        ),
+        "devices": DEVICES,
+    },
+    optional={
+        "sharedCounters": st.lists(
+            st.fixed_dictionaries({"name": NAMES, "counters": COUNTERS}), max_size=3
+        ),
+        "partitionTypeAttribute": NAMES,
+        "skipNodeOperations": st.lists(NAMES),
+    },
+)
+
+
+@given(
+    specs=st.lists(st.tuples(NAMES, SPECS), max_size=4),
+    unset=st.sampled_from(UnsetGroups),
+    version=st.sampled_from(["v1", "v1beta1"]),
+)
+def test_any_slices_are_judged(specs: Plain, unset: UnsetGroups, version: str) -> None:
+    items = [{"metadata": {"name": name}, "spec": spec} for name, spec in specs]
+    listed = {"kind": "ResourceSliceList", "apiVersion": f"resource.k8s.io/{version}"}
+    read = read_slices(listed | {"items": items})
+    for each in slices.judge(read.objects, unset):
+        assert isinstance(each, Finding)
+        assert each.message
+        assert each.remedy
