@@ -1,0 +1,177 @@
+"""A document of a file: its bytes, its value or what is wrong with it, and where things stand.
+
+Knows nothing of how documents are read, nor of what objects mean.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from documents import jsontext
+from documents.nodes import Node, compose
+from documents.paths import Path, index, parse, show
+from documents.problems import Problem
+from documents.split import BOM
+from documents.values import Value
+from dra.finding import Finding
+
+Format = Literal["yaml", "json"]
+
+_KIND = re.compile(rb'(?m)^(?:kind|[ \t{]*"kind"[ \t]*):[ \t]*["\']?([A-Za-z][A-Za-z0-9]*)')
+_KIND_SEARCHED = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A file that was read: the name that findings show, and its bytes."""
+
+    name: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A finding with the place where a person finds it."""
+
+    finding: Finding
+    source: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One document of a file, or one object of a List in it.
+
+    The bytes from `start` to `end`, which begin on `line`, are this document's, whether it could
+    be read or not. With findings there is no value. Documents are counted from 1, those without
+    content left out. For an object of a List, `item` is its path in the document that has the
+    List, and `within` its path in the bytes from `start` to `end`: in JSON these are its own.
+    """
+
+    source: Source
+    index: int
+    start: int
+    end: int
+    line: int
+    format: Format
+    value: Value = field(default=None, repr=False)
+    findings: tuple[Located, ...] = ()
+    item: Path = ()
+    within: Path = ()
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes as they are in the file."""
+        return self.source.data[self.start : self.end]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it but comments, or null."""
+        return self.value is None and not self.findings
+
+    @property
+    def name(self) -> str:
+        """What findings call the object: `Kind/namespace/name`, or `Kind#3` without a name."""
+        if self.value is not None:
+            return name_of(self.value, self.index)
+        end = min(self.end, self.start + _KIND_SEARCHED)
+        kind = _KIND.search(self.source.data, self.start, end)
+        return f"{kind[1].decode() if kind else 'Document'}#{self.index}"
+
+    def locate(self, path: str | Path, layouts: "Layouts | None" = None) -> tuple[int, int]:
+        """Return line and column of what stands at `path`, or of the nearest thing around it.
+
+        Many questions about one file are answered faster with `layouts` to remember by.
+        """
+        tokens: Path = parse(path) if isinstance(path, str) else path
+        text, node = (layouts or Layouts()).of(self)
+        return self.place(text, offset_of(text, node, (*self.within, *tokens)) if node else 0)
+
+    def place(self, text: str, offset: int) -> tuple[int, int]:
+        """Return line and column in the file of an offset in this document's text."""
+        line_start = text.rfind("\n", 0, offset) + 1
+        if line_start:
+            return self.line + text.count("\n", 0, offset), offset - line_start + 1
+        data = self.source.data
+        before = data[data.rfind(b"\n", 0, self.start) + 1 : self.start].removeprefix(BOM)
+        return self.line, len(before.decode(errors="replace")) + offset + 1
+
+    def forgetting(self) -> "Document":
+        """Return the document without its value, to keep only for saying where things stand."""
+        return replace(self, value=None)
+
+    def located(self, finding: Finding, layouts: "Layouts | None" = None) -> Located:
+        """Give a finding about this document its place in the file."""
+        return Located(finding, self.source.name, *self.locate(finding.path, layouts))
+
+    def told(self, problem: Problem, text: str) -> Located:
+        """Make the finding of a problem met while reading, with the lines in its message."""
+        # Where the end comes too early, the last thing written is more telling than the end.
+        line, column = self.place(text, min(problem.offset, len(text.rstrip())))
+        message = f"line {line}: {problem.message}"
+        if problem.first is not None:
+            message += f", first on line {self.place(text, problem.first)[0]}"
+        finding = problem.code.at(show(problem.path), message, object=self.name)
+        return Located(finding, self.source.name, line, column)
+
+
+class Layouts:
+    """Remembers the nodes of the document that was asked for last."""
+
+    def __init__(self) -> None:
+        self._key: tuple[int, int, int] | None = None
+        self._source: Source | None = None
+        self._layout: tuple[str, Node | None] = ("", None)
+
+    def of(self, document: Document) -> tuple[str, Node | None]:
+        """Return the text of a document and its nodes; None when it cannot be read."""
+        key = (id(document.source), document.start, document.end)
+        if key != self._key:
+            # The source is kept so that its id stays its own.
+            self._key, self._source = key, document.source
+            text = text_of(document.raw)
+            self._layout = (text, layout(text, document))
+        return self._layout
+
+
+def layout(text: str, document: Document) -> Node | None:
+    """Return the nodes of a document's text; None when it cannot be read."""
+    if document.findings or not text.strip():
+        return None
+    return jsontext.root(text) if document.format == "json" else compose(text)
+
+
+def text_of(raw: bytes) -> str:
+    """Decode the bytes of a document; the byte order mark is no part of its text."""
+    return raw.removeprefix(BOM).decode(errors="replace")
+
+
+def name_of(value: Value, position: int) -> str:
+    """Name an object as findings do: by kind, namespace and name, else by where it stands."""
+    value = value if isinstance(value, dict) else {}
+    kind, metadata = value.get("kind"), value.get("metadata")
+    kind = kind if isinstance(kind, str) and kind else "Document"
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not isinstance(name, str) or not name:
+        return f"{kind}#{position}"
+    return f"{kind}/{namespace}/{name}" if isinstance(namespace, str) else f"{kind}/{name}"
+
+
+def offset_of(text: str, node: Node, path: Path) -> int:
+    """Follow a path as far as it goes; a field is found at its key."""
+    offset = node.start
+    for token in path:
+        children = jsontext.opened(text, node)
+        if node.kind == "mapping":
+            entry = next(((k, v) for k, v in node.entries() if k.text == str(token)), None)
+            if entry is None:
+                break
+            offset, node = entry[0].start, entry[1]
+        elif node.kind == "sequence" and (at := index(token, len(children))) is not None:
+            node = children[at]
+            offset = node.start
+        else:
+            break
+    return offset

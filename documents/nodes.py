@@ -1,0 +1,209 @@
+"""YAML text to a tree of nodes, each with its place in the text.
+
+Works on the events of libyaml, one after the other: neither deep nesting nor aliases can make it
+recurse or grow. Knows nothing of what scalars mean, of duplicate keys, or of files.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, Protocol, cast
+
+import yaml
+
+from documents import codes
+from documents.paths import Path
+from documents.problems import Problem, UnreadableError
+
+MOST_LEVELS = 100
+# 16 MiB of ordinary manifests hold about 1.5 million.
+MOST_NODES = 2_000_000
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+Kind = Literal["scalar", "mapping", "sequence", "alias"]
+
+
+class Node:
+    """A value in the text: `text[start:end]`, where a block collection ends with its last child.
+
+    `children` of a mapping are keys and values in turn; None says that nobody looked yet (JSON).
+    `text` is a scalar's content or an alias's name, and `style` its quote, `|`, `>` or nothing;
+    `flow` says that a collection stands in braces or brackets.
+    """
+
+    __slots__ = ("anchor", "children", "end", "flow", "kind", "start", "style", "tag", "text")
+
+    def __init__(self, kind: Kind, start: int, end: int) -> None:
+        self.kind = kind
+        self.start = start
+        self.end = end
+        self.children: list[Node] | None = None
+        self.text = ""
+        self.style = ""
+        self.tag: str | None = None
+        self.anchor: str | None = None
+        self.flow = False
+
+    def entries(self) -> Iterator[tuple["Node", "Node"]]:
+        """Yield the keys and values of a mapping."""
+        children = self.children or []
+        return zip(children[::2], children[1::2], strict=True)
+
+
+def compose(text: str) -> Node | None:
+    """Read the one document in `text`; None when it has only comments. Raises UnreadableError."""
+    if found := _UNPRINTABLE.search(text):
+        message = f"the character U+{ord(found[0]):04X} cannot stand in YAML"
+        raise UnreadableError(Problem(codes.YAML_SYNTAX, message, offset=found.start()))
+    composer = _Composer(text)
+    try:
+        composer.run()
+    except yaml.MarkedYAMLError as error:
+        raise UnreadableError(composer.syntax(error)) from None
+    except yaml.YAMLError as error:
+        raise UnreadableError(Problem(codes.YAML_SYNTAX, f"{error}")) from None
+    return composer.root
+
+
+class _Mark(Protocol):
+    index: int
+
+
+class _Event(Protocol):
+    """What all events of the parser have together; each has what its kind needs."""
+
+    start_mark: _Mark
+    end_mark: _Mark
+    anchor: str | None
+    tag: str | None
+    value: str
+    style: str | None
+    flow_style: bool | None
+
+
+class _Composer:
+    """The open collections and the anchors seen, between one event and the next."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.root: Node | None = None
+        self.open: list[Node] = []
+        self.anchors: dict[str, Node] = {}
+        self.left = MOST_NODES
+
+    def run(self) -> None:
+        loader = yaml.CBaseLoader(self.text)
+        next_event = cast("Callable[[], _Event | None]", loader.get_event)
+        try:
+            while (event := next_event()) is not None:
+                self.take(event)
+        finally:
+            loader.dispose()
+
+    def take(self, event: "_Event") -> None:
+        """Take the next event; those of every line come first."""
+        kind: type[object] = type(event)
+        if kind is yaml.ScalarEvent:
+            self.add(self.scalar(event), event.anchor)
+        elif kind is yaml.MappingStartEvent:
+            self.enter(self.collection("mapping", event), event.anchor)
+        elif kind is yaml.SequenceStartEvent:
+            self.enter(self.collection("sequence", event), event.anchor)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            self.close(event.end_mark.index)
+        elif kind is yaml.AliasEvent:
+            self.refer(Node("alias", event.start_mark.index, event.end_mark.index), event.anchor)
+        elif kind is yaml.DocumentStartEvent and self.root is not None:
+            # The splitter sees every marker that libyaml sees; this is for what it does not.
+            message = "a second document begins here without a line of its own"
+            raise UnreadableError(
+                Problem(codes.YAML_SYNTAX, message, offset=event.start_mark.index)
+            )
+
+    def scalar(self, event: "_Event") -> Node:
+        node = Node("scalar", event.start_mark.index, event.end_mark.index)
+        node.text = event.value
+        node.style = event.style or ""
+        node.tag = event.tag
+        if node.style in {"|", ">"}:
+            node.end = self.block_end(node)
+        return node
+
+    def block_end(self, node: Node) -> int:
+        """End a block scalar with its last line; the parser ends it where the next thing begins."""
+        raw = self.text[node.start : node.end]
+        if "+" not in raw.split("\n", 1)[0]:
+            return node.start + len(raw.rstrip())
+        raw = raw[: raw.rfind("\n") + 1] if raw.strip(" ").endswith("\n") else raw
+        raw = raw.removesuffix("\n").removesuffix("\r")
+        return node.start + len(raw)
+
+    def collection(self, kind: Kind, event: "_Event") -> Node:
+        node = Node(kind, event.start_mark.index, event.end_mark.index)
+        node.children = []
+        node.tag = event.tag
+        node.flow = bool(event.flow_style)
+        return node
+
+    def enter(self, node: Node, anchor: str | None) -> None:
+        self.add(node, anchor)
+        self.open.append(node)
+        if len(self.open) > MOST_LEVELS:
+            message = f"more than {MOST_LEVELS} levels of objects and lists"
+            problem = Problem(codes.NESTED_TOO_DEEP, message, self.path()[:3], node.start)
+            raise UnreadableError(problem)
+
+    def add(self, node: Node, anchor: str | None) -> None:
+        self.left -= 1
+        if self.left < 0:
+            message = f"the document has more than {MOST_NODES} values"
+            raise UnreadableError(Problem(codes.TOO_MANY_VALUES, message, offset=node.start))
+        if anchor is not None:
+            node.anchor = anchor
+            self.anchors[anchor] = node
+        if self.open:
+            children = self.open[-1].children
+            assert children is not None  # noqa: S101  # collections of YAML always have the list
+            children.append(node)
+        else:
+            self.root = node
+
+    def close(self, end: int) -> None:
+        node = self.open.pop()
+        if node.flow or not node.children:
+            node.end = end
+        else:
+            node.end = node.children[-1].end
+
+    def refer(self, node: Node, name: str | None) -> None:
+        node.text = name or ""
+        target = self.anchors.get(node.text)
+        if target is None:
+            message = f"there is no anchor &{node.text} before this alias"
+        elif any(target is parent for parent in self.open):
+            message = f"the value of the anchor &{node.text} contains itself"
+        else:
+            node.children = [target]
+            self.add(node, None)
+            return
+        raise UnreadableError(Problem(codes.ALIAS_UNKNOWN, message, self.path(), node.start))
+
+    def path(self) -> Path:
+        """Return where the parser stands: the keys and indices of the open collections."""
+        path: list[str | int] = []
+        for depth, node in enumerate(self.open):
+            # A child that is open itself already stands among its parent's children.
+            closed = (node.children or [])[: -1 if depth < len(self.open) - 1 else None]
+            if node.kind == "sequence":
+                path.append(len(closed))
+            elif len(closed) % 2:
+                path.append(closed[-1].text)
+        return tuple(path)
+
+    def syntax(self, error: yaml.MarkedYAMLError) -> Problem:
+        mark = error.problem_mark or error.context_mark
+        message = error.problem or "this is not YAML"
+        if error.context:
+            message = f"{message}, {error.context}"
+        offset = min(mark.index, len(self.text)) if mark else 0
+        return Problem(codes.YAML_SYNTAX, message, self.path(), offset)

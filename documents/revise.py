@@ -1,0 +1,317 @@
+"""What has to be cut and written where, for a text to say a changed value.
+
+Goes down only where old and new differ. Entries and items keep their lines and comments unless
+they are themselves removed or replaced. Knows the shape of YAML and JSON on the page.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from documents import jsontext, write
+from documents.align import align
+from documents.construct import key_name
+from documents.cuts import (
+    Cut,
+    RefusedError,
+    column,
+    line_end,
+    line_start,
+    next_line,
+    own_line,
+)
+from documents.nodes import Node
+from documents.values import Value, same
+from documents.write import Style
+
+_COLON = re.compile(r"[ \t]*:")
+# From the end of one item's line to the dash of the next.
+_TO_DASH = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-(?=\s|\Z)")
+_INDENT = re.compile(r" *")
+
+
+class _Part(NamedTuple):
+    """An entry of a mapping or an item of a list: from its key or dash to its end."""
+
+    start: int
+    end: int
+    survives: bool
+
+
+class _New(NamedTuple):
+    """An entry or item that is not in the text yet; an item has no name."""
+
+    name: str | None
+    value: Value
+
+
+def revise(text: str, style: Style, root: Node, old: Value, new: Value) -> list[Cut]:
+    """Return the cuts that make the text of `root`, which says `old`, say `new`.
+
+    Raises RefusedError where the text is written in a way that cannot be followed.
+    """
+    reviser = _Reviser(text, style)
+    reviser.revise(root, old, new)
+    return reviser.cuts
+
+
+class _Reviser:
+    """Collects the cuts in one text."""
+
+    def __init__(self, text: str, style: Style) -> None:
+        self.text = text
+        self.style = style
+        self.cuts: list[Cut] = []
+
+    def revise(self, root: Node, old: Value, new: Value) -> None:
+        if same(old, new) or self.inside(root, old, new):
+            return
+        if write.is_block(new) and not root.flow and not self.style.json:
+            lines = write.block(new, self.style, column(self.text, root.start))
+            self.cut(root.start, root.end, self.style.newline.join(lines))
+        else:
+            self.cut(root.start, root.end, self.on_line(new, root.start))
+
+    def cut(self, start: int, end: int, text: str = "") -> None:
+        self.cuts.append(Cut(start, end, text))
+
+    def inside(self, node: Node, old: Value, new: Value) -> bool:
+        """Change what differs within a node; False where nothing of it would stay."""
+        jsontext.opened(self.text, node)
+        if node.kind == "mapping" and isinstance(old, dict) and isinstance(new, dict):
+            return self.mapping(node, old, new)
+        if node.kind == "sequence" and isinstance(old, list) and isinstance(new, list):
+            return self.sequence(node, old, new)
+        return False
+
+    def mapping(self, node: Node, old: dict[str, Value], new: dict[str, Value]) -> bool:
+        entries = [(self.name(key), key, value) for key, value in node.entries()]
+        names = {name for name, _, _ in entries}
+        if missing := [name for name in old if name not in names and name not in new]:
+            raise RefusedError(f"{missing[0]} comes from a merge key (<<)")
+        parts = [
+            _Part(key.start, max(key.end, value.end), name is None or name in new)
+            for name, key, value in entries
+        ]
+        if not any(part.survives for part in parts):
+            return False
+        for name, key, value in entries:
+            if name is not None and name in new and not same(old[name], new[name]):
+                self.value(node, key, value, old[name], new[name])
+        added = [
+            _New(name, value)
+            for name, value in new.items()
+            # What a merge key gives is only written where it is to be different.
+            if name not in names and not (name in old and same(old[name], value))
+        ]
+        self.change(node, parts, [*([()] * len(parts)), added])
+        return True
+
+    def name(self, key: Node) -> str | None:
+        return key.text if self.style.json else key_name(key)
+
+    def sequence(self, node: Node, old: list[Value], new: list[Value]) -> bool:
+        children = node.children or []
+        alignment = align(old, new)
+        starts = [child.start for child in children] if node.flow else self.dashes(node)
+        parts = [
+            _Part(start, child.end, partner is not None)
+            for start, child, partner in zip(starts, children, alignment.kept, strict=True)
+        ]
+        if not any(part.survives for part in parts):
+            return False
+        for at, partner in enumerate(alignment.kept):
+            if partner is not None and not same(old[at], new[partner]):
+                child = children[at]
+                if not self.inside(child, old[at], new[partner]):
+                    self.replace_item(node, starts[at], child, new[partner])
+        added = [[_New(None, new[n]) for n in numbers] for numbers in alignment.added]
+        self.change(node, parts, added)
+        return True
+
+    def dashes(self, node: Node) -> list[int]:
+        """Find the dash of each item of a block list; the parser does not tell."""
+        found = []
+        at = node.start
+        marked = node.anchor is not None or node.tag is not None
+        for number, child in enumerate(node.children or []):
+            if number or marked:
+                match = _TO_DASH.match(self.text, line_end(self.text, at))
+                if match is None or match.end() > child.start:
+                    raise RefusedError("the items of this list stand in an unusual way")
+                at = match.end() - 1
+            found.append(at)
+            at = child.end
+        return found
+
+    def value(self, node: Node, key: Node, value: Node, old: Value, new: Value) -> None:
+        """Change the value of one entry."""
+        if self.inside(value, old, new):
+            return
+        colon = _COLON.match(self.text, key.end)
+        if colon is None:
+            if not node.flow:
+                raise RefusedError("this key is written with a question mark")
+            self.cut(key.end, key.end, self.style.colon + self.on_line(new, key.start))
+        elif node.flow and value.start == value.end:
+            self.cut(colon.end(), colon.end(), f" {self.on_line(new, key.start)}")
+        elif node.flow:
+            self.cut(value.start, value.end, self.on_line(new, key.start, value.style))
+        elif write.is_block(new) and not (value.flow and value.children):
+            self.replace_below(colon.end(), value, new, column(self.text, key.start))
+        else:
+            self.replace_behind(colon.end(), value, new, column(self.text, key.start))
+
+    def replace_item(self, node: Node, start: int, item: Node, new: Value) -> None:
+        """Write another item in place of one."""
+        indent, after = column(self.text, start), start + 1
+        if node.flow:
+            self.cut(item.start, item.end, self.on_line(new, item.start, item.style))
+        elif write.is_block(new) and not (item.flow and item.children):
+            beside = item.start > after and "\n" not in self.text[after : item.start]
+            to = column(self.text, item.start) if beside else indent + 2
+            lines = self.style.newline.join(write.block(new, self.style, to))
+            self.put(after, item, lines)
+        else:
+            self.replace_behind(after, item, new, indent)
+
+    def replace_behind(self, after: int, value: Node, new: Value, indent: int) -> None:
+        """Write a value behind its colon or dash."""
+        rest = self.text[value.end : line_end(self.text, value.end)]
+        if isinstance(new, str) and write.literal(new) and not rest.strip():
+            self.put(after, value, self.style.newline.join(write.below(new, self.style, indent)))
+        else:
+            self.put(after, value, self.on_line(new, value.start, value.style))
+
+    def put(self, after: int, value: Node, written: str) -> None:
+        if value.start == value.end:
+            self.cut(after, after, f" {written}")
+        elif "\n" not in self.text[after : value.start]:
+            self.cut(value.start, value.end, written)
+        else:
+            # The lines below the key go; a comment beside it stays.
+            self.cut(after, after, f" {written}")
+            self.cut(line_end(self.text, after), line_end(self.text, value.end))
+
+    def replace_below(self, after: int, value: Node, new: Value, indent: int) -> None:
+        """Write a collection below its key, where anything may have stood before."""
+        deeper = indent + (self.style.list_step if isinstance(new, list) else self.style.step)
+        lines = write.block(new, self.style, deeper)
+        lines[0] = " " * deeper + lines[0]
+        written = "".join(self.style.newline + line for line in lines)
+        end = line_end(self.text, max(value.end, after))
+        if value.start == value.end:
+            self.cut(end, end, written)
+        elif "\n" in self.text[after : value.start]:
+            self.cut(line_end(self.text, after), end, written)
+        else:
+            self.cut(after, value.end)
+            self.cut(end, end, written)
+
+    def on_line(self, new: Value, at: int, quote: str = "") -> str:
+        """Write a value where it cannot go to lines of its own, JSON as far as its lines allow."""
+        if self.style.json:
+            start = line_start(self.text, at)
+            if own_line(self.text, at):
+                indent = _INDENT.match(self.text, start)
+                return write.indented(new, self.style, len(indent[0]) if indent else 0)
+            return write.flow(new, self.style)
+        if isinstance(new, dict | list):
+            return write.flow(new, self.style)
+        return write.scalar(new, self.style, quote)
+
+    def change(self, node: Node, parts: Sequence[_Part], added: Sequence[Sequence[_New]]) -> None:
+        """Remove the parts that do not survive, and add what is new before the part it precedes."""
+        remove = self.remove_in_flow if node.flow else self.remove_lines
+        remove(parts)
+        for place, news in enumerate(added):
+            if not news:
+                continue
+            before = next((part for part in reversed(parts[:place]) if part.survives), None)
+            behind = next((part for part in parts[place:] if part.survives), None)
+            add = self.add_in_flow if node.flow else self.add_lines
+            add(news, before, behind)
+
+    def remove_in_flow(self, parts: Sequence[_Part]) -> None:
+        """Remove parts, each with the comma behind it, the last ones with the comma before."""
+        last = max(at for at, part in enumerate(parts) if part.survives)
+        for at, part in enumerate(parts[:last]):
+            if not part.survives:
+                self.cut(part.start, parts[at + 1].start)
+        if last < len(parts) - 1:
+            self.cut(parts[last].end, parts[-1].end)
+
+    def remove_lines(self, parts: Sequence[_Part]) -> None:
+        """Remove the lines of parts."""
+        lead = next(at for at, part in enumerate(parts) if part.survives)
+        if lead and not own_line(self.text, parts[0].start):
+            self.remove_behind_dash(parts[:lead], parts[lead])
+            parts = parts[lead:]
+        for part in parts:
+            if not part.survives:
+                self.cut(line_start(self.text, part.start), next_line(self.text, part.end))
+
+    def remove_behind_dash(self, removed: Sequence[_Part], stays: _Part) -> None:
+        """Remove the parts right behind a dash; the one that stays moves up to it."""
+        following = [*removed[1:], stays]
+        gaps = [
+            self.text[line_end(self.text, part.end) : other.start]
+            for part, other in zip(removed, following, strict=True)
+        ]
+        if not any(gap.strip() for gap in gaps):
+            self.cut(removed[0].start, stays.start)
+            return
+        # Comments stand between: they stay, below the dash.
+        dash = len(self.text[: removed[0].start].rstrip(" "))
+        self.cut(dash, line_end(self.text, removed[0].end))
+        for part in removed[1:]:
+            self.cut(line_start(self.text, part.start), next_line(self.text, part.end))
+
+    def add_in_flow(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
+        near = before or behind
+        assert near is not None  # noqa: S101  # something survives wherever something is added
+        comma = self.style.comma
+        if own_line(self.text, near.start):
+            comma = f",{self.style.newline}{' ' * column(self.text, near.start)}"
+        written = [self.part(new, near.start) for new in news]
+        if before is not None:
+            self.cut(before.end, before.end, "".join(comma + text for text in written))
+        else:
+            self.cut(near.start, near.start, "".join(text + comma for text in written))
+
+    def part(self, new: _New, at: int) -> str:
+        text = self.on_line(new.value, at)
+        if new.name is None:
+            return text
+        return f"{write.key(new.name, self.style)}{self.style.colon}{text}"
+
+    def add_lines(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
+        near = before or behind
+        assert near is not None  # noqa: S101  # something survives wherever something is added
+        indent = column(self.text, near.start)
+        lines = [
+            line
+            for new in news
+            for line in (
+                write.item(new.value, self.style, indent)
+                if new.name is None
+                else write.entry(new.name, new.value, self.style, indent)
+            )
+        ]
+        newline = self.style.newline
+        if before is not None:
+            end = self.last_line(before.end)
+            self.cut(end, end, "".join(newline + line for line in lines))
+        else:
+            lines[0] = lines[0].lstrip(" ")
+            written = "".join(line + newline for line in lines)
+            self.cut(near.start, near.start, written + " " * indent)
+
+    def last_line(self, end: int) -> int:
+        """Return the end of the line of a place, or of the last one before it that stays."""
+        end = line_end(self.text, end)
+        for cut in reversed(self.cuts):
+            whole_lines = not cut.text and line_start(self.text, cut.start) == cut.start
+            if whole_lines and 0 < cut.start <= end <= cut.end:
+                end = line_end(self.text, line_start(self.text, cut.start - 1))
+        return end

@@ -1,0 +1,116 @@
+"""Documents sorted into a world."""
+
+import pytest
+
+from cli.world import world
+from documents.document import Source
+from documents.read import objects
+from dra.finding import Finding, Severity
+
+FILE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: gpu.example.com
+  nodeName: node
+  pool: {name: node, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: DeviceClass
+metadata: {name: c}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: r}
+spec:
+  deviceSelector: {driver: gpu.example.com}
+  taint: {key: k, effect: NoSchedule}
+---
+apiVersion: v1
+kind: NodeList
+items:
+- metadata: {name: node, labels: {a: b}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: claim, namespace: ns}
+spec:
+  devices: {requests: [{name: r, exactly: {deviceClassName: c}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: t, namespace: ns}
+spec:
+  spec:
+    devices: {requests: [{name: r, exactly: {deviceClassName: c}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ns}
+---
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+---
+apiVersion: metrics.k8s.io/v1
+kind: Node
+metadata: {name: other}
+---
+# nothing
+"""
+
+
+def test_every_object_finds_its_place() -> None:
+    made = world(objects(Source("x.yaml", FILE.encode())))
+    assert made.findings == ()
+    assert [each.name for each in made.slices] == ["s"]
+    assert [each.metadata.name for each in made.classes] == ["c"]
+    assert [each.name for each in made.taint_rules] == ["r"]
+    assert [(each.name, dict(each.labels)) for each in made.nodes] == [("node", {"a": "b"})]
+    assert [each.metadata.name for each in made.claims] == ["claim"]
+    assert [each.metadata.name for each in made.templates] == ["t"]
+    assert [each.name for each in made.pods] == ["Pod/ns/p"]
+    assert [each.name for each in made.configurations] == ["Configuration#8"]
+    assert [each.name for each in made.others] == ["Deployment/d", "Node/other"]
+
+
+def test_findings_of_the_domain_have_their_line() -> None:
+    text = FILE.replace("generation: 1", "generation: one").replace("spec: {}", "spec: 3")
+    made = world(objects(Source("x.yaml", text.encode())))
+    assert [(each.finding.path, each.line, each.source) for each in made.findings] == [
+        ("spec.pool.generation", 7, "x.yaml"),
+        ("spec", 14, "x.yaml"),
+    ]
+    assert made.slices == ()
+    assert made.nodes
+
+
+def test_what_is_unreadable_is_among_the_findings() -> None:
+    made = world(objects(Source("x.yaml", b"a: [\n---\n" + FILE.encode())))
+    assert [each.finding.code for each in made.findings] == ["YamlSyntax"]
+    assert made.slices
+
+
+@pytest.mark.parametrize(
+    ("about", "path", "place"),
+    [
+        ("ResourceSlice/s", "spec.devices[0].name", ("x.yaml", 9, 5)),
+        ("Node/node", "metadata.labels[a]", ("x.yaml", 26, 35)),
+        ("Pod/ns/p", "spec", ("x.yaml", 41, 1)),
+        ("Nothing/here", "spec", ("", 0, 0)),
+    ],
+)
+def test_later_findings_find_the_file(about: str, path: str, place: tuple[str, int, int]) -> None:
+    made = world(objects(Source("x.yaml", FILE.encode())))
+    finding = Finding(
+        code="X", severity=Severity.INFO, path=path, object=about, message="m", remedy="r"
+    )
+    (located,) = made.located([finding])
+    assert (located.source, located.line, located.column) == place

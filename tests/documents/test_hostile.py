@@ -1,0 +1,193 @@
+"""Any bytes give documents with values or findings, and nothing else."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from documents import jsontext
+from documents.codes import CODES
+from documents.document import Document, Source
+from documents.patch import Edit
+from documents.problems import UnreadableError
+from documents.read import documents, objects
+from documents.splice import apply
+from dra.finding import Finding
+
+POD = """\
+# a pod
+apiVersion: v1
+kind: Pod
+metadata: {name: x, labels: {"a.b/c": 'd'}}
+spec:
+  containers:
+  - &c
+    name: main
+    args: ["-c", |-]
+    resources:
+      limits: {nvidia.com/gpu: 1, cpu: 0x10}
+  - <<: *c
+    name: !!str 2
+    text: |+
+      lines
+
+      and: "lines"
+---
+- op: add
+"""
+PODS = (
+    POD,
+    POD.replace("|-]", "x]"),
+    '{"apiVersion": "v1", "kind": "List", "items": [{"a": [1, 2.5e3, null, "\\u00e4"]}]}{"b": 1}',
+)
+BITS = (
+    st.sampled_from(["\n", "---\n", "...", "- ", ": ", "{", "}", "[", "]", '"', "'", "|", ">", ","])
+    | st.sampled_from(["&c ", "*c", "!!int ", "<<: ", "? ", "#", "~", "a: 1\n", "%", "\t", "\r"])
+    | st.sampled_from(["\x00", "\ufeff", "\x85", "\u2028", "{{ ", "${X}", "$patch: delete"])
+    | st.sampled_from(["\\u003a", "\\ud800", "1e999", ".inf"])
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A manifest with some of its parts lost, doubled or replaced."""
+    text = draw(st.sampled_from(PODS))
+    for _ in range(draw(st.integers(1, 6))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 20)))
+        text = text[:start] + draw(BITS | st.just(text[start:end] * 2)) + text[end:]
+    data = text.encode()
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(data)))
+        data = data[:at] + draw(st.binary(max_size=3)) + data[at + 1 :]
+    return data
+
+
+def check(document: Document, data: bytes) -> None:
+    """What holds of every document of every input."""
+    last = data.count(b"\n") + 1
+    for located in document.findings:
+        assert located.finding.code in CODES
+        assert located.finding.message
+        assert located.finding.remedy
+        assert located.finding.object == document.name or document.value is None
+        assert 1 <= located.line <= last
+        assert located.column >= 1
+    assert not (document.findings and document.value is not None)
+    json.dumps(document.value, allow_nan=False)
+    for path in ("", "metadata.name", "spec.containers[1].text", "items[0].a[4]"):
+        line, column = document.locate(path)
+        assert 1 <= line <= last
+        assert column >= 1
+    done = apply(document, [Edit("add", ("x",), {"y": [1]})])
+    assert isinstance(done, bytes | Finding)
+
+
+INPUTS = (
+    mutated()
+    | st.binary()
+    | st.text().map(str.encode)
+    | st.lists(BITS).map(lambda parts: "".join(parts).encode())
+)
+
+
+@pytest.mark.parametrize("name", ["x.yaml", "x.json"])
+@given(data=INPUTS)
+def test_any_bytes_are_documents(name: str, data: bytes) -> None:
+    whole = list(documents(Source(name, data)))
+    assert b"".join(document.raw for document in whole) == data
+    for document in whole:
+        check(document, data)
+    for document in objects(Source(name, data)):
+        check(document, data)
+
+
+TEXTS = st.sampled_from(["a", "b", ":", "", "\\u003a", "\\u0061", "\\\\", '\\"', "{", "]"])
+
+
+@st.composite
+def json_texts(draw: st.DrawFn, depth: int = 3) -> str:
+    """JSON in which keys are often given twice."""
+    kind = draw(
+        st.sampled_from(["object", "list", "text", "number"][: None if depth else 0] or ["text"])
+    )
+    if kind == "text":
+        return f'"{draw(TEXTS)}"'
+    if kind == "number":
+        return draw(st.sampled_from(["1", "-0", "1.5", "1e3", "null", "true"]))
+    inner = draw(st.lists(json_texts(depth=depth - 1), max_size=3))
+    space = draw(st.sampled_from(["", " ", "\n"]))
+    if kind == "list":
+        return "[" + f",{space}".join(inner) + "]"
+    return "{" + f",{space}".join(f'"{draw(TEXTS)}"{space}: {value}' for value in inner) + "}"
+
+
+def has_twice(text: str) -> bool:
+    """Whether a key is given twice in one object, found in another way."""
+    found: list[bool] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found.append(len({key for key, _ in items}) < len(items))
+        return dict(items)
+
+    json.loads(text, object_pairs_hook=pairs)
+    return any(found)
+
+
+@given(json_texts())
+def test_a_key_given_twice_in_json_is_always_noticed(text: str) -> None:
+    try:
+        value = jsontext.decode(text.encode())
+    except UnreadableError as error:
+        value, said = None, {problem.code.name for problem in error.problems}
+    else:
+        said = set()
+    assert said == ({"DuplicateKey"} if has_twice(text) else set())
+    assert said or value == json.loads(text)
+
+
+def item(number: int) -> bytes:
+    labels = ",".join(f'"label-{i}": "value-{i}"' for i in range(200))
+    metadata = f'{{"name":"n{number}","labels":{{{labels}}}}}'
+    return f'{{"apiVersion":"v1","kind":"X","metadata":{metadata}}}'.encode()
+
+
+def test_a_long_list_in_json_is_read_item_by_item() -> None:
+    items = b",".join(item(number) for number in range(2000))
+    data = b'{"kind": "List", "apiVersion": "v1", "items": [' + items + b"]}"
+    source = Source("x", data)
+    tracemalloc.start()
+    try:
+        count = sum(not document.findings for document in objects(source))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 2000
+    # All values at once would be several times the text.
+    assert peak < len(data) / 4
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 20_000_000,
+        b'{"a": "' + b"x" * 20_000_000,
+        b'{"a": [' + b'{"b": 1},\n' * 2_000_000,
+        b"a: &a [" + b"x, " * 6_000_000,
+        b'{"items": [' + b"1, " * 6_000_000 + b'2], "kind": "List"',
+    ],
+    ids=["brackets", "text", "objects", "flow", "list"],
+)
+def test_twenty_megabytes_of_nonsense_are_findings_without_much_memory(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        found = {told.finding.code for each in objects(Source("x", data)) for told in each.findings}
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found <= {"DocumentTooLarge", "JsonSyntax", "MoreUnreadable"}
+    assert found
+    assert peak < 4 * len(data)

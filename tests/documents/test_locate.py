@@ -1,0 +1,93 @@
+"""Paths, and where in the text they lead."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from documents.document import Source
+from documents.paths import Path, get, of_pointer, parse, show
+from documents.read import documents
+
+TEXT = """\
+# comment
+apiVersion: v1
+metadata:
+  labels:
+    a.b/c: x
+    '1': y
+spec:
+    containers:
+    - name: a
+      resources:
+        limits: {cpu: 1, "nvidia.com/gpu": 2}
+    -
+      name: b
+    - *x
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", (2, 1)),
+        ("apiVersion", (2, 1)),
+        ("metadata.labels[a.b/c]", (5, 5)),
+        ("metadata.labels[1]", (6, 5)),
+        ("spec.containers", (8, 5)),
+        ("spec.containers[0]", (9, 7)),
+        ("spec.containers[0].name", (9, 7)),
+        ("spec.containers[0].resources.limits[nvidia.com/gpu]", (11, 26)),
+        ("spec.containers[1].name", (13, 7)),
+        # What is not there is found at what would have it.
+        ("metadata.annotations[x]", (3, 1)),
+        ("spec.containers[0].resources.requests.cpu", (10, 7)),
+        ("spec.containers[7].name", (8, 5)),
+        ("spec.containers.name", (8, 5)),
+        ("nothing", (2, 1)),
+    ],
+)
+def test_a_path_leads_to_the_nearest_line(path: str, place: tuple[int, int]) -> None:
+    text = TEXT.replace("*x", "{name: c}")
+    (document,) = documents(Source("x.yaml", text.encode()))
+    assert document.locate(path) == place
+
+
+def test_lines_are_counted_from_the_beginning_of_the_file() -> None:
+    *_, document = documents(Source("x.yaml", b"a: 1\r\n---\r\n# c\r\n---\r\nb:\r\n- c\r\n"))
+    assert document.locate("b[0]") == (6, 3)
+
+
+KEYS = st.text(st.characters(blacklist_characters="]", blacklist_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(KEYS | st.integers(0, 99)))
+def test_a_shown_path_is_read_back(path: list[str | int]) -> None:
+    assert parse(show(tuple(path))) == tuple(map(str, path))
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (("spec", "containers", 0, "resources"), "spec.containers[0].resources"),
+        (("metadata", "labels", "a.b/c"), "metadata.labels[a.b/c]"),
+        (("a-b", "$c", "_d"), "a-b.$c._d"),
+        (("1",), "[1]"),
+        ((0, "a"), "[0].a"),
+        ((), ""),
+    ],
+)
+def test_keys_that_are_no_plain_words_stand_in_brackets(path: Path, shown: str) -> None:
+    assert show(path) == shown
+
+
+def test_pointers_are_taken_apart() -> None:
+    assert of_pointer("") == ()
+    assert of_pointer("/spec/a~1b/m~0n/0/-") == ("spec", "a/b", "m~n", "0", "-")
+    assert of_pointer("/~01/") == ("~1", "")
+
+
+def test_what_a_path_does_not_reach_is_nothing() -> None:
+    value = {"a": [{"b": 1}]}
+    assert get(value, ("a", 0, "b")) == get(value, ("a", "0", "b")) == 1
+    for path in (("a", 1), ("a", "x"), ("a", -1), ("a", 0, "b", "c"), ("z",)):
+        assert get(value, path) is None

@@ -1,0 +1,248 @@
+"""Edits written back into their text."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from documents.document import Document, Source
+from documents.patch import Edit, edits_of, patched
+from documents.read import documents, objects
+from documents.splice import apply, rewrite
+from documents.values import Value, same
+from dra.finding import Finding
+from tests.tables import cases
+
+CASES = Path(__file__).parent / "cases"
+
+
+def first(text: str) -> Document:
+    return next(documents(Source("x", text.encode())))
+
+
+@pytest.mark.parametrize("case", cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
+def test_edits_leave_everything_else_as_it_was(case: dict[str, Any]) -> None:
+    done = apply(first(case["before"]), edits_of(case["edits"]))
+    if "after" in case:
+        assert isinstance(done, bytes), done
+        assert done.decode() == case["after"]
+    else:
+        assert isinstance(done, Finding)
+        assert done.code == "EditRefused"
+        assert case["why"] in done.message
+
+
+POD = """\
+# two pods
+apiVersion: v1
+kind: Pod
+metadata:
+  name: x   # the name
+  labels: {app: a, "b": "1"}
+spec:
+  containers:
+  # the first
+  - name: main
+    image: "foo:1"
+    resources:
+      limits:
+        # devices
+        nvidia.com/gpu: 1 # one
+        cpu: 4
+
+      requests: {cpu: 1}
+    args: ["-c", 'x']
+  - image: y
+    name: two
+    env:
+      - name: A
+        value: |
+          multi
+
+          line
+      -
+        name: B
+  empty: {}
+  none:
+  text: >-
+    folded
+    text
+  shared: &s
+    - a
+  again: *s
+# the end
+"""
+
+WORDS = (
+    st.text(st.characters(blacklist_categories=["Cs", "Cn", "Co"]), max_size=8)
+    | st.sampled_from(["yes", "1", "a: b", "- x", "#", "null", "x\ny\n", "x\n", " x\ny", "{a}"])
+    | st.sampled_from(["'", '"', "\\", "a #b", "---", "...", "2001-01-01", "1e3", "0x1", "=", "<<"])
+    | st.sampled_from(["\t", "é", "\U0001f600", "\x85", "\x07"])
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value: Value, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Every path in a value."""
+    found = [path] if path else []
+    if isinstance(value, dict):
+        for key, child in value.items():
+            found += places(child, (*path, key))
+    elif isinstance(value, list):
+        for at, child in enumerate(value):
+            found += places(child, (*path, at))
+    return found
+
+
+@st.composite
+def edits(draw: st.DrawFn, value: Value) -> list[Edit]:
+    """Some edits that fit one after the other."""
+    made: list[Edit] = []
+    for _ in range(draw(st.integers(1, 4))):
+        paths = places(value)
+        if not paths:
+            break
+        path = draw(st.sampled_from(paths))
+        op = draw(st.sampled_from(["add", "replace", "remove", "insert"]))
+        if op == "insert":
+            last = draw(WORDS) if isinstance(path[-1], str) else "-"
+            edit = Edit("add", (*path[:-1], last), draw(VALUES))
+        else:
+            edit = Edit(op, path, None if op == "remove" else draw(VALUES))  # type: ignore[arg-type]
+        value = patched(value, [edit])
+        made.append(edit)
+    return made
+
+
+def style(text: str, form: str) -> str:
+    if form == "crlf":
+        return text.replace("\n", "\r\n")
+    if form == "unended":
+        return text.rsplit("\n# the end", 1)[0]
+    return text
+
+
+@pytest.mark.parametrize("form", ["plain", "crlf", "unended"])
+@given(data=st.data())
+def test_the_text_says_what_the_edits_made(form: str, data: st.DataObject) -> None:
+    document = first(style(POD, form))
+    before = copy.deepcopy(document.value)
+    made = data.draw(edits(document.value))
+    done = apply(document, made)
+    assert same(document.value, before)
+    if isinstance(done, Finding):
+        assert done.code == "EditRefused"
+        return
+    assert same(first(done.decode()).value, patched(before, made))
+    touched = {edit.path[0] for edit in made} | {e.path[1] for e in made if len(e.path) > 1}
+    kept = {"metadata": "  name: x   # the name", "spec": "        nvidia.com/gpu: 1 # one"}
+    for key, line in kept.items():
+        if key not in touched:
+            assert line in done.decode()
+    assert done.decode().startswith("# two pods")
+
+
+PRETTY = '{\n  "a": {"b": [1, 2, {"c": null}]},\n  "d": [\n    "x",\n    {}\n  ],\n  "e": {}\n}\n'
+
+
+@pytest.mark.parametrize("text", [PRETTY, PRETTY.replace("\n", "").replace(" ", "")])
+@given(data=st.data())
+def test_json_says_what_the_edits_made(text: str, data: st.DataObject) -> None:
+    document = first(text)
+    made = data.draw(edits(document.value))
+    done = apply(document, made)
+    assert isinstance(done, bytes), done
+    assert same(first(done.decode()).value, patched(document.value, made))
+
+
+def test_most_edits_of_an_ordinary_pod_are_not_refused() -> None:
+    document = first(POD)
+    refused = []
+    for path in places(document.value):
+        for edit in (Edit("remove", path), Edit("replace", path, {"a": [1, {"b": "c"}]})):
+            done = apply(document, [edit])
+            if isinstance(done, Finding):
+                refused.append(edit)
+    # What an alias refers to cannot go or change; everything else can.
+    assert {edit.path[:2] for edit in refused} == {("spec", "shared")}
+
+
+TWO = """\
+apiVersion: v1
+kind: List
+items:
+- kind: A
+  apiVersion: v1
+  x: 1 # one
+- kind: B
+  apiVersion: v1
+  x: &x {y: 1}
+  z: *x
+---
+apiVersion: v1
+kind: C
+x: 1
+"""
+
+
+def test_a_file_is_rewritten_with_the_edits_of_its_objects() -> None:
+    source = Source("x", TWO.encode())
+    a, b, c = objects(source)
+    written, refused = rewrite(
+        source,
+        [(c, [Edit("remove", ("x",))]), (a, [Edit("replace", ("x",), 2)])],
+    )
+    assert written.decode() == TWO.replace("x: 1 # one", "x: 2 # one").replace("C\nx: 1\n", "C\n")
+    assert refused == ()
+    assert rewrite(source, [(b, [])]) == (source.data, ())
+
+
+def test_an_object_that_is_refused_stays_and_hides_no_other() -> None:
+    source = Source("x", TWO.encode())
+    a, b, _ = objects(source)
+    written, refused = rewrite(
+        source, [(a, [Edit("replace", ("x",), 2)]), (b, [Edit("replace", ("x", "y"), 2)])]
+    )
+    assert written.decode() == TWO.replace("x: 1 # one", "x: 2 # one")
+    (located,) = refused
+    assert (located.finding.code, located.finding.object) == ("EditRefused", "B#2")
+    assert (located.finding.path, located.line) == ("x.y", 9)
+
+
+ITEMS = """\
+{"kind": "List",
+ "items": [
+  {"kind": "A", "apiVersion": "v1"},
+  {"kind": "B",
+   "apiVersion": "v1"}]}
+"""
+
+
+def test_the_items_of_a_list_in_json_are_rewritten_in_place() -> None:
+    source = Source("x", ITEMS.encode())
+    a, b = objects(source)
+    edits = [(b, [Edit("add", ("x",), 1)]), (a, [Edit("add", ("x",), {})])]
+    written, refused = rewrite(source, edits)
+    assert refused == ()
+    after_a = ITEMS.replace('"v1"},', '"v1", "x": {}},')
+    assert written.decode() == after_a.replace('"v1"}]}', '"v1",\n   "x": 1}]}')
+
+
+def test_what_cannot_be_read_is_not_edited() -> None:
+    done = apply(first("a: ["), [Edit("add", ("b",), 1)])
+    assert isinstance(done, Finding)
+    assert done.code == "EditRefused"

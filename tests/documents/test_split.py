@@ -1,0 +1,34 @@
+"""Where documents begin and end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from documents.split import split
+from tests.tables import cases
+
+CASES = Path(__file__).parent / "cases"
+
+
+@pytest.mark.parametrize("case", cases(CASES / "split.yaml"), ids=lambda case: case["name"])
+def test_documents_end_where_they_end(case: dict[str, Any]) -> None:
+    data = case["text"].encode()
+    chunks = list(split(data))
+    assert [data[chunk.start : chunk.end].decode() for chunk in chunks] == case["pieces"]
+    blank = [at for at, chunk in enumerate(chunks) if chunk.blank]
+    assert blank == case.get("blank", [])
+
+
+SNIPPETS = st.sampled_from(
+    ["---", "...", "\n", "\r\n", "\r", " ", "#", "a: 1", "{", "}", "[", "]", '"', ",", ":", "\\"]
+) | st.sampled_from(["\x85", "\u2028", "\ufeff", "%YAML 1.1", '{"a": 1}', "é"])
+
+
+@given(st.lists(SNIPPETS).map(lambda parts: "".join(parts).encode()) | st.binary())
+def test_the_pieces_together_are_the_input(data: bytes) -> None:
+    chunks = list(split(data))
+    assert b"".join(data[chunk.start : chunk.end] for chunk in chunks) == data
+    assert all(chunk.start < chunk.end for chunk in chunks)

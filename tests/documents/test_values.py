@@ -1,0 +1,67 @@
+"""What scalars mean to Kubernetes, without quotes, as values and as keys."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documents.construct import construct
+from documents.nodes import compose
+from documents.values import Value, resolve, same
+from tests.tables import cases
+
+CASES = Path(__file__).parent / "cases"
+
+
+def read(text: str) -> Value:
+    root = compose(text)
+    return None if root is None else construct(root)
+
+
+@pytest.mark.parametrize("case", cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
+def test_a_scalar_means_what_kubernetes_takes_it_for(case: dict[str, Any]) -> None:
+    for text in [] if "value" not in case else case["reads"]:
+        text = {True: "true", False: "false", None: "null"}.get(text, text)  # noqa: PLW2901
+        assert same(resolve(text), case["value"]), text
+    for text in case.get("texts", []):
+        assert resolve(text) == text
+
+
+@pytest.mark.parametrize("case", cases(CASES / "keys.yaml"), ids=lambda case: case["text"])
+def test_a_key_becomes_text(case: dict[str, Any]) -> None:
+    assert read(case["text"]) == {case["key"]: "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("x: &x {a: 1, b: 2}\nz:\n  <<: *x\n  b: 3", {"a": 1, "b": 3}),
+        ("x: &x {a: 1, b: 2}\nz:\n  b: 3\n  <<: *x", {"a": 1, "b": 2}),
+        ("x: &x {a: 1}\ny1: &y {a: 2, c: 3}\nz:\n  <<: [*x, *y]\n  d: 1", {"a": 1, "c": 3, "d": 1}),
+        ("z:\n  '<<': {a: 1}", {"<<": {"a": 1}}),
+        ("z:\n  !!str <<: {a: 1}", {"<<": {"a": 1}}),
+        ("z:\n  !!merge <<: {a: 1}", {"a": 1}),
+        ("x: &x {a: 1}\nw: &w\n  <<: *x\n  b: 2\nz:\n  <<: *w", {"a": 1, "b": 2}),
+    ],
+)
+def test_merge_keys_count_in_the_order_they_are_written(text: str, value: Value) -> None:
+    whole = read(text)
+    assert isinstance(whole, dict)
+    assert whole["z"] == value
+
+
+def test_aliases_are_written_out_and_share_nothing() -> None:
+    whole = read("a: &a {b: [1]}\nc: *a")
+    assert isinstance(whole, dict)
+    assert whole["a"] == whole["c"]
+    assert whole["a"] is not whole["c"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
+)
+def test_values_of_different_types_are_not_the_same(one: Value, other: Value) -> None:
+    assert not same(one, other)
+    assert not same([one], [other])
+    assert not same({"a": one}, {"a": other})
+    assert same({"a": one}, {"a": one})
