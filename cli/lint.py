@@ -13,10 +13,12 @@ from cli.reading import read
 from cli.streams import Streams
 from cli.world import World, world
 from config.model import Configuration
-from config.policy import treated
+from config.policy import declarations, treated
 from documents.document import Document, Located
+from dra.cel import Selectors
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
+from dra.gates import NEWEST
 from judge import classes, slices
 from judge.codes import NOTHING_TO_JUDGE
 
@@ -63,7 +65,7 @@ def judged(documents: Iterable[Document | Located], wanted: Configuration) -> li
     files = world(_remembered(documents, places, order))
     # Of an object that is there twice the judge looks at the last one, and so do we.
     files = replace(files, places=places)
-    found = (*files.findings, *files.located(_judged(files, UnsetGroups(wanted.unset_groups))))
+    found = (*files.findings, *files.located(_judged(files, wanted)))
     located = [
         replace(each, finding=finding)
         for each in found
@@ -84,12 +86,14 @@ def _remembered(
         yield each
 
 
-def _judged(files: World, unset_groups: UnsetGroups) -> Iterator[Finding]:
+def _judged(files: World, wanted: Configuration) -> Iterator[Finding]:
     if not files.slices and not files.classes and not files.findings:
         message = "there is no ResourceSlice and no DeviceClass in the input"
         yield NOTHING_TO_JUDGE.at("", message)
-    yield from slices.judge(files.slices, unset_groups)
-    yield from classes.judge(files.classes)
+    selectors = Selectors(NEWEST)
+    unset, declared = UnsetGroups(wanted.unset_groups), declarations(wanted)
+    yield from slices.judge(files.slices, unset, declared, selectors)
+    yield from classes.judge(files.classes, files.slices, selectors)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:

@@ -1,24 +1,43 @@
 """Are DeviceClasses in order? Each by itself, and the names that several of them serve.
 
-Whether a class's expressions compile, and whether they select any device, is asked elsewhere.
+What its expressions mean for the devices that are published is asked in `judge.expressions`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from dra.cel import Selectors
 from dra.classes import KIND, DeviceClass
 from dra.finding import Finding
 from dra.limits import class_findings, named
+from dra.slices import Slice
 from judge import codes
+from judge.expressions import seen, selecting
+from judge.pools import last, newest
 
 
-def judge(classes: Sequence[DeviceClass]) -> tuple[Finding, ...]:
-    """Give everything that is wrong with these classes, alone and together."""
-    last = {each.metadata.name: each for each in classes}
+def judge(
+    classes: Sequence[DeviceClass],
+    slices: Sequence[Slice] = (),
+    selectors: Selectors | None = None,
+) -> tuple[Finding, ...]:
+    """Give everything that is wrong with these classes, alone, together, and on these devices.
+
+    Expressions are looked at only with `selectors`, which compiles and remembers them.
+    """
+    kept = {each.metadata.name: each for each in classes}
     return (
-        *(finding for each in last.values() for finding in class_findings(each)),
+        *(finding for each in kept.values() for finding in class_findings(each)),
         *_repeated(classes),
-        *_shared(last.values()),
+        *_shared(kept.values()),
+        *(_selecting(kept.values(), slices, selectors) if selectors else ()),
     )
+
+
+def _selecting(
+    classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
+) -> Iterator[Finding]:
+    counting = (each for members in newest(last(slices)).values() for each in members)
+    return selecting(classes, seen(counting, selectors) if classes else (), selectors)
 
 
 def _repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:

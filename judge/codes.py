@@ -218,6 +218,53 @@ EXTENDED_NAME_SHARED = Code(
     example="spec.extendedResourceName: example.com/gpu is served by class a as well",
     remedy="Let one class serve the name.",
 )
+EXPRESSION_REFUSED = Code(
+    name="ExpressionRefused",
+    severity=Severity.ERROR,
+    text=(
+        "An expression does not compile, is too long or may cost too much. The API server refuses "
+        "an object with it; the scheduler aborts every pod that meets it."
+    ),
+    example="it does not compile: line 1, column 8: undefined field 'labels'",
+    remedy="Correct the expression; `drawbridge cel 'EXPR'` shows where it goes wrong.",
+)
+EXPRESSION_FAILS = Code(
+    name="ExpressionFails",
+    severity=Severity.ERROR,
+    text=(
+        "A selector fails on a device that is published. The scheduler does not pass over the "
+        "device: it aborts the whole pod, on all nodes, as soon as it tries it."
+    ),
+    example="it fails on device d.io/n1/gpu-0: no such key: model",
+    remedy=(
+        "Ask for the driver first, and guard what not every device has: "
+        'has(device.attributes["d.io"].model) && ...'
+    ),
+)
+SELECTOR_NEVER_TRUE = Code(
+    name="SelectorNeverTrue",
+    severity=Severity.WARNING,
+    text="The selectors of a class select no published device, so its claims never get one.",
+    example="class gpu selects no device: it holds for none of the 8 devices",
+    remedy="Compare the values in the expression with those the driver publishes.",
+)
+COMPATIBILITY_NEVER = Code(
+    name="CompatibilityNever",
+    severity=Severity.WARNING,
+    text=(
+        "A compatibleOnlyWith holds for no published device, so whoever has it is only ever "
+        "allocated alone. Where that is meant, `false` says it."
+    ),
+    example="spec.devices[0].compatibleOnlyWith.expression: it holds for none of the 8 devices",
+    remedy="Compare the values in the expression with those the driver publishes, or write false.",
+)
+READ_NOWHERE = Code(
+    name="ReadNowhere",
+    severity=Severity.WARNING,
+    text="An expression reads an attribute or a capacity by a name that no device publishes.",
+    example="it reads attribute d.io/modell, which no device publishes; did you mean model?",
+    remedy="Correct the name, or ignore this where such devices are still to come.",
+)
 
 CODES = Codes(
     "judge",
@@ -247,5 +294,10 @@ CODES = Codes(
         PARTITION_TYPE_MISSING,
         PARTITION_TYPE_COST,
         EXTENDED_NAME_SHARED,
+        EXPRESSION_REFUSED,
+        EXPRESSION_FAILS,
+        SELECTOR_NEVER_TRUE,
+        COMPATIBILITY_NEVER,
+        READ_NOWHERE,
     ],
 )

@@ -26,6 +26,11 @@ def _newest(members: Sequence[Slice]) -> tuple[Slice, ...]:
     return tuple(each for each in members if each.generation == highest)
 
 
+def last(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Of a slice that is there twice keep the later one: in a cluster it is the only one."""
+    return tuple({each.name: each for each in slices}.values())
+
+
 def repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of slices that are there twice: in a cluster, the later one replaces the other."""
     seen: set[str] = set()

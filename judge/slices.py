@@ -8,13 +8,16 @@ those that still count.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from dra.compatibility import Declaration, Evaluate, UnsetGroups
+from dra.cel import Selectors
+from dra.cel.peers import evaluator
+from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.slices import Slice
 from judge import attributes, pools
 from judge.codes import MORE_ALIKE
 from judge.counters import counters
 from judge.exclusions import exclusions
+from judge.expressions import going, says_with_what, seen
 from judge.groups import declared, groups
 from judge.limits import limits
 from judge.partitions import partitions
@@ -27,14 +30,14 @@ def judge(
     slices: Sequence[Slice],
     unset_groups: UnsetGroups = UnsetGroups.ALONE,
     declarations: Sequence[Declaration] = (),
-    ask: Evaluate | None = None,
+    selectors: Selectors | None = None,
 ) -> tuple[Finding, ...]:
     """Give everything that is wrong with these slices, alone and together.
 
-    Rules between devices, those of `declarations` first, are looked at only with `ask`, which
-    evaluates their expressions.
+    Rules between devices, those of `declarations` first, are looked at only with `selectors`,
+    which compiles their expressions and remembers them.
     """
-    last = tuple({each.name: each for each in slices}.values())
+    last = pools.last(slices)
     newest = pools.newest(last)
     counting = tuple(each for members in newest.values() for each in members)
     answers = chain(
@@ -45,7 +48,7 @@ def judge(
         counters(newest),
         groups(newest, unset_groups),
         declared(last),
-        exclusions(counting, declarations, ask) if ask else (),
+        _rules(counting, declarations, selectors) if selectors else (),
         attributes.types(counting),
         attributes.names(last),
         attributes.forms(last),
@@ -54,6 +57,15 @@ def judge(
     )
     # Limits are counted where they are checked, over all codes.
     return (*(finding for each in last for finding in limits(each)), *_shown(answers))
+
+
+def _rules(
+    counting: Sequence[Slice], declarations: Sequence[Declaration], selectors: Selectors
+) -> Iterator[Finding]:
+    ask = evaluator(selectors.stored, list_attributes=selectors.lists)
+    yield from exclusions(counting, declarations, ask)
+    if declarations or any(map(says_with_what, counting)):
+        yield from going(counting, declarations, seen(counting, selectors), selectors)
 
 
 def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra.cel import Selectors
 from dra.classes import DeviceClass, read_class
-from dra.compatibility import Declaration, EvaluationError, Peer, UnsetGroups
+from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
+from dra.gates import NEWEST
 from dra.slices import Slice, read_slice, read_slices
 from judge import classes, codes, slices
 from judge.limits import limits
@@ -19,6 +21,15 @@ LIMITS = cases(TABLES / "limits.yaml")
 SLICES = cases(TABLES / "slices.yaml")
 CLASSES = cases(TABLES / "classes.yaml")
 EXCLUSIONS = cases(TABLES / "exclusions.yaml")
+EXPRESSIONS = cases(TABLES / "expressions.yaml")
+# What expressions are tried on where a case brings no devices of its own.
+DEVICES_SEEN: Plain = {
+    "gpu-0": {"attributes": {"model": {"string": "a100"}, "index": {"int": 0}}},
+    "gpu-1": {
+        "attributes": {"model": {"string": "h100"}},
+        "capacity": {"memory": {"value": "80Gi"}},
+    },
+}
 
 
 def sliced(spec: Plain, name: str = "s", annotations: Plain = None) -> Slice:
@@ -107,42 +118,80 @@ def test_classes_beside_each_other(case: Plain) -> None:
     assert [(each.code, each.object, each.path) for each in found] == expected
 
 
-def modes(expression: str, other: Peer) -> bool:
-    if expression == "error":
-        raise EvaluationError("no such key: mode")
-    return other.device.name.split("-")[0] in expression.split()
+SELECTORS = Selectors(NEWEST)
+PAIRS = {"CompatibilityAsymmetric", "CompatibilitySelf", "CompatibilityError"}
+
+
+def only_with(only: str | list[str]) -> str:
+    if only == "error":
+        return 'device.attributes["d.io"].missing == 1'
+    modes = ", ".join(f'"{mode}"' for mode in only)
+    return f'device.attributes["d.io"].mode in [{modes}]' if modes else "false"
 
 
 @pytest.mark.parametrize("case", EXCLUSIONS, ids=lambda case: case["name"])
 def test_rules_between_devices(case: Plain) -> None:
     read = []
     for i, each in enumerate(case["devices"]):
-        published = {"name": each["name"], "allowMultipleAllocations": each.get("shared", False)}
-        only = each.get("only")
-        if only is not None:
-            expression = only if isinstance(only, str) else " ".join(only)
-            published["compatibleOnlyWith"] = {"expression": expression}
+        published = {
+            "name": each["name"],
+            "attributes": {"mode": {"string": each["name"].split("-")[0]}},
+            "allowMultipleAllocations": each.get("shared", False),
+        }
+        if each.get("only") is not None:
+            published["compatibleOnlyWith"] = {"expression": only_with(each["only"])}
         short = {"name": f"s{i}", "allNodes": None, "nodeName": each.get("node", "n1")}
         read.append(short_slice(short | {"devices": [published]}, len(case["devices"])))
-    found = [each for each in slices.judge(read, ask=modes) if each.code != "FieldDropped"]
+    found = [each for each in slices.judge(read, selectors=SELECTORS) if each.code in PAIRS]
     named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in found]
     assert named == [tuple(each) for each in case["found"]]
     assert all(each.path == "spec.devices[0]" for each in found)
 
 
 def test_rules_of_the_configuration_are_asked_like_those_of_devices() -> None:
-    read = [short_slice({"name": "a", "devices": [{"name": "mig-1"}, {"name": "mps-1"}]}, 1)]
-    said = [Declaration(driver="d.io", selector="mig", compatible_only_with="mig")]
+    devices = [
+        {"name": f"{mode}-1", "attributes": {"mode": {"string": mode}}} for mode in ("mig", "mps")
+    ]
+    read = [short_slice({"name": "a", "devices": devices}, 1)]
+    mig = only_with(["mig"])
+    said = [Declaration(driver="d.io", selector=mig, compatible_only_with=mig)]
     assert slices.judge(read, declarations=said) == ()
-    found = slices.judge(read, declarations=said, ask=modes)
+    found = slices.judge(read, declarations=said, selectors=SELECTORS)
     assert [(each.code, each.path) for each in found] == [
         ("CompatibilityAsymmetric", "spec.devices[0]")
     ]
 
 
+def of_class(selectors: Plain) -> DeviceClass:
+    spec = {"selectors": [{"cel": {"expression": each}} for each in selectors]}
+    one = read_class({"metadata": {"name": "c"}, "spec": spec})
+    assert isinstance(one, DeviceClass)
+    return one
+
+
+@pytest.mark.parametrize("case", EXPRESSIONS, ids=lambda case: case["name"])
+def test_expressions_on_devices(case: Plain) -> None:
+    devices = [{"name": name, **rest} for name, rest in case.get("devices", DEVICES_SEEN).items()]
+    read = [short_slice({"name": "a", "devices": devices}, 1)] if devices else []
+    if "selectors" in case:
+        found = classes.judge([of_class(case["selectors"])], read, SELECTORS)
+    else:
+        said = [Declaration(driver="d.io", compatible_only_with=case["going"])]
+        found = slices.judge(read, declarations=said, selectors=SELECTORS)
+        found = tuple(each for each in found if each.code not in PAIRS)
+    assert [(each.code, each.path) for each in found] == [tuple(each) for each in case["found"]]
+    for each, part in zip(found, case.get("says", []), strict=False):
+        assert part in each.message
+
+
 def test_every_code_of_the_judge_has_a_case() -> None:
-    shown = {each[0] for table in (LIMITS, SLICES, CLASSES, EXCLUSIONS) for case in table
-             for each in case.get("found", case.get("refused", []))}  # fmt: skip
+    tables = (LIMITS, SLICES, CLASSES, EXCLUSIONS, EXPRESSIONS)
+    shown = {
+        each[0]
+        for table in tables
+        for case in table
+        for each in case.get("found", case.get("refused", []))
+    }
     assert set(codes.CODES) - shown == {"NothingToJudge", "MoreAlike"}
 
 

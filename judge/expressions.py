@@ -1,0 +1,221 @@
+"""Do expressions say what their author means? Asked of the devices that are published.
+
+Two kinds: the selectors of DeviceClasses, and compatibleOnlyWith. An expression may be refused by
+the API server, fail on a device (for a selector that aborts every pod that comes by), hold for no
+device, or read what nobody publishes. Without any device only the first can be told.
+"""
+
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dra.cel import EvaluationError, Program, Reads, Selectors, reads, view
+from dra.cel.device import LENGTH_LIMIT
+from dra.cel.environment import COST_LIMIT
+from dra.classes import KIND, DeviceClass
+from dra.compatibility import ANNOTATION, Declaration, annotated
+from dra.finding import Code, Finding
+from dra.limits import named
+from dra.slices import KIND as SLICE
+from dra.slices import Slice
+from judge import codes
+
+Answer = bool | EvaluationError
+View = Mapping[str, object]
+
+
+class Seen(NamedTuple):
+    """A device as expressions see it, and what people call it."""
+
+    name: str
+    driver: str
+    view: View
+
+
+class _Expression(NamedTuple):
+    """An expression, and where it stands."""
+
+    text: str
+    about: str
+    path: str
+
+    def tell(self, code: Code, message: str) -> Finding:
+        return code.at(self.path, message, object=self.about)
+
+
+def seen(slices: Iterable[Slice], selectors: Selectors) -> tuple[Seen, ...]:
+    """Show all devices of these slices to expressions."""
+    return tuple(
+        Seen(
+            f"{each.driver}/{each.pool}/{device.name}",
+            each.driver,
+            view(each.driver, device, list_attributes=selectors.lists),
+        )
+        for each in slices
+        for device in each.devices
+    )
+
+
+def says_with_what(each: Slice) -> bool:
+    """Tell whether a slice says of any device with what it goes."""
+    return ANNOTATION in each.annotations or any(
+        device.compatible_only_with is not None for device in each.devices
+    )
+
+
+def selecting(
+    classes: Iterable[DeviceClass], devices: Sequence[Seen], selectors: Selectors
+) -> Iterator[Finding]:
+    """Tell what is wrong with the selectors of classes, each where those before it hold."""
+    published = _published(devices)
+    for each in classes:
+        about, left = named(KIND, each.metadata), devices
+        for i, selector in enumerate(each.spec.selectors):
+            if selector.cel is None:
+                continue
+            place = f"spec.selectors[{i}].cel.expression"
+            expression = _Expression(selector.cel.expression, about, place)
+            program, refused = _compiled(expression, selectors)
+            yield from refused
+            if program is None:
+                break
+            if devices:
+                yield from _nowhere(expression, reads(program), published)
+            tried = _tried(program, left)
+            yield from _failing(expression, tried)
+            holding = tuple(device for device, answer in tried if answer is True)
+            if left and not holding:
+                yield expression.tell(codes.SELECTOR_NEVER_TRUE, _none_of(each, left, i))
+            left = holding
+
+
+def going(
+    slices: Iterable[Slice],
+    declarations: Sequence[Declaration],
+    devices: Sequence[Seen],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Tell what is wrong with the expressions of compatibleOnlyWith, each once.
+
+    Where one fails on a pair of devices, and whether both sides say the same, is asked of pairs.
+    """
+    told: set[tuple[str, str]] = set()
+    published = _published(devices)
+    for driver, expression in _declared(slices, declarations):
+        if (driver, expression.text) in told:
+            continue
+        told.add((driver, expression.text))
+        program, refused = _compiled(expression, selectors)
+        yield from refused
+        others = [each for each in devices if driver in ("", each.driver)]
+        if program is None or not others:
+            continue
+        yield from _nowhere(expression, reads(program), published)
+        answers = [answer for _, answer in _tried(program, others)]
+        # `false` is how a device says that it goes with nothing.
+        if expression.text.strip() != "false" and not any(each is not False for each in answers):
+            message = f"it holds for none of the {len(others)} devices of {driver or 'any driver'}"
+            yield expression.tell(codes.COMPATIBILITY_NEVER, message)
+
+
+def _declared(
+    slices: Iterable[Slice], declarations: Sequence[Declaration]
+) -> Iterator[tuple[str, _Expression]]:
+    for i, said in enumerate(declarations):
+        if said.compatible_only_with:
+            place = f"compatibility[{i}].compatibleOnlyWith"
+            yield said.driver, _Expression(said.compatible_only_with, "Configuration", place)
+    for each in slices:
+        about = f"{SLICE}/{each.name}"
+        for said in annotated(each)[0]:
+            if said.compatible_only_with:
+                place = f"metadata.annotations[{ANNOTATION}]"
+                yield each.driver, _Expression(said.compatible_only_with, about, place)
+        for i, device in enumerate(each.devices):
+            if device.compatible_only_with is not None:
+                place = f"spec.devices[{i}].compatibleOnlyWith.expression"
+                text = device.compatible_only_with.expression
+                yield each.driver, _Expression(text, about, place)
+
+
+def _compiled(
+    expression: _Expression, selectors: Selectors
+) -> tuple[Program | None, tuple[Finding, ...]]:
+    """Compile as the API server would; what it refuses is not looked at any further."""
+    text = expression.text
+    admitted, problem = selectors.admitted(text)
+    if admitted:
+        return selectors.stored.compile(text), ()
+    if problem is not None:
+        at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
+        message = f"it does not compile: {at}{problem.message}"
+    elif (length := len(text.encode("utf-8", "replace"))) > LENGTH_LIMIT:
+        message = f"it has {length} bytes; the API server takes {LENGTH_LIMIT}"
+    else:
+        cost = selectors.compile_new(text).max_cost
+        message = f"it may cost {cost}; the API server takes an estimate of {COST_LIMIT}"
+    return None, (expression.tell(codes.EXPRESSION_REFUSED, message),)
+
+
+def _tried(program: Program, devices: Sequence[Seen]) -> list[tuple[Seen, Answer]]:
+    """Evaluate on every device, once per distinct projection."""
+    wanted = reads(program)
+    known: dict[Hashable, Answer] = {}
+    tried: list[tuple[Seen, Answer]] = []
+    for each in devices:
+        key = wanted.projection(each.view)
+        if key not in known:
+            known[key] = _answer(program, each.view)
+        tried.append((each, known[key]))
+    return tried
+
+
+def _answer(program: Program, device: View) -> Answer:
+    try:
+        return program.evaluate(device).value is True
+    except EvaluationError as error:
+        return error
+
+
+def _failing(expression: _Expression, tried: list[tuple[Seen, Answer]]) -> Iterator[Finding]:
+    failed = [(each, error) for each, error in tried if isinstance(error, EvaluationError)]
+    if failed:
+        device, error = failed[0]
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        message = f"it fails on device {device.name}{more}: {error.message}"
+        yield expression.tell(codes.EXPRESSION_FAILS, message)
+
+
+def _none_of(each: DeviceClass, left: Sequence[Seen], index: int) -> str:
+    candidates = f"{len(left)} devices" + (" that the selectors before it left" if index else "")
+    return f"class {each.metadata.name} selects no device: it holds for none of the {candidates}"
+
+
+Name = tuple[str, str, str]
+
+
+def _published(devices: Iterable[Seen]) -> frozenset[Name]:
+    names: set[Name] = set()
+    for each in devices:
+        device = each.view["device"]
+        if isinstance(device, Mapping):
+            for kind in ("attributes", "capacity"):
+                for domain, inside in device[kind].items():
+                    names.update((kind, domain, identifier) for identifier in inside)
+    return frozenset(names)
+
+
+def _nowhere(
+    expression: _Expression, wanted: Reads, published: frozenset[Name]
+) -> Iterator[Finding]:
+    for access in wanted.accesses:
+        if len(access.path) != 3 or access.path in published:
+            continue
+        kind, domain, identifier = access.path
+        near = difflib.get_close_matches(
+            identifier, sorted({name[2] for name in published if name[:2] == (kind, domain)}), n=1
+        )
+        hint = f"; did you mean {near[0]}?" if near else ""
+        what = "attribute" if kind == "attributes" else "capacity"
+        message = f"it reads {what} {domain}/{identifier}, which no device publishes{hint}"
+        yield expression.tell(codes.READ_NOWHERE, message)
