@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs lock clean
+.PHONY: demo test check e2e bench docs lock clean
 
 demo: $(READY)  ## the main job on the embedded sample inventory, no cluster needed
 	$(BIN)/python -m cli.demo
@@ -19,6 +19,9 @@ check: $(READY)  ## lint, types, import contracts, house rules, generated docs
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python -m tools.house
 	$(BIN)/python -m tools.docs --check
+
+e2e: $(READY)  ## scenarios on a real control plane, built with Go; SUITE=smoke|full|compat|chaos
+	$(BIN)/python -m e2e
 
 bench: $(READY)  ## figures side by side, as ratios
 	$(BIN)/python -m bench

@@ -1,0 +1,49 @@
+"""Runs scenarios on real control planes, or measures one.
+
+    python -m e2e [smoke|full|compat|chaos|timings|list] [-k PART]
+
+Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from types import FrameType
+
+from e2e.runner import run_suite, say, summary
+from e2e.scenarios.registry import SUITES, found
+from e2e.timings import timings
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    # As an exception it ends the control planes on its way out.
+    raise SystemExit(128 + number)
+
+
+def main() -> int:
+    """Do what the command line says; 1 when a scenario failed."""
+    parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__)
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default=os.environ.get("SUITE", "smoke"),
+        choices=[*SUITES, "timings", "list"],
+    )
+    parser.add_argument("-k", dest="part", default="", help="only names that contain this")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
+    if arguments.what == "list":
+        for one in found():
+            say(f"{one.suite:6}  since {one.since}  {one.name}")
+        return 0
+    if arguments.what == "timings":
+        timings(say)
+        return 0
+    counts = run_suite(arguments.what, arguments.part)
+    say(summary(counts))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

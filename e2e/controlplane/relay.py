@@ -1,0 +1,115 @@
+"""A TCP relay that stands in for kube-proxy: from a Service's clusterIP to processes behind it.
+
+Services of the rig have addresses of the loopback range, so the relay simply listens on one. It
+knows no Kubernetes objects: whoever starts a process adds it, with the question whether it is
+ready; connections go to the ready ones in turn, and to the next when one cannot be reached.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+CHUNK = 65536
+
+
+def always() -> bool:
+    """Answer for a process that is ready whenever it listens."""
+    return True
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A process on loopback that may stand behind a Service."""
+
+    port: int
+    ready: Callable[[], bool] = always
+
+
+class Relay:
+    """Listens on one address and port; lives as long as its `with` block."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self.address = address
+        self.port = port
+        self._backends: list[Backend] = []
+        self._turn = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    def add(self, backend: Backend) -> None:
+        """Let a process stand behind the Service."""
+        self._backends = [*self._backends, backend]
+
+    def remove(self, backend: Backend) -> None:
+        """Send it no new connections."""
+        self._backends = [other for other in self._backends if other != backend]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, self.address, self.port)
+
+    async def _close(self) -> None:
+        if self._server:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError
+        self._open.add(task)
+        try:
+            await self._carry(reader, writer)
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for backend in await asyncio.to_thread(self._candidates):
+            try:
+                inward, outward = await asyncio.open_connection("127.0.0.1", backend.port)
+            except OSError:
+                continue
+            try:
+                await asyncio.gather(_pump(reader, outward), _pump(inward, writer))
+            finally:
+                outward.close()
+            return
+
+    def _candidates(self) -> list[Backend]:
+        ready = [backend for backend in self._backends if backend.ready()]
+        self._turn += 1
+        start = self._turn % len(ready) if ready else 0
+        return ready[start:] + ready[:start]
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one direction until its end, then close that direction only."""
+    with contextlib.suppress(OSError):
+        while chunk := await reader.read(CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+        writer.write_eof()

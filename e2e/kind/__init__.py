@@ -1,0 +1,1 @@
+"""The same scenarios on a kind cluster, for machines with a container engine."""

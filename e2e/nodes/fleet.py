@@ -1,0 +1,168 @@
+"""The fleet: simulated nodes with their drivers, plugins and the kubelet, on any API server.
+
+with Fleet(client) as fleet:
+    fleet.add("gpu-1", "dgx-a100", drivers={"gpu.nvidia.com": "full", "dra.net": None})
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from e2e.controlplane.client import ApiError, Client
+from e2e.nodes import node, slices
+from e2e.nodes.driver import Driver
+from e2e.nodes.family import FAMILIES
+from e2e.nodes.kubelet import Kubelet
+from e2e.nodes.layout import Layout
+from e2e.nodes.machine import Machine, machine
+from e2e.nodes.plugin import Plugin
+from e2e.nodes.record import Record
+
+WRITERS = 8
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node to be: its shape, drivers with their modes, plugins as resource -> units."""
+
+    name: str
+    shape: str
+    drivers: Mapping[str, str | None] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Fleet:
+    """All simulated nodes of one rig; `asleep` ones publish, but no pod ever starts on them."""
+
+    def __init__(self, client: Client, *, asleep: bool = False) -> None:
+        self.client = client
+        self.asleep = asleep
+        self.record = Record()
+        self.kubelet = Kubelet(client, self.record)
+        self.machines: dict[str, Machine] = {}
+        self.published: dict[tuple[str, str], tuple[Layout, int]] = {}
+        self._owners: dict[str, str] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="drawbridge-nodes-")
+
+    def __enter__(self) -> Self:
+        if not self.asleep:
+            self.kubelet.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.asleep:
+            self.kubelet.stop()
+        for driver in self.kubelet.drivers.values():
+            driver.stop()
+        self._folder.cleanup()
+
+    def driver(self, name: str) -> Driver:
+        """Give a driver, started when it is first needed."""
+        if name not in self.kubelet.drivers:
+            folder = Path(self._folder.name)
+            self.kubelet.drivers[name] = Driver(FAMILIES[name], self.client, self.record, folder)
+        return self.kubelet.drivers[name]
+
+    def add(  # a node's plan, field by field
+        self,
+        name: str,
+        shape: str,
+        drivers: Mapping[str, str | None] | None = None,
+        labels: Mapping[str, str] | None = None,
+        plugins: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Machine:
+        """Create one node and publish its devices."""
+        plan = NodePlan(name, shape, drivers or {}, labels or {}, plugins or {})
+        self.add_all([plan])
+        return self.machines[name]
+
+    def add_all(self, plans: Iterable[NodePlan]) -> None:
+        """Create many nodes at once."""
+        plans = list(plans)
+        for plan in plans:
+            for name in plan.drivers:
+                self.driver(name)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(self._add, plans))
+
+    def _add(self, plan: NodePlan) -> None:
+        hardware = machine(plan.name, plan.shape)
+        counts = {resource: len(units) for resource, units in plan.plugins.items()}
+        body = node.node(hardware, plan.labels, counts)
+        self._owners[plan.name] = self.client.create("/api/v1/nodes", body)["metadata"]["uid"]
+        self.machines[plan.name] = hardware
+        self.kubelet.plugins[plan.name] = {
+            resource: Plugin(plan.name, resource, units, self.record)
+            for resource, units in plan.plugins.items()
+        }
+        self.kubelet.nodes.add(plan.name)
+        for name, mode in plan.drivers.items():
+            self.publish(FAMILIES[name].publish(hardware, mode))
+
+    def publish(self, layout: Layout, *, lost: Iterable[str] = (), whole: bool = True) -> int:
+        """Publish a pool, as a new generation when it was published before."""
+        key = (layout.driver, layout.node)
+        generation = self.published[key][1] + 1 if key in self.published else 1
+        self.driver(layout.driver).settle(layout, lost)
+        owner = self._owners.get(layout.node, "")
+        slices.publish(self.client, layout, generation, owner, whole=whole)
+        self.published[key] = (layout, generation)
+        return generation
+
+    def layout(self, driver: str, name: str) -> Layout:
+        """Give what a driver publishes of a node now."""
+        return self.published[driver, name][0]
+
+    def lose(self, driver: str, name: str, device: str) -> None:
+        """Let a device fail: the driver publishes the pool without it."""
+        self.publish(self.layout(driver, name).without([device]), lost=[device])
+
+    def taint(self, driver: str, name: str, device: str, taint: dict[str, Any]) -> None:
+        """Publish a pool with one device tainted."""
+        self.publish(self.layout(driver, name).tainted(device, taint))
+
+    def remove(self, names: Iterable[str] | None = None) -> None:
+        """Delete nodes (all, if none are named) with everything published of them."""
+        gone = list(self.machines) if names is None else list(names)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(self._remove, gone))
+
+    def _remove(self, name: str) -> None:
+        for key in [key for key in list(self.published) if key[1] == name]:
+            layout, generation = self.published.pop(key)
+            # A pool that was published half has its former generation beside it.
+            for number in (generation, generation - 1):
+                slices.withdraw(self.client, layout, number)
+            self.driver(layout.driver).forget(name)
+        self.kubelet.forget(name)
+        self.machines.pop(name, None)
+        try:
+            self.client.delete(f"/api/v1/nodes/{name}")
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+
+    def held_by(self, pod: Mapping[str, Any]) -> list[str]:
+        """List what the drivers prepared for a pod, as driver/pool/device."""
+        uid = pod["metadata"]["uid"]
+        return sorted(
+            f"{driver}/{device.pool_name}/{device.device_name}"
+            for held in list(self.kubelet.prepared.values())
+            if uid in held.pods
+            for driver, device in held.devices
+        )
+
+    def prepared(self, driver: str, name: str) -> list[str]:
+        """List the UIDs of the claims that a driver has prepared on a node."""
+        station = self.driver(driver).stations.get(name)
+        return sorted(station.prepared) if station else []

@@ -1,0 +1,332 @@
+"""A stand-in for the kubelets of all simulated nodes.
+
+It watches pods, and for each bound to one of its nodes does what matters to devices: the checks in
+upstream's order, NodePrepareResources over gRPC, the device plugin, phase Running; and on the
+way out NodeUnprepareResources. Containers do not exist.
+"""
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from e2e.controlplane.client import JSON, ApiError, Client
+from e2e.controlplane.watch import ListWatch
+from e2e.nodes import podclaims, protocol
+from e2e.nodes.driver import Driver
+from e2e.nodes.plugin import Plugin
+from e2e.nodes.record import Record, Violation
+
+WORKERS = 8
+BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+PREPARE_SECONDS = 10.0
+STRATEGIC = "application/strategic-merge-patch+json"
+CHECKS: Mapping[str, Callable[[JSON, JSON], str]] = {
+    "NotOwned": podclaims.not_owned,
+    "NotReserved": podclaims.not_reserved,
+    "NotAllocated": podclaims.not_allocated,
+}
+
+
+class Retry(Exception):  # noqa: N818  # a request, not an accident
+    """The pod cannot go on now; says why."""
+
+
+@dataclass
+class Prepared:
+    """A claim that is prepared on a node, for one or more pods."""
+
+    namespace: str
+    name: str
+    drivers: list[str]
+    devices: list[Any] = field(default_factory=list)
+    pods: set[str] = field(default_factory=set)
+    # Held during a call: preparing for one pod and unpreparing for another must not overlap.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Kubelet:
+    """All kubelets of the rig; `nodes` are the names it answers for."""
+
+    def __init__(self, client: Client, record: Record) -> None:
+        self.client = client
+        self.record = record
+        self.drivers: dict[str, Driver] = {}
+        self.nodes: set[str] = set()
+        self.plugins: dict[str, dict[str, Plugin]] = {}
+        self.prepared: dict[tuple[str, str], Prepared] = {}
+        self.units: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.running: set[str] = set()
+        self._pods: dict[str, JSON] = {}
+        self._attempts: dict[str, int] = {}
+        self._due: list[tuple[float, str]] = []
+        self._busy: set[str] = set()
+        self._again: set[str] = set()
+        self._wake = threading.Condition()
+        self._claims = threading.RLock()
+        self._ending = False
+        self._watch = ListWatch(client, "/api/v1/pods", self._told)
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
+
+    def start(self) -> None:
+        """Begin to watch."""
+        for thread in self._threads:
+            thread.start()
+        self._watch.start()
+
+    def stop(self) -> None:
+        """End; whatever runs stays as it is."""
+        self._watch.stop()
+        with self._wake:
+            self._ending = True
+            self._wake.notify_all()
+        for thread in self._threads:
+            thread.join(PREPARE_SECONDS + 5)
+
+    def restart(self) -> None:
+        """Forget which pods run, as a kubelet that starts anew: everything is prepared again."""
+        with self._wake:
+            self.running.clear()
+            known = list(self._pods)
+        for uid in known:
+            self._enqueue(uid)
+
+    def forget(self, node: str) -> None:
+        """Leave a node that is no more."""
+        self.nodes.discard(node)
+        self.plugins.pop(node, None)
+        with self._claims:
+            self.prepared = {key: held for key, held in self.prepared.items() if key[0] != node}
+
+    def _told(self, kind: str, pod: JSON) -> None:
+        uid = pod["metadata"]["uid"]
+        if pod["spec"].get("nodeName") not in self.nodes and uid not in self._pods:
+            return
+        with self._wake:
+            self._pods[uid] = {**pod, "gone": True} if kind == "DELETED" else pod
+        self._enqueue(uid)
+
+    def _enqueue(self, uid: str, seconds: float = 0) -> None:
+        with self._wake:
+            heapq.heappush(self._due, (time.monotonic() + seconds, uid))
+            self._wake.notify()
+
+    def _next(self) -> str | None:
+        """Wait for a pod whose turn has come and that nobody else works on; None at the end."""
+        with self._wake:
+            while not self._ending:
+                now = time.monotonic()
+                if self._due and self._due[0][0] <= now:
+                    uid = heapq.heappop(self._due)[1]
+                    if uid in self._busy:
+                        self._again.add(uid)
+                        continue
+                    self._busy.add(uid)
+                    return uid
+                self._wake.wait(self._due[0][0] - now if self._due else None)
+            return None
+
+    def _work(self) -> None:
+        while (uid := self._next()) is not None:
+            try:
+                self._sync(uid)
+                self._attempts.pop(uid, None)
+            except (Retry, ApiError, OSError) as problem:
+                self._later(uid, str(problem))
+            finally:
+                with self._wake:
+                    self._busy.discard(uid)
+                    repeat = uid in self._again
+                    self._again.discard(uid)
+                if repeat:
+                    self._enqueue(uid)
+
+    def _later(self, uid: str, reason: str) -> None:
+        """Try again, more and more slowly, and say so in an event, as the kubelet does."""
+        attempt = self._attempts.get(uid, 0)
+        self._attempts[uid] = attempt + 1
+        pod = self._pods.get(uid)
+        if pod and not pod.get("gone"):
+            self._event(pod, "FailedPrepareDynamicResources", reason)
+        self._enqueue(uid, BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
+
+    def _sync(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        if pod.get("gone") or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            self._end(pod)
+            if pod.get("gone"):
+                self._pods.pop(uid, None)
+        elif pod["metadata"].get("deletionTimestamp"):
+            self._end(pod)
+            self._confirm_deletion(pod)
+        elif uid not in self.running:
+            self._begin(pod)
+
+    def _begin(self, pod: JSON) -> None:
+        metadata = pod["metadata"]
+        # The watch may be behind: what the controllers wrote since is needed here.
+        fresh = self.client.get(_path(pod))
+        if fresh["metadata"]["uid"] != metadata["uid"]:
+            return
+        claims = self._checked(fresh)
+        for claim in claims:
+            self._prepare(fresh, claim)
+        if self._admit(fresh):
+            self.client.patch(f"{_path(pod)}/status", _running(fresh), STRATEGIC)
+            self.running.add(metadata["uid"])
+
+    def _checked(self, pod: JSON) -> list[JSON]:
+        """Check owner, reservation and allocation of all claims before any call is made."""
+        claims = []
+        for name, generated in podclaims.names(pod):
+            if not name:
+                raise Retry("a claim of the pod does not exist yet")
+            claim = self.client.get(_claim_path(pod["metadata"]["namespace"], name))
+            for code, check in CHECKS.items():
+                if code == "NotOwned" and not generated:
+                    continue
+                if problem := check(pod, claim):
+                    subject = f"{_subject(pod)} claim {name}"
+                    node = pod["spec"]["nodeName"]
+                    self.record.add([Violation(code, "kubelet", node, subject, "", problem)])
+                    raise Retry(f"claim {name}: {problem}")
+            claims.append(claim)
+        return claims
+
+    def _prepare(self, pod: JSON, claim: JSON) -> None:
+        key = (pod["spec"]["nodeName"], claim["metadata"]["uid"])
+        metadata = claim["metadata"]
+        new = Prepared(metadata["namespace"], metadata["name"], podclaims.drivers(claim))
+        with self._claims:
+            held = self.prepared.setdefault(key, new)
+            held.pods.add(pod["metadata"]["uid"])
+        with held.lock:
+            devices = []
+            for name in held.drivers:
+                answer = self._call(name, protocol.PREPARE, key, held)
+                devices += [(name, device) for device in answer.devices]
+            held.devices = devices
+
+    def _call(self, name: str, call: str, key: tuple[str, str], held: Prepared) -> Any:  # noqa: ANN401  # protobuf
+        """Call a driver for one claim, over its socket."""
+        node, uid = key
+        driver = self.drivers.get(name)
+        if driver is None:
+            raise Retry(f"driver {name} is not registered")
+        claim = protocol.reference(held.namespace, held.name, uid)
+        try:
+            answer = protocol.ask(driver.socket, call, node, [claim], PREPARE_SECONDS)
+        except protocol.FailedError as problem:
+            raise Retry(f"driver {name}: {problem}") from problem
+        if uid not in answer.claims:
+            raise Retry(f"driver {name} says nothing of claim {held.name}")
+        if answer.claims[uid].error:
+            raise Retry(f"driver {name}: {answer.claims[uid].error}")
+        return answer.claims[uid]
+
+    def _admit(self, pod: JSON) -> bool:
+        """Get units from the plugins; a pod that finds too few fails for good."""
+        node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+        plugins = self.plugins.get(node, {})
+        for resource, wanted in podclaims.extended(pod, plugins).items():
+            units = plugins[resource].allocate(uid, _subject(pod), wanted)
+            if units is None:
+                failed = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+                self.client.patch(f"{_path(pod)}/status", {"status": failed}, STRATEGIC)
+                return False
+            self.units.setdefault(uid, {})[resource] = units
+        return True
+
+    def _end(self, pod: JSON) -> None:
+        """Give back everything of a pod; a claim only when no other pod here uses it."""
+        node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+        with self._claims:
+            mine = [
+                (key, held)
+                for key, held in self.prepared.items()
+                if key[0] == node and uid in held.pods
+            ]
+        for key, held in mine:
+            with held.lock:
+                if held.pods == {uid}:
+                    for name in held.drivers:
+                        self._call(name, protocol.UNPREPARE, key, held)
+                with self._claims:
+                    held.pods.discard(uid)
+                    if not held.pods:
+                        self.prepared.pop(key, None)
+        for plugin in self.plugins.get(node, {}).values():
+            plugin.free(uid)
+        self.units.pop(uid, None)
+        self.running.discard(uid)
+
+    def _confirm_deletion(self, pod: JSON) -> None:
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        try:
+            self.client.call("DELETE", _path(pod), body)
+        except ApiError as problem:
+            if problem.code not in (404, 409):
+                raise
+
+    def _event(self, pod: JSON, reason: str, message: str) -> None:
+        metadata = pod["metadata"]
+        event = {
+            "metadata": {"generateName": f"{metadata['name']}."},
+            "involvedObject": {
+                "kind": "Pod",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+            "reason": reason,
+            "message": message[:1000],
+            "type": "Warning",
+            "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
+        }
+        try:
+            self.client.create(f"/api/v1/namespaces/{metadata['namespace']}/events", event)
+        except (ApiError, OSError):
+            return  # the namespace may be going; an event is a courtesy
+
+
+def _path(pod: JSON) -> str:
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
+def _claim_path(namespace: str, name: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+
+
+def _subject(pod: JSON) -> str:
+    return f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _running(pod: JSON) -> JSON:
+    """Give the status of a pod whose containers all run."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    kinds = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds]
+    containers = [
+        {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "simulated",
+            "ready": True,
+            "restartCount": 0,
+            "started": True,
+            "state": {"running": {"startedAt": now}},
+        }
+        for container in pod["spec"]["containers"]
+    ]
+    status = {
+        "phase": "Running",
+        "startTime": now,
+        "conditions": conditions,
+        "containerStatuses": containers,
+    }
+    return {"status": status}

@@ -1,0 +1,85 @@
+"""What a driver publishes of one machine, before it is split into ResourceSlice objects.
+
+Devices keep their wire form: what the API server stores and what the driver believes are the same
+dictionary, so that a check cannot agree with a second reading of it by accident. A field that an
+older API server drops stays in the driver's own copy, as in reality.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+Wire = dict[str, Any]
+Change = Callable[[tuple["Device", ...]], tuple["Device", ...]]
+
+
+@dataclass(frozen=True)
+class Device:
+    """One published device and the physical hardware beneath it."""
+
+    name: str
+    kind: str
+    physical: str
+    wire: Wire
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether several claims may have it at once."""
+        return bool(self.wire.get("allowMultipleAllocations"))
+
+    def published(self) -> Wire:
+        """Give the entry of a ResourceSlice."""
+        return {"name": self.name, **self.wire}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One slice to be: devices, or counter sets, never both."""
+
+    devices: tuple[Device, ...] = ()
+    counters: tuple[Wire, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything that one driver publishes of one machine; its pool is named like the node."""
+
+    driver: str
+    node: str
+    sheets: tuple[Sheet, ...]
+
+    @property
+    def devices(self) -> dict[str, Device]:
+        """Find devices by name."""
+        return {device.name: device for sheet in self.sheets for device in sheet.devices}
+
+    @property
+    def counters(self) -> dict[str, Wire]:
+        """Find counter sets by name."""
+        return {
+            counters["name"]: counters["counters"]
+            for sheet in self.sheets
+            for counters in sheet.counters
+        }
+
+    def without(self, names: Iterable[str]) -> "Layout":
+        """Give the layout after the loss of some devices."""
+        gone = set(names)
+        return self._with(
+            lambda devices: tuple(device for device in devices if device.name not in gone)
+        )
+
+    def tainted(self, name: str, taint: Wire) -> "Layout":
+        """Give the layout with one device tainted."""
+        return self._with(
+            lambda devices: tuple(
+                replace(device, wire={**device.wire, "taints": [taint]})
+                if device.name == name
+                else device
+                for device in devices
+            )
+        )
+
+    def _with(self, change: Change) -> "Layout":
+        sheets = tuple(replace(sheet, devices=change(sheet.devices)) for sheet in self.sheets)
+        return replace(self, sheets=sheets)

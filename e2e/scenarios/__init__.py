@@ -1,0 +1,1 @@
+"""What is shown on a real control plane, one behaviour a function."""

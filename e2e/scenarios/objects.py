@@ -1,0 +1,101 @@
+"""Kubernetes objects as scenarios write them, with the least that is needed. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+JSON = dict[str, Any]
+RESOURCE = "/apis/resource.k8s.io/v1"
+
+
+def request(name: str, device_class: str, *selectors: str, **more: object) -> JSON:
+    """Ask for one device of a class; `more` goes into `exactly` as it is."""
+    exactly: JSON = {"deviceClassName": device_class, **more}
+    if selectors:
+        exactly["selectors"] = [{"cel": {"expression": text}} for text in selectors]
+    return {"name": name, "exactly": exactly}
+
+
+def claim_spec(
+    *requests: JSON, constraints: Sequence[JSON] = (), config: Sequence[JSON] = ()
+) -> JSON:
+    """Put requests together to the spec of a claim."""
+    devices: JSON = {"requests": list(requests)}
+    if constraints:
+        devices["constraints"] = list(constraints)
+    if config:
+        devices["config"] = list(config)
+    return {"devices": devices}
+
+
+def opaque(driver: str, parameters: Mapping[str, Any], *requests: str) -> JSON:
+    """Configure a driver's devices."""
+    entry: JSON = {"opaque": {"driver": driver, "parameters": dict(parameters)}}
+    return entry | ({"requests": list(requests)} if requests else {})
+
+
+def pod_spec(
+    claims: Mapping[str, str] | None = None,
+    templates: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    **more: object,
+) -> JSON:
+    """Give a pod with one container; `claims` and `templates` map its own names to theirs."""
+    entries = [
+        {"name": name, "resourceClaimName": claim} for name, claim in (claims or {}).items()
+    ] + [
+        {"name": name, "resourceClaimTemplateName": template}
+        for name, template in (templates or {}).items()
+    ]
+    resources: JSON = {}
+    if entries:
+        resources["claims"] = [{"name": entry["name"]} for entry in entries]
+    if limits:
+        resources["limits"] = dict(limits)
+    spec: JSON = {
+        "containers": [{"name": "main", "image": "example.com/none", "resources": resources}],
+        **more,
+    }
+    return spec | ({"resourceClaims": entries} if entries else {})
+
+
+def result(driver: str, pool: str, device: str, **more: object) -> JSON:
+    """Give one allocated device, as an allocator writes it."""
+    return {"request": "gpu", "driver": driver, "pool": pool, "device": device, **more}
+
+
+def allocation(node: str, results: Sequence[JSON], config: Sequence[JSON] = ()) -> JSON:
+    """Give an allocation that is bound to one node."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    devices: JSON = {"results": list(results)}
+    if config:
+        devices["config"] = [{"source": "FromClaim", **entry} for entry in config]
+    return {
+        "devices": devices,
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
+    }
+
+
+# The classes that the drivers' own charts install.
+CLASSES = {
+    "gpu.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
+    "device.attributes['gpu.nvidia.com'].type == 'gpu'",
+    "mig.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
+    "device.attributes['gpu.nvidia.com'].type == 'mig'",
+    "vfio.gpu.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
+    "device.attributes['gpu.nvidia.com'].type == 'vfio'",
+    "hami-core-gpu.project-hami.io": "device.driver == 'hami-core-gpu.project-hami.io'",
+    "dra.net": "device.driver == 'dra.net'",
+    "sriovnetwork.k8snetworkplumbingwg.io": "device.driver == "
+    "'sriovnetwork.k8snetworkplumbingwg.io'",
+    "gpu.amd.com": "device.driver == 'gpu.amd.com'",
+}
+
+
+def device_class(name: str, expression: str, **spec: object) -> JSON:
+    """Give a DeviceClass with one selector."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}], **spec},
+    }

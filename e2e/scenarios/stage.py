@@ -1,0 +1,255 @@
+"""Where one scenario plays: its namespace, its nodes, and the waiting, each with a time limit.
+
+Nodes of a stage carry its label and its pods select it, so that scenarios on one cluster cannot
+take each other's devices. Works on any API server; `plane` is there where we started it ourselves.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from e2e.controlplane.client import ApiError, Client
+from e2e.controlplane.plane import ControlPlane
+from e2e.nodes.fleet import Fleet
+from e2e.nodes.machine import Machine, machine
+from e2e.nodes.record import Violation
+from e2e.scenarios import objects
+from e2e.scenarios.objects import JSON, RESOURCE
+
+T = TypeVar("T")
+LABEL = "rig.drawbridge.dev/stage"
+WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.02
+GONE = 404
+
+
+class TooLateError(AssertionError):
+    """Something did not happen in time; says what was seen last."""
+
+
+class Stage:
+    """One scenario's part of a cluster."""
+
+    def __init__(
+        self, name: str, version: str, client: Client, fleet: Fleet, plane: ControlPlane | None
+    ) -> None:
+        self.name = name[:40].strip("-")
+        self.version = version
+        self.client = client
+        self.fleet = fleet
+        self.plane = plane
+        self.namespace = f"e2e-{self.name}"
+        self._undo = contextlib.ExitStack()
+
+    @property
+    def processes(self) -> ControlPlane:
+        """Our own control plane, for scenarios that need one."""
+        assert self.plane is not None
+        return self.plane
+
+    # --- waiting -------------------------------------------------------------------------------
+
+    def wait(self, what: str, question: Callable[[], T], seconds: float = WAIT_SECONDS) -> T:
+        """Ask until the answer is truthy, and give it; TooLateError after the time limit."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                answer: T | None = question()
+                seen = "no"
+            except ApiError as problem:
+                if problem.code != GONE:
+                    raise
+                answer, seen = None, str(problem)
+            if answer:
+                return answer
+            if time.monotonic() > deadline:
+                raise TooLateError(f"not within {seconds:g} s: {what} ({seen})")
+            time.sleep(POLL_SECONDS)
+
+    def running(self, name: str) -> JSON:
+        """Wait until a pod runs, and give it."""
+        return (
+            self.wait(
+                f"pod {name} runs",
+                lambda: pod if _phase(pod := self.get_pod(name)) == "Running" else None,
+            )
+            or {}
+        )
+
+    def unschedulable(self, name: str) -> None:
+        """Wait until the scheduler has said that it finds no place for a pod."""
+
+        def refused() -> bool:
+            conditions = self.get_pod(name).get("status", {}).get("conditions", ())
+            return any(entry.get("reason") == "Unschedulable" for entry in conditions)
+
+        self.wait(f"pod {name} is refused", refused)
+
+    def gone(self, path: str) -> None:
+        """Wait until an object is no more."""
+        self.wait(f"{path} is gone", lambda: not self.exists(path))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether an object is there."""
+        try:
+            self.client.get(path)
+        except ApiError as problem:
+            if problem.code != GONE:
+                raise
+            return False
+        return True
+
+    # --- nodes ---------------------------------------------------------------------------------
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Select this stage's nodes."""
+        return {LABEL: self.name}
+
+    def hardware(self, suffix: str, shape: str) -> Machine:
+        """Tell what a node of this stage would have, without adding it."""
+        return machine(f"{self.name}-{suffix}", shape)
+
+    def node(
+        self,
+        suffix: str,
+        shape: str,
+        drivers: Mapping[str, str | None] | None = None,
+        plugins: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Machine:
+        """Add a node of this stage."""
+        name = f"{self.name}-{suffix}"
+        return self.fleet.add(name, shape, drivers, {LABEL: self.name}, plugins)
+
+    # --- objects -------------------------------------------------------------------------------
+
+    def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
+        """Give the path of a collection or object in the stage's namespace."""
+        collection = f"{group}/namespaces/{self.namespace}/{kind}"
+        return f"{collection}/{name}" if name else collection
+
+    def claim_path(self, name: str = "") -> str:
+        """Give the path of a claim, or of all."""
+        return self.path("resourceclaims", name, RESOURCE)
+
+    def pod_path(self, name: str = "") -> str:
+        """Give the path of a pod, or of all."""
+        return self.path("pods", name)
+
+    def get_pod(self, name: str) -> JSON:
+        """Read a pod."""
+        return self.client.get(self.pod_path(name))
+
+    def get_claim(self, name: str) -> JSON:
+        """Read a claim."""
+        return self.client.get(self.claim_path(name))
+
+    def pod(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Create a pod that can only land on this stage's nodes."""
+        return self.client.create(self.pod_path(), self.pod_object(name, **spec))
+
+    def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Give the pod without creating it."""
+        spec.setdefault("nodeSelector", self.selector)
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": objects.pod_spec(**spec),
+        }
+
+    def claim(self, name: str, spec: JSON) -> JSON:
+        """Create a claim."""
+        return self.client.create(self.claim_path(), {"metadata": {"name": name}, "spec": spec})
+
+    def template(self, name: str, spec: JSON) -> JSON:
+        """Create a template of claims."""
+        body = {"metadata": {"name": name}, "spec": {"spec": spec}}
+        return self.client.create(self.path("resourceclaimtemplates", "", RESOURCE), body)
+
+    def cluster_object(self, collection: str, body: JSON) -> JSON:
+        """Create an object outside the namespace; it goes with the stage."""
+        made = self.client.create(collection, body)
+        self._undo.callback(self._delete, f"{collection}/{made['metadata']['name']}")
+        return made
+
+    def enter(self, context: contextlib.AbstractContextManager[T]) -> T:
+        """Hold something until the stage is left."""
+        return self._undo.enter_context(context)
+
+    def generated_claim(self, pod: str) -> str:
+        """Wait for the first claim that was generated for a pod, and name it."""
+
+        def name() -> str:
+            statuses = self.get_pod(pod).get("status", {}).get("resourceClaimStatuses", ())
+            return str(statuses[0].get("resourceClaimName", "")) if statuses else ""
+
+        return self.wait(f"pod {pod} has its claim", name)
+
+    def allocated(self, name: str) -> list[JSON]:
+        """Give the devices that a claim was allocated."""
+        claim = self.get_claim(name)
+        results: list[JSON] = claim["status"]["allocation"]["devices"]["results"]
+        return results
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod and wait until it is gone."""
+        self.client.delete(self.pod_path(name), grace=None)
+        self.gone(self.pod_path(name))
+
+    def events(self, name: str) -> list[str]:
+        """List what events say of a pod."""
+        found = self.client.get(self.path("events"), fieldSelector=f"involvedObject.name={name}")
+        return [f"{event['reason']}: {event['message']}" for event in found["items"]]
+
+    def violations(self) -> list[Violation]:
+        """Take what was recorded; what a scenario does not take makes it fail."""
+        return self.fleet.record.take()
+
+    # --- from curtain to curtain ---------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the namespace and wait until pods can be made in it."""
+        self.client.create(
+            "/api/v1/namespaces",
+            {
+                "metadata": {
+                    "name": self.namespace,
+                    "labels": {"resource.kubernetes.io/admin-access": "true"},
+                }
+            },
+        )
+        account = self.path("serviceaccounts", "default")
+        self.wait("the namespace has its account", lambda: self.exists(account))
+
+    def close(self) -> None:
+        """Delete everything of this stage and wait until the node side has let go."""
+        for pod in self.client.get(self.pod_path())["items"]:
+            self._delete(self.pod_path(pod["metadata"]["name"]), grace=None)
+        self.wait("the pods are gone", lambda: not self.client.get(self.pod_path())["items"])
+        self._undo.close()
+        self._delete(f"/api/v1/namespaces/{self.namespace}")
+        self.fleet.remove()
+
+    def _delete(self, path: str, *, grace: int | None = 0) -> None:
+        try:
+            self.client.delete(path, grace=grace)
+        except ApiError as problem:
+            if problem.code != GONE:
+                raise
+
+    def report(self) -> Iterator[str]:
+        """Say what is there, for whoever reads why a scenario failed."""
+        for pod in self.client.get(self.pod_path())["items"]:
+            name = pod["metadata"]["name"]
+            conditions = pod.get("status", {}).get("conditions", ())
+            told = [entry["message"] for entry in conditions if entry.get("message")]
+            yield f"pod {name}: {_phase(pod)} on {pod['spec'].get('nodeName')}: {told}"
+            yield from (f"    {event}" for event in self.events(name)[-5:])
+        for claim in self.client.get(self.claim_path())["items"]:
+            yield f"claim {claim['metadata']['name']}: {claim.get('status', {})}"
+
+
+def _phase(pod: JSON) -> str:
+    return str(pod.get("status", {}).get("phase", ""))

@@ -1,0 +1,230 @@
+"""Kubernetes as it comes, with nothing of ours: what everything else is compared with."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+from e2e.controlplane.client import ApiError
+from e2e.scenarios.objects import (
+    CLASSES,
+    RESOURCE,
+    claim_spec,
+    device_class,
+    opaque,
+    pod_spec,
+    request,
+)
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+GPU = "gpu.nvidia.com"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+@scenario("smoke")
+def a_claim_with_a_selector_is_allocated_prepared_and_released(stage: Stage) -> None:
+    """The device that the selector means is allocated, prepared by its driver, and given back."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    wanted = f"device.attributes['{GPU}'].uuid == '{machine.gpus[1].uuid}'"
+    stage.template("one-gpu", claim_spec(request("gpu", GPU, wanted)))
+    stage.pod("worker", templates={"gpu": "one-gpu"})
+    pod = stage.running("worker")
+    claim = stage.generated_claim("worker")
+    assert [result["device"] for result in stage.allocated(claim)] == ["gpu-1"]
+    assert stage.fleet.held_by(pod) == [f"{GPU}/{machine.name}/gpu-1"]
+    stage.delete_pod("worker")
+    stage.gone(stage.claim_path(claim))
+    stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
+
+
+@scenario("smoke")
+def a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together(stage: Stage) -> None:
+    """With matchAttribute both devices have the same root, although first fit would differ."""
+    machine = stage.node("a", "aws-p4d", {GPU: "full", "dra.net": None})
+    nic = machine.nics[2]
+    wanted = f"device.attributes['dra.net'].rdmaDevice == '{nic.name}'"
+    spec = claim_spec(
+        request("gpu", GPU),
+        request("nic", "dra.net", wanted),
+        constraints=[{"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT}],
+    )
+    stage.template("pair", spec)
+    stage.pod("worker", templates={"pair": "pair"})
+    pod = stage.running("worker")
+    results = {one["request"]: one for one in stage.allocated(stage.generated_claim("worker"))}
+    gpu = machine.gpus[int(results["gpu"]["device"].removeprefix("gpu-"))]
+    assert gpu.root == nic.root
+    assert len(stage.fleet.held_by(pod)) == 2
+
+
+@scenario("smoke", since="1.36")
+def claims_share_a_device_within_its_capacity(stage: Stage) -> None:
+    """Two claims of 20Gi share a 40Gi device; the third waits until one of them goes."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "shares-unlimited"})
+    only = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
+    capacity = {"requests": {"memory": "20Gi"}}
+    stage.template("share", claim_spec(request("gpu", GPU, only, capacity=capacity)))
+    for name in ("one", "two"):
+        stage.pod(name, templates={"gpu": "share"})
+        stage.running(name)
+    shares = [stage.allocated(stage.generated_claim(name))[0] for name in ("one", "two")]
+    assert {share["device"] for share in shares} == {"gpu-0"}
+    assert len({share["shareID"] for share in shares}) == 2
+    assert [share["consumedCapacity"]["memory"] for share in shares] == ["20Gi", "20Gi"]
+    stage.pod("three", templates={"gpu": "share"})
+    stage.unschedulable("three")
+    stage.delete_pod("one")
+    stage.running("three")
+
+
+@scenario("smoke", since="1.36")
+def partitions_of_a_gpu_draw_on_its_counters(stage: Stage) -> None:
+    """With dynamic MIG two halves fill a GPU; the whole one is free again when both are gone."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "dynamic-mig"})
+    parent = f"device.attributes['{GPU}'].parentUUID == '{machine.gpus[0].uuid}'"
+    profile = f"device.attributes['{GPU}'].profile == '3g.20gb'"
+    whole = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
+    stage.template("half", claim_spec(request("gpu", "mig.nvidia.com", f"{parent} && {profile}")))
+    stage.template("whole", claim_spec(request("gpu", GPU, whole)))
+    for name in ("left", "right"):
+        stage.pod(name, templates={"gpu": "half"})
+        stage.running(name)
+    stage.pod("whole", templates={"gpu": "whole"})
+    stage.unschedulable("whole")
+    stage.delete_pod("left")
+    stage.delete_pod("right")
+    stage.running("whole")
+    assert stage.allocated(stage.generated_claim("whole"))[0]["device"] == "gpu-0"
+
+
+@scenario("smoke", since="1.36", needs=("processes",))
+def a_device_taint_rule_keeps_pods_off_until_it_is_deleted(stage: Stage) -> None:
+    """A NoSchedule rule on a pool leaves its slices as they are and its devices unallocated."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    rules = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+    rule = {
+        "metadata": {"name": "fence"},
+        "spec": {
+            "deviceSelector": {"driver": GPU, "pool": machine.name},
+            "taint": {"key": "example.com/fence", "value": "yes", "effect": "NoSchedule"},
+        },
+    }
+    stage.cluster_object(rules, rule)
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    tolerated = request(
+        "gpu", GPU, tolerations=[{"key": "example.com/fence", "operator": "Exists"}]
+    )
+    stage.template("tolerant", claim_spec(tolerated))
+    stage.pod("fenced", templates={"gpu": "gpu"})
+    stage.unschedulable("fenced")
+    stage.pod("tolerant", templates={"gpu": "tolerant"})
+    stage.running("tolerant")
+    stage.client.delete(f"{rules}/fence")
+    stage.running("fenced")
+
+
+@scenario("smoke")
+def a_deployment_is_scaled_up_and_down(stage: Stage) -> None:
+    """Every replica has a GPU of its own; fewer replicas give theirs back."""
+    machine = stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    labels = {"app": "serving"}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": pod_spec(templates={"gpu": "gpu"}, nodeSelector=stage.selector),
+    }
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": pod}
+    deployments = stage.path("deployments", group="/apis/apps/v1")
+    stage.client.create(deployments, {"metadata": {"name": "serving"}, "spec": spec})
+    path = f"{deployments}/serving"
+    for replicas in (2, 8, 3):
+        stage.client.patch(path, {"spec": {"replicas": replicas}})
+        stage.wait(f"{replicas} replicas", partial(_settled, stage, path, replicas))
+        stage.wait(f"{replicas} claims", partial(_prepared, stage, machine.name, replicas))
+    stage.client.delete(path)
+
+
+def _settled(stage: Stage, path: str, wanted: int) -> bool:
+    status = stage.client.get(path).get("status", {})
+    return bool(status.get("readyReplicas") == wanted == status.get("replicas"))
+
+
+def _prepared(stage: Stage, node: str, wanted: int) -> bool:
+    return len(stage.fleet.prepared(GPU, node)) == wanted
+
+
+@scenario("smoke")
+def a_plugin_hands_out_what_a_pod_asks_by_its_old_name(stage: Stage) -> None:
+    """A pod with nvidia.com/gpu gets whole GPUs by UUID; a full node makes the next one wait."""
+    uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
+    stage.node("a", "lab-2g2n", plugins={"nvidia.com/gpu": uuids})
+    first = stage.pod("first", limits={"nvidia.com/gpu": "2"})
+    stage.running("first")
+    assert stage.fleet.kubelet.units[first["metadata"]["uid"]] == {"nvidia.com/gpu": uuids}
+    stage.pod("second", limits={"nvidia.com/gpu": "1"})
+    stage.unschedulable("second")
+    stage.delete_pod("first")
+    stage.running("second")
+
+
+@scenario("smoke", since="1.36")
+def a_class_serves_an_extended_resource_name(stage: Stage) -> None:
+    """A pod with a class's extendedResourceName gets a claim from the scheduler itself."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    name = f"example.com/{stage.name[:20]}"
+    body = device_class("e2e-extended", CLASSES[GPU], extendedResourceName=name)
+    stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
+    stage.pod("worker", limits={name: "2"})
+    pod = stage.running("worker")
+    assert len(stage.fleet.held_by(pod)) == 2
+    assert len(stage.fleet.prepared(GPU, machine.name)) == 1
+
+
+@scenario("smoke")
+def pods_of_one_claim_share_what_it_has(stage: Stage) -> None:
+    """A named claim is prepared once for two pods and given back when the last of them goes."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.claim("shared", claim_spec(request("gpu", GPU)))
+    for name in ("one", "two"):
+        stage.pod(name, claims={"gpu": "shared"})
+        stage.running(name)
+    assert len(stage.fleet.prepared(GPU, machine.name)) == 1
+    stage.delete_pod("one")
+    assert len(stage.fleet.prepared(GPU, machine.name)) == 1
+    stage.delete_pod("two")
+    stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
+
+
+@scenario("smoke")
+def opaque_parameters_are_compared_byte_for_byte(stage: Stage) -> None:
+    """A claim whose parameters were sent with blanks can be changed by no one who reads it as JSON.
+
+    The API server gives them back compact and then calls the spec changed: neither a patch nor a
+    whole claim adds the finalizer, until the very bytes are sent that were sent at first.
+    """
+    spec = claim_spec(request("gpu", GPU), config=[opaque(GPU, {"kind": "Any"})])
+    for name, separators, changeable in (("compact", (",", ":"), True), ("blanks", None, False)):
+        body = {"metadata": {"name": name}, "spec": spec}
+        sent = json.dumps(body, separators=separators).encode()
+        stage.client.call("POST", stage.claim_path(), sent)
+        path = stage.claim_path(name)
+        assert _accepted(partial(stage.client.patch, path, NOTE)) == changeable
+        read = stage.get_claim(name)
+        read["metadata"]["annotations"] = {"example.com/note": "whole"}
+        assert _accepted(partial(stage.client.replace, path, read)) == changeable
+        del read["metadata"]["resourceVersion"]
+        again = json.dumps(read, separators=separators).encode()
+        assert _accepted(partial(stage.client.call, "PUT", path, again))
+
+
+NOTE = {"metadata": {"annotations": {"example.com/note": "patched"}}}
+
+
+def _accepted(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except ApiError as problem:
+        if "immutable" not in str(problem):
+            raise
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""Measures the stock control plane, for later comparisons: `python -m e2e timings`.
+
+Nothing runs on the nodes meanwhile, so that what is measured is the API server, the controllers and
+the scheduler; what else the machine does is noise that nobody here can take out.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from e2e.controlplane import build
+from e2e.controlplane.client import JSON
+from e2e.controlplane.plane import ControlPlane
+from e2e.controlplane.watch import ListWatch
+from e2e.nodes.family import FAMILIES
+from e2e.nodes.fleet import Fleet, NodePlan
+from e2e.nodes.layout import Sheet
+from e2e.nodes.machine import machine
+from e2e.scenarios import objects
+from e2e.scenarios.objects import claim_spec, request
+
+PODS = 500
+RUNS = 3
+WRITERS = 8
+PATIENCE_SECONDS = 300.0
+GPU, NIC = "gpu.nvidia.com", "dra.net"
+ROOT = "resource.kubernetes.io/pcieRoot"
+QUESTIONS = {
+    "single": claim_spec(request("gpu", GPU)),
+    "pair": claim_spec(
+        request("gpu", GPU),
+        request("nic", NIC),
+        constraints=[{"requests": ["gpu", "nic"], "matchAttribute": ROOT}],
+    ),
+}
+POD_PATH = "/api/v1/namespaces/default/pods"
+CLAIM_PATH = f"{objects.RESOURCE}/namespaces/default/resourceclaims"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rates in pods per second, over all and over the middle 80 %; CPU seconds."""
+
+    rate: float
+    middle: float
+    scheduler: float
+    apiserver: float
+
+
+def cpu_seconds(pid: int) -> float:
+    """Tell how much processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def until(question: Callable[[], bool]) -> None:
+    """Wait until the answer is yes."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not question():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {PATIENCE_SECONDS:g} s")
+        time.sleep(0.05)
+
+
+def measure(plane: ControlPlane, question: str) -> Run:
+    """Create the pods at once and time until each is bound; everything is deleted afterwards."""
+    bound: dict[str, float] = {}
+
+    def told(kind: str, pod: JSON) -> None:
+        if kind != "DELETED" and pod["spec"].get("nodeName"):
+            bound.setdefault(pod["metadata"]["name"], time.monotonic())
+
+    watch = ListWatch(plane.client(plane.tokens["admin"]), POD_PATH, told)
+    watch.start()
+    pids = [plane.processes[name].child.pid for name in ("kube-scheduler", "kube-apiserver")]
+    before = [cpu_seconds(pid) for pid in pids]
+    started = time.monotonic()
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda number: _create(plane, question, number), range(PODS)))
+    until(lambda: len(bound) == PODS)
+    used = [cpu_seconds(pid) - old for pid, old in zip(pids, before, strict=True)]
+    watch.stop()
+    _clear(plane)
+    times = sorted(bound.values())
+    low, high = PODS // 10, PODS - PODS // 10 - 1
+    return Run(
+        PODS / (times[-1] - started), (high - low) / (times[high] - times[low]), used[0], used[1]
+    )
+
+
+def _create(plane: ControlPlane, question: str, number: int) -> None:
+    spec = objects.pod_spec(templates={"devices": question})
+    plane.admin.create(POD_PATH, {"metadata": {"name": f"pod-{number}"}, "spec": spec})
+
+
+def _clear(plane: ControlPlane) -> None:
+    plane.admin.call("DELETE", POD_PATH, {"gracePeriodSeconds": 0})
+    until(lambda: not plane.admin.get(CLAIM_PATH)["items"])
+
+
+def populate(fleet: Fleet, numbers: Iterable[int]) -> None:
+    """Add nodes of eight GPUs and eight NICs, the NICs listed in the reverse order of the roots."""
+    numbers = list(numbers)
+    fleet.add_all([NodePlan(f"node-{number:03}", "hgx-h100", {GPU: "full"}) for number in numbers])
+
+    def nics(number: int) -> None:
+        layout = FAMILIES[NIC].publish(machine(f"node-{number:03}", "hgx-h100"))
+        backwards = tuple(reversed(layout.sheets[0].devices))
+        fleet.publish(replace(layout, sheets=(Sheet(backwards),)))
+
+    fleet.driver(NIC)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(nics, numbers))
+
+
+def row(name: str, nodes: int, runs: list[Run]) -> str:
+    """Give one line of the table: the runs, and the median of each figure."""
+    single = " ".join(f"{run.rate:.0f}" for run in runs)
+    middle = statistics.median(run.middle for run in runs)
+    scheduler = statistics.median(run.scheduler for run in runs)
+    apiserver = statistics.median(run.apiserver for run in runs)
+    return f"| {name} | {nodes} | {single} | {middle:.0f} | {scheduler:.1f} | {apiserver:.1f} |"
+
+
+def timings(say: Callable[[str], None]) -> None:
+    """Measure everything and say it as Markdown."""
+    started = time.monotonic()
+    build.binaries()
+    say(f"build, nothing to do: {time.monotonic() - started:.2f} s")
+    started = time.monotonic()
+    with ControlPlane() as plane:
+        say(f"start of the control plane: {time.monotonic() - started:.1f} s")
+        account = "/api/v1/namespaces/default/serviceaccounts"
+        until(lambda: bool(plane.admin.get(account)["items"]))
+        for name, expression in objects.CLASSES.items():
+            path = f"{objects.RESOURCE}/deviceclasses/{name}"
+            plane.admin.apply(path, objects.device_class(name, expression))
+        templates = f"{objects.RESOURCE}/namespaces/default/resourceclaimtemplates"
+        for name, spec in QUESTIONS.items():
+            plane.admin.create(templates, {"metadata": {"name": name}, "spec": {"spec": spec}})
+        say(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+        say("| devices | nodes | pods/s, each run | middle 80 % | scheduler CPU s | API CPU s |")
+        say("|---|---|---|---|---|---|")
+        with Fleet(plane.admin, asleep=True) as fleet:
+            for first, nodes in ((0, 100), (100, 500)):
+                populate(fleet, range(first, nodes))
+                for name in QUESTIONS:
+                    say(row(name, nodes, [measure(plane, name) for _ in range(RUNS)]))
+        say(f"\nload after: {os.getloadavg()[0]:.1f}")
