@@ -21,7 +21,10 @@ from cli.streams import Streams, of_process
 COMMANDS = {
     "cel": "cli.cel",
     "config": "cli.config",
+    "facts": "cli.facts",
     "lint": "cli.lint",
+    "simulate": "cli.simulate",
+    "translate": "cli.translate",
 }
 
 BAD, BUG, INTERRUPTED, BROKEN_PIPE = 2, 3, 130, 141

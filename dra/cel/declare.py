@@ -21,12 +21,17 @@ class Range(NamedTuple):
     max: int
 
 
+ANY_SIZE = Range(0, UNBOUNDED)
+UNKNOWN: Value = object()  # stands for an argument that is no constant, see `Overload.prepare`
+
+
 class Operand(NamedTuple):
-    """What the estimator knows of an argument: its type, its size, its value if it is a literal."""
+    """What the estimator knows of an argument: type, size, value if literal, size of its elements."""
 
     type: Type
     size: Range
     literal: Value | None = None
+    items: Range = ANY_SIZE
 
 
 class CallEstimate(NamedTuple):
@@ -47,7 +52,9 @@ class Overload:
     `meaning` takes the arguments (a member's target first) and returns a value or raises
     EvaluationError; it is only called with values of the declared parameter types. `cost` is the
     counted cost of one call from arguments and result where it is not 1; `estimate` its bounds
-    before the values are known, where they are not exactly 1.
+    before the values are known, where they are not exactly 1. `prepare` is called once,
+    with the arguments that are constants and UNKNOWN for the others, and may return a faster
+    meaning of the same signature (a regular expression is compiled so), or None.
     """
 
     id: str
@@ -57,6 +64,7 @@ class Overload:
     member: bool = False
     cost: Cost | None = None
     estimate: Estimate | None = None
+    prepare: Callable[[tuple[Value, ...]], Callable[..., Value] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,10 @@ class EvaluationError(Exception):
 
     `offset` is the character offset of the expression that failed, where it is known. The
     object is raised through many frames and may be created often (errors are absorbed by `||`),
-    so it carries no more than that.
+    so it carries no more than that, and in the end what the evaluation had cost.
     """
+
+    cost: int | None = None
 
     def __init__(self, kind: str, message: str, offset: int = -1) -> None:
         super().__init__(message)

@@ -64,3 +64,35 @@ URL = opaque("kubernetes.URL")
 IP = opaque("net.IP")
 CIDR = opaque("net.CIDR")
 NAMED_FORMAT = opaque("kubernetes.NamedFormat")
+
+
+_SPELT = {"error": "!error!", "dyn": "dyn", "any": "any"}
+_LONG = 2_000
+
+
+def describe(type_: Type) -> str:
+    """The type as the reference spells it in its errors; cut where it would fill the screen."""
+    pieces: list[str] = []
+    _spell(type_, pieces, [_LONG])
+    return "".join(pieces)
+
+
+def _spell(type_: Type, pieces: list[str], left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] <= 0 or len(pieces) > _LONG:
+        pieces.append("...")
+        return
+    if type_.kind in {"opaque", "object", "param"}:
+        pieces.append(type_.name)
+    else:
+        pieces.append(_SPELT.get(type_.kind, type_.kind))
+    if not type_.params:
+        return
+    pieces.append("(")
+    for index, param in enumerate(type_.params):
+        if index:
+            pieces.append(", ")
+        _spell(param, pieces, left)
+        if left[0] <= 0:
+            break
+    pieces.append(")")

@@ -1,0 +1,191 @@
+"""The expression engine beside cel-python, cel-expr-python and cel-go, on the same selectors.
+
+All candidates take turns in several rounds, so that a busy machine is busy for all; the figure is
+the best of the rounds, the noise how much worse their median was, a ratio how often ours fits in.
+Costs are counted by ours and by cel-go, which no Python package does. cel-expr-python keeps its
+activation. cel-go is the oracle of `e2e`, left out where there is no Go.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dra.cel import device_environment, view
+from dra.cel.questions import Question, question
+from dra.quantity import parse
+from e2e.oracle.build import NoGoError, binary
+
+DATA = Path(__file__).parent / "data"
+GOLDEN = Path(__file__).parent.parent / "tests" / "dra" / "cel" / "golden" / "cel_device.json"
+ROUNDS = 7
+SLICE_SECONDS = 0.05
+
+Evaluate = Callable[[], object]
+
+
+def seconds(evaluate: Evaluate) -> float:
+    """Time one call, over as many as fit into a short slice of time."""
+    count, spent = 1, 0.0
+    while spent < SLICE_SECONDS:
+        start = time.perf_counter()
+        for _ in range(count):
+            evaluate()
+        spent = time.perf_counter() - start
+        if spent < SLICE_SECONDS:
+            count = max(count + 1, int(count * SLICE_SECONDS / max(spent, 1e-6)) + 1)
+    return spent / count
+
+
+def simplified(source: str) -> str:
+    """A selector without what cel-python lacks: amounts are ints, versions are texts."""
+    source = re.sub(r'\.compareTo\(quantity\("40Gi"\)\) >= 0', f" >= {40 << 30}", source)
+    return re.sub(r'\.isGreaterThan\(semver\("([^"]*)"\)\)', r' > "\1"', source)
+
+
+def google(source: str, asked: Question) -> Evaluate | None:
+    """cel-expr-python, its activation kept; quantities are ints for it and versions texts."""
+    from cel_expr_python import cel  # noqa: PLC0415  # only here
+
+    kinds = cel.Type
+    quantity = cel.Overload("quantity", kinds.INT, [kinds.STRING])
+    compare = cel.Overload("compare", kinds.INT, [kinds.INT, kinds.INT], is_member=True)
+    semver = cel.Overload("semver", kinds.STRING, [kinds.STRING])
+    greater = cel.Overload("greater", kinds.BOOL, [kinds.STRING, kinds.STRING], is_member=True)
+    environment = cel.NewEnv(
+        variables={"device": kinds.Map(kinds.STRING, kinds.DYN)},
+        functions=[
+            cel.FunctionDecl("quantity", [quantity]),
+            cel.FunctionDecl("compareTo", [compare]),
+            cel.FunctionDecl("semver", [semver]),
+            cel.FunctionDecl("isGreaterThan", [greater]),
+        ],
+        function_impls={
+            "quantity": lambda text: parse(text).mantissa,
+            "compare": lambda one, other: (one > other) - (one < other),
+            "semver": lambda text: text,
+            "greater": lambda one, other: one > other,
+        },
+    )
+    try:
+        expression = environment.compile(source)
+    except RuntimeError:
+        return None
+    activation = environment.Activation({"device": _plain(asked)})
+    return lambda: expression.eval(activation)
+
+
+def celpy(source: str, asked: Question) -> Evaluate | None:
+    """cel-python, interpreted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import celpy as library  # noqa: PLC0415  # it warns
+        from celpy import adapter, celtypes  # noqa: PLC0415  # it warns
+    source = simplified(source)
+    environment = library.Environment(annotations={"device": celtypes.MapType})
+    program = environment.program(environment.compile(source))
+    values = {"device": adapter.json_to_cel(_plain(asked))}
+    return lambda: program.evaluate(values)
+
+
+def _plain(asked: Question) -> dict[str, Any]:
+    seen = view(asked.driver, asked.device)["device"]
+    assert isinstance(seen, dict)  # noqa: S101  # for the types
+    attributes = {
+        domain: {
+            name: value if isinstance(value, str | int | bool) else str(value)
+            for name, value in found.items()
+        }
+        for domain, found in seen["attributes"].items()
+    }
+    capacity = {
+        domain: {name: amount.mantissa for name, amount in found.items()}
+        for domain, found in seen["capacity"].items()
+    }
+    return {"driver": seen["driver"], "attributes": attributes, "capacity": capacity}
+
+
+def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, float]]:
+    """Ask the oracle what one evaluation and one compilation cost it."""
+    lines = "\n".join(
+        json.dumps({"device": device, "expression": source, "rounds": 20_000})
+        for source in selectors.values()
+    )
+    said = subprocess.run(  # noqa: S603  # our own programs
+        [binary(), "bench"], input=lines, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return dict(zip(selectors, map(json.loads, said), strict=True))
+
+
+def rows(  # house: long, it is one table
+    selectors: dict[str, str], device: dict[str, Any]
+) -> Iterator[str]:
+    """Measure every selector with every candidate, in turns."""
+    shown = {**device, "capacity": {k: v["value"] for k, v in device["capacity"].items()}}
+    asked = question({"device": device, "expression": "true"})
+    environment, seen = device_environment(), view(asked.driver, asked.device)
+    try:
+        go = [cel_go(selectors, shown) for _ in range(3)]
+    except NoGoError as error:
+        yield f"cel-go is left out: {error}"
+        go = []
+    yield f"{'selector':9}{'who':18}{'µs':>10}{'noise':>8}{'ratio to ours':>15}"
+    for name, source in selectors.items():
+        program = environment.compile(source)
+        candidates: dict[str, Evaluate | None] = {
+            "ours, cost counted": lambda program=program: program.evaluate(seen),
+            "cel-expr-python": google(source, asked),
+            "cel-python": celpy(source, asked),
+        }
+        times: dict[str, list[float]] = {who: [] for who in candidates}
+        for _ in range(ROUNDS):
+            for who, evaluate in candidates.items():
+                if evaluate is not None:
+                    times[who].append(seconds(evaluate) * 1e6)
+        if go:
+            times["cel-go, cost counted"] = [each[name]["evaluate_ns"] / 1000 for each in go]
+        ours = min(times["ours, cost counted"])
+        for who, found in times.items():
+            if found:
+                best, noise = min(found), statistics.median(found) - min(found)
+                yield f"{name:9}{who:18.18}{best:10.2f}{noise:8.2f}{best / ours:15.1f}"
+        compiled = seconds(lambda source=source: environment.compile(source)) * 1e6
+        theirs = f", cel-go {go[0][name]['compile_ns'] / 1000:.0f}" if go else ""
+        yield f"{name:9}compiled in {compiled:.0f} µs{theirs}"
+
+
+def batch() -> str:
+    """Judge all golden expressions by the command, the start of the process included."""
+    golden = json.loads(GOLDEN.read_text())
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as lines:
+        for case in golden["cases"]:
+            device = golden["devices"][case["device"]]
+            gate = "on" if case["list_attributes"] == "on" else "off"
+            asked = {"device": device, "expression": case["expression"], "list_attributes": gate}
+            lines.write(json.dumps(asked) + "\n")
+        lines.flush()
+        start = time.perf_counter()
+        subprocess.run(  # noqa: S603  # our own programs
+            [sys.executable, "-m", "cli.main", "cel", "--batch", lines.name],
+            check=False,
+            stdout=subprocess.DEVNULL,
+        )
+        spent = time.perf_counter() - start
+    return f"batch: {len(golden['cases']) / spent:.0f} expressions a second, cold"
+
+
+def run() -> None:
+    """Print all figures."""
+    selectors = json.loads((DATA / "selectors.json").read_text())
+    device = json.loads((DATA / "device.json").read_text())
+    for row in rows(selectors, device):
+        print(row)
+    print("quantities are ints for cel-expr-python and cel-python, and versions texts")
+    print(batch())

@@ -1,0 +1,145 @@
+"""Numbers as Go has them: int64 and uint64 limits, and doubles read and written the Go way.
+
+Knows nothing of CEL's values but that an int is an int and a double a float.
+"""
+
+import math
+import re
+from decimal import Decimal
+from typing import Final
+
+INT_MAX: Final = 2**63 - 1
+INT_MIN: Final = -(2**63)
+UINT_MAX: Final = 2**64 - 1
+
+_TWO_63: Final = 2.0**63
+_TWO_64: Final = 2.0**64
+_INT: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEX: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+_SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
+
+
+def truncated(value: int, unit: int) -> tuple[int, int]:
+    """Divide towards zero; the rest has the sign of the value."""
+    whole = abs(value) // unit
+    if value < 0:
+        whole = -whole
+    return whole, value - whole * unit
+
+
+def wrapped(value: int) -> int:
+    """Wrap around as an int64 does."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def parse_int(text: str) -> int | None:
+    """Read an int64 in base ten; None if it is none."""
+    if not _INT.fullmatch(text) or len(text.lstrip("+-0")) > 19:
+        return None
+    value = int(text)
+    return value if INT_MIN <= value <= INT_MAX else None
+
+
+def parse_uint(text: str) -> int | None:
+    """Read a uint64 in base ten, without a sign; None if it is none."""
+    if not text.isascii() or not text.isdigit() or len(text.lstrip("0")) > 20:
+        return None
+    value = int(text)
+    return value if value <= UINT_MAX else None
+
+
+def parse_float(text: str) -> float | None:
+    """Read a double as Go's ParseFloat does; None for what is none or out of range."""
+    if _SPECIAL.fullmatch(text):
+        return float(text)
+    plain = _without_underscores(text)
+    if plain is None:
+        return None
+    try:
+        if _DECIMAL.fullmatch(plain):
+            value = float(plain)
+        elif _HEX.fullmatch(plain):
+            value = float.fromhex(plain)
+        else:
+            return None
+    except OverflowError:
+        return None
+    return None if math.isinf(value) else value
+
+
+def to_int(value: float) -> int | None:
+    """Cut a double to an int64; None where it does not fit (the two ends do not)."""
+    if -_TWO_63 < value < _TWO_63:
+        return int(value)
+    return None
+
+
+def to_uint(value: float) -> int | None:
+    """Cut a double to a uint64; None where it does not fit."""
+    if 0 <= value < _TWO_64:
+        return int(value)
+    return None
+
+
+def shortest(value: float) -> str:
+    """Write a double as Go's %g: the fewest digits that read back the same."""
+    special = _special(value)
+    if special:
+        return special
+    sign, digits, point = _digits(value)
+    if not -4 <= point - 1 < 6:
+        return sign + _scientific(digits, point - 1)
+    return sign + _plain(digits, point)
+
+
+def fixed(value: float) -> str:
+    """Write a double without an exponent, with the fewest digits that read back the same."""
+    special = _special(value)
+    if special:
+        return special
+    sign, digits, point = _digits(value)
+    return sign + _plain(digits, point)
+
+
+def _special(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return ""
+
+
+def _digits(value: float) -> tuple[str, str, int]:
+    """Return sign, shortest digits, and where the point is among them."""
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)
+    text = text.rstrip("0") or "0"
+    return "-" if sign else "", text, point if text != "0" else 1
+
+
+def _plain(digits: str, point: int) -> str:
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    if point >= len(digits):
+        return digits.ljust(point, "0")
+    return f"{digits[:point]}.{digits[point:]}"
+
+
+def _scientific(digits: str, exponent: int) -> str:
+    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+    return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _without_underscores(text: str) -> str | None:
+    """Drop the underscores, which have to stand between digits or after a base prefix."""
+    if "_" not in text:
+        return text
+    body = text[1:] if text[:1] in {"+", "-"} else text
+    hexadecimal = body[:2].lower() == "0x"
+    digit = "[0-9a-fA-F]" if hexadecimal else "[0-9]"
+    checked = body[1:] if hexadecimal else body
+    if re.search(rf"(?<!{digit})(?<![xX])_|_(?!{digit})|^_", checked):
+        return None
+    return text.replace("_", "")

@@ -1,0 +1,82 @@
+"""Questions as people and tests write them down: a device, an expression, a setting of the gate.
+
+One JSON object each, the device in short form: `{"device": {"driver": "d", "attributes": {"model":
+{"string": "x"}}, "capacity": {"memory": "40Gi"}}, "expression": "...", "list_attributes": "on"}`.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from dra.device import Attribute, Capacity, Device
+from dra.quantity import Quantity, QuantityError, from_json
+
+LONGEST_NAME = 1000
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+
+
+class QuestionError(ValueError):
+    """A question that cannot be read; says why."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A device of a driver, and what is asked about it."""
+
+    driver: str
+    device: Device
+    expression: str
+    list_attributes: bool = False
+
+
+class _Device(msgspec.Struct, frozen=True, rename="camel"):
+    driver: Name = ""
+    name: Name = "device"
+    attributes: dict[Name, Attribute] = {}
+    # An amount alone, or `{"value": amount}` as in a ResourceSlice.
+    capacity: dict[Name, Any] = {}
+    allow_multiple_allocations: bool | None = None
+
+
+class _Question(msgspec.Struct, frozen=True):
+    expression: str
+    device: _Device = _Device()
+    list_attributes: str = "off"
+
+
+_decoder = msgspec.json.Decoder(_Question)
+
+
+def read_question(line: bytes) -> Question:
+    """Read one line; raises QuestionError."""
+    try:
+        return _turned(_decoder.decode(line))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
+        raise QuestionError(f"{error}") from None
+
+
+def question(plain: object) -> Question:
+    """Read a question that is decoded already; raises QuestionError."""
+    try:
+        return _turned(msgspec.convert(plain, _Question))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
+        raise QuestionError(f"{error}") from None
+
+
+def _turned(read: _Question) -> Question:
+    if read.list_attributes not in ("on", "off"):
+        raise QuestionError(f"list_attributes is {read.list_attributes!r}, expected on or off")
+    shown = read.device
+    device = Device(
+        name=shown.name,
+        attributes=shown.attributes,
+        capacity={name: Capacity(_amount(value)) for name, value in shown.capacity.items()},
+        allow_multiple_allocations=bool(shown.allow_multiple_allocations),
+    )
+    return Question(shown.driver, device, read.expression, read.list_attributes == "on")
+
+
+def _amount(value: object) -> Quantity:
+    try:
+        return from_json(value["value"] if isinstance(value, dict) else value)
+    except (QuantityError, KeyError) as error:
+        raise QuestionError(f"no quantity: {error}") from None

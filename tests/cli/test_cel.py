@@ -1,0 +1,201 @@
+"""`drawbridge cel` tries a selector on devices, and judges many at once."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from cli.streams import Streams
+
+ROOT = Path(__file__).parent.parent.parent
+SLICE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: one}
+spec:
+  driver: gpu.example.com
+  nodeName: node-1
+  pool: {name: pool-1, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {model: {string: a}}
+    capacity: {memory: {value: 40Gi}}
+  - name: gpu-1
+    attributes: {model: {string: b}, extra: {bool: true}}
+"""
+VERDICT = {
+    "compile", "admitted", "new_compile", "result", "error_kind", "error", "error_position",
+    "cost", "estimated_max_cost",
+}  # fmt: skip
+
+
+def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    streams = Streams(stdin=io.BytesIO(stdin), out=io.StringIO(), err=io.StringIO())
+    code = main.dispatch(["cel", *arguments], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    return code, streams.out.getvalue(), streams.err.getvalue()
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> str:
+    path = tmp_path / "slices.yaml"
+    path.write_text(SLICE)
+    return str(path)
+
+
+def test_every_device_is_told_true_or_false(inventory: str) -> None:
+    code, out, err = run(
+        'device.attributes["gpu.example.com"].model == "a"', "--inventory", inventory
+    )
+
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "gpu.example.com/pool-1/gpu-0: true",
+        "gpu.example.com/pool-1/gpu-1: false",
+    ]
+
+
+def test_an_error_has_a_caret_under_its_position(inventory: str) -> None:
+    source = 'device.attributes["gpu.example.com"].extra'
+
+    code, out, _ = run(source, "--inventory", inventory)
+
+    assert code == 0
+    assert out.splitlines() == [
+        "gpu.example.com/pool-1/gpu-0: error: no such key: extra",
+        f"  {source}",
+        f"  {' ' * source.index('.extra')}^",
+        "gpu.example.com/pool-1/gpu-1: true",
+    ]
+
+
+def test_json_has_every_device_with_its_error(inventory: str) -> None:
+    code, out, _ = run(
+        'device.attributes["gpu.example.com"].extra', "--inventory", inventory, "-o", "json"
+    )
+
+    assert code == 0
+    assert json.loads(out) == {
+        "compile": "ok",
+        "admitted": True,
+        "error": None,
+        "devices": [
+            {
+                "driver": "gpu.example.com",
+                "pool": "pool-1",
+                "device": "gpu-0",
+                "result": "error",
+                "error": "no such key: extra",
+            },
+            {
+                "driver": "gpu.example.com",
+                "pool": "pool-1",
+                "device": "gpu-1",
+                "result": True,
+                "error": None,
+            },
+        ],
+    }
+
+
+def test_what_does_not_compile_ends_with_two_and_a_caret() -> None:
+    code, out, err = run('device.driver = "x"')
+
+    assert (code, out) == (2, "")
+    assert "^" in err
+
+
+def test_what_does_not_compile_is_said_in_json_too() -> None:
+    code, out, _ = run("device.nope", "-o", "json")
+
+    assert code == 2
+    shown = json.loads(out)
+    assert (shown["compile"], shown["admitted"], shown["devices"]) == ("error", False, [])
+    assert "nope" in shown["error"]
+
+
+def test_a_new_object_may_be_refused_what_a_stored_one_may_say() -> None:
+    code, _, err = run('device.attributes["d"].x.includes("a")')
+
+    assert code == 0
+    assert "refused" in err
+
+
+def test_an_inventory_that_cannot_be_read_ends_with_two(tmp_path: Path) -> None:
+    code, _, err = run("true", "--inventory", str(tmp_path / "nowhere.yaml"))
+
+    assert code == 2
+    assert "nowhere.yaml" in err
+
+
+def test_a_batch_is_answered_line_by_line() -> None:
+    lines = [
+        {"device": {"driver": "d", "attributes": {"a": {"int": 1}}}, "expression": "true"},
+        {"device": {"driver": "d"}, "expression": 'device.attributes["d"].a == 1'},
+        {"device": {"driver": "d"}, "expression": "device.x"},
+    ]
+
+    code, out, _ = run("--batch", "-", stdin="\n".join(map(json.dumps, lines)).encode())
+
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert code == 2
+    assert [answer["result"] for answer in answers] == [True, "error", None]
+    assert [answer["error_kind"] for answer in answers] == [None, "no_such_key", "undefined_field"]
+    assert answers[2]["error_position"] == [1, 7]
+    assert all(set(answer) == VERDICT for answer in answers)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b"{}",
+        b'{"expression": 1}',
+        b'{"expression": "true", "list_attributes": "maybe"}',
+        b'{"expression": "true", "device": {"attributes": {"a": {"int": "x"}}}}',
+        b'{"expression": "true", "device": {"capacity": {"a": "lots"}}}',
+        b'{"expression": "true", "device": {"capacity": {"a": {}}}}',
+        b'{"expression": "true", "device": {"attributes": {"a": {"int": 9223372036854775808}}}}',
+        b'{"expression": "\\ud800"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_bad_line_is_answered_and_does_not_stop_the_others(line: bytes) -> None:
+    code, out, _ = run("--batch", "-", stdin=line + b'\n{"expression": "true"}\n')
+
+    bad, good = (json.loads(each) for each in out.splitlines())
+    assert code == 2
+    assert bad["compile"] == "error"
+    assert set(bad) == VERDICT
+    assert good["result"] is True
+
+
+def test_versions_answer_unlike() -> None:
+    line = json.dumps({"expression": 'device.attributes["d"].s.includes("a")'}).encode()
+
+    answers = {
+        version: json.loads(run("--batch", "-", "--kubernetes-version", version, stdin=line)[1])
+        for version in ("1.34", "1.35", "1.36", "1.37")
+    }
+
+    assert [answers[version]["compile"] for version in answers] == ["error", "error", "ok", "ok"]
+
+
+def test_a_batch_that_is_not_there_ends_with_two(tmp_path: Path) -> None:
+    code, out, err = run("--batch", str(tmp_path / "nowhere"))
+
+    assert (code, out) == (2, "")
+    assert "nowhere" in err
+
+
+@pytest.mark.parametrize("arguments", [(), ("true", "--batch", "-")])
+def test_either_an_expression_or_a_batch(arguments: tuple[str, ...]) -> None:
+    code, _, err = run(*arguments)
+
+    assert code == 2
+    assert "--batch" in err

@@ -1,0 +1,43 @@
+"""The engine answers as Kubernetes itself did, field by field and version by version."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tools.agreement import VERSIONS, Difference, compare
+
+Found = tuple[Difference, ...]
+
+
+@cache
+def _differences(version: str) -> Found:
+    return tuple(each for _, apart in compare(version) for each in apart)
+
+
+EXPECTED = json.loads((Path(__file__).parent / "cases" / "differences.json").read_text())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_differ_from_kubernetes_only_where_that_is_expected(version: str) -> None:
+    found = _differences(version)
+
+    unexpected = [f"{each.name}: {each.expected!r}, not {each.found!r}" for each in found]
+    expected = {name for entry in EXPECTED for name in entry["differences"]}
+
+    assert [line for line in unexpected if line.partition(":")[0] not in expected] == []
+
+
+def test_every_expected_difference_exists_and_has_its_reason() -> None:
+    found = {each.name for version in VERSIONS for each in _differences(version)}
+
+    for entry in EXPECTED:
+        assert entry["reason"]
+        assert set(entry["differences"]) <= found
+
+
+def test_a_wrong_answer_would_be_noticed() -> None:
+    case = {"id": "x", "list_attributes": "on"}
+
+    assert Difference("1.36", case, "cost", 1, 2).name == "1.36 x on cost"
