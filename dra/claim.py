@@ -52,7 +52,7 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     allocation_mode: str = EXACT_COUNT
     count: Int64 = 0
     tolerations: tuple[Toleration, ...] = ()
-    capacity: CapacityRequests = CapacityRequests()
+    capacity: CapacityRequests | None = None
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
     def __post_init__(self) -> None:
@@ -64,9 +64,9 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Exactly(Wanted, frozen=True, rename="camel", kw_only=True):
-    """The one thing a request wants."""
+    """The one thing a request wants; that admin access is said, even not to be had, can matter."""
 
-    admin_access: bool = False
+    admin_access: bool | None = None
 
 
 class SubRequest(Wanted, frozen=True, kw_only=True):
@@ -122,6 +122,7 @@ class ClaimMetadata(Metadata, frozen=True, rename="camel"):
     generate_name: str = ""
     uid: str = ""
     resource_version: str = ""
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
 
@@ -166,7 +167,8 @@ class Choice(NamedTuple):
 def choices(request: Request) -> tuple[Choice, ...]:
     """Give the ways to satisfy a request, the preferred first."""
     if request.exactly is not None:
-        return (Choice(request.name, request.exactly, request.exactly.admin_access),)
+        admin = bool(request.exactly.admin_access)
+        return (Choice(request.name, request.exactly, admin),)
     return tuple(Choice(f"{request.name}/{sub.name}", sub) for sub in request.first_available)
 
 

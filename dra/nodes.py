@@ -2,7 +2,7 @@
 
 Follows the scheduler's node affinity: terms are or-ed, a term's comparisons and-ed, an empty term
 matches nothing, a malformed comparison makes the whole selector unusable. Knows a node's name,
-labels and declared features, and nothing else of it.
+labels, declared features and what it hands out, and nothing else of it.
 """
 
 import re
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from dra.quantity import Quantity
 from dra.reading import Object, Reader
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
@@ -25,10 +26,12 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     labels: Mapping[str, str] = {}
     declared_features: tuple[str, ...] = ()
+    allocatable: Mapping[str, Quantity] = {}
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] = ()
+    allocatable: Mapping[str, Quantity] = {}
 
 
 class _Node(Object, frozen=True, rename="camel"):
@@ -41,7 +44,10 @@ def node_reader() -> Reader[Node]:
 
 
 def _turn(wire: _Node) -> Node:
-    return Node(wire.metadata.name, wire.metadata.labels, wire.status.declared_features)
+    status = wire.status
+    return Node(
+        wire.metadata.name, wire.metadata.labels, status.declared_features, status.allocatable
+    )
 
 
 class NodeSelectorError(ValueError):

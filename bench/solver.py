@@ -1,0 +1,204 @@
+"""How fast the solver answers: many nodes while the cluster changes, and requests nobody can have.
+
+Half of the devices are held; one of them is taken or released between two calls, as in a cluster at
+work. The first call of a question, which remembers nothing yet, is shown apart.
+"""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from bench.inventory import device, slice_
+from dra.claim import Claim, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.gates import Gates, gates
+from dra.inventory import Inventory, PoolID, inventory
+from dra.nodes import Node
+from dra.slices import Slice, read_slice
+from solver.answers import Solution
+from solver.memo import Memo
+from solver.solve import solve
+from solver.world import UNUSED, Use, View, World
+
+NODES, DEVICES, PRODUCTS, CALLS = 500, 8, 30, 200
+GPU, NIC = "gpu.nvidia.com", "dra.net"
+LIMIT_MS = 5.0
+SIZES = (5, 10, 15, 20, 25, 31)
+
+
+def nic(node: int, minor: int) -> dict[str, Any]:
+    """Shape one NIC beside the GPU of the same number."""
+    root = device(node, minor)["attributes"]["resource.kubernetes.io/pcieRoot"]  # type: ignore[index]
+    return {
+        "name": f"nic-{minor}",
+        "attributes": {
+            "ifName": {"string": f"eth{minor}"},
+            "mac": {"string": f"02:00:{node >> 8:02x}:{node & 255:02x}:00:{minor:02x}"},
+            "rdma": {"bool": True},
+            "numaNode": {"int": minor // 4},
+            "resource.kubernetes.io/pcieRoot": root,
+        },
+    }
+
+
+def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give the two slices of a node: GPUs of one of the products, and NICs."""
+    gpus: dict[str, Any] = slice_(node)
+    for each in gpus["spec"]["devices"]:
+        each["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
+    name = gpus["spec"]["nodeName"]
+    nics = {
+        "metadata": {"name": f"00000-{NIC}-{name}"},
+        "spec": {
+            "driver": NIC,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [nic(node, minor) for minor in range(DEVICES)],
+        },
+    }
+    return gpus, nics
+
+
+def known_gates() -> Gates:
+    """Give the gates of Kubernetes 1.37."""
+    found = gates("1.37")
+    if not isinstance(found, Gates):
+        raise SystemExit(f"{found}")
+    return found
+
+
+def as_slice(plain: dict[str, Any]) -> Slice:
+    """Read a slice."""
+    found = read_slice(plain)
+    if not isinstance(found, Slice):
+        raise SystemExit(f"{found}")
+    return found
+
+
+def fleet(nodes: int) -> Inventory:
+    """Make the inventory of so many nodes."""
+    made = (as_slice(each) for node in range(nodes) for each in slices(node))
+    return inventory(made, gates=known_gates())
+
+
+def classes() -> dict[str, DeviceClass]:
+    """Make the two classes."""
+    found = {}
+    for name in (GPU, NIC):
+        expression = f'device.driver == "{name}"'
+        if name == GPU:
+            expression += f' && device.attributes["{GPU}"].type == "gpu"'
+        plain = {
+            "metadata": {"name": name},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        }
+        read = read_class(plain)
+        if isinstance(read, DeviceClass):
+            found[name] = read
+    return found
+
+
+def claim(requests: dict[str, tuple[str, int]], match: str = "", distinct: str = "") -> Claim:
+    """Make a claim: requests by name with class and count, and constraints on all of them."""
+    constraints = [{"matchAttribute": match}] * bool(match)
+    constraints += [{"distinctAttribute": distinct}] * bool(distinct)
+    read = read_claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {"name": name, "exactly": {"deviceClassName": of, "count": count}}
+                        for name, (of, count) in requests.items()
+                    ],
+                    "constraints": constraints,
+                }
+            },
+        }
+    )
+    if not isinstance(read, Claim):
+        raise SystemExit(f"{read}")
+    return read
+
+
+def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
+    """Give views without end, each with one device more or less held than the one before."""
+    pools = sorted(found.pools)
+    letter = {GPU: "gpu", NIC: "nic"}
+    uses: dict[PoolID, Use] = {}
+    for pool in pools:
+        held = random_.sample(range(DEVICES), DEVICES // 2)
+        uses[pool] = Use(frozenset(f"{letter[pool.driver]}-{i}" for i in held))
+    while True:
+        yield View(dict(uses))
+        pool = random_.choice(pools)
+        one = f"{letter[pool.driver]}-{random_.randrange(DEVICES)}"
+        dedicated = uses.get(pool, UNUSED).dedicated
+        uses[pool] = Use(dedicated ^ {one})
+
+
+def many_nodes(name: str, asked: Claim) -> None:
+    """Time one question over all nodes, once fresh and then between changes."""
+    world = World(fleet(NODES), classes())
+    nodes = [Node(f"node-{i:05}") for i in range(NODES)]
+    views = churn(world.inventory, random.Random(1))
+    memo = Memo()
+    ids = map("share-{}".format, itertools.count()).__next__
+    times = []
+    placed = 0
+    for view in itertools.islice(views, CALLS + 1):
+        start = time.perf_counter()
+        answers = solve(world, view, [asked], nodes, ids=ids, memo=memo)
+        times.append((time.perf_counter() - start) * 1000)
+        placed = sum(isinstance(each, Solution) for each in answers.values())
+    first, *rest = times
+    ninety = statistics.quantiles(rest, n=10)[-1]
+    row = f"first {first:7.1f} ms, then median {statistics.median(rest):6.2f} ms, p90 {ninety:6.2f}"
+    print(f"{name:28} {row} ms ({placed} of {NODES} nodes)")
+
+
+def infeasible() -> None:
+    """Print the curve of one device more than there is, and of hopeless constraints."""
+    print(
+        f"{'devices':>8} {'count':>8} {'requests':>9} {'match':>8} {'distinct':>9}  (ms, best of 5)"
+    )
+    of_class = classes()
+    for size in SIZES:
+        plain = slice_(0)
+        plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]  # type: ignore[index]
+        world = World(inventory([as_slice(plain)], gates=known_gates()), of_class)
+        many = {f"r{i}": (GPU, 1) for i in range(size)}
+        asked = (
+            claim({"r": (GPU, size + 1)}),
+            claim({**many, "more": (GPU, 1)}),
+            claim(many, match="resource.kubernetes.io/pcieRoot"),
+            claim(many, distinct="resource.kubernetes.io/numaNode"),
+        )
+        row = [min(_once(world, each) for _ in range(5)) for each in asked]
+        flag = "" if max(row) < LIMIT_MS else f"  above {LIMIT_MS} ms"
+        print(f"{size:>8} {row[0]:8.2f} {row[1]:9.2f} {row[2]:8.2f} {row[3]:9.2f}{flag}")
+
+
+def _once(world: World, asked: Claim) -> float:
+    """Time one question with nothing remembered but compiled expressions."""
+    memo = Memo()
+    node = Node("node-00000")
+    solve(world, View(), [claim({"r": (GPU, 1)})], [node], ids=str, memo=memo)
+    start = time.perf_counter()
+    found = solve(world, View(), [asked], [node], ids=str, memo=memo)[node.name]
+    took = (time.perf_counter() - start) * 1000
+    if isinstance(found, Solution):
+        raise SystemExit("a request that cannot be satisfied was")
+    return took
+
+
+def run() -> None:
+    """Print all rows."""
+    print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} calls")
+    many_nodes("one GPU", claim({"gpu": (GPU, 1)}))
+    both = claim({"gpu": (GPU, 1), "nic": (NIC, 1)}, match="resource.kubernetes.io/pcieRoot")
+    many_nodes("GPU and NIC of one root", both)
+    infeasible()

@@ -1,0 +1,118 @@
+"""Scenarios as plain Kubernetes objects, answered by the solver; others read the same files.
+
+A scenario: name, version and gates, nodes, slices, classes, claims (one pod's), allocated claims,
+and beyond Kubernetes `compatibility` and `unsetGroups`.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dra.claim import Claim, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.compatibility import Declaration, UnsetGroups
+from dra.gates import Gates, gates
+from dra.inventory import inventory
+from dra.nodes import Node, node_reader
+from dra.slices import Slice, read_slice
+from dra.taints import DeviceTaintRule, taint_rule_reader
+from solver.deviations import OURS, Deviations
+from solver.memo import Memo
+from solver.search import STEPS
+from solver.solve import Answer, Solution, solve
+from solver.world import View, World, view_of
+from tests.solver.short import scenario
+from tests.tables import cases
+
+Json = dict[str, Any]
+
+
+def share_ids() -> Callable[[], str]:
+    """Give share-1, share-2, ..."""
+    numbers = itertools.count(1)
+    return lambda: f"share-{next(numbers)}"
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A scenario, read."""
+
+    world: World
+    view: View
+    claims: tuple[Claim, ...]
+    nodes: tuple[Node, ...]
+
+
+def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
+    """Read a scenario; what does not read fails the test."""
+    known = gates_of(plain)
+    slices = [read_slice(each) for each in plain.get("slices") or ()]
+    rules = [taint_rule_reader().one(each) for each in plain.get("rules") or ()]
+    classes = [read_class(each) for each in plain.get("classes") or ()]
+    nodes = [node_reader().one(each) for each in plain.get("nodes") or ()]
+    claims = [read_claim(each) for each in plain.get("claims") or ()]
+    allocated = [read_claim(each) for each in plain.get("allocated") or ()]
+    world = World(
+        inventory=inventory(_all(slices, Slice), _all(rules, DeviceTaintRule), gates=known),
+        classes={each.metadata.name: each for each in _all(classes, DeviceClass)},
+        compatibility=msgspec.convert(plain.get("compatibility", []), tuple[Declaration, ...]),
+        unset_groups=UnsetGroups(plain.get("unsetGroups", "alone")),
+        deviations=deviations,
+    )
+    held = view_of(_all(allocated, Claim), known)
+    return Scenario(world, held, tuple(_all(claims, Claim)), tuple(_all(nodes, Node)))
+
+
+def gates_of(plain: Json) -> Gates:
+    """Read the gates, also those off that a cluster cannot turn off any more."""
+    known = gates(plain.get("version") or "1.37")
+    assert isinstance(known, Gates), known
+    overrides = {
+        re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower(): on
+        for gate, on in (plain.get("gates") or {}).items()
+    }
+    return msgspec.structs.replace(known, **overrides)
+
+
+def _all(objects: list[Any], kind: type) -> list[Any]:
+    for each in objects:
+        assert isinstance(each, kind), each
+    return objects
+
+
+def answers(
+    plain: Json, deviations: Deviations = OURS, *, memo: Memo | None = None, steps: int = STEPS
+) -> dict[str, Answer]:
+    """Solve a scenario, each node with share ids of its own."""
+    given = read(plain, deviations)
+    found: dict[str, Answer] = {}
+    memo = memo or Memo()
+    for node in given.nodes:
+        found |= solve(
+            given.world, given.view, given.claims, [node], ids=share_ids(), memo=memo, steps=steps
+        )
+    return found
+
+
+def outcome(answer: Answer) -> str:
+    """Name what an answer is: solved, not this node, error or gave up."""
+    return "solved" if isinstance(answer, Solution) else answer.outcome.value
+
+
+def main() -> None:
+    """Print all cases as scenarios, one JSON object a line, for other allocators to answer."""
+    for table in sorted((Path(__file__).parent / "cases").glob("*.yaml")):
+        for case in cases(table):
+            plain = scenario(case)
+            written = json.dumps(plain)
+            ours = ("compatibility", "unsetGroups", "compatibleOnlyWith")
+            if not any(f'"{each}"' in written for each in ours) and "steps" not in case:
+                print(written)  # noqa: T201  # what it is for
+
+
+if __name__ == "__main__":
+    main()

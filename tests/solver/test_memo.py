@@ -1,0 +1,201 @@
+"""What is remembered between calls, and what makes the solver ask again."""
+
+import itertools
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from dra.device import Counter, CounterUse
+from dra.gates import DEFAULTS
+from dra.inventory import PoolID, inventory
+from dra.nodes import Node
+from dra.quantity import parse
+from solver import solve as module
+from solver.answers import Answer
+from solver.memo import Memo
+from solver.solve import solve
+from solver.world import Use, View, view_of
+from tests.solver.scenario import Scenario, outcome, read, share_ids
+from tests.solver.short import picked, scenario
+
+POOL = PoolID("gpu.example.com", "n1")
+TWO = {
+    "name": "two nodes",
+    "nodes": ["n1", "n2"],
+    "slices": [{"node": "n1", "devices": ["d0", "d1"]}, {"node": "n2", "devices": ["d0"]}],
+    "claims": [{"requests": {"r": 1}}],
+}
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that were searched, not remembered."""
+    nodes = []
+    counted = module._Call._searched  # noqa: SLF001  # what is counted is nobody else's business
+
+    def count(call: module._Call, site: module.Site) -> object:  # the same
+        nodes.append(site.node.name)
+        return counted(call, site)
+
+    monkeypatch.setattr(module._Call, "_searched", count)  # noqa: SLF001  # the same
+    return nodes
+
+
+def ask(
+    given: Scenario, memo: Memo, *, ids: Callable[[], str] | None = None, **changed: object
+) -> dict[str, Answer]:
+    given = msgspec.structs.replace(given, **changed)
+    return solve(
+        given.world, given.view, given.claims, given.nodes, ids=ids or share_ids(), memo=memo
+    )
+
+
+def devices(answer: Answer) -> list[str]:
+    return picked(answer.allocations) if outcome(answer) == "solved" else []  # type: ignore[union-attr]
+
+
+def test_nothing_changed_nothing_searched(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    first = ask(given, memo)
+    assert ask(given, memo) == first
+    assert searched == ["n1", "n2"]
+
+
+def test_a_claim_of_another_name_asks_the_same(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    metadata = msgspec.structs.replace(given.claims[0].metadata, name="other")
+    ask(given, memo, claims=(msgspec.structs.replace(given.claims[0], metadata=metadata),))
+    assert searched == ["n1", "n2"]
+
+
+def test_a_device_taken_is_a_search_on_its_node_only(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    found = ask(given, memo, view=View({POOL: Use(frozenset({"d0"}))}))
+    assert searched == ["n1", "n2", "n1"]
+    assert devices(found["n1"]) == ["r=d1"]
+
+
+def test_a_slice_that_changed_is_a_search_on_its_node_only(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    first, second = given.world.inventory.slices
+    changed = msgspec.structs.replace(first, devices=first.devices[1:])
+    world = msgspec.structs.replace(given.world, inventory=inventory([changed, second]))
+    found = ask(given, memo, world=world)
+    assert searched == ["n1", "n2", "n1"]
+    assert devices(found["n1"]) == ["r=d1"]
+
+
+def test_a_class_that_changed_is_another_question(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    other = read(scenario(TWO | {"classes": {"gpu": ["false"]}}))
+    world = msgspec.structs.replace(given.world, classes=other.world.classes)
+    found = ask(given, memo, world=world)
+    assert searched == ["n1", "n2"] * 2
+    assert outcome(found["n1"]) == "not this node"
+
+
+def test_a_label_that_changed_is_a_search(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    ask(given, memo, nodes=(Node("n1", {"zone": "a"}), given.nodes[1]))
+    assert searched == ["n1", "n2", "n1"]
+
+
+def test_other_gates_forget_everything() -> None:
+    given, memo = read(scenario(TWO | {"slices": [TAINTED]})), Memo()
+    assert outcome(ask(given, memo)["n1"]) == "not this node"
+    without = read(scenario(TWO | {"slices": [TAINTED], "gates": {"DRADeviceTaints": False}}))
+    assert devices(ask(without, memo)["n1"]) == ["r=d0"]
+
+
+TAINTED = {"node": "n1", "devices": [{"name": "d0", "taints": ["sick:NoSchedule"]}]}
+
+
+def test_a_share_has_a_new_id_each_time(searched: list[str]) -> None:
+    shared = {"node": "n1", "devices": [{"name": "d0", "shared": True}]}
+    given, memo = read(scenario(TWO | {"nodes": ["n1"], "slices": [shared]})), Memo()
+    numbers = itertools.count(1)
+    shares = [
+        ask(given, memo, ids=lambda: f"id-{next(numbers)}")["n1"].allocations[0]["devices"]  # type: ignore[union-attr]
+        for _ in range(2)
+    ]
+    assert [each["results"][0]["shareID"] for each in shares] == ["id-1", "id-2"]
+    assert searched == ["n1"]
+
+
+def test_a_view_adds_up_shares_and_leaves_admin_access_out() -> None:
+    held = {
+        "allocated": [
+            {"device": "n1/d0", "share": {"mem": "1Gi"}},
+            {"device": "n1/d0", "share": {"mem": "512Mi"}},
+            {"device": "n1/d1", "share": {}},
+            {"device": "n1/d2"},
+            {"device": "n1/d3", "admin": True},
+        ]
+    }
+    use = read(scenario(TWO | held)).view.use(POOL)
+    assert use.dedicated == {"d2"}
+    assert use.shares == {"d0": {"mem": parse("1536Mi")}, "d1": {}}
+    assert [use.holds(f"d{i}") for i in range(4)] == [True, True, True, False]
+    assert view_of([], DEFAULTS).pools == {}
+
+
+PARTITIONS = {
+    "name": "partitions",
+    "gates": {"DRADeviceCompatibilityGroups": True},
+    "slices": [
+        {"node": "n1", "count": 2, "counters": {"g": {"mem": 10}}},
+        {"node": "n1", "count": 2, "devices": [{"name": "p1", "draws": {"g": {"mem": 6}}}]},
+    ],
+    "claims": [{"requests": {"r": 1}}],
+}
+
+
+@pytest.mark.parametrize(("drawn", "expected"), [("4", ["r=p1"]), ("5", [])])
+def test_what_a_vanished_device_drew_counts_where_it_was_noted(
+    drawn: str, expected: list[str]
+) -> None:
+    # kubernetes#140802: p0 was allocated and its driver does not publish it any more.
+    given = read(scenario(PARTITIONS))
+    noted = (CounterUse("g", {"mem": Counter(parse(drawn))}),)
+    view = View({POOL: Use(frozenset({"p0"}), snapshots={"p0": noted})})
+    assert devices(ask(given, Memo(), view=view)["n1"]) == expected
+    forgotten = View({POOL: Use(frozenset({"p0"}))})
+    assert devices(ask(given, Memo(), view=forgotten)["n1"]) == ["r=p1"]
+
+
+@pytest.mark.parametrize(("left", "expected"), [("4", ["r=p2"]), ("5", [])])
+def test_what_a_published_device_drew_is_not_counted_twice(left: str, expected: list[str]) -> None:
+    slices = [
+        {"node": "n1", "count": 2, "counters": {"g": {"mem": 10}}},
+        {
+            "node": "n1",
+            "count": 2,
+            "devices": [
+                {"name": "p1", "draws": {"g": {"mem": 6}}},
+                {"name": "p2", "draws": {"g": {"mem": left}}},
+            ],
+        },
+    ]
+    given = read(scenario(PARTITIONS | {"slices": slices}))
+    noted = (CounterUse("g", {"mem": Counter(parse("5"))}),)
+    view = View({POOL: Use(frozenset({"p1"}), snapshots={"p1": noted})})
+    assert devices(ask(given, Memo(), view=view)["n1"]) == expected
+
+
+def test_groups_that_were_noted_count_beside_those_published() -> None:
+    given = read(scenario(PARTITIONS))
+    noted = (CounterUse("g", {}, ("mig",)),)
+    view = View({POOL: Use(frozenset({"p0"}), snapshots={"p0": noted})})
+    assert outcome(ask(given, Memo(), view=view)["n1"]) == "not this node"
+
+
+def test_an_unknown_strategy_is_a_mistake_of_the_caller() -> None:
+    given = read(scenario(TWO))
+    with pytest.raises(ValueError, match="no strategy"):
+        solve(given.world, given.view, given.claims, given.nodes, ids=str, strategy="best")

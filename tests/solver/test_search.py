@@ -1,0 +1,145 @@
+"""The search: shortcuts change no answer, long claims are no deeper than short ones."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from solver import search
+from solver.bounds import Bounds
+from solver.deviations import OURS, UPSTREAM, Deviations
+from solver.memo import Memo
+from tests.solver.scenario import answers, outcome
+from tests.solver.short import picked, scenario
+
+ATTRIBUTES = st.fixed_dictionaries(
+    {}, optional={"x": st.integers(1, 2), "root": st.sampled_from(["a", "b", ["a", "b"]])}
+)
+SELECTORS = st.sampled_from(
+    [
+        "true",
+        'device.attributes["gpu.example.com"].x == 1',
+        '"x" in device.attributes["gpu.example.com"]',
+        "!device.allowMultipleAllocations",
+    ]
+)
+DEVICES = st.fixed_dictionaries(
+    {"attributes": ATTRIBUTES, "shared": st.booleans()},
+    optional={
+        "capacity": st.fixed_dictionaries({"mem": st.integers(1, 3)}),
+        "draws": st.fixed_dictionaries({"g": st.fixed_dictionaries({"slots": st.integers(0, 2)})}),
+        "groups": st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True),
+        "taints": st.just(["sick:NoSchedule"]),
+    },
+)
+WANTED = st.fixed_dictionaries(
+    {"class": st.sampled_from(["gpu", "any"])},
+    optional={
+        "count": st.integers(1, 3),
+        "if": SELECTORS,
+        "capacity": st.fixed_dictionaries({"mem": st.integers(1, 2)}),
+        "all": st.just(value=True),
+        "tolerate": st.just([{"operator": "Exists"}]),
+    },
+)
+ADMIN = st.builds(lambda wanted, admin: wanted | {"admin": admin}, WANTED, st.just(value=True))
+REQUESTS = st.lists(
+    st.one_of(WANTED, WANTED, ADMIN, st.lists(WANTED, min_size=1, max_size=2)),
+    min_size=1,
+    max_size=4,
+).map(lambda many: {f"r{i}": each for i, each in enumerate(many)})
+CLAIMS = st.fixed_dictionaries(
+    {"requests": REQUESTS},
+    optional={
+        "match": st.just(["gpu.example.com/root"]),
+        "distinct": st.just(["gpu.example.com/root"]),
+    },
+)
+CASES = st.fixed_dictionaries(
+    {
+        "name": st.just("drawn"),
+        "gates": st.fixed_dictionaries(
+            {
+                "DRADeviceCompatibilityGroups": st.just(value=True),
+                "DRAListTypeAttributes": st.booleans(),
+            }
+        ),
+        "claims": st.lists(CLAIMS, min_size=1, max_size=2),
+        "devices": st.lists(DEVICES, min_size=1, max_size=6),
+        "held": st.lists(st.integers(0, 5), max_size=2, unique=True),
+        "slots": st.integers(0, 4),
+    }
+)
+
+
+def drawn(case: dict[str, Any]) -> dict[str, Any]:
+    devices = [{"name": f"d{i}", **each} for i, each in enumerate(case["devices"])]
+    nodes = ["n1", "n2"]
+    slices = [
+        {"node": node, "count": 2, **part}
+        for node in nodes
+        for part in ({"counters": {"g": {"slots": case["slots"]}}}, {"devices": devices})
+    ]
+    held = [f"{node}/d{i}" for node in nodes for i in case["held"] if i < len(devices)]
+    return scenario(case | {"nodes": nodes, "slices": slices, "allocated": held})
+
+
+@pytest.mark.parametrize("deviations", [OURS, UPSTREAM], ids=["ours", "upstream"])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(case=CASES)
+def test_shortcuts_change_no_answer(
+    deviations: Deviations, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
+) -> None:
+    plain = drawn(case)
+    monkeypatch.setattr(search, "PATIENCE", 10**9)
+    plodding = answers(plain, deviations, steps=50_000)
+    monkeypatch.setattr(search, "PATIENCE", 0)
+    clever = answers(plain, deviations)
+    for node, known in plodding.items():
+        if outcome(known) == "gave up":
+            continue
+        assert outcome(clever[node]) == outcome(known)
+        assert getattr(clever[node], "allocations", None) == getattr(known, "allocations", None)
+
+
+def test_a_thousand_devices_in_forty_claims_are_no_deeper_than_one() -> None:
+    names = [f"d{i}" for i in range(1280)]
+    case = {
+        "name": "long",
+        "slices": [
+            {"node": "n1", "pool": "n1", "count": 10, "devices": names[i * 128 : (i + 1) * 128]}
+            for i in range(10)
+        ],
+        "claims": [{"requests": {"r": 32}} for _ in range(40)],
+    }
+    found = answers(scenario(case))["n1"]
+    assert picked(found.allocations) == [f"r={name}" for name in names]  # type: ignore[union-attr]
+
+
+def test_alike_nodes_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    counted = Bounds.refuted
+
+    def refuted(bounds: Bounds) -> bool:
+        searched.append(bounds.state.site.node.name)
+        return counted(bounds)
+
+    monkeypatch.setattr(Bounds, "refuted", refuted)
+    roots = [{"name": f"d{i}", "attributes": {"root": f"r{i // 2}"}} for i in range(8)]
+    nodes = [f"n{i}" for i in range(4)]
+    slices = [{"node": node, "devices": roots} for node in nodes[:3]]
+    slices.append({"node": "n3", "devices": [*roots[:7], {"name": "d7", "attributes": {}}]})
+    case = {
+        "name": "alike",
+        "nodes": nodes,
+        "slices": slices,
+        "claims": [{"requests": {"r": 3}, "match": ["gpu.example.com/root"]}],
+    }
+    found = answers(scenario(case), memo=Memo())
+    assert searched == ["n0", "n3"]
+    assert [each.node for each in found.values()] == nodes
+    assert {outcome(each) for each in found.values()} == {"not this node"}
+    assert found["n2"].reasons[0].example == "n2: gpu.example.com/n2/d0"  # type: ignore[union-attr]
