@@ -5,9 +5,13 @@ Also how every command reads its `--config`. Knows nothing of what fields mean.
 
 import argparse
 
+import allocator.codes
 import config.codes
 import dra.codes
 import judge.codes
+import translate.codes
+import translate.targets.codes
+import translate.verdicts
 from cli import show
 from cli.reading import sources
 from cli.streams import Streams
@@ -56,7 +60,15 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def known() -> tuple[str, ...]:
     """The codes that a configuration may speak of; that a file cannot be read is no opinion."""
-    return (*dra.codes.CODES, *judge.codes.CODES)
+    rooms = (
+        dra.codes.CODES,
+        judge.codes.CODES,
+        allocator.codes.CODES,
+        translate.codes.CODES,
+        translate.targets.codes.CODES,
+        translate.verdicts.CODES,
+    )
+    return tuple(name for room in rooms for name in room)
 
 
 def configuration(name: str | None, streams: Streams) -> Configuration | tuple[Located, ...]:

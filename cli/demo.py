@@ -1,17 +1,19 @@
 """`make demo`: the main job on the sample inventory of examples/, no cluster needed.
 
-Draws what the samples hold and evaluates what exists so far. Knows nothing of what it shows: that
-is read, judged and drawn by the rooms.
+Draws what the samples hold, judges them and places the sample pods on them. Knows nothing of what
+it shows: that is read, judged, placed and drawn by the rooms.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli import show
+from cli import placements, show, simulate
 from cli.lint import ERRORS, exit_code, judged
 from cli.reading import read
+from cli.scene import scene
 from cli.streams import Streams, of_process
 from cli.world import World, world
 from config.model import Configuration
@@ -25,6 +27,7 @@ from see import inventory as drawing
 from see.text import ASCII, UNICODE, table, tree
 
 SAMPLES = Path(__file__).parent.parent / "examples" / "inventory"
+PODS = SAMPLES.parent / "pods"
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -57,6 +60,16 @@ def _selected(texts: Sequence[str], selectors: Selectors, driver: str, device: D
     return all(selectors.stored.compile(text).evaluate(seen).value is True for text in texts)
 
 
+def place(folder: Path, streams: Streams) -> None:
+    """Print which devices of the samples in `folder` the sample pods get, and why one gets none."""
+    parser = argparse.ArgumentParser()
+    simulate.arguments(parser)
+    options = parser.parse_args(["--cluster", str(folder), "-f", str(PODS)])
+    went = simulate.simulated(scene(options, streams))
+    lines = [line for each in went.done for line in placements.lines(each)]
+    _section("Pods, one after the other", lines, streams)
+
+
 def _section(heading: str, lines: Sequence[str], streams: Streams) -> None:
     streams.out.write(f"\n{BOLD}{heading}{PLAIN}\n" if streams.color else f"\n{heading}\n")
     streams.out.writelines(f"{line}\n" for line in lines)
@@ -75,6 +88,7 @@ def run(streams: Streams, folder: Path = SAMPLES) -> int:
     draw(samples, streams)
     _section("Findings", [] if findings else ["none"], streams)
     show.findings(findings, streams.out, color=streams.color)
+    place(folder, streams)
     return ERRORS if exit_code(each.finding for each in findings) == ERRORS else 0
 
 

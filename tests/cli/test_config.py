@@ -8,10 +8,14 @@ import jsonschema
 import pytest
 import yaml
 
+import allocator.codes
 import config.codes
 import documents.codes
 import dra.codes
 import judge.codes
+import translate.codes
+import translate.targets.codes
+import translate.verdicts
 from cli import main
 from cli.config import known
 from cli.streams import Streams
@@ -122,5 +126,12 @@ def test_a_bare_off_silences() -> None:
 
 
 def test_findings_about_facts_can_be_treated_and_unreadable_files_cannot() -> None:
-    assert set(known()) == {*dra.codes.CODES, *judge.codes.CODES}
+    assert set(known()) == {
+        *dra.codes.CODES,
+        *judge.codes.CODES,
+        *allocator.codes.CODES,
+        *translate.codes.CODES,
+        *translate.targets.codes.CODES,
+        *translate.verdicts.CODES,
+    }
     assert set(known()).isdisjoint({*documents.codes.CODES, *config.codes.CODES})

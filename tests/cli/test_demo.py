@@ -50,6 +50,13 @@ def test_every_class_of_the_samples_selects_devices() -> None:
     assert all(int(line[column:].split()[0]) > 0 for line in classes)
 
 
+def test_the_sample_pods_are_placed_and_one_is_told_why_not() -> None:
+    lines = section(shown()[1], "Pods, one after the other")
+    assert sum(": on " in line for line in lines) == 6
+    [refused] = (i for i, line in enumerate(lines) if line.endswith(": not placed"))
+    assert "no gpu.nvidia.com with" in "".join(lines[refused + 1 :])
+
+
 def test_what_terminals_cannot_show_is_left_out() -> None:
     assert shown()[1].isascii()
     assert "├─" in shown(unicode=True)[1]

@@ -1,0 +1,1 @@
+"""Who holds which device, and what is remembered between two decisions."""

@@ -1,0 +1,38 @@
+"""A pool as it is published in its newest complete generation, whichever node looks.
+
+What a node sees of it is asked of the inventory; here it is about what exists at all.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dra.device import CounterSet, Device
+from dra.inventory import Inventory, PoolID
+from dra.slices import Slice
+
+
+class Published(msgspec.Struct, frozen=True, eq=False):
+    """The devices and counter sets of a pool; of two with one name the first counts."""
+
+    generation: int
+    slices: tuple[Slice, ...]
+    devices: Mapping[str, Device]
+    counter_sets: Mapping[str, CounterSet]
+
+
+def published(inventory: Inventory, pool: PoolID) -> Published | None:
+    """Give a pool as published, None while its newest generation is not complete."""
+    slices = inventory.published(pool)
+    generation = max((each.generation for each in slices), default=0)
+    newest = [each for each in slices if each.generation == generation]
+    if not newest or len(newest) != newest[0].slice_count:
+        return None
+    devices: dict[str, Device] = {}
+    sets: dict[str, CounterSet] = {}
+    for each in newest:
+        for device in each.devices:
+            devices.setdefault(device.name, device)
+        for counter_set in each.shared_counters:
+            sets.setdefault(counter_set.name, counter_set)
+    return Published(generation, tuple(newest), devices, sets)

@@ -1,0 +1,300 @@
+"""`drawbridge simulate`: pods onto nodes in memory; the form of the answer, and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.simulating import (
+    CLUSTER,
+    ONLY_N1,
+    SAMPLES,
+    Run,
+    X,
+    claim,
+    codes,
+    devices,
+    nodes,
+    pod,
+    simulate,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def test_the_answer_has_exactly_this_form(run: Run) -> None:
+    code, printed, err = run(pod("a") + pod("b", spec="nodeName: n3"))
+    assert (code, err) == (1, "")
+    assert list(printed) == ["pods", "ledger"]
+    placed, refused = printed["pods"]
+    assert list(placed) == ["pod", "node", "claims", "reasons"]
+    assert (placed["pod"], placed["node"], placed["reasons"]) == ("default/a", "n1", [])
+    assert len(placed["claims"]) == 1
+    name = placed["claims"][0]["claim"]
+    assert name.startswith("default/a-g-")
+    assert placed["claims"][0]["allocation"] == {
+        "devices": {"results": [{"request": "r", "driver": "d.io", "pool": "n1", "device": "x"}]},
+        "nodeSelector": ONLY_N1,
+    }
+    assert (refused["pod"], refused["node"]) == ("default/b", None)
+    assert [each["allocation"] for each in refused["claims"]] == [None]
+    keys = ["code", "stage", "before", "after", "nodes", "example", "message"]
+    assert [list(each) for each in refused["reasons"]] == [keys]
+    holder = {"claim": name, "state": "reserved"}
+    device = {"driver": "d.io", "pool": "n1", "device": "x", "holders": [holder]}
+    assert printed["ledger"] == {"devices": [device], "findings": []}
+
+
+def test_the_same_input_gives_the_same_output(run: Run) -> None:
+    pods = pod("a", "{name: g, resourceClaimTemplateName: share}") + pod("b")
+    assert run(pods) == run(pods)
+
+
+def test_what_one_pod_gets_the_next_one_does_not(run: Run) -> None:
+    code, printed, _ = run("".join(map(pod, "abcde")), "--node", "n1")
+    assert code == 1
+    assert nodes(printed) == ["n1", "n1", None, None, None]
+    assert [devices(each) for each in printed["pods"][:2]] == [["x"], ["w"]]
+    code, printed, _ = run(pod("a") + pod("b"))
+    assert code == 0
+
+
+def test_shares_are_counted_and_have_ids(run: Run) -> None:
+    share = "{name: g, resourceClaimTemplateName: share}"
+    code, printed, _ = run(pod("a", share) + pod("b", share), cluster=CLUSTER)
+    assert code == 1
+    result = printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"][0]
+    assert result["consumedCapacity"] == {"memory": "6Gi"}
+    assert len(result["shareID"]) == 36
+    assert printed["ledger"]["devices"][0]["holders"][0]["consumedCapacity"] == {"memory": "6Gi"}
+    assert printed["pods"][1]["node"] is None
+
+
+def test_a_claim_that_is_allocated_keeps_its_devices_and_binds_the_pod_to_them(run: Run) -> None:
+    allocation = X[:-1] + f", nodeSelector: {json.dumps(ONLY_N1)}}}"
+    named = "{name: g, resourceClaimName: c}"
+    code, printed, _ = run(
+        pod("a", named) + pod("b", named, "nodeName: n2") + claim("c", allocation)
+    )
+    assert code == 1
+    first, second = printed["pods"]
+    assert (first["node"], devices(first)) == ("n1", ["x"])
+    assert first["claims"][0]["allocation"]["nodeSelector"] == ONLY_N1
+    assert (second["node"], codes(second)) == (None, ["NodeUnfit", "AllocatedElsewhere"])
+    assert [each["allocation"] for each in second["claims"]] == [None]
+
+
+def test_pods_that_name_one_claim_share_it(run: Run) -> None:
+    named = "{name: g, resourceClaimName: c}"
+    code, printed, _ = run(pod("a", named) + pod("b", named) + claim("c"))
+    assert code == 0
+    assert printed["pods"][0]["claims"] == printed["pods"][1]["claims"]
+    assert printed["ledger"]["devices"][0]["holders"] == [
+        {"claim": "default/c", "state": "reserved"}
+    ]
+
+
+def test_existing_allocations_are_in_the_ledger_and_not_given_again(run: Run) -> None:
+    code, printed, _ = run(pod("a"), "--node", "n1", cluster=CLUSTER + claim("c", X))
+    assert code == 0
+    assert devices(printed["pods"][0]) == ["w"]
+    holders = [each["holders"][0]["state"] for each in printed["ledger"]["devices"]]
+    assert holders == ["reserved", "allocated"]
+
+
+def test_copies_of_a_claim_with_its_uid_are_claims_of_their_own(run: Run) -> None:
+    one, other = (
+        claim(name, X.replace("x", device)).replace(
+            "{name: ", "{uid: u, resourceVersion: '7', name: "
+        )
+        for name, device in (("c", "x"), ("d", "w"))
+    )
+    _, printed, _ = run(pod("a"), "--node", "n1", cluster=CLUSTER + one + other)
+    assert [each["device"] for each in printed["ledger"]["devices"]] == ["w", "x"]
+    assert printed["pods"][0]["node"] is None
+
+
+def test_a_device_that_others_allocated_twice_is_told(run: Run) -> None:
+    cluster = CLUSTER + claim("c", X) + claim("d", X)
+    code, printed, _ = run(pod("a"), cluster=cluster)
+    assert code == 0
+    assert [each["code"] for each in printed["ledger"]["findings"]] == ["DeviceHeldTwice"]
+
+
+# --- --claims and --node ---
+
+
+def test_claims_are_taken_together_in_their_order(run: Run) -> None:
+    code, printed, _ = run("", "--claims", "default/d,c", cluster=CLUSTER + claim("c") + claim("d"))
+    assert code == 0
+    [entry] = printed["pods"]
+    assert (entry["pod"], entry["node"]) == (None, "n1")
+    assert [each["claim"] for each in entry["claims"]] == ["default/d", "default/c"]
+    assert devices(entry) == ["x", "w"]
+
+
+def test_claims_on_a_node_that_has_too_little(run: Run) -> None:
+    cluster = CLUSTER + claim("c", count=2)
+    assert run("", "--claims", "c", "--node", "n1", cluster=cluster)[0] == 0
+    code, printed, _ = run("", "--claims", "c", "--node", "n2", cluster=cluster)
+    assert code == 1
+    assert printed["pods"][0]["claims"] == [{"claim": "default/c", "allocation": None}]
+    assert codes(printed["pods"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--claims", "nobody"), "ClaimMissing"),
+        (("--node", "n9"), "NodeUnknown"),
+        (("--kubernetes-version", "1.12"), "KubernetesVersionUnsupported"),
+        (("--feature-gates", "DRAEverything=true"), "FeatureGateUnknown"),
+        (("--config", "not-there.yaml"), "FileUnreadable"),
+    ],
+)
+def test_wrong_options_are_findings(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    code, printed, err = run(pod("a"), *arguments)
+    assert (code, list(printed)) == (2, ["pods", "ledger"])
+    assert f"[{said}]" in err
+
+
+# --- which node ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "node", "said"),
+    [
+        ("", "n1", []),
+        ("nodeSelector: {zone: b}", "n2", []),
+        ("nodeSelector: {zone: c}", None, ["NodeUnfit"]),
+        ("nodeName: n2", "n2", []),
+        ("nodeName: n2\n  nodeSelector: {zone: a}", None, ["NodeUnfit", "NodeUnfit"]),
+    ],
+)
+def test_what_is_looked_at_of_a_node(
+    run: Run, spec: str, node: str | None, said: list[str]
+) -> None:
+    _, printed, _ = run(pod("a", spec=spec))
+    assert nodes(printed) == [node]
+    assert codes(printed["pods"][0]) == said
+
+
+def test_unschedulable_nodes_are_for_those_who_name_them(run: Run) -> None:
+    cordoned = CLUSTER.replace(
+        "labels: {zone: a}}", "labels: {zone: a}}\nspec: {unschedulable: true}"
+    )
+    _, printed, _ = run(pod("a") + pod("b", spec="nodeName: n1"), cluster=cordoned)
+    assert nodes(printed) == ["n2", "n1"]
+
+
+def test_the_better_alternative_wins_over_the_earlier_node(run: Run) -> None:
+    template = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: either}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: r
+        firstAvailable:
+        - {name: best, deviceClassName: gpu, capacity: {requests: {memory: 1Gi}}}
+        - {name: any, deviceClassName: gpu}
+"""
+    code, printed, _ = run(template + pod("a", "{name: g, resourceClaimTemplateName: either}"))
+    assert (code, nodes(printed)) == (0, ["n2"])
+
+
+def test_a_pod_without_claims_goes_anywhere(run: Run) -> None:
+    code, printed, _ = run("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}")
+    assert (code, nodes(printed), printed["pods"][0]["claims"]) == (0, ["n1"], [])
+
+
+# --- bad and other documents ---
+
+
+def test_bad_documents_never_stop_the_others(run: Run) -> None:
+    bad = (
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: 7}\n---\na: [\n"
+    )
+    code, printed, err = run(pod("a") + bad + pod("b"))
+    assert (code, nodes(printed)) == (2, ["n1", "n1"])
+    assert "Pod/bad spec.containers" in err
+
+
+def test_what_makes_pods_is_told_not_to_be_placed(run: Run) -> None:
+    deployment = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {containers: [{name: c}]}}}
+"""
+    code, _, err = run(pod("a") + deployment)
+    assert code == 0
+    assert "Deployment/web: its pods are not placed [NotSimulated]" in err
+
+
+def test_nothing_to_place_is_told(run: Run) -> None:
+    code, printed, err = run("")
+    assert (code, printed["pods"]) == (0, [])
+    assert "[NothingToPlace]" in err
+
+
+def test_pods_of_the_cluster_are_placed_unless_they_run(run: Run) -> None:
+    gone = pod("gone").replace("{name: gone}", '{name: gone, deletionTimestamp: "2026-01-01"}')
+    done = pod("done") + "status: {phase: Succeeded}\n"
+    cluster = CLUSTER + pod("waits") + pod("runs", spec="nodeName: n1") + gone + done
+    _, printed, _ = run(pod("asked"), cluster=cluster)
+    assert [each["pod"] for each in printed["pods"]] == ["default/waits", "default/asked"]
+
+
+def test_of_an_object_that_is_there_twice_the_last_one_counts(run: Run) -> None:
+    _, printed, _ = run(pod("a") + pod("a", spec="nodeName: n2"))
+    assert nodes(printed) == ["n2"]
+
+
+def test_a_configuration_among_the_documents_counts(run: Run) -> None:
+    configuration = """\
+---
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+findings: {NothingToPlace: enforce}
+"""
+    assert run("", cluster=CLUSTER + configuration)[0] == 2
+    assert run("", cluster=CLUSTER + configuration + configuration)[0] == 2
+
+
+def test_pods_without_a_name_get_one(run: Run) -> None:
+    unnamed = pod("a").replace("name: a", "generateName: job-")
+    code, printed, _ = run(unnamed + unnamed, "--node", "n1")
+    assert code == 0
+    names = {each["pod"] for each in printed["pods"]}
+    assert len(names) == 2
+    assert all(name.startswith("default/job-") for name in names)
+
+
+# --- for people ---
+
+
+def test_the_sample_pods_are_placed_and_drawn() -> None:
+    code, out, _ = simulate("--cluster", str(SAMPLES / "inventory"), "-f", str(SAMPLES / "pods"))
+    assert code == 1
+    assert "default/train: on hgx-1" in out
+    assert "default/too-late: not placed" in out
+    assert "blocked by what others draw" in out
+    assert "memory, taints and affinity are the scheduler's matter" in out
+    drawn = [line for line in out.splitlines() if line.startswith("node ")]
+    assert drawn == ["node hgx-1", "node mig-1", "node edge-1"]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"- 1\n- a\n", b"kind: Pod\n", b"[]"])
+def test_any_bytes_give_an_answer(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "f.yaml").write_bytes(text)
+    code, out, _ = simulate("-f", str(tmp_path / "f.yaml"), "-o", "json")
+    assert code in (0, 1, 2)
+    assert list(json.loads(out)) == ["pods", "ledger"]
