@@ -1,0 +1,216 @@
+"""Our solver and Kubernetes' allocator on the same JSON, in one run, as ratios.
+
+    python -m bench.solver_oracle
+
+(a) One pod answered for 500 nodes of 8 GPUs and 8 NICs, half held, one device taken or released
+between two calls. (b) Requests that cannot be had; upstream is cut off after 10 s. Both compile
+expressions before they are timed, and both read plain objects outside of the time.
+"""
+
+import itertools
+import json
+import random
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.inventory import device, slice_
+from bench.solver import DEVICES, GPU, NIC, NODES, slices
+from dra.claim import Claim, claim_reader, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.gates import DEFAULTS
+from dra.inventory import inventory
+from dra.nodes import Node
+from dra.slices import Slice, read_slice
+from e2e.oracle.build import NoGoError, binary
+from solver.memo import Memo
+from solver.solve import solve
+from solver.world import World, view_of
+
+Json = dict[str, Any]
+
+CALLS = 30
+SIZES = (5, 8, 11, 14, 31)
+CUT_OFF = 10.0
+READER = claim_reader()
+
+
+def classes() -> list[Json]:
+    """The class of each driver."""
+    selects = 'device.driver == "{}"'
+    return [
+        {
+            "metadata": {"name": name},
+            "spec": {"selectors": [{"cel": {"expression": selects.format(name)}}]},
+        }
+        for name in (GPU, NIC)
+    ]
+
+
+def claim(name: str, requests: dict[str, tuple[str, int]], match: str = "") -> Json:
+    """A claim with requests by name, as the API server stores it."""
+    asks = {
+        one: {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
+        for one, (of, count) in requests.items()
+    }
+    devices: Json = {"requests": [{"name": one, "exactly": ask} for one, ask in asks.items()]}
+    if match:
+        devices["constraints"] = [{"matchAttribute": match}]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": devices}}
+
+
+def holder(driver: str, pool: str, held: str) -> Json:
+    """A claim that holds one device."""
+    out = claim(f"{pool}-{held}", {"r": (driver, 1)})
+    result = {"request": "r", "driver": driver, "pool": pool, "device": held}
+    return out | {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+
+def cluster(asked: Json) -> Json:
+    """The scenario of (a): half of the devices held, then changes one by one."""
+    drawn = random.Random(1)
+    published = [each for node in range(NODES) for each in slices(node)]
+    everything = [
+        holder(each["spec"]["driver"], each["spec"]["pool"]["name"], one["name"])
+        for each in published
+        for one in each["spec"]["devices"]
+    ]
+    names = {each["metadata"]["name"]: each for each in everything}
+    held = set(drawn.sample(sorted(names), len(names) // 2))
+    start = [names[name] for name in sorted(held)]
+    changes: list[Json] = []
+    for _ in range(CALLS):
+        name = drawn.choice(sorted(names))
+        changes.append({"remove": f"default/{name}"} if name in held else {"add": names[name]})
+        held ^= {name}
+    return {
+        "nodes": [{"metadata": {"name": f"node-{number:05}"}} for number in range(NODES)],
+        "slices": published,
+        "classes": classes(),
+        "claims": [asked],
+        "allocated": start,
+        "changes": changes,
+        "seconds": 60,
+    }
+
+
+def upstream(oracle: Path, scenario: Json) -> list[Json]:
+    """Each round of the oracle: seconds and how many nodes were answered how."""
+    ran = subprocess.run(  # noqa: S603  # what was built here
+        [oracle, "rounds"], input=json.dumps(scenario), capture_output=True, text=True, check=True
+    )
+    rounds: list[Json] = json.loads(ran.stdout)["rounds"]
+    return rounds
+
+
+def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long, one run as it is
+    """The same of the solver; what is held is summed up outside of the time, as by the ledger."""
+    read = [read_slice(each) for each in scenario["slices"]]
+    found = inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
+    known = [read_class(each) for each in scenario["classes"]]
+    by_name = {each.metadata.name: each for each in known if isinstance(each, DeviceClass)}
+    world, memo = World(found, by_name), memo or Memo()
+    claims = [each for each in map(read_claim, scenario["claims"]) if isinstance(each, Claim)]
+    nodes = [Node(each["metadata"]["name"]) for each in scenario["nodes"]]
+    held: dict[str, Claim] = {}
+    for each in scenario["allocated"]:
+        hold(held, each)
+    use = dict(view_of(held.values()).pools)
+    ids = map("share-{}".format, itertools.count()).__next__
+    rounds = []
+    for change in [{}, *scenario.get("changes", [])]:
+        held.pop(change.get("remove", ""), None)
+        if "add" in change:
+            hold(held, change["add"])
+        view = view_of(held.values())
+        # A pool whose use did not change keeps its object, as the ledger has it.
+        for pool, now in view.pools.items():
+            if use.get(pool) is None or use[pool].dedicated != now.dedicated:
+                use[pool] = now
+        view = type(view)({pool: use[pool] for pool in view.pools})
+        start = time.perf_counter()
+        answers = solve(world, view, claims, nodes, ids=ids, memo=memo)
+        seconds = time.perf_counter() - start
+        placed = sum(hasattr(each, "allocations") for each in answers.values())
+        rounds.append({"seconds": seconds, "verdicts": {"allocated": placed}})
+    return rounds
+
+
+def fresh(scenario: Json) -> float:
+    """The best time of five for one answer with nothing remembered but what expressions compile to.
+
+    The second world is another one, so that of the first only those are kept.
+    """
+    warm = {"claims": [claim("c", {"r": (GPU, 1)})], "changes": []}
+    memo = Memo()
+    ours(scenario | warm, memo)
+    alone = scenario | {"changes": []}
+    return min(float(ours(alone, memo)[0]["seconds"]) for _ in range(5))
+
+
+def hold(held: dict[str, Claim], plain: Json) -> None:
+    """Add a claim as the domain reads it."""
+    read = READER.one(plain)
+    if isinstance(read, Claim):
+        held[f"default/{read.metadata.name}"] = read
+
+
+def compare(name: str, oracle: Path, scenario: Json) -> None:
+    """One row: medians, and how much faster we are."""
+    sides = {"ours": ours(scenario), "upstream": upstream(oracle, scenario)}
+    placed = {side: [r["verdicts"].get("allocated", 0) for r in sides[side]] for side in sides}
+    if placed["ours"] != placed["upstream"]:
+        raise SystemExit(f"{name}: not the same nodes are answered: {placed}")
+    mine, other = (statistics.median(r["seconds"] for r in each[1:]) for each in sides.values())
+    first = sides["ours"][0]["seconds"]
+    print(
+        f"{name:24} ours {mine * 1e3:8.2f} ms (first {first * 1e3:.0f}), "
+        f"upstream {other * 1e3:8.2f} ms, {other / mine:6.1f} times"
+    )
+
+
+def hopeless(oracle: Path) -> None:
+    """(b): one device more than there is, as a count and as requests."""
+    for size in SIZES:
+        plain: Json = slice_(0)
+        plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]
+        node = plain["spec"]["nodeName"]
+        many = {f"r{number}": (GPU, 1) for number in range(size + 1)}
+        for how, asked in (("count", {"r": (GPU, size + 1)}), ("requests", many)):
+            scenario = {
+                "nodes": [{"metadata": {"name": node}}],
+                "slices": [plain],
+                "classes": classes(),
+                "claims": [claim("c", asked)],
+                "allocated": [],
+                # The first round compiles the expressions; it is not shown.
+                "changes": [{}],
+                "seconds": CUT_OFF,
+            }
+            mine = fresh(scenario)
+            other = upstream(oracle, scenario)[-1]
+            cut = " (cut off)" if "timeout" in other["verdicts"] else ""
+            print(
+                f"{size + 1:2} of {size:2} as {how:9} ours {mine * 1e3:8.2f} ms, "
+                f"upstream {other['seconds'] * 1e3:10.2f} ms{cut}"
+            )
+
+
+def run() -> None:
+    """Print all rows, or why there are none."""
+    try:
+        oracle = binary()
+    except NoGoError as error:
+        print(f"SKIPPED: {error}")
+        return
+    print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} changes")
+    compare("one GPU", oracle, cluster(claim("c", {"gpu": (GPU, 1)})))
+    both = claim("c", {"gpu": (GPU, 1), "nic": (NIC, 1)}, "resource.kubernetes.io/pcieRoot")
+    compare("GPU+NIC, matchAttribute", oracle, cluster(both))
+    hopeless(oracle)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,102 @@
+"""One seed, from scenario to findings: the unit of work of the differential."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from e2e.checker import check
+from e2e.checker.expressions import Expressions
+from e2e.checker.quantities import Json
+from e2e.differential.compare import EXCEPTIONS, differences
+from e2e.differential.ours import answer
+from e2e.differential.theirs import Oracle
+from e2e.generator import scenario
+from e2e.oracle.build import binary
+from solver.deviations import OURS, UPSTREAM
+
+
+@dataclass
+class Found:
+    """Sums over seeds; `examples` keeps the first lines of each kind, smallest scenario first."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    exceptions: Counter[str] = field(default_factory=Counter)
+    differences: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def differ(self, kind: str, line: str) -> None:
+        """Note a difference that nothing excuses."""
+        self.differences[kind] += 1
+        self.examples.setdefault(kind, []).append(line)
+
+    def add(self, other: "Found") -> None:
+        """Take in what another process found."""
+        self.counts += other.counts
+        self.exceptions += other.exceptions
+        self.differences += other.differences
+        for kind, lines in other.examples.items():
+            self.examples.setdefault(kind, []).extend(lines)
+
+
+def judge(seeds: range) -> Found:
+    """Compare and check the scenarios of these seeds."""
+    found = Found()
+    oracle = Oracle(binary())
+    with Expressions(binary()) as expressions:
+        for seed in seeds:
+            one(seed, oracle, expressions, found)
+    oracle.close()
+    return found
+
+
+def one(seed: int, oracle: Oracle, expressions: Expressions, found: Found) -> None:
+    """Compare our answers of one scenario with theirs, then what we say on purpose with both."""
+    asked = scenario(seed)
+    theirs = oracle.answer(asked)
+    found.counts["scenarios"] += 1
+    found.counts["satisfiable"] += any(a["verdict"] == "allocated" for a in theirs.values())
+    try:
+        strict, own = answer(asked, UPSTREAM), answer(asked, OURS)
+    except Exception as error:  # noqa: BLE001  # any exception of ours is a finding, and the run goes on
+        found.differ("crash", f"seed {seed}: {type(error).__name__}: {error}")
+        return
+    for node, verdict in theirs.items():
+        where = f"seed {seed} {node}"
+        found.counts[f"theirs {verdict['verdict']}"] += 1
+        if strict[node]["verdict"] == "gave up" or own[node]["verdict"] == "gave up":
+            found.differ("gave up", where)
+        elif verdict["verdict"] not in ("timeout", "panic"):
+            for difference in differences(strict[node], verdict):
+                found.differ(difference.kind, f"{where}: {difference.message}")
+        for answers in (strict, own):
+            if answers[node]["verdict"] == "allocated":
+                valid(asked, node, answers[node], expressions, found)
+        if differences(own[node], strict[node]):
+            excuse(asked, node, own[node], found)
+
+
+def valid(asked: Json, node: str, ours: Json, expressions: Expressions, found: Found) -> None:
+    """Put a solution of ours before the checker."""
+    allocations = ours["allocations"]
+    assert isinstance(allocations, list)
+    found.counts["checked"] += 1
+    for violation in check(asked, node, allocations, expressions):
+        found.differ(
+            f"invalid: {violation.rule}", f"seed {asked['seed']} {node}: {violation.message}"
+        )
+
+
+def excuse(asked: Json, node: str, own: Json, found: Found) -> None:
+    """Find the deviation that makes our own answer another one, and count it by its name."""
+    for name, number in EXCEPTIONS.items():
+        alone = msgspec.structs.replace(UPSTREAM, **{name: True})
+        if not differences(own, answer(asked, alone)[node]):
+            found.exceptions[number] += 1
+            return
+    for name, number in EXCEPTIONS.items():
+        without = msgspec.structs.replace(OURS, **{name: False})
+        if differences(own, answer(asked, without)[node]):
+            found.exceptions[f"{number}, with others"] += 1
+            return
+    found.differ("unexplained", f"seed {asked['seed']} {node}")

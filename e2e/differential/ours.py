@@ -1,0 +1,84 @@
+"""Asks our solver one scenario, in the words that the comparison uses."""
+
+import itertools
+import json
+import re
+from typing import TypeVar
+
+import msgspec
+
+from dra.claim import read_claim
+from dra.classes import read_class
+from dra.finding import Finding
+from dra.gates import Gates
+from dra.inventory import inventory
+from dra.nodes import node_reader
+from dra.slices import read_slice
+from dra.taints import read_taint_rules
+from e2e.checker.gates import SINCE, gates
+from e2e.checker.quantities import Json
+from solver.answers import Answer, Outcome, Solution
+from solver.deviations import Deviations
+from solver.solve import solve
+from solver.world import World, view_of
+
+T = TypeVar("T")
+OUTCOMES = {Outcome.NO: "none", Outcome.ERROR: "error", Outcome.GAVE_UP: "gave up"}
+
+
+class UnreadableError(Exception):
+    """Our readers refuse an object that the allocator would take."""
+
+
+def on(scenario: Json) -> Gates:
+    """The gates of a scenario, those included that no real cluster could switch off."""
+    told = gates(scenario)
+    fields = {re.sub(r"(?<!^)(?=[A-Z])", "_", gate[3:]).lower(): told[gate] for gate in SINCE}
+    return Gates(version="1.37", **fields)
+
+
+def sure(read: T | tuple[Finding, ...]) -> T:
+    """What was read, or an error with what was found."""
+    if isinstance(read, tuple):
+        raise UnreadableError(str(read))
+    return read
+
+
+def world_of(scenario: Json, deviations: Deviations) -> World:
+    """Slices, classes and rules as our rooms read them."""
+    rules = read_taint_rules({"kind": "DeviceTaintRuleList", "items": scenario["rules"]})
+    if rules.findings:
+        raise UnreadableError(str(rules.findings))
+    slices = [sure(read_slice(encoded(one))) for one in scenario["slices"]]
+    classes = [sure(read_class(encoded(one))) for one in scenario["classes"]]
+    stock = inventory(slices, rules.objects, on(scenario))
+    return World(stock, {one.metadata.name: one for one in classes}, deviations=deviations)
+
+
+def encoded(one: Json) -> bytes:
+    """The bytes that a reader gets."""
+    return json.dumps(one).encode()
+
+
+def answer(scenario: Json, deviations: Deviations) -> dict[str, Json]:
+    """For each node a verdict and allocations, or a message."""
+    world = world_of(scenario, deviations)
+    holders = [sure(read_claim(encoded(one))) for one in scenario["allocated"]]
+    claims = [sure(read_claim(encoded(one))) for one in scenario["claims"]]
+    reader = node_reader()
+    nodes = [sure(reader.one(encoded(one))) for one in scenario["nodes"]]
+    numbers = itertools.count(1)
+    view = view_of(holders, world.gates)
+    answers = solve(world, view, claims, nodes, ids=lambda: f"share-{next(numbers)}")
+    return {node: worded(one) for node, one in answers.items()}
+
+
+def worded(one: Answer) -> Json:
+    """An answer in plain JSON, as a client would see it."""
+    if isinstance(one, Solution):
+        return {
+            "verdict": "allocated",
+            "allocations": json.loads(msgspec.json.encode(one.allocations)),
+        }
+    message = "; ".join(str(getattr(each, "message", each)) for each in one.reasons)
+    return {"verdict": OUTCOMES[one.outcome], "message": message}
