@@ -4,15 +4,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import allocator.codes
 import config.codes
 import config.schema
 import documents.codes
 import dra.codes
 import judge.codes
+import solver.codes
 from dra.finding import page
 
 DOCS = Path(__file__).parent.parent / "docs"
-ROOMS = (documents.codes.CODES, dra.codes.CODES, config.codes.CODES, judge.codes.CODES)
+ROOMS = (
+    documents.codes.CODES,
+    dra.codes.CODES,
+    config.codes.CODES,
+    judge.codes.CODES,
+    solver.codes.CODES,
+    allocator.codes.CODES,
+)
 PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: page(ROOMS),
     "configuration.md": config.schema.page,
