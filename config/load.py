@@ -11,7 +11,17 @@ import msgspec
 
 from config import codes, texts
 from config.built import BUILT, Built, opened, partly
-from config.model import REQUIRED, Compatibility, Configuration, LabelSelector, Operator, Policy
+from config.model import (
+    ATTRIBUTE_WORDS,
+    CAPACITY_WORDS,
+    REQUIRED,
+    Compatibility,
+    Configuration,
+    LabelSelector,
+    Operator,
+    Policy,
+    Target,
+)
 from config.schema import PLACES
 from dra.codes import FIELD_MISSING
 from dra.finding import Finding
@@ -126,6 +136,8 @@ def _contradictions(configuration: Configuration) -> Iterator[Finding]:
     yield from _selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
     for i, quota in enumerate(configuration.quotas):
         yield from _selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
+    for i, target in enumerate(configuration.targets):
+        yield from _words(target, f"targets[{i}]")
     for i, pool in enumerate(configuration.owned_pools):
         yield from _selector(pool.pool_selector, f"ownedPools[{i}].poolSelector")
     for i, entry in enumerate(configuration.compatibility):
@@ -140,6 +152,19 @@ def _selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:
             yield codes.SELECTOR_CONTRADICTORY.at(
                 f"{path}.matchExpressions[{i}]", f"{requirement.operator} {what}", object=OBJECT
             )
+
+
+def _words(target: Target, path: str) -> Iterator[Finding]:
+    """What is said of a driver in words that nobody asks for."""
+    said = {
+        "attributes": (target.attributes, ATTRIBUTE_WORDS),
+        "capacities": (target.capacities, CAPACITY_WORDS),
+    }
+    for field, (words, known) in said.items():
+        for word in words:
+            if word not in known:
+                message = f"{word} is not one of {', '.join(known)}"
+                yield codes.WITHOUT_EFFECT.at(f"{path}.{field}[{word}]", message, object=OBJECT)
 
 
 def _compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:

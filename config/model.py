@@ -134,6 +134,22 @@ class Legacy(Part, frozen=True):
     ] = {}
 
 
+# What a driver of one's own may be said to publish.
+ATTRIBUTE_WORDS: Final = (
+    "product",
+    "uuid",
+    "architecture",
+    "compute",
+    "driver-version",
+    "cuda-version",
+    "profile",
+    "parent",
+    "kernel-driver",
+    "resource",
+)
+CAPACITY_WORDS: Final = ("memory", "cores", "shares")
+
+
 class Target(Part, frozen=True):
     """What asks of one kind become."""
 
@@ -141,12 +157,25 @@ class Target(Part, frozen=True):
     driver: Annotated[DriverName, says("The DRA driver that serves it.")]
     class_: Annotated[ObjectName, says("The DeviceClass to ask for.")] = msgspec.field(name="class")
     family: Annotated[
-        Word | None, says("For a driver of your own: the known driver family it behaves like.")
+        Literal["nvidia", "hami", "amd", "intel", "dranet", "sriov"] | None,
+        says("For a driver of your own: the known driver family it behaves like."),
     ] = None
     sharing: Annotated[
         Literal["none", "memory", "unlimited"] | Annotated[int, msgspec.Meta(ge=2)],
         says("How devices are shared: not, by memory, without limit, or by so many at most."),
     ] = "none"
+    attributes: Annotated[
+        Mapping[Word, AttributeName],
+        says(
+            "For a driver of your own: the attributes that hold product, uuid, architecture,"
+            " compute, driver-version, cuda-version, profile, parent, kernel-driver or the"
+            " resource of a device plugin."
+        ),
+    ] = {}
+    capacities: Annotated[
+        Mapping[Word, AttributeName],
+        says("For a driver of your own: the capacities that hold memory, cores or shares."),
+    ] = {}
 
 
 class Fleet(Part, frozen=True):

@@ -185,6 +185,16 @@ $ drawbridge config print
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: native
+legacy:
+  renames: {}
+  units: {}
+  defaults: {}
+  networks: {}
+  labels: {}
+targets: []
+decisions:
+  allowLossOf: []
+  nativeExtendedNames: leave
 findings: {}
 compatibility: []
 unsetGroups: alone

@@ -9,8 +9,12 @@ import config.codes
 import config.schema
 import documents.codes
 import dra.codes
+import facts.codes
 import judge.codes
 import solver.codes
+import translate.codes
+import translate.targets.codes
+import translate.verdicts
 from dra.finding import page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -21,6 +25,10 @@ ROOMS = (
     judge.codes.CODES,
     solver.codes.CODES,
     allocator.codes.CODES,
+    facts.codes.CODES,
+    translate.codes.CODES,
+    translate.targets.codes.CODES,
+    translate.verdicts.CODES,
 )
 PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: page(ROOMS),

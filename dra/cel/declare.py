@@ -26,7 +26,7 @@ UNKNOWN: Value = object()  # stands for an argument that is no constant, see `Ov
 
 
 class Operand(NamedTuple):
-    """What the estimator knows of an argument: type, size, value if literal, size of its elements."""
+    """What the estimator knows of an argument: type, size, literal value, size of elements."""
 
     type: Type
     size: Range

@@ -13,7 +13,7 @@ from dra.cel.compile import compile_tree
 from dra.cel.declare import Function, Library
 from dra.cel.errors import CompileError, EvaluationError, Problem
 from dra.cel.estimate import Estimator, Sizes
-from dra.cel.frame import FIRST, Cancelled, Run, Stop
+from dra.cel.frame import Cancelled, Run, Stop
 from dra.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
 from dra.cel.parser import ParserOptions, parse
 from dra.cel.types import Type
@@ -54,8 +54,9 @@ class Program:
         self.max_cost = max_cost
         self.boolean = boolean
         self._run = run
-        self._names = tuple(enumerate(names, FIRST))
-        self._blank = (MISSING,) * (len(names) + slots)
+        # In the order of their slots, which begin right behind the cost and the stop.
+        self._names = names
+        self._blank = (MISSING,) * slots
 
     def evaluate(self, variables: Mapping[str, Value], stop: Stop | None = None) -> Result:
         """Evaluate; `stop` is asked once a round of a comprehension whether to give up.
@@ -63,12 +64,14 @@ class Program:
         A variable may hold an EvaluationError: what it stands for cannot be seen, and so every
         evaluation fails with it.
         """
-        frame: list[object] = [0, stop, *self._blank]
-        for slot, name in self._names:
-            value = variables.get(name, MISSING)
+        frame: list[object] = [0, stop]
+        for name in self._names:
+            value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:
                 raise EvaluationError(value.kind, value.message)
-            frame[slot] = value
+            frame.append(value)
+        if self._blank:
+            frame += self._blank
         try:
             found = self._run(frame)
         except EvaluationError as error:
@@ -76,7 +79,7 @@ class Program:
             raise
         except (Cancelled, RecursionError) as error:
             raise _ended(error, frame) from None
-        if self.boolean and type(found) is not bool:
+        if type(found) is not bool and self.boolean:
             raise _not_bool(found, frame)
         return Result(found, frame[0])  # type: ignore[arg-type]  # the one slot that is an int
 

@@ -31,55 +31,85 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     path = left.path() if isinstance(left, Attribute) else None
     if path is None or not isinstance(left, Attribute) or len(path) not in (1, 3):
         return exact()
-    done = _compared(text, len(path) + 1, limit, wanted=not negated)
-    return _found(left.slot, path, done, exact)
+    own = len(path) + 1
+    costs = [own + traversal(length) for length in range(len(text) + 1)]
+    make = _one if len(path) == 1 else _three
+    return make(left.slot, path, text, costs, limit, _late(exact), wanted=not negated)
 
 
-def _compared(text: str, own: int, limit: int, *, wanted: bool) -> Callable[[Frame, str], object]:
-    """Compare and charge: `own` for the name and its keys, the rest by the shorter of the texts."""
+def _late(exact: Callable[[], Run]) -> Run:
+    """Go the exact way, which is made when it is first needed."""
+    made: list[Run] = []
+
+    def run(frame: Frame) -> object:
+        if not made:
+            made.append(exact())
+        return made[0](frame)
+
+    return run
+
+
+def _over(frame: Frame, limit: int, amount: int, own: int) -> None:
+    """The limit is passed: `own` steps of one for the name and its keys, then the comparison."""
+    exceeded(frame, limit, (*(1,) * own, amount - own))
+
+
+# The two below are alike but for the look-up: a call between them would cost a third of the whole.
+def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+    slot: int,
+    path: tuple[str, ...],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
+) -> Run:
+    (key,) = path
     longest = len(text)
-    costs = [own + traversal(length) for length in range(longest + 1)]
 
-    def done(frame: Frame, value: str) -> object:
+    def run(frame: Frame) -> object:
+        try:
+            value = frame[slot][key]
+        except (KeyError, TypeError):
+            return apart(frame)
+        if type(value) is not str:
+            return apart(frame)
         length = len(value)
         amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, (*(1,) * own, amount - own))
+            _over(frame, limit, amount, 2)
         return (value == text) is wanted
 
-    return done
+    return run
 
 
-def _found(  # house: long, three closures for one look-up
+def _three(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     slot: int,
     path: tuple[str, ...],
-    done: Callable[[Frame, str], object],
-    exact: Callable[[], Run],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
 ) -> Run:
-    slow: list[Run] = []
-
-    def apart(frame: Frame) -> object:
-        if not slow:
-            slow.append(exact())
-        return slow[0](frame)
+    first, second, third = path
+    longest = len(text)
 
     def run(frame: Frame) -> object:
-        try:
-            value = frame[slot][path[0]]
-        except (KeyError, TypeError):
-            return apart(frame)
-        return done(frame, value) if type(value) is str else apart(frame)
-
-    if len(path) == 1:
-        return run
-    first, second, third = path
-
-    def run_three(frame: Frame) -> object:
         try:
             value = frame[slot][first][second][third]
         except (KeyError, TypeError):
             return apart(frame)
-        return done(frame, value) if type(value) is str else apart(frame)
+        if type(value) is not str:
+            return apart(frame)
+        length = len(value)
+        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            _over(frame, limit, amount, 4)
+        return (value == text) is wanted
 
-    return run_three
+    return run

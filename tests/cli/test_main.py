@@ -128,8 +128,8 @@ def test_wrong_usage_is_two(arguments: list[str]) -> None:
 def test_help_lists_every_command_on_the_output() -> None:
     given = streams()
     assert main.dispatch(["--help"], given, "drawbridge") == 0
-    for name in main.COMMANDS:
-        assert f"\n    {name} " in text(given.out)
+    listed = [line.split()[0] for line in text(given.out).splitlines() if line.startswith("    ")]
+    assert set(main.COMMANDS) <= set(listed)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,9 @@ def test_an_empty_file_has_the_defaults() -> None:
     assert plain(Configuration()) == {
         **HEAD,
         "placement": "native",
+        "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
+        "targets": [],
+        "decisions": {"allowLossOf": [], "nativeExtendedNames": "leave"},
         "findings": {},
         "compatibility": [],
         "unsetGroups": "alone",

@@ -27,6 +27,7 @@ BEYOND = {
     "null is the same as absent",
     "off without quotes",
     "a code that no finding has",
+    "a driver of one's own in words that nobody asks for",
     "an entry that rules nothing",
     "a physical device without an expression",
     "operators and their values",

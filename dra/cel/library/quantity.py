@@ -57,6 +57,22 @@ def _subtract_int(a: Quantity, b: int) -> Sum:
     return _sum(a - Quantity.of(b, Format.DECIMAL_EXPONENT))
 
 
+def _prepare_compare(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+    """A comparison with a known amount, which most often has the scale of what it meets."""
+    other = args[1]
+    if not isinstance(other, Quantity):
+        return None
+    mantissa, scale = other.mantissa, other.scale
+
+    def compare(quantity: Quantity, _: Quantity) -> int:
+        if quantity.scale != scale:
+            return quantity.compare(other)
+        mine = quantity.mantissa
+        return (mine > mantissa) - (mine < mantissa)
+
+    return compare
+
+
 def _greater(a: Quantity, b: Quantity) -> bool:
     return b < a
 
@@ -88,7 +104,19 @@ QUANTITIES: Final = Library(
         Function("sign", (Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),)),
         _member("isGreaterThan", ("quantity_is_greater_than", _TWO, BOOL, _greater)),
         _member("isLessThan", ("quantity_is_less_than", _TWO, BOOL, _less)),
-        _member("compareTo", ("quantity_compare_to", _TWO, INT, Quantity.compare)),
+        Function(
+            "compareTo",
+            (
+                Overload(
+                    "quantity_compare_to",
+                    _TWO,
+                    INT,
+                    Quantity.compare,
+                    member=True,
+                    prepare=_prepare_compare,
+                ),
+            ),
+        ),
         _member(
             "asApproximateFloat",
             ("quantity_get_float", (QUANTITY,), DOUBLE, Quantity.as_approximate_float),

@@ -1,0 +1,142 @@
+"""The driver families this version knows: what their devices are, and whose names they serve.
+
+The one table of drivers; who prints claims for them adds how. A driver that is not here is known
+from the Configuration alone.
+"""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from config.model import Configuration, Target
+
+GPU: Final = "gpu"
+NIC: Final = "nic"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A driver as it is shipped: bare names are in the driver's own domain."""
+
+    kind: str
+    driver: str
+    classes: tuple[str, ...]
+    word: str = ""  # what the configuration calls it
+    type: str = ""  # the attribute that tells whole devices from others
+    whole: tuple[str, ...] = ()  # its values for whole devices
+    name: str = ""  # the attribute that names the product
+    profile: str = ""
+    architecture: str = ""
+    legacy: tuple[str, ...] = ()  # names under which a plugin hands out the same devices
+    asked: str = ""  # a NIC counts where this attribute is true
+
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    Family(
+        GPU,
+        "gpu.nvidia.com",
+        ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+        word="nvidia",
+        type="type",
+        whole=("gpu",),
+        name="productName",
+        profile="profile",
+        architecture="architecture",
+        legacy=(
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-*",
+            "nvidia.com/pgpu",
+            "volcano.sh/vgpu-number",
+        ),
+    ),
+    Family(
+        GPU,
+        "hami-core-gpu.project-hami.io",
+        ("hami-core-gpu.project-hami.io",),
+        word="hami",
+        type="type",
+        whole=("hami-gpu",),
+        name="productName",
+        architecture="architecture",
+        legacy=("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number"),
+    ),
+    Family(
+        GPU,
+        "gpu.amd.com",
+        ("gpu.amd.com",),
+        word="amd",
+        type="type",
+        whole=("amdgpu",),
+        name="productName",
+        profile="partitionProfile",
+        architecture="family",
+        legacy=("amd.com/gpu", "amd.com/?px_nps*"),
+    ),
+    Family(
+        GPU,
+        "gpu.intel.com",
+        ("gpu.intel.com", "gpu-vfio.intel.com"),
+        word="intel",
+        type="type",
+        name="model",
+        architecture="family",
+        legacy=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
+    ),
+    Family(
+        NIC,
+        "dra.net",
+        ("dra.net", "dranet", "dranet.net"),
+        word="dranet",
+        type="type",
+        name="pciDevice",
+        asked="rdma",
+    ),
+    Family(
+        NIC,
+        "sriovnetwork.k8snetworkplumbingwg.io",
+        ("sriovnetwork.k8snetworkplumbingwg.io",),
+        word="sriov",
+        name="resourceName",
+    ),
+)
+BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
+BY_WORD: Final[Mapping[str, Family]] = {each.word: each for each in FAMILIES}
+
+
+def family_of(target: Target) -> Family | None:
+    """The known family that a target of the configuration behaves like."""
+    return BY_WORD.get(target.family) if target.family else BY_DRIVER.get(target.driver)
+
+
+def families(configuration: Configuration) -> Mapping[str, Family]:
+    """The families by driver, with those that the configuration says a driver behaves like."""
+    known = dict(BY_DRIVER)
+    for target in configuration.targets:
+        if target.driver not in known:
+            like = family_of(target)
+            known[target.driver] = (
+                msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
+                if like
+                else _own(target)
+            )
+    return known
+
+
+def _own(target: Target) -> Family:
+    """A family that only the configuration knows."""
+    words = {f"{word}": f"{attribute}" for word, attribute in target.attributes.items()}
+    return Family(
+        target.kind,
+        target.driver,
+        (target.class_,),
+        name=words.get("product", ""),
+        profile=words.get("profile", ""),
+        architecture=words.get("architecture", ""),
+    )
+
+
+def serves(family: Family, name: str) -> bool:
+    """Whether a plugin that advertises `name` hands out devices of this family."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in family.legacy)

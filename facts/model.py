@@ -1,0 +1,159 @@
+"""Facts: what of a cluster decides a translation, in aggregates.
+
+Every table counts; none lists nodes or devices, and each has a bound on its size, so that the
+facts of five thousand nodes fit in one ConfigMap. Knows nothing of how they are gathered.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from dra.classes import IMPLICIT_PREFIX
+from dra.gates import NEWEST
+
+API_VERSION: Final = "drawbridge.dev/v1alpha1"
+KIND: Final = "Facts"
+
+
+class Part(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
+):
+    """An object of the file; what has its default is not written."""
+
+
+class Cluster(Part, frozen=True):
+    """What the API server is and keeps."""
+
+    version: str = NEWEST
+    api: str = "v1"
+    gates: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+
+
+class Class(Part, frozen=True):
+    """A DeviceClass, and how many devices of which drivers it selects."""
+
+    name: str
+    extended: str = ""
+    drivers: tuple[str, ...] = ()
+    devices: int = 0
+
+
+class Name(Part, frozen=True):
+    """Who serves an extended resource: classes, of which the first one wins, and plugins.
+
+    `nodes` have it allocatable, `devices` in all and at most `most` on one of them; `dual` nodes
+    also see devices of a driver that serves the same name, so that one device may go out twice.
+    """
+
+    name: str
+    classes: tuple[str, ...] = ()
+    nodes: int = 0
+    devices: int = 0
+    most: int = 0
+    dual: int = 0
+
+
+class Amount(Part, frozen=True):
+    """A capacity of each device of a product, and what a request for less is rounded to."""
+
+    value: str
+    default: str = ""
+    least: str = ""
+    most: str = ""
+    step: str = ""
+
+
+class Product(Part, frozen=True):
+    """Devices that are alike in what a translation looks at; `most` is on one node."""
+
+    driver: str
+    type: str = ""
+    name: str = ""
+    profile: str = ""
+    architecture: str = ""
+    shared: bool = False
+    capacity: Mapping[str, Amount] = {}
+    classes: tuple[str, ...] = ()
+    devices: int = 0
+    nodes: int = 0
+    most: int = 0
+
+
+class Driver(Part, frozen=True):
+    """What a driver publishes: attributes by full name with their types, and capacities."""
+
+    name: str
+    kind: str = ""
+    devices: int = 0
+    nodes: int = 0
+    attributes: Mapping[str, str] = {}
+    capacities: tuple[str, ...] = ()
+
+
+class Neighbourhood(Part, frozen=True):
+    """Devices that share one PCIe root or NUMA node, and how often a node has just that."""
+
+    gpus: int
+    nics: int
+    times: int = 1
+
+
+class Shape(Part, frozen=True):
+    """How the GPUs of one driver and the NICs of another lie to each other on alike nodes.
+
+    Only devices that publish the standard attribute are in a neighbourhood.
+    """
+
+    gpu: str
+    nic: str = ""
+    gpus: int = 0
+    nics: int = 0
+    pcie: tuple[Neighbourhood, ...] = ()
+    numa: tuple[Neighbourhood, ...] = ()
+    nodes: int = 1
+
+    @property
+    def pcie_relates(self) -> bool:
+        """Whether any GPU shares its PCIe root with a NIC."""
+        return any(each.gpus and each.nics for each in self.pcie)
+
+    @property
+    def numa_relates(self) -> bool:
+        """Whether any GPU shares its NUMA node with a NIC."""
+        return any(each.gpus and each.nics for each in self.numa)
+
+
+class Facts(Part, frozen=True):
+    """All of it; `omitted` counts the rows that found no place in a table."""
+
+    api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Facts"] = KIND
+    cluster: Cluster = Cluster()
+    classes: tuple[Class, ...] = ()
+    names: tuple[Name, ...] = ()
+    products: tuple[Product, ...] = ()
+    drivers: tuple[Driver, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    omitted: Mapping[str, int] = {}
+
+    def keeps(self, field: str) -> bool:
+        """Whether this API server keeps a field of a claim that older ones drop."""
+        return field in self.cluster.keeps
+
+    def class_named(self, name: str) -> Class | None:
+        """The class of this name."""
+        return next((each for each in self.classes if each.name == name), None)
+
+    def driver_named(self, name: str) -> Driver | None:
+        """What the driver of this name publishes."""
+        return next((each for each in self.drivers if each.name == name), None)
+
+    def serving(self, name: str) -> Name:
+        """Who serves an extended resource; the implicit name of a class is served by that class."""
+        found = next((each for each in self.names if each.name == name), Name(name))
+        implied = name.removeprefix(IMPLICIT_PREFIX)
+        if implied != name and self.class_named(implied) and not found.classes:
+            return msgspec.structs.replace(found, classes=(implied,))
+        return found

@@ -1,0 +1,165 @@
+"""Classes and names: which devices a class selects, and who serves an extended resource.
+
+Follows upstream: of two classes with one name the later created serves it, then the first by
+name. A class is asked about one device of every projection of what it reads.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+
+from dra.cel import CompileError, EvaluationError, Program, Selectors, reads, view
+from dra.cel.reads import Reads
+from dra.classes import DeviceClass
+from dra.device import Device
+from dra.gates import Gates
+from dra.nodes import Node
+from facts.families import Family, serves
+from facts.model import Class, Name
+from facts.sight import Key, Projections, Sight, Sighting
+
+_NATIVE = "kubernetes.io"
+
+
+class Offered:
+    """A class with its compiled selectors; one that does not compile selects nothing."""
+
+    def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
+        self.name = offered.metadata.name
+        self.extended = offered.spec.extended_resource_name or ""
+        self.created = offered.metadata.creation_timestamp or ""
+        self._lists = selectors.lists
+        self.programs: list[Program] | None = []
+        try:
+            for each in offered.spec.selectors:
+                if each.cel:
+                    self.programs.append(selectors.stored.compile(each.cel.expression))
+        except CompileError:
+            self.programs = None
+
+    def selects(self, driver: str, device: Device) -> bool:
+        """Whether the class selects a device; an error counts as no."""
+        if self.programs is None:
+            return False
+        seen = view(driver, device, list_attributes=self._lists)
+        try:
+            return all(program.evaluate(seen).value is True for program in self.programs)
+        except EvaluationError:
+            return False
+
+
+class Looks(Projections):
+    """What all classes read of a device."""
+
+    def __init__(self, offered: Iterable[Offered], selectors: Selectors) -> None:
+        self._lists = selectors.lists
+        self._reads: list[Reads] = [
+            reads(program) for each in offered for program in each.programs or ()
+        ]
+
+    def of(self, driver: str, device: Device) -> Hashable:
+        """The projection that decides for every class."""
+        seen = view(driver, device, list_attributes=self._lists)
+        return (driver, *(each.projection(seen) for each in self._reads))
+
+
+def offered(classes: Iterable[DeviceClass], gates: Gates) -> tuple[list[Offered], Looks]:
+    """Compile classes, sorted by name, and say what they read."""
+    selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    compiled = {each.metadata.name: Offered(each, selectors) for each in classes}
+    ordered = [compiled[name] for name in sorted(compiled)]
+    return ordered, Looks(ordered, selectors)
+
+
+def selected(sight: Sight, classes: Iterable[Offered]) -> dict[str, Counter[Key]]:
+    """Count by class the devices of each product that it selects."""
+    counted: dict[str, Counter[Key]] = {}
+    for each in classes:
+        found = counted[each.name] = Counter()
+        for key, tally in sight.products.items():
+            for device, count in tally.samples.values():
+                if each.selects(key.driver, device):
+                    found[key] += count
+    return counted
+
+
+def class_table(classes: Iterable[Offered], counted: Mapping[str, Counter[Key]]) -> list[Class]:
+    """Make the table of classes."""
+    return [
+        Class(
+            each.name,
+            extended=each.extended,
+            drivers=tuple(sorted({key.driver for key in counted[each.name]})),
+            devices=counted[each.name].total(),
+        )
+        for each in classes
+    ]
+
+
+def name_table(
+    nodes: Iterable[Node],
+    sights: Iterable[Sighting],
+    classes: Iterable[Offered],
+    counted: Mapping[str, Counter[Key]],
+    known: Mapping[str, Family],
+) -> list[Name]:
+    """Make the table of extended resources."""
+    claimed: dict[str, list[Offered]] = {}
+    for each in classes:
+        if each.extended:
+            claimed.setdefault(each.extended, []).append(each)
+    plugins: dict[str, list[int]] = {}
+    for node in nodes:
+        for name, count in advertised(node).items():
+            plugins.setdefault(name, []).append(count)
+    dual = _dual(sights, claimed, counted, known)
+    table = []
+    for name in sorted(claimed.keys() | plugins.keys()):
+        counts = plugins.get(name, [])
+        table.append(
+            Name(
+                name,
+                classes=_winners(claimed.get(name, [])),
+                nodes=len(counts),
+                devices=sum(counts),
+                most=max(counts, default=0),
+                dual=dual[name],
+            )
+        )
+    return table
+
+
+def _winners(claiming: list[Offered]) -> tuple[str, ...]:
+    """Sort classes of one name: the latest first, and at the same time by name."""
+    by_name = sorted(claiming, key=lambda each: each.name)
+    return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
+
+
+def advertised(node: Node) -> dict[str, int]:
+    """The extended resources that plugins hand out on a node."""
+    return {
+        name: quantity.value()
+        for name, quantity in node.allocatable.items()
+        if "/" in name and not _native(name.partition("/")[0]) and quantity.sign() > 0
+    }
+
+
+def _native(domain: str) -> bool:
+    return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
+
+
+def _dual(
+    sights: Iterable[Sighting],
+    claimed: Mapping[str, list[Offered]],
+    counted: Mapping[str, Counter[Key]],
+    known: Mapping[str, Family],
+) -> Counter[str]:
+    """Count the nodes where a plugin hands out a name and slices show the same devices."""
+    found: Counter[str] = Counter()
+    for each in sights:
+        for name in advertised(each.node):
+            classes = claimed.get(name, ())
+            by_class = any(counted[c.name].keys() & each.products.keys() for c in classes)
+            families = (known[driver] for driver in each.drivers if driver in known)
+            if by_class or any(serves(family, name) for family in families):
+                found[name] += 1
+    return found

@@ -1,0 +1,58 @@
+"""`drawbridge facts` prints what decides translations, and the same again from its own file."""
+
+import io
+import json
+from pathlib import Path
+
+from cli import main
+from cli.streams import Streams
+
+SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    streams = Streams(stdin=io.BytesIO(), out=io.StringIO(), err=io.StringIO())
+    code = main.dispatch(["facts", *arguments], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    return code, streams.out.getvalue(), streams.err.getvalue()
+
+
+def test_the_sample_cluster_in_a_few_tables() -> None:
+    code, out, err = run("--cluster", SAMPLES, "-o", "json")
+    facts = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [each["name"] for each in facts["classes"]] == [
+        "dra.net",
+        "gpu.nvidia.com",
+        "mig.nvidia.com",
+    ]
+    assert {"gpus": 1, "nics": 1, "times": 8} in facts["shapes"][-1]["pcie"]
+
+
+def test_its_own_file_gives_the_same_hash_elsewhere(tmp_path: Path) -> None:
+    _, out, _ = run("--cluster", SAMPLES)
+    file = tmp_path / "facts.yaml"
+    file.write_text(out)
+    slices = tmp_path / "empty.yaml"
+    slices.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+    assert run("--cluster", str(slices), "--facts", str(file)) == (0, out, "")
+
+
+def test_a_file_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "facts.yaml"
+    file.write_text("kind: Facts\nshapez: []\n")
+    code, out, err = run("--cluster", SAMPLES, "--facts", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{file}:2: error: ")
+
+
+def test_an_unknown_gate_is_told() -> None:
+    code, out, err = run("--cluster", SAMPLES, "--feature-gates", "DRANothing=true")
+    assert (code, out) == (2, "")
+    assert "DRANothing" in err
+
+
+def test_what_the_api_server_keeps_depends_on_its_version() -> None:
+    _, out, _ = run("--cluster", SAMPLES, "--kubernetes-version", "1.34", "-o", "json")
+    assert "exactly.capacity" not in json.loads(out)["cluster"]["keeps"]

@@ -1,0 +1,212 @@
+"""`drawbridge translate`: manifests in, manifests with claims out, exit codes for scripts."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.tables import Plain
+
+ROOT = Path(__file__).parents[2]
+LEGACY = sorted((ROOT / "examples" / "legacy").glob("*.yaml"))
+POD = """\
+# a pod of mine
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml}
+spec:
+  containers:
+  - name: main   # the only one
+    resources:
+      limits:
+        nvidia.com/gpu: 1
+        cpu: 2
+"""
+OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c} # kept\n"
+BROKEN = "kind: Pod\nmetadata: {name: {{ .Values.name }}}\n"
+REFUSED = POD.replace("nvidia.com/gpu: 1", "nvidia.com/gpu: 1\n      requests: {nvidia.com/gpu: 2}")
+
+
+def run(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
+    streams = Streams(io.BytesIO(stdin), out, io.StringIO())
+    code = dispatch(["translate", *arguments], streams, "drawbridge")
+    assert isinstance(streams.err, io.StringIO)
+    return code, raw.getvalue(), streams.err.getvalue()
+
+
+def printed(stdin: str, *arguments: str) -> tuple[int, Plain]:
+    code, out, _ = run("-f", "-", "-o", "json", *arguments, stdin=stdin.encode())
+    read = json.loads(out)
+    assert list(read) == ["objects", "templates", "findings", "changed"]
+    return code, read
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "changed"),
+    [
+        (OTHER, 0, 0),
+        ("", 0, 0),
+        (POD, 1, 1),
+        (f"{OTHER}---\n{POD}", 1, 1),
+        (BROKEN, 2, 0),
+        (REFUSED, 2, 0),
+        (f"{BROKEN}---\n{REFUSED}---\n{POD}", 2, 1),
+    ],
+)
+def test_the_exit_code_says_what_happened(text: str, code: int, changed: int) -> None:
+    got, read = printed(text)
+    assert (got, read["changed"]) == (code, changed)
+    assert len(read["templates"]) == changed
+    for each in read["findings"]:
+        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+
+
+@pytest.mark.parametrize("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])
+def test_what_is_not_translated_is_the_same_byte_for_byte(text: str) -> None:
+    data = text.encode("latin-1")
+    _, out, _ = run("-f", "-", stdin=data)
+    assert out == data
+
+
+def test_yaml_keeps_comments_and_adds_the_template_at_the_end() -> None:
+    code, out, err = run("-f", "-", stdin=f"{BROKEN}---\n{POD}".encode())
+    text = out.decode()
+    assert code == 2
+    assert text.startswith(f"{BROKEN}---\n# a pod of mine\n")
+    assert "  - name: main   # the only one\n" in text
+    assert "nvidia.com/gpu: 1" not in text
+    assert "<stdin>:2: error: Pod#1: " in err
+    pod, template = list(yaml.safe_load_all(text.removeprefix(f"{BROKEN}---\n")))
+    assert template["kind"] == "ResourceClaimTemplate"
+    assert template["metadata"]["namespace"] == "ml"
+    (claim,) = pod["spec"]["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+
+
+def test_one_template_serves_all_who_ask_alike_in_a_namespace() -> None:
+    second, third = (
+        POD.replace("name: p,", "name: q,"),
+        POD.replace("namespace: ml", "namespace: x"),
+    )
+    _, read = printed(f"{POD}---\n{second}---\n{third}")
+    assert read["changed"] == 3
+    assert [each["metadata"]["namespace"] for each in read["templates"]] == ["ml", "x"]
+    assert len({each["metadata"]["name"] for each in read["templates"]}) == 1
+
+
+def test_translating_the_output_changes_nothing() -> None:
+    _, out, _ = run("-f", "-", stdin=POD.encode())
+    code, again, _ = run("-f", "-", stdin=out)
+    assert (code, again) == (0, out)
+
+
+def test_a_template_that_is_in_the_input_is_not_added_again() -> None:
+    _, out, _ = run("-f", "-", stdin=POD.encode())
+    template = out.decode().rpartition("---\n")[2]
+    code, read = printed(f"{POD}---\n{template}")
+    assert (code, read["templates"], len(read["objects"])) == (1, [], 2)
+
+
+def test_files_become_documents_of_one_stream(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(OTHER.rstrip("\n"))
+    (tmp_path / "b.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap"}\n')
+    (tmp_path / "c.yaml").write_text(f"---\n{POD}")
+    code, out, _ = run("-f", str(tmp_path))
+    assert code == 1
+    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    assert kinds == ["ConfigMap", "ConfigMap", "Pod", "ResourceClaimTemplate"]
+
+
+def test_a_list_in_json_is_translated_item_by_item() -> None:
+    pod = yaml.safe_load(POD)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod, {"kind": 7}, pod]})
+    code, out, _ = run("-f", "-", stdin=text.encode())
+    assert code == 2
+    items = json.loads(out.decode().partition("\n---\n")[0])["items"]
+    assert [bool(each.get("spec", {}).get("resourceClaims")) for each in items] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_request_that_cannot_be_translated_here_is_never_silent() -> None:
+    text = (
+        "apiVersion: example.com/v1\nkind: Farm\nmetadata: {name: f}\n"
+        "spec: {worker: {resources: {limits: {nvidia.com/gpu: 1}}}}\n"
+    )
+    code, read = printed(text)
+    assert code == 0
+    (finding,) = read["findings"]
+    assert finding["code"] == "RequestNotInPod"
+    assert finding["object"] == "Farm/f"
+    assert finding["path"] == "spec.worker.resources.limits[nvidia.com/gpu]"
+    assert "nvidia.com/gpu" in finding["message"]
+
+
+def test_without_facts_a_plugin_serves_the_name_and_with_a_cluster_a_class_does() -> None:
+    _, read = printed(POD)
+    assert "ServerUnknown" in [each["code"] for each in read["findings"]]
+    cluster = str(ROOT / "examples" / "inventory")
+    code, read = printed(POD, "--cluster", cluster)
+    assert (code, read["changed"]) == (0, 0)
+    assert [each["code"] for each in read["findings"]] == ["LeftToClass"]
+
+
+def test_the_configuration_decides(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+    file.write_text(f"{head}decisions: {{nativeExtendedNames: translate}}\n")
+    cluster = str(ROOT / "examples" / "inventory")
+    code, read = printed(POD, "--cluster", cluster, "--config", str(file))
+    assert (code, read["changed"]) == (1, 1)
+    file.write_text(f"{head}findings: {{ServerUnknown: enforce}}\n")
+    code, read = printed(POD, "--config", str(file))
+    assert (code, read["changed"]) == (2, 0)
+    assert read["objects"] == [yaml.safe_load(POD)]
+
+
+@pytest.mark.parametrize("option", ["--config", "--facts"])
+def test_with_a_bad_file_beside_it_everything_stays_and_the_file_is_named(option: str) -> None:
+    code, out, err = run("-f", "-", option, "/nowhere/x.yaml", stdin=POD.encode())
+    assert (code, out) == (2, POD.encode())
+    assert err.startswith("/nowhere/x.yaml: error: ")
+
+
+def test_a_difference_can_be_read_and_applied() -> None:
+    code, out, _ = run("-f", "-", "-o", "diff", stdin=POD.encode())
+    text = out.decode()
+    assert code == 1
+    assert text.startswith("--- a/<stdin>\n+++ b/<stdin>\n@@ ")
+    assert "-        nvidia.com/gpu: 1\n" in text
+    assert "--- /dev/null\n" in text
+    assert run("-f", "-", "-o", "diff", stdin=OTHER.encode())[1] == b""
+
+
+def test_a_report_names_the_place_and_counts() -> None:
+    _, out, err = run("-f", "-", "-o", "report", stdin=f"{POD}---\n{OTHER}".encode())
+    assert out.decode().endswith("1 of 2 objects translated, 1 claim templates added\n")
+    assert "<stdin>:5: warning: Pod/ml/p spec: " in out.decode()
+    assert err == ""
+
+
+@pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
+def test_every_example_is_read_and_translated_once(file: Path) -> None:
+    code, out, err = run("-f", str(file))
+    assert "a bug" not in err
+    if code == 1:
+        again = run("-f", "-", stdin=out)
+        assert again[:2] == (0, out)
+    else:
+        assert out == file.read_bytes()
+        assert "[NoTargetSaysIt]" in err or "[LeftAsItIs]" in err
+
+
+def test_there_is_an_example_for_every_dialect() -> None:
+    assert len(LEGACY) >= 11

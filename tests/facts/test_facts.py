@@ -1,0 +1,143 @@
+"""Facts: what is counted, that it is small, and that it comes back as it went."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dra.device import Attribute
+from dra.gates import gates
+from facts import text
+from facts.gather import Objects, gather
+from facts.model import Class, Facts, Name, Neighbourhood
+from tests.facts import clusters
+from tests.tables import Plain, cases
+
+TABLES = Path(__file__).parent / "cases"
+ROOM = 256 * 1024
+
+
+@pytest.mark.parametrize("case", cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
+def test_who_serves_a_name(case: Plain) -> None:
+    objects = Objects(
+        tuple(
+            clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
+            for name in case.get("slices", [])
+        ),
+        tuple(clusters.device_class(**each) for each in case.get("classes", [])),
+        tuple(clusters.node(**each) for each in case.get("nodes", [])),
+    )
+    expected = case["expected"]
+    assert gather(objects).facts.names == (
+        () if expected is None else (msgspec.convert(expected, Name),)
+    )
+
+
+@pytest.mark.parametrize("case", cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
+def test_how_devices_lie_to_each_other(case: Plain) -> None:
+    words = case["devices"]
+    slices = (*clusters.machine("n1", words), *clusters.machine("n2", list(reversed(words))))
+    shapes = [each for each in gather(Objects(slices)).facts.shapes if each.nic or not case["nics"]]
+    (shape,) = shapes
+    assert (shape.gpus, shape.nics, shape.nodes) == (case["gpus"], case["nics"], 2)
+    assert shape.pcie == tuple(Neighbourhood(*each) for each in case["pcie"])
+    assert shape.numa == tuple(Neighbourhood(*each) for each in case["numa"])
+    assert shape.pcie_relates != case.get("unrelated", False)
+
+
+def test_the_implicit_name_of_a_class_is_served_by_it() -> None:
+    facts = Facts(classes=(Class("gpu.nvidia.com"),))
+    prefix = "deviceclass.resource.kubernetes.io"
+    assert facts.serving(f"{prefix}/gpu.nvidia.com").classes == ("gpu.nvidia.com",)
+    assert facts.serving(f"{prefix}/other").classes == ()
+
+
+def test_a_class_counts_what_it_selects() -> None:
+    cel = 'device.attributes["gpu.nvidia.com"].uuid in ["a", "b"]'
+    devices = [clusters.gpu(f"gpu-{i}", uuid=Attribute(i)) for i in "abc"]
+    objects = Objects(
+        (clusters.slice_of("gpu.nvidia.com", "n1", devices),),
+        (clusters.device_class("two", cel=cel), clusters.device_class("broken", cel="device.")),
+    )
+    assert gather(objects).facts.classes == (
+        Class("broken"),
+        Class("two", drivers=("gpu.nvidia.com",), devices=2),
+    )
+
+
+def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
+    old, new = gates("1.34"), gates("1.37")
+    assert not isinstance(old, tuple)
+    assert not isinstance(new, tuple)
+    field = "constraints.distinctAttribute"
+    assert not gather(Objects(), gates=old).facts.keeps(field)
+    assert gather(Objects(), gates=new).facts.keeps(field)
+    assert gather(Objects(), gates=old, keeps=[field]).facts.keeps(field)
+
+
+def test_the_order_of_objects_changes_nothing() -> None:
+    objects = clusters.fleet(8)
+    shuffled = Objects(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
+    assert text.canonical(gather(objects).facts) == text.canonical(gather(shuffled).facts)
+
+
+def test_another_device_is_another_hash() -> None:
+    one, more = (gather(clusters.fleet(count)).facts for count in (4, 5))
+    assert text.digest(one) != text.digest(more)
+
+
+def test_five_thousand_nodes_fit() -> None:
+    facts = gather(clusters.fleet(5000, each=2)).facts
+    assert len(text.canonical(facts)) < ROOM
+    assert facts.omitted == {}
+    (name,) = facts.names
+    assert (name.nodes, name.devices, name.dual) == (2500, 20000, 2500)
+    assert sum(each.nodes for each in facts.shapes) == 5000
+    assert sum(each.devices for each in facts.products) == 20000
+
+
+def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> None:
+    slices = tuple(
+        clusters.slice_of("gpu.nvidia.com", f"n{i}", [clusters.gpu("gpu-0", f"{i:05}" + "x" * 59)])
+        for i in range(2000)
+    )
+    nodes = tuple(clusters.node(f"n{i}", {f"example.com/{i}": 1}) for i in range(2000))
+    gathered = gather(Objects(slices, nodes=nodes))
+    assert len(text.canonical(gathered.facts)) < ROOM
+    assert gathered.facts.omitted.keys() == {"names", "products"}
+    assert {each.code for each in gathered.findings} == {"FactsCut"}
+    assert len(gathered.facts.products) + gathered.facts.omitted["products"] == 2000
+
+
+def test_what_is_written_comes_back() -> None:
+    facts = gather(clusters.fleet(4)).facts
+    back = text.read(text.plain(facts))
+    assert back == facts
+    assert isinstance(back, Facts)
+    assert text.digest(back) == text.digest(facts)
+
+
+def test_a_file_with_one_table_stands_in_for_that_table() -> None:
+    facts = gather(clusters.fleet(4)).facts
+    own = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts", "shapes": []}
+    back = text.read(own, facts)
+    assert isinstance(back, Facts)
+    assert back.shapes == ()
+    assert back.products == facts.products
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"shapez": []}, "FieldUnknown"),
+        ({"classes": [{"name": 1}]}, "WrongType"),
+        ({"hash": "sha256:0"}, "FactsHashDiffers"),
+        ([], "WrongType"),
+        (None, "WrongType"),
+    ],
+)
+def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
+    found = text.read(wrong)
+    assert isinstance(found, tuple)
+    assert [each.code for each in found] == [code]

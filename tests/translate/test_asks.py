@@ -1,0 +1,304 @@
+"""What holds of every reading, whatever the pod."""
+
+from collections.abc import Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.model import Legacy
+from documents.paths import get
+from dra.finding import Severity
+from tests.tables import Plain
+from translate.asks import Ask, Isolation, Kind, Percent, Role, Share, Trace, User
+from translate.codes import CODES
+from translate.dialects.nvidia import profiles
+from translate.read import read
+from translate.users import folded
+
+NAMES = (
+    "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
+    "nvidia.com/priority", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "koordinator.sh/gpu",
+    "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio",
+    "koordinator.sh/gpu.shared", "koordinator.sh/rdma", "koordinator.sh/fpga",
+    "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "aliyun.com/gpu-mem", "amd.com/gpu",
+    "amd.com/cpx_nps4", "gpu.intel.com/i915", "gpu.intel.com/monitoring", "rdma/hca",
+    "mellanox.com/mlnx_rdma", "huawei.com/Ascend910B4", "example.com/unknown", "cpu", "memory",
+    "nvidia.com/gpu-10gb", "kubernetes.io/gpu", "koordinator.sh/gpu-shared", "amd.com/gpumem",
+)  # fmt: skip
+KEYS = (
+    "nvidia.com/use-gputype", "nvidia.com/use-gpuuuid", "nvidia.com/vgpu-mode",
+    "nvidia.com/numa-bind", "hami.io/gpu-scheduler-policy", "gpu-fraction", "gpu-memory",
+    "gpu-fraction-num-devices", "gpu-fraction-container-name", "mps", "kai.scheduler/queue",
+    "scheduling.koordinator.sh/device-joint-allocate",
+    "scheduling.koordinator.sh/device-allocate-hint",
+    "scheduling.koordinator.sh/gpu-partition-spec", "k8s.v1.cni.cncf.io/networks",
+    "tensor-fusion.ai/enabled", "tensor-fusion.ai/is-local-gpu", "tensor-fusion.ai/vram-limit",
+    "tensor-fusion.ai/gpu-count", "tensor-fusion.ai/compute-percent-limit",
+    "tensor-fusion.ai/isolation", "tensor-fusion.ai/partition-id",
+)  # fmt: skip
+LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.compute.major",
+          "nvidia.com/gpu.compute.minor", "nvidia.com/mig.config", "nvidia.com/gpu.present",
+          "amd.com/gpu.vram", "zone")  # fmt: skip
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("name", "spec", "key", "values", "matchExpressions")), inner
+        )
+    ),
+    max_leaves=6,
+)
+amounts = st.sampled_from((0, 1, 2, 50, 100, 101, 200, "8", "16Gi", "1e1", "x", None, 0.5)) | odd
+limits = st.dictionaries(st.sampled_from(NAMES), amounts, max_size=4) | odd
+texts = (
+    st.sampled_from(
+        (
+            "true", "0.5", "2", "A100,V100", "main", "a, b@c", '{"deviceTypes":["gpu","rdma"]}',
+            '{"rdma":{"vfSelector":{},"allocateStrategy":"RequestsAsCount"}}', "[{]}", "[" * 4000,
+            '{"gpu":{"selector":{"matchLabels":{"a":"b"}}}}', '[{"name":"a"}]', "partitioned",
+        )
+    )
+    | st.text(max_size=8)
+)  # fmt: skip
+terms = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(LABELS) | odd,
+        "operator": st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")) | odd,
+        "values": st.lists(st.sampled_from(("8", "true", "A100-SHARED", "x")), max_size=2) | odd,
+    }
+)
+entries = st.lists(st.fixed_dictionaries({"matchExpressions": st.lists(terms, max_size=3)}) | odd)
+affinity = st.fixed_dictionaries(
+    {
+        "nodeAffinity": st.fixed_dictionaries(
+            {
+                "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries(
+                    {"nodeSelectorTerms": entries}
+                )
+                | odd,
+                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "weight": st.integers(1, 100) | odd,
+                            "preference": st.fixed_dictionaries(
+                                {"matchExpressions": st.lists(terms, max_size=2)}
+                            )
+                            | odd,
+                        }
+                    ),
+                    max_size=9,
+                ),
+            }
+        )
+    }
+)
+containers = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(("main", "log")) | odd},
+        optional={
+            "resources": st.fixed_dictionaries({}, optional={"limits": limits, "requests": limits}),
+            "restartPolicy": st.just("Always"),
+            "securityContext": odd,
+        },
+    )
+    | odd,
+    max_size=3,
+)
+pods = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "annotations": st.dictionaries(st.sampled_from(KEYS), texts | odd, max_size=6),
+                "labels": st.dictionaries(st.sampled_from(KEYS), texts | odd, max_size=3),
+                "namespace": odd,
+            },
+        )
+        | odd,
+        "spec": st.fixed_dictionaries(
+            {},
+            optional={
+                "containers": containers,
+                "initContainers": containers,
+                "schedulerName": st.sampled_from(("hami-scheduler", "kai-scheduler", "volcano")),
+                "nodeSelector": st.dictionaries(st.sampled_from(LABELS), texts | odd, max_size=3),
+                "affinity": affinity | odd,
+            },
+        )
+        | odd,
+    }
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pods | odd)
+def test_any_value_can_be_read(pod: Plain) -> None:
+    found = read(pod)
+    names = {ask.name for ask in found.asks}
+    assert len(names) == len(found.asks)
+    for trace in found.traces:
+        assert get(pod, trace.path) is not None
+        assert set(trace.asks) <= names
+    for finding in found.findings:
+        assert finding.code in CODES
+        assert finding.message
+        assert finding.remedy
+        assert finding.path
+    assert all(ask.count is None or ask.count > 0 for ask in found.asks)
+
+
+def devices(pod: Plain) -> set[tuple[str, int, str]]:
+    """Return the container and name of every device amount above zero."""
+    return {
+        (part, i, name)
+        for part in ("initContainers", "containers")
+        for i, one in enumerate(pod["spec"].get(part, []))
+        for name, amount in one["resources"]["limits"].items()
+        if "/" in name and amount
+    }
+
+
+plain = st.lists(
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from((0, 1, 2, 100)), max_size=3),
+    min_size=1,
+    max_size=3,
+)
+
+
+def of(part: Plain) -> Plain:
+    return [{"name": f"c{i}", "resources": {"limits": one}} for i, one in enumerate(part)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(plain, plain)
+def test_no_device_is_dropped_in_silence(apps: Plain, inits: Plain) -> None:
+    """Every device resource is some dialect's, or a finding names it."""
+    pod: Plain = {"spec": {"containers": of(apps), "initContainers": of(inits)}}
+    found = read(pod)
+    traced = {(t.path[1], t.path[2], t.name) for t in found.traces if "resources" in t.path}
+    messages = " ".join(f"{f.path} {f.message}" for f in found.findings)
+    for part, i, name in devices(pod):
+        assert (part, i, name) in traced or f"spec.{part}[{i}].resources.limits[{name}]" in messages
+
+
+counts = st.lists(st.integers(0, 4), min_size=0, max_size=3)
+
+
+@given(counts, counts, counts)
+def test_the_demand_of_whole_devices_is_conserved(
+    apps: list[int], inits: list[int], sidecars: list[int]
+) -> None:
+    def made(numbers: list[int], more: Mapping[str, str]) -> Plain:
+        limits = [{"nvidia.com/gpu": n} for n in numbers]
+        return [{**one, **more} for one in of(limits)]
+
+    pod: Plain = {
+        "spec": {
+            "containers": made(apps, {}),
+            "initContainers": made(inits, {}) + made(sidecars, {"restartPolicy": "Always"}),
+        }
+    }
+    asks = read(pod).asks
+    demand = max(max(inits, default=0), sum(apps)) + sum(sidecars)
+    assert sum(ask.count or 0 for ask in asks) == demand
+    for i, number in enumerate(inits):
+        path = ("spec", "initContainers", i)
+        seen = sum(a.count or 0 for a in asks if any(u.path == path for u in a.users))
+        assert seen >= number
+
+
+@given(st.integers(1, 8), st.integers(1, 8))
+def test_reading_does_not_depend_on_how_an_amount_is_written(whole: int, tens: int) -> None:
+    ways = (whole * 1000, f"{whole}k", f"{whole}000", f"{whole}e3")
+    seen = {
+        read({"spec": {"containers": of([{"nvidia.com/mig-1g.5gb": way}])}}).asks for way in ways
+    }
+    assert len(seen) == 1
+    assert read({"spec": {"containers": of([{"amd.com/gpu": f"{tens}e0"}])}}).asks[0].count == tens
+
+
+def user(name: str, role: Role) -> tuple[User, ...]:
+    return (User(("spec", "x", name), name, role),)
+
+
+def test_an_ask_for_all_devices_serves_an_init_container_that_wants_some() -> None:
+    every = Ask(name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", Role.APP))
+    some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", Role.INIT))
+    asks, went, _ = folded((every, some))
+    assert [ask.name for ask in asks] == ["a"]
+    assert went["b"] == ("a",)
+
+
+def test_an_init_container_that_wants_all_devices_is_not_served_by_some() -> None:
+    some = Ask(name="a", kind=Kind.NIC, row="x/y", count=2, users=user("main", Role.APP))
+    every = Ask(name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", Role.INIT))
+    asks, went, _ = folded((some, every))
+    assert [ask.name for ask in asks] == ["a", "b"]
+    assert went["b"] == ("b",)
+
+
+def test_a_whole_device_serves_an_init_container_that_wants_a_share() -> None:
+    share = Share(memory=Percent(50), isolation=Isolation.MEMORY)  # type: ignore[arg-type]  # any number
+    whole = Ask(name="a", kind=Kind.GPU, row="x/y", users=user("main", Role.APP))
+    part = Ask(name="b", kind=Kind.GPU, row="x/z", share=share, users=user("init", Role.INIT))
+    asks, _, _ = folded((whole, part))
+    assert [ask.name for ask in asks] == ["a"]
+
+
+def test_a_plain_ask_says_no_more_than_an_extended_resource() -> None:
+    plain_ask = Ask(kind=Kind.GPU, row="x/y", count=2)
+    assert plain_ask.plain
+    assert not Ask(kind=Kind.GPU, row="x/y", count=None).plain
+    assert not Ask(kind=Kind.GPU, row="x/y", share=Share()).plain
+
+
+def test_profiles_of_other_names_are_none() -> None:
+    assert profiles("nvidia.com/gpu") == ()
+    assert profiles("nvidia.com/mig-3g.40gb.me.all") == (
+        "3g.40gb+me.all", "3g.40gb.me+all", "3g.40gb.me.all",
+    )  # fmt: skip
+
+
+def test_traces_say_where_they_stand() -> None:
+    traces = read({"spec": {"containers": of([{"nvidia.com/gpu": 1}])}}, Legacy()).traces
+    assert traces == (
+        Trace(
+            ("spec", "containers", 0, "resources", "limits"),
+            "nvidia.com/gpu",
+            1,
+            asks=("nvidia-0",),
+        ),
+    )
+
+
+def without(value: Plain, taken: Mapping[Plain, Plain], path: Plain = ()) -> Plain:
+    """Take out and replace what the traces say."""
+    if (path[:-1], path[-1:]) in taken:
+        value = taken[path[:-1], path[-1:]]
+    if isinstance(value, dict):
+        return {
+            key: without(item, taken, (*path, key))
+            for key, item in value.items()
+            if taken.get((path, (key,)), item) is not None
+        }
+    if isinstance(value, list):
+        return [
+            without(item, taken, (*path, i))
+            for i, item in enumerate(value)
+            if taken.get((path, (i,)), item) is not None
+        ]
+    return value
+
+
+@settings(max_examples=200, deadline=None)
+@given(pods)
+def test_what_is_left_of_a_translated_pod_asks_for_nothing(pod: Plain) -> None:
+    found = read(pod)
+    if not found.asks or any(finding.severity is Severity.ERROR for finding in found.findings):
+        return
+    taken = {(t.path, (t.name,)): t.instead for t in found.traces if t.removed}
+    left = without(pod, taken)
+    left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
+    assert read(left).asks == ()

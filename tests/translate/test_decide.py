@@ -1,0 +1,103 @@
+"""What is done with an ask: the table of the decisions, and the table of the rows."""
+
+from pathlib import Path
+
+import pytest
+
+from config.model import Configuration, Decisions, Placement
+from dra.finding import Severity
+from facts.model import Facts, Name
+from tests.tables import Plain, cases
+from translate import codes, verdicts
+from translate.asks import Ask, Kind
+from translate.decide import Server, decide, server
+from translate.read import read
+from translate.rows import ROWS, row
+from translate.selectors import ProductIs
+from translate.targets.codes import CODES as TARGETS
+from translate.targets.codes import CORES_LOST, NOT_SAYABLE
+from translate.targets.plan import Answer, Said
+
+HERE = Path(__file__).parent
+CASES = cases(HERE / "decisions.yaml")
+FACTS = {
+    "plugin": Facts(names=(Name("a.com/gpu", nodes=3),)),
+    "class": Facts(names=(Name("a.com/gpu", classes=("gpu.a.com",)),)),
+    "nobody": Facts(names=(Name("a.com/gpu"),)),
+    "unknown": None,
+}
+TOLD = {
+    "equal": (),
+    "lossy": (CORES_LOST.at("", "no cores"),),
+    "not sayable": (NOT_SAYABLE.at("", "no target"),),
+}
+
+
+def configuration(case: Plain) -> Configuration:
+    wanted = case.get("decisions", {}).get("nativeExtendedNames", "leave")
+    return Configuration(
+        placement=Placement(case.get("placement", "native")),
+        decisions=Decisions(native_extended_names=wanted),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_decisions(case: Plain) -> None:
+    ask = Ask(
+        name="a",
+        kind=Kind.GPU,
+        row=case.get("row", "nvidia/whole"),
+        selectors=() if case.get("plain", True) else (ProductIs(("X",)),),
+        resources=tuple(case.get("resources", ["a.com/gpu"])),
+    )
+    said = Said(
+        ("a",),
+        Answer(case["said"]),
+        findings=TOLD[case["said"]],
+        lost=tuple(case.get("lost", ())),
+    )
+    decision = decide([ask], said, FACTS[case["served"]], configuration(case))
+    assert decision.verdict == case["verdict"]
+    assert [each.code for each in decision.findings] == case.get("findings", [])
+    assert any(each.severity is Severity.ERROR for each in decision.findings) == (
+        case["verdict"] == "refuse"
+    )
+    for each in decision.findings:
+        assert each.message
+        assert each.remedy
+        assert each.code in {*verdicts.CODES, *TARGETS}
+
+
+def test_one_plugin_among_the_names_of_an_ask_serves_it() -> None:
+    facts = Facts(names=(Name("a.com/gpu"), Name("a.com/mem", nodes=1)))
+    ask = Ask(kind=Kind.GPU, row="x", resources=("a.com/gpu", "a.com/mem"))
+    assert server([ask], facts) is Server.PLUGIN
+
+
+def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
+    for name, one in ROWS.items():
+        assert one.name == name
+        assert one.legacy
+        assert one.becomes
+        assert bool(one.lost) <= (one.answer is Answer.LOSSY)
+
+
+def test_every_ask_of_the_dialects_tables_has_its_row() -> None:
+    pods = [
+        {
+            "spec": {
+                "containers": [{"name": "a", "resources": {"limits": dict(case["containers"][c])}}]
+            }
+        }
+        for table in sorted(HERE.glob("cases/dialects/*.yaml"))
+        for case in cases(table)
+        for c in case.get("containers", {})
+    ]
+    rows = {ask.row for pod in pods for ask in read(pod).asks}
+    assert len(rows) > 10
+    assert {name for name in rows if row(name).becomes == ""} == set()
+
+
+def test_codes_are_of_one_table_only() -> None:
+    tables = (codes.CODES, verdicts.CODES, TARGETS)
+    assert len({name for table in tables for name in table}) == sum(map(len, tables))

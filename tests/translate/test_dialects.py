@@ -1,0 +1,194 @@
+"""The tables of cases of every dialect: a pod, and what it asks for in one line each.
+
+A case has `containers` (and `init`, `sidecars`): name to limits; or whole `pod`; `annotations`,
+`labels`, `spec` and `legacy` beside. It expects `asks`, `findings` (codes) and, where it matters,
+`kept`: traces that stay in the pod, `removed`: those that go, `instead`: values that are replaced,
+and `says`: words that the messages contain.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from config.model import Legacy
+from documents.paths import get, show
+from dra.finding import Severity
+from tests.tables import Plain, cases
+from translate.asks import Ask, Bytes, Distinct, Percent, Reading, Share, Trace
+from translate.codes import CODES
+from translate.read import read
+from translate.rows import ROWS
+
+TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
+CASES = [
+    pytest.param(case, id=f"{table.stem}: {case['name']}")
+    for table in TABLES
+    for case in cases(table)
+]
+
+
+def pod_of(case: Plain) -> Plain:
+    if "pod" in case:
+        return case["pod"]
+    spec = dict(case.get("spec", {}))
+    for part, key in (("containers", "containers"), ("sidecars", "initContainers")):
+        if part in case:
+            spec[key] = [
+                {"name": name, "resources": {"limits": limits}}
+                | ({"restartPolicy": "Always"} if part == "sidecars" else {})
+                for name, limits in case[part].items()
+            ]
+    if "init" in case:
+        spec["initContainers"] = [
+            *spec.get("initContainers", []),
+            *({"name": n, "resources": {"limits": r}} for n, r in case["init"].items()),
+        ]
+    metadata = {key: case[key] for key in ("annotations", "labels") if key in case}
+    return {"metadata": metadata, "spec": spec}
+
+
+def amount(of: Bytes | Percent | None) -> str:
+    match of:
+        case None:
+            return "-"
+        case Percent():
+            return f"{of.value}%"
+        case _:
+            return f"{of.value >> 20}Mi" if of.value % (1 << 20) == 0 else str(of.value)
+
+
+def share(of: Share) -> str:
+    if of.replica:
+        return "a replica"
+    if of.per_mille is not None:
+        return f"{of.per_mille} of 1000"
+    return f"memory {amount(of.memory)} cores {amount(of.cores)} isolation {of.isolation}"
+
+
+def selector(of: Plain) -> str:
+    fields = {k: v for k, v in msgspec.to_builtins(of).items() if k != "is" and v not in (None, "")}
+    if type(of).__name__ == "Not":
+        return f"not {selector(of.what)}"
+    if type(of).__name__ in {"AnyOf", "AllOf"}:
+        return f"{type(of).__name__}({' | '.join(map(selector, of.these))})"
+    words = (
+        f"{key}={'/'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
+        for key, value in fields.items()
+    )
+    return f"{type(of).__name__}({' '.join(words)})"
+
+
+def say(ask: Ask) -> str:
+    """Write an ask as one line."""
+    number = "all" if ask.count is None else str(ask.count)
+    parts = [f"{ask.row}: {number} {' '.join(filter(None, (ask.vendor, ask.kind)))}"]
+    parts += [word for word in ("admin", "partition", "passthrough") if getattr(ask, word)]
+    parts += [share(ask.share)] if ask.share else []
+    parts += [f"if {selector(one)}" for one in ask.selectors]
+    parts += [f"first {selector(one)}" for one in ask.alternatives]
+    parts += [f"distinct {ask.distinct}"] if ask.distinct is not Distinct.DEVICE else []
+    for word, of in (("together", ask.together), ("joint", ask.joint)):
+        if of:
+            parts.append(f"{word} {of.scope}{'' if of.required else ' if possible'}")
+    parts += [
+        f"{type(one).__name__}({', '.join(str(v) for v in msgspec.structs.astuple(one) if v)})"
+        for one in ask.settings
+    ]
+    parts.append("for " + ", ".join(user.name for user in ask.users))
+    return "; ".join(parts)
+
+
+def reading(case: Plain) -> Reading:
+    return read(pod_of(case), legacy_of(case))
+
+
+def legacy_of(case: Plain) -> Legacy:
+    return msgspec.convert(case.get("legacy", {}), Legacy, dec_hook=_made)
+
+
+def _made(kind: type, value: object) -> object:
+    from dra.quantity import Quantity, from_json  # noqa: PLC0415  # only to read tables
+
+    return from_json(value) if kind is Quantity else kind(value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pod_is_read_as_its_dialect_means_it(case: Plain) -> None:
+    read_ = reading(case)
+    assert [say(ask) for ask in read_.asks] == case.get("asks", [])
+    assert sorted(f.code for f in read_.findings) == sorted(case.get("findings", []))
+    if "kept" in case:
+        kept = [str(t.name) for t in read_.traces if not t.removed and t.instead is None]
+        assert kept == case["kept"]
+    if "removed" in case:
+        assert [t.name for t in read_.traces if removed(t)] == case["removed"]
+    if "instead" in case:
+        assert [t.instead for t in read_.traces if t.instead is not None] == case["instead"]
+    for words in case.get("says", []):
+        assert any(words in f"{f.path}: {f.message} {f.remedy}" for f in read_.findings), words
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: Plain) -> None:
+    pod, read_ = pod_of(case), reading(case)
+    names = {ask.name for ask in read_.asks}
+    assert len(names) == len(read_.asks)
+    for trace in read_.traces:
+        assert get(pod, (*trace.path, trace.name)) == trace.value, show(trace.path)
+        assert set(trace.asks) <= names
+    for finding in read_.findings:
+        assert finding.code in CODES
+        assert finding.message
+        assert finding.remedy
+        assert finding.path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_becomes_an_ask_leaves_the_pod(case: Plain) -> None:
+    """Reading a second time what is left finds nothing more of the same asks."""
+    pod, read_ = pod_of(case), reading(case)
+    if any(finding.severity is Severity.ERROR for finding in read_.findings):
+        return
+    taken = {(trace.path, trace.name) for trace in read_.traces if removed(trace)}
+    for ask in read_.asks:
+        assert any(ask.name in trace.asks for trace in read_.traces), ask
+    left = without(pod, taken)
+    if read_.asks:  # as a translated pod has
+        left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
+    again = read(left, legacy_of(case))
+    assert not again.asks
+
+
+def removed(trace: Trace) -> bool:
+    return trace.removed and trace.instead is None
+
+
+def without(value: Plain, taken: Plain, path: Plain = ()) -> Plain:
+    if isinstance(value, dict):
+        return {
+            k: without(v, taken, (*path, k)) for k, v in value.items() if (path, k) not in taken
+        }
+    if isinstance(value, list):
+        return [
+            without(v, taken, (*path, i)) for i, v in enumerate(value) if (path, i) not in taken
+        ]
+    return value
+
+
+def test_tables_name_every_case_once() -> None:
+    names = [case.id for case in CASES]
+    assert len(names) == len(set(names))
+
+
+def test_every_code_of_reading_is_met_by_a_case() -> None:
+    met = {finding.code for case in CASES for finding in reading(case.values[0]).findings}
+    names = list(CODES)
+    own = set(names[: names.index("NetworkUnknown") + 1])
+    assert own <= met
+
+
+def test_every_ask_has_its_row_in_the_table_of_decisions() -> None:
+    rows = {ask.row for case in CASES for ask in reading(case.values[0]).asks}
+    assert {row for row in rows if row not in ROWS and not row.startswith("vendors/")} == set()
+    assert set(ROWS) <= rows

@@ -1,0 +1,191 @@
+"""Edits of a pod: made, written as a JSON patch, and undone."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from documents.patch import Edit, EditError, edits_of, patched
+from tests.tables import Plain
+from translate.patch import ORIGINAL, Patch, operations, pointer, restored, written_edits
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "p"},
+    "spec": {
+        "containers": [
+            {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": None}}
+        ],
+        "unknown": {"kept": [1, 2]},
+    },
+}
+LIMITS = ("spec", "containers", 0, "resources", "limits")
+
+
+def test_a_pointer_escapes_what_divides() -> None:
+    assert pointer(("a/b", "c~d", 0, "")) == "/a~1b/c~0d/0/"
+    assert pointer(()) == ""
+
+
+def test_operations_are_a_json_patch() -> None:
+    edits = [Edit("add", ("a",), 1), Edit("replace", ("b/c",), None), Edit("remove", ("d", 0))]
+    assert operations(edits) == [
+        {"op": "add", "path": "/a", "value": 1},
+        {"op": "replace", "path": "/b~1c", "value": None},
+        {"op": "remove", "path": "/d/0"},
+    ]
+    assert edits_of(operations(edits)) == tuple(
+        Edit(edit.op, tuple(map(str, edit.path)), edit.value) for edit in edits
+    )
+
+
+def test_what_is_missing_or_null_above_is_made() -> None:
+    patch = Patch({"spec": None})
+    patch.put(("metadata", "annotations", "a"), "b")
+    patch.append(("spec", "resourceClaims"), {"name": "c"})
+    assert patch.pod == {
+        "spec": {"resourceClaims": [{"name": "c"}]},
+        "metadata": {"annotations": {"a": "b"}},
+    }
+
+
+def test_what_stands_there_already_is_no_edit() -> None:
+    patch = Patch(POD)
+    patch.put(("metadata", "name"), "p")
+    patch.remove(("metadata", "labels", "none"))
+    patch.remove(("spec", "containers", 7))
+    assert patch.edits == []
+
+
+def test_true_is_not_one() -> None:
+    patch = Patch({"a": 1})
+    patch.put(("a",), value=True)
+    assert patch.edits == [Edit("replace", ("a",), value=True)]
+
+
+def test_limits_go_with_their_last_entry_and_resources_stay() -> None:
+    patch = Patch(POD)
+    patch.remove((*LIMITS, "nvidia.com/gpu"))
+    assert patch.edits == [Edit("remove", LIMITS)]
+    assert patched(POD, patch.edits) == patch.pod
+    other = Patch({"limits": {"nvidia.com/gpu": 1, "cpu": 1}})
+    other.remove(("limits", "nvidia.com/gpu"))
+    assert other.pod == {"limits": {"cpu": 1}}
+
+
+def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
+    patch = Patch(POD)
+    patch.remove((*LIMITS, "nvidia.com/gpu"))
+    patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
+    patch.remember()
+    written = patch.pod["metadata"]["annotations"][ORIGINAL]  # type: ignore[index,call-overload]
+    assert {"op": "add", "path": pointer(LIMITS), "value": {"nvidia.com/gpu": 1}} in json.loads(
+        written
+    )
+    assert restored(patch.pod) == POD | {"metadata": {"name": "p", "annotations": {}}}
+
+
+@pytest.mark.parametrize("path", [("metadata", "name", "a"), ("spec", "containers", "a")])
+def test_what_is_in_the_way_is_not_replaced(path: tuple[str, ...]) -> None:
+    patch = Patch(POD)
+    with pytest.raises(EditError):
+        patch.put(path, 1)
+    with pytest.raises(EditError):
+        patch.append(path[:-2], 1)
+    assert patch.pod == POD
+
+
+def test_without_edits_nothing_is_noted() -> None:
+    patch = Patch(POD)
+    patch.remember()
+    assert patch.edits == []
+
+
+def test_a_second_translation_goes_back_to_before_the_first() -> None:
+    first = Patch(POD)
+    first.remove((*LIMITS, "nvidia.com/gpu"))
+    first.remember()
+    second = Patch(first.pod)
+    second.put(("spec", "schedulerName"), "default")
+    second.remember()
+    assert restored(second.pod) == POD | {"metadata": {"name": "p", "annotations": {}}}
+
+
+def test_claims_that_others_add_later_stay() -> None:
+    patch = Patch({"spec": {"resourceClaims": [{"name": "mine"}]}})
+    patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
+    patch.remember()
+    patch.append(("spec", "resourceClaims"), {"name": "later"})
+    back = restored(patch.pod)
+    assert isinstance(back, dict)
+    assert back["spec"] == {"resourceClaims": [{"name": "mine"}, {"name": "later"}]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no JSON",
+        "{}",
+        "[1]",
+        '[{"op": "move", "path": "/a", "from": "/b"}]',
+        '[{"op": "remove", "path": 7}]',
+        '[{"op": "remove", "path": "/not/there"}]',
+        '[{"op": "remove", "path": ""}]',
+        "[" * 100000,
+    ],
+)
+def test_a_way_back_that_somebody_wrote_does_no_harm(text: str) -> None:
+    assert restored({"metadata": {"annotations": {ORIGINAL: text}}}) is None
+
+
+def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
+    patch = Patch({"metadata": {"annotations": {ORIGINAL: "nonsense"}}, "spec": {}})
+    patch.put(("spec", "a"), 1)
+    patch.remember()
+    assert restored(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
+
+
+def test_a_pod_without_a_way_back_has_none() -> None:
+    assert restored(POD) is None
+    assert restored({"metadata": {"annotations": {ORIGINAL: 7}}}) is None
+    assert written_edits("[]") == ()
+
+
+KEYS = st.sampled_from(["a", "b/c", "limits", "d~e"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = st.lists(KEYS, min_size=2, max_size=4).map(tuple)
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "append", "remove"]), PATHS, VALUES), max_size=6)
+
+
+def without_empty(value: Plain) -> Plain:
+    """Leave out objects that say nothing: what was made on the way may be left behind."""
+    if isinstance(value, dict):
+        return {k: w for k, v in value.items() if (w := without_empty(v)) not in ({}, None)}
+    return value
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=3), STEPS)
+def test_whatever_is_edited_can_be_undone_and_said_as_a_json_patch(
+    pod: dict[str, Any], steps: list[tuple[str, Any, Any]]
+) -> None:
+    patch = Patch(pod)
+    for what, path, value in steps:
+        # What is in the way stays, and the edit is refused whole.
+        with contextlib.suppress(EditError):
+            if what == "put":
+                patch.put(path, value)
+            elif what == "append":
+                patch.append(path, value)
+            else:
+                patch.remove(path)
+    patch.remember()
+    assert patched(pod, edits_of(operations(patch.edits))) == patch.pod
+    if patch.edits:
+        assert without_empty(restored(patch.pod)) == without_empty(pod)

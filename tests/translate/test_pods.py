@@ -1,0 +1,240 @@
+"""A pod to its translation: the table of pods, and what holds for every pod."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given as every
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from config.model import Configuration, Legacy
+from config.texts import NetworkName, ResourceName
+from documents.patch import edits_of, patched
+from documents.paths import get
+from dra.finding import Severity
+from facts.model import Facts
+from facts.text import read as read_facts
+from tests.tables import Plain, cases
+from translate.patch import ORIGINAL, operations, restored
+from translate.pods import FACTS, Given, Translation, given, translate
+
+HERE = Path(__file__).parent
+CASES = cases(HERE / "pods.yaml")
+UNKNOWING = given(Configuration())
+
+
+def facts_of(case: Plain) -> Facts | None:
+    if "facts" not in case:
+        return None
+    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts"}
+    facts = read_facts(head | case["facts"])
+    assert isinstance(facts, Facts), facts
+    return facts
+
+
+def without_ours(metadata: Plain) -> Plain:
+    annotations = {
+        key: text
+        for key, text in metadata.get("annotations", {}).items()
+        if key not in (ORIGINAL, FACTS)
+    }
+    rest = {key: value for key, value in metadata.items() if key != "annotations"}
+    return rest | ({"annotations": annotations} if annotations else {})
+
+
+def requests_of(done: Translation) -> list[list[Plain]]:
+    path = ("spec", "spec", "devices", "requests")
+    return [[each["name"] for each in get(made.object, path)] for made in done.templates]  # type: ignore[union-attr,index,call-overload]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_pods(case: Plain) -> None:
+    pod = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
+    done = translate(pod, given(Configuration(), facts_of(case)))
+    after: Plain = patched(pod, done.edits)
+    assert [each.code for each in done.findings] == case.get("findings", [])
+    assert without_ours(after["metadata"]) == without_ours(pod["metadata"])
+    counts = case.get("counts") or [len(each) for each in case.get("requests", [])]
+    assert [len(each) for each in requests_of(done)] == counts
+    if "requests" in case:
+        assert requests_of(done) == case["requests"]
+    if "counts" not in case:
+        expected = json.dumps(case.get("becomes", case["spec"]))
+        names = [made.name for made in done.templates]
+        assert after["spec"] == json.loads(expected.replace("$template", "".join(names)))
+
+
+def test_more_claims_are_numbered() -> None:
+    (case,) = (case for case in CASES if case.get("counts") == [32, 1])
+    pod = {"spec": case["spec"]}
+    after: Plain = patched(pod, translate(pod, UNKNOWING).edits)
+    names = [each["name"] for each in after["spec"]["resourceClaims"]]
+    assert names == ["drawbridge", "drawbridge-2"]
+
+
+def test_the_hash_of_the_facts_is_noted() -> None:
+    pod = {"spec": CASES[0]["spec"]}
+    by = given(Configuration(), Facts())
+    after: Plain = patched(pod, translate(pod, by).edits)
+    assert by.digest
+    assert FACTS not in get(
+        patched(pod, translate(pod, UNKNOWING).edits), ("metadata", "annotations")
+    )  # type: ignore[operator]
+    if after != pod:
+        assert after["metadata"]["annotations"][FACTS] == by.digest
+
+
+def test_a_template_is_read_in_the_namespace_its_pods_will_be_in() -> None:
+    networks = {"k8s.v1.cni.cncf.io/networks": "a"}
+    pod: Plain = {"metadata": {"annotations": networks}, "spec": {"containers": [{"name": "c"}]}}
+    legacy = Legacy(networks={NetworkName("team/a"): ResourceName("x.com/vf")})
+    by = given(Configuration(legacy=legacy))
+    told = [each.code for each in translate(pod, by, "team").findings]
+    assert told != [each.code for each in translate(pod, by, "other").findings]
+    assert translate(pod, by, "team").edits != ()
+
+
+AMOUNTS = st.sampled_from([0, 1, 2, "3", "1k", "x", None, 50, 100, "16Gi"])
+NAMES = st.sampled_from(
+    [
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/gpumem",
+        "nvidia.com/gpucores",
+        "nvidia.com/mig-1g.5gb",
+        "koordinator.sh/gpu",
+        "koordinator.sh/rdma",
+        "amd.com/gpu",
+        "rdma/hca",
+        "aliyun.com/gpu-mem",
+        "example.com/npu",
+        "cpu",
+        "memory",
+        "hugepages-2Mi",
+    ]
+)
+LIMITS = st.dictionaries(NAMES, AMOUNTS, max_size=3)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["a", "b", "c"]), "unknown": st.integers()},
+        optional={
+            "resources": st.fixed_dictionaries(
+                {"limits": LIMITS}, optional={"requests": st.none() | LIMITS}
+            ),
+            "env": st.lists(
+                st.fixed_dictionaries(
+                    {"name": st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", "NCCL_IB_HCA"])}
+                ),
+                max_size=2,
+            ),
+            "volumeMounts": st.just([{"name": "v"}]),
+        },
+    ),
+    max_size=3,
+)
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(["gpu-fraction", "hami.io/gpu-scheduler-policy", "mine", ORIGINAL]),
+    st.sampled_from(["0.5", "binpack", "[]", "text"]),
+    max_size=2,
+)
+PODS = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {"name": st.just("p")}, optional={"annotations": ANNOTATIONS}
+        ),
+        "spec": st.fixed_dictionaries(
+            {"containers": CONTAINERS, "volumes": st.just([{"name": "v"}])},
+            optional={
+                "initContainers": CONTAINERS,
+                "schedulerName": st.sampled_from(["hami-scheduler", "kai-scheduler"]),
+                "nodeSelector": st.just({"nvidia.com/gpu.product": "Tesla-T4", "zone": "a"}),
+                "resourceClaims": st.just([{"name": "drawbridge"}]),
+            },
+        ),
+    }
+)
+
+
+def untouched(pod: Plain) -> Plain:
+    """What no translation may change."""
+    parts = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    native = ("cpu", "memory", "hugepages-2Mi", "example.com/npu")
+    return [
+        pod["metadata"]["name"],
+        pod["spec"]["volumes"],
+        pod["spec"].get("nodeSelector", {}).get("zone"),
+        pod["spec"].get("resourceClaims", [])[:1] == [{"name": "drawbridge"}],
+        (pod["metadata"].get("annotations") or {}).get("mine"),
+        [
+            (
+                each["name"],
+                each["unknown"],
+                each.get("volumeMounts"),
+                [one for one in each.get("env", []) if one["name"] in ("A", "NCCL_IB_HCA")],
+                [
+                    (part, name, amount)
+                    for part, amounts in each.get("resources", {}).items()
+                    if isinstance(amounts, dict)
+                    for name, amount in amounts.items()
+                    if name in native
+                ],
+            )
+            for each in parts
+        ],
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@every(PODS)
+def test_whatever_a_pod_says_it_is_translated_once_and_whole(pod: Plain) -> None:
+    done = translate(pod, UNKNOWING)
+    after = patched(pod, done.edits)
+    assert patched(pod, edits_of(operations(done.edits))) == after
+    assert untouched(after) == untouched(pod)
+    again = translate(after, UNKNOWING)
+    assert again.edits == ()
+    assert again.templates == ()
+    assert all(each.code and each.remedy and each.message for each in done.findings)
+    assert translate(pod, UNKNOWING) == done
+    if any(each.severity is Severity.ERROR for each in done.findings):
+        assert done.edits == ()
+    if done.edits:
+        back = restored(after)
+        assert isinstance(back, dict)
+        assert back["spec"] == pod["spec"]
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["metadata", "spec", "containers", "resources", "limits", "name", "env"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@every(JUNK)
+def test_any_value_has_an_answer(pod: Plain) -> None:
+    assert isinstance(translate(pod, Given()), Translation)
+
+
+@pytest.mark.parametrize("place", ["resources", "env", "claims", "limits"])
+@pytest.mark.parametrize("junk", [7, "text", [1], {"a": 1}])
+def test_junk_beside_a_request_is_never_lost(place: str, junk: Plain) -> None:
+    container: Plain = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    if place in ("claims", "limits"):
+        container["resources"]["requests" if place == "limits" else place] = junk
+    else:
+        container[place] = junk
+    pod: Plain = {"spec": {"containers": [{"name": "b", **container}, container]}}
+    after = patched(pod, translate(pod, UNKNOWING).edits)
+    assert json.dumps(junk) in json.dumps(after) or isinstance(junk, list)

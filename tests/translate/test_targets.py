@@ -1,0 +1,256 @@
+"""What each driver family makes of an ask, as a table; and that it means what it says."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+
+from config import texts
+from config.model import Configuration, Decisions, Target
+from config.texts import Word
+from dra.cel import Selectors
+from dra.claim import Claim, read_claim
+from dra.device import Device
+from dra.gates import VERSIONS
+from dra.limits import claim_findings
+from dra.slices import slice_reader
+from facts.model import Product
+from tests.tables import Plain, cases
+from tests.translate import worlds
+from translate.asks import Ask, User, Vf
+from translate.targets import codes
+from translate.targets.claims import assemble
+from translate.targets.plan import Answer, Said
+from translate.targets.say import say
+
+TABLE = cases(Path(__file__).parent / "cases" / "targets.yaml")
+SAMPLES = Path(__file__).parents[2] / "examples" / "inventory"
+SAYABLE = [case for case in TABLE if "claim" in case]
+
+
+HINTS = get_type_hints(Ask)
+
+
+def ask_of(plain: Mapping[str, Any]) -> Ask:
+    """An ask of a table; settings hold any value, which msgspec cannot be told."""
+    user = {"path": ["spec", "containers", 0], "name": "main"}
+    whole = {"name": "a", "kind": "gpu", "users": [user], **plain}
+    settings = tuple(setting_of(each) for each in whole.pop("settings", []))
+    fields = {
+        name: msgspec.convert(value, HINTS[name], strict=False) for name, value in whole.items()
+    }
+    return Ask(**fields, settings=settings)
+
+
+def setting_of(plain: Mapping[str, Any]) -> Vf:
+    fields = {name: value for name, value in plain.items() if name not in ("type", "fixed")}
+    return Vf(**fields, fixed=tuple((name, value) for name, value in plain.get("fixed", [])))
+
+
+def configuration(case: Plain) -> Configuration:
+    targets = msgspec.convert(case.get("targets", []), tuple[Target, ...], dec_hook=texts.read)
+    allowed = tuple(Word(each) for each in case.get("allow", []))
+    return Configuration(targets=targets, decisions=Decisions(allow_loss_of=allowed))
+
+
+def said(case: Plain) -> Said:
+    facts = None
+    if not case.get("unknown"):
+        classes = tuple(case.get("classes", worlds.CLASSES))
+        facts = worlds.facts(tuple(case["world"]), classes, case.get("version", "1.36"))
+        more = msgspec.convert(case.get("products", []), tuple[Product, ...])
+        facts = msgspec.structs.replace(facts, products=(*facts.products, *more))
+    (each,) = say([ask_of(case["ask"])], facts, configuration(case))
+    return each
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+def test_what_a_target_says(case: Plain) -> None:
+    each = said(case)
+    if "unsayable" in case:
+        assert each.answer is Answer.UNSAYABLE
+        (finding,) = each.findings
+        assert case["unsayable"] in finding.message
+        assert finding.code == codes.NOT_SAYABLE.name
+        return
+    (claim,) = assemble([each])
+    assert claim.spec["devices"] == case["claim"]
+    assert sorted(each.lost) == sorted(case.get("lost", []))
+    assert each.answer is (Answer.LOSSY if case.get("lost") else Answer.EQUAL)
+    told = {finding.code for finding in each.findings} - codes.LOSES.keys()
+    assert told == set(case.get("told", []))
+
+
+@pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
+def test_the_api_server_would_take_it(case: Plain) -> None:
+    claim = claim_of(case)
+    assert claim_findings(claim) == ()
+
+
+def claim_of(case: Plain) -> Claim:
+    raw = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": case["claim"]},
+    }
+    claim = read_claim(raw)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def expressions(value: object) -> Iterator[str]:
+    match value:
+        case {"expression": str(text)}:
+            yield text
+        case dict():
+            for each in value.values():
+                yield from expressions(each)
+        case list():
+            for each in value:
+                yield from expressions(each)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_expression_compiles_and_costs_little(version: str) -> None:
+    selectors = Selectors(version)
+    # Sharing, and what a selector sees of it, came with consumable capacity.
+    texts_ = {text for case in SAYABLE for text in expressions(case["claim"])}
+    assert texts_
+    for text in sorted(texts_):
+        assert selectors.admitted(text) == (True, None), text
+
+
+@pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
+def test_no_expression_fails_on_a_device_of_its_class_and_one_accepts(case: Plain) -> None:
+    selectors = Selectors("1.36")
+    for request in case["claim"]["requests"]:
+        for wanted in request.get("firstAvailable") or [request["exactly"]]:
+            chosen = list(selected(selectors, wanted, tuple(case["world"])))
+            if case["world"] and "Uuid" not in f"{case['ask']}":
+                assert len(chosen) >= wanted.get("count", 1)
+
+
+def selected(
+    selectors: Selectors, wanted: Mapping[str, Any], world: tuple[str, ...]
+) -> Iterator[Device]:
+    """The devices that a request selects; an expression that fails fails the test."""
+    texts_ = list(expressions(wanted.get("selectors", [])))
+    offered = worlds.CLASSES.get(wanted["deviceClassName"], "true")
+    for driver, _, device in worlds.devices(world):
+        of_class = selectors.answer(offered, driver, device)
+        if of_class.result is not True:
+            continue
+        answers = [selectors.answer(text, driver, device) for text in texts_]
+        assert [each.error for each in answers if each.error] == []
+        if all(each.result is True for each in answers):
+            yield device
+
+
+def test_no_expression_fails_on_the_sample_inventory() -> None:
+    selectors = Selectors("1.36")
+    tried = 0
+    for driver, device in samples():
+        for case in SAYABLE:
+            for request in case["claim"]["requests"]:
+                for wanted in request.get("firstAvailable") or [request["exactly"]]:
+                    offered = worlds.CLASSES.get(wanted["deviceClassName"], "false")
+                    if selectors.answer(offered, driver, device).result is not True:
+                        continue
+                    for text in expressions(wanted.get("selectors", [])):
+                        # An expression about a driver of one's own asks first.
+                        answer = selectors.answer(text, driver, device)
+                        assert answer.error is None, (text, device.name)
+                        tried += 1
+    assert tried > 100
+
+
+def samples() -> Iterator[tuple[str, Device]]:
+    reader = slice_reader()
+    for path in sorted(SAMPLES.glob("*.yaml")):
+        for raw in yaml.safe_load_all(path.read_text("utf-8")):
+            if raw and raw["kind"] == "ResourceSlice":
+                for each in reader.many(raw).objects:
+                    yield from ((each.driver, device) for device in each.devices)
+
+
+def test_containers_get_what_they_asked_for() -> None:
+    main, side = (User(("spec", "containers", i), name) for i, name in enumerate(("a", "b")))
+    asks = [
+        Ask(name="one", kind=ask_of({"row": "x"}).kind, row="nvidia/whole", users=(main,)),
+        Ask(name="two", kind=ask_of({"row": "x"}).kind, row="nvidia/whole", users=(main, side)),
+    ]
+    facts = worlds.facts(("hgx-h100 gpu.nvidia.com",))
+    (claim,) = assemble(say(asks, facts, Configuration()))
+    assert [(use.user.name, use.requests) for use in claim.uses] == [
+        ("a", ("gpu-0", "gpu-1")),
+        ("b", ("gpu-1",)),
+    ]
+    assert claim.asks == {"one": ("gpu-0",), "two": ("gpu-1",)}
+
+
+def test_shares_with_limits_of_their_own_are_in_claims_of_their_own() -> None:
+    share = {"isolation": "memory", "memory": {"type": "Bytes", "value": 1 << 20}}
+    asks = [ask_of({"row": "hami/memory", "name": name, "share": share}) for name in "ab"]
+    facts = worlds.facts(("hgx-h100 hami-core-gpu.project-hami.io",))
+    first, second = assemble(say(asks, facts, Configuration()))
+    assert first.spec == second.spec
+    assert (list(first.asks), list(second.asks)) == (["a"], ["b"])
+
+
+def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
+    facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
+    plain = {"row": "nvidia/mig", "partition": True, "count": 40}
+    plain["selectors"] = [{"is": "Profile", "names": ["1g.5gb"]}]
+    claims = assemble(say([ask_of(plain)], facts, Configuration()))
+    counts = [
+        request["exactly"]["count"]
+        for claim in claims
+        for request in claim.spec["devices"]["requests"]  # type: ignore[index,call-overload]
+    ]
+    assert counts == [32, 8]
+
+
+def test_more_than_a_claim_holds_cannot_be_kept_together() -> None:
+    facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
+    plain = {"row": "nvidia/mig", "partition": True, "count": 40, "together": {"scope": "device"}}
+    (each,) = say([ask_of(plain)], facts, Configuration())
+    assert each.answer is Answer.UNSAYABLE
+    assert "40 devices in one claim" in each.findings[0].message
+
+
+def test_more_amounts_than_eight_keep_those_of_most_devices() -> None:
+    facts = worlds.facts(("hgx-h100 hami-core-gpu.project-hami.io",))
+    (product,) = facts.products
+    many = tuple(
+        msgspec.structs.replace(
+            product,
+            name=f"Card {i}",
+            devices=100 - i,
+            capacity=product.capacity
+            | {"memory": msgspec.structs.replace(product.capacity["memory"], value=f"{20 - i}Gi")},
+        )
+        for i in range(10)
+    )
+    facts = msgspec.structs.replace(facts, products=many)
+    share = {"isolation": "memory", "memory": {"type": "Percent", "value": 50}}
+    (each,) = say(
+        [ask_of({"row": "hami/percent", "vendor": "nvidia", "share": share})],
+        facts,
+        Configuration(),
+    )
+    (request,) = each.part.requests
+    ways = request.body["firstAvailable"]
+    assert isinstance(ways, list)
+    # The smallest first; of ten, the two with the fewest devices have no place.
+    names = [way["name"] for way in ways if isinstance(way, dict)]
+    assert names == [f"card-{i}" for i in range(7, -1, -1)]
+    assert each.lost == ("products",)
+
+
+def test_asking_twice_says_the_same() -> None:
+    for case in TABLE:
+        assert said(case) == said(case)

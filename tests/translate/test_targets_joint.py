@@ -1,0 +1,97 @@
+"""GPUs and NICs that go together, as a table over real shapes; and claims that nodes can hold."""
+
+from pathlib import Path
+
+import pytest
+
+from config.model import Configuration
+from dra.attributes import PCIE_ROOT
+from tests.tables import Plain, cases
+from tests.translate import worlds
+from translate.asks import Ask, Joint, Kind, Scope
+from translate.selectors import Nic, NicKind
+from translate.targets.claims import assemble
+from translate.targets.plan import Answer, Said
+from translate.targets.say import say
+
+TABLE = cases(Path(__file__).parent / "cases" / "joint.yaml")
+SHAPES = (
+    "dgx-a100",
+    "hgx-h100",
+    "aws-p4d",
+    "koordinator-fake-8g4n",
+    "koordinator-h800",
+)
+
+
+def asks(gpus: int, nics: int | None, *, required: bool = True) -> list[Ask]:
+    joint = Joint("j", Kind.GPU, Scope.PCIE, required=required, counted=nics is not None)
+    return [
+        Ask(name="g", kind=Kind.GPU, row="koordinator/whole", count=gpus, joint=joint),
+        Ask(
+            name="n",
+            kind=Kind.NIC,
+            row="koordinator/rdma",
+            count=nics or 1,
+            joint=joint,
+            selectors=(Nic(NicKind.RDMA),),
+        ),
+    ]
+
+
+def said(case: Plain) -> Said:
+    world = case["world"]
+    facts = None if world is None else worlds.facts(tuple(world))
+    wanted = asks(case["gpus"], case.get("nics"), required=case.get("required", True))
+    (each,) = say(wanted, facts, Configuration())
+    return each
+
+
+def pairs(each: Said) -> list[list[int]]:
+    devices = [request.devices for request in each.part.requests]
+    return [devices[i : i + 2] for i in range(0, len(devices), 2)]
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+def test_what_goes_together(case: Plain) -> None:
+    each = said(case)
+    if "unsayable" in case:
+        assert each.answer is Answer.UNSAYABLE
+        assert case["unsayable"] in each.findings[0].message
+        return
+    groups = pairs(each)
+    assert groups in case.get("either", [case.get("groups")])
+    matches = [rule for rule in each.part.rules if rule.word == "matchAttribute"]
+    attribute = case.get("attribute", PCIE_ROOT)
+    assert [(rule.attribute, rule.requests) for rule in matches] == (
+        [(attribute, (2 * i, 2 * i + 1)) for i in range(len(groups))] if attribute else []
+    )
+    apart = [rule.requests for rule in each.part.rules if rule.word == "distinctAttribute"]
+    assert apart == ([tuple(range(1, 2 * len(groups), 2))] if case.get("apart") else [])
+    assert sorted(each.lost) == case.get("lost", [])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("gpus", range(1, 9))
+def test_every_number_of_gpus_is_asked_for_with_a_nic_in_every_place(shape: str, gpus: int) -> None:
+    facts = worlds.facts((f"{shape} gpu.nvidia.com", f"{shape} dra.net"))
+    (each,) = say(asks(gpus, None), facts, Configuration())
+    groups = pairs(each)
+    (found,) = facts.shapes
+    places = {place.gpus for place in found.pcie if place.nics}
+    (most,) = places - {0}
+    assert sum(group[0] for group in groups) == gpus
+    assert sum(group[1] for group in groups) == -(-gpus // most)
+    assert len(assemble([each])) == 1
+
+
+def test_requests_of_a_group_have_one_number() -> None:
+    facts = worlds.facts(("aws-p4d gpu.nvidia.com", "aws-p4d dra.net"))
+    (claim,) = assemble(say(asks(3, None), facts, Configuration()))
+    assert claim.asks == {"g": ("gpu-0", "gpu-1"), "n": ("nic-0", "nic-1")}
+    devices = claim.spec["devices"]
+    assert isinstance(devices, dict)
+    assert devices["constraints"] == [
+        {"requests": ["gpu-0", "nic-0"], "matchAttribute": PCIE_ROOT},
+        {"requests": ["gpu-1", "nic-1"], "matchAttribute": PCIE_ROOT},
+    ]

@@ -1,0 +1,93 @@
+"""What targets print is placed on the machines it was printed for, as it was asked."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from config.model import Configuration
+from dra.attributes import PCIE_ROOT, lookup
+from dra.claim import Claim, read_claim
+from dra.device import Device
+from dra.gates import gates
+from dra.inventory import inventory
+from dra.nodes import Node
+from solver.answers import Solution
+from solver.solve import solve
+from solver.world import View, World
+from tests.facts.clusters import device_class
+from tests.tables import Plain, cases
+from tests.translate import worlds
+from tests.translate.test_targets_joint import asks as joint_asks
+from translate.targets.claims import assemble
+from translate.targets.say import say
+
+CASES = Path(__file__).parent / "cases"
+PLACED = [
+    case
+    for case in cases(CASES / "targets.yaml")
+    if "claim" in case and case["world"] and "Uuid" not in f"{case['ask']}"
+]
+SHAPES = ("dgx-a100", "hgx-h100", "aws-p4d", "koordinator-fake-8g4n", "koordinator-h800")
+
+
+def placed(words: tuple[str, ...], specs: Sequence[Any]) -> list[Solution]:
+    """The solutions of the nodes on which the claims fit together."""
+    turned = gates("1.36")
+    assert not isinstance(turned, tuple)
+    offered = {name: device_class(name, cel=cel) for name, cel in worlds.CLASSES.items()}
+    world = World(inventory(worlds.slices(words), gates=turned), offered)
+    numbers = itertools.count()
+    nodes = sorted({node.name for _, node, _ in worlds.devices(words)})
+    claims = [claim_of(spec, number) for number, spec in enumerate(specs)]
+    answers = solve(
+        world,
+        View(),
+        claims,
+        [Node(name) for name in nodes],
+        ids=lambda: f"00000000-0000-4000-8000-{next(numbers):012}",
+    )
+    return [answer for answer in answers.values() if isinstance(answer, Solution)]
+
+
+def claim_of(spec: Any, number: int) -> Claim:  # noqa: ANN401  # a plain claim spec
+    raw = {"metadata": {"name": f"c-{number}", "namespace": "default"}, "spec": spec}
+    claim = read_claim(raw)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+@pytest.mark.parametrize("case", PLACED, ids=lambda case: case["name"])
+def test_what_is_said_finds_its_devices(case: Plain) -> None:
+    assert placed(tuple(case["world"]), [{"devices": case["claim"]}])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("gpus", range(1, 9))
+def test_groups_stand_on_roots_of_their_own(shape: str, gpus: int) -> None:
+    words = (f"{shape} gpu.nvidia.com", f"{shape} dra.net")
+    claims = assemble(say(joint_asks(gpus, None), worlds.facts(words), Configuration()))
+    (solution,) = placed(words, [claim.spec for claim in claims])
+    devices = {(driver, each.name): each for driver, _, each in worlds.devices(words)}
+    gpu_roots, nic_roots = [], []
+    for result in results(solution):
+        place = root(devices[result["driver"], result["device"]], result["driver"])
+        (gpu_roots if result["driver"] == "gpu.nvidia.com" else nic_roots).append(place)
+    assert len(gpu_roots) == gpus
+    assert set(gpu_roots) == set(nic_roots)
+    assert len(nic_roots) == len(set(nic_roots)) or gpus == 8
+
+
+def results(solution: Solution) -> list[dict[str, str]]:
+    plain: list[dict[str, Any]] = msgspec.to_builtins(solution.allocations)
+    return [result for each in plain for result in each["devices"]["results"]]
+
+
+def root(device: Device, driver: str) -> str:
+    attribute = lookup(device, driver, PCIE_ROOT)
+    assert attribute
+    assert attribute.string
+    return attribute.string

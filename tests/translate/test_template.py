@@ -1,0 +1,102 @@
+"""Templates are named by what they say, as the API server would store it."""
+
+import pytest
+
+from documents.values import Value
+from dra.claim import Template as Read
+from dra.claim import read_template
+from dra.limits import template_findings
+from translate.template import stored, template
+
+
+def spec(**exactly: Value) -> dict[str, Value]:
+    wanted: dict[str, Value] = {"deviceClassName": "gpu.nvidia.com", **exactly}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
+
+
+FULL = spec(allocationMode="ExactCount", count=1)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        spec(),
+        spec(count=1),
+        spec(allocationMode="ExactCount"),
+        spec(selectors=[]),
+        spec(count=None),
+        spec(allocationMode=""),
+    ],
+)
+def test_what_is_stored_alike_has_one_name(same: dict[str, Value]) -> None:
+    assert template(same) == template(FULL)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        spec(count=2),
+        spec(allocationMode="All"),
+        spec(adminAccess=True),
+        spec(capacity={"requests": {"memory": "1Gi"}}),
+    ],
+)
+def test_what_says_more_has_another_name(other: dict[str, Value]) -> None:
+    assert template(other).name != template(FULL).name
+
+
+def test_an_amount_is_stored_as_it_is_written_canonically() -> None:
+    one, other = (spec(capacity={"requests": {"memory": text}}) for text in ("1Gi", "1024Mi"))
+    assert template(one) == template(other)
+
+
+def test_all_has_no_count() -> None:
+    whole = stored(spec(allocationMode="All"))
+    assert whole == spec(allocationMode="All")
+
+
+def test_ways_get_their_defaults_too() -> None:
+    ways: list[Value] = [{"name": "a", "deviceClassName": "x", "tolerations": [{"key": "k"}]}]
+    whole: dict[str, Value] = {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}
+    filled: list[Value] = [
+        {
+            "name": "a",
+            "deviceClassName": "x",
+            "tolerations": [{"key": "k", "operator": "Equal"}],
+            "allocationMode": "ExactCount",
+            "count": 1,
+        }
+    ]
+    assert stored(whole) == {"devices": {"requests": [{"name": "r", "firstAvailable": filled}]}}
+
+
+def test_what_a_driver_is_told_is_not_touched() -> None:
+    opaque: Value = {"driver": "d", "parameters": {"empty": [], "text": "", "none": None}}
+    whole: dict[str, Value] = {"devices": {"config": [{"requests": [], "opaque": opaque}]}}
+    assert stored(whole) == {"devices": {"config": [{"opaque": opaque}]}}
+
+
+def test_metadata_is_part_of_the_name() -> None:
+    names = {
+        template(FULL).name,
+        template(FULL, labels={"a": "b"}).name,
+        template(FULL, annotations={"a": "b"}).name,
+        template(FULL, claim_labels={"a": "b"}).name,
+        template(FULL, claim_annotations={"a": "b"}).name,
+    }
+    assert len(names) == 5
+
+
+def test_the_api_server_would_take_it() -> None:
+    made = template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
+    read = read_template(made.object)
+    assert isinstance(read, Read)
+    assert template_findings(read) == ()
+    assert read.metadata.name == made.name
+    assert made.name.startswith("drawbridge-")
+    assert len(made.name) <= 63
+
+
+def test_the_name_stays() -> None:
+    # Once released, a name means this content: another one would orphan templates.
+    assert template(FULL).name == "drawbridge-242c94947da28f4d6c26438ddad50c0e"

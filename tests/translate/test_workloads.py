@@ -1,0 +1,146 @@
+"""Where objects keep their pod templates, and what asks for devices elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from documents.paths import get, show
+from tests.tables import Plain
+from translate.workloads import SPECS, TEMPLATES, elsewhere, moved, places
+
+GPU = {"nvidia.com/gpu": 1}
+
+
+def container(name: str = "main") -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": dict(GPU)}}
+
+
+def at(pattern: str, leaf: Plain) -> Plain:
+    """Build what a pattern of the table leads to, everywhere twice."""
+    if not pattern:
+        return leaf
+    step, _, rest = pattern.partition(".")
+    below = at(rest, leaf)
+    if step.endswith("[]"):
+        return {step[:-2]: [below, below]}
+    if step.endswith("{}"):
+        return {step[:-2]: {"Master": below, "Worker": below}}
+    return {step: below}
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "pattern"),
+    [(*key, pattern) for key, patterns in TEMPLATES.items() for pattern in patterns],
+)
+def test_every_pod_template_of_the_table_is_found(group: str, kind: str, pattern: str) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container()]}}
+    value = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **at(pattern, template)}
+    found = places(value)
+    assert len(found) == 2 ** (pattern.count("[]") + pattern.count("{}"))
+    for place in found:
+        assert get(place.pod, ("spec", "containers", 0)) == container()
+        path = moved(("spec", "containers", 0, "resources", "limits"), place)
+        assert get(value, path) == GPU
+        assert place.object == (kind == "Pod")
+    assert elsewhere(value, found) == ()
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "pattern"),
+    [(*key, pattern) for key, patterns in SPECS.items() for pattern in patterns],
+)
+def test_every_pod_spec_of_the_table_is_found_with_its_annotations(
+    group: str, kind: str, pattern: str
+) -> None:
+    spec = {"annotations": {"a": "b"}, "containers": [container("sidecar")], "model": container()}
+    value = {"apiVersion": f"{group}/v1beta1", "kind": kind, **at(pattern, spec)}
+    (place,) = (each for each in places(value) if show(each.path) == pattern)
+    assert get(place.pod, ("metadata", "annotations", "a")) == "b"
+    containers = get(place.pod, ("spec", "containers"))
+    assert containers == [container("sidecar"), container()]
+    assert show(moved(("spec", "containers", 0), place)) == f"{pattern}.containers[0]"
+    assert show(moved(("spec", "containers", 1), place)) == f"{pattern}.model"
+    assert show(moved(("metadata", "annotations"), place)) == f"{pattern}.annotations"
+    assert elsewhere(value, places(value)) == ()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v9"])
+def test_the_version_of_a_kind_does_not_matter(version: str) -> None:
+    value = {
+        "apiVersion": f"apps/{version}",
+        "kind": "Deployment",
+        **at("spec.template", {"spec": {}}),
+    }
+    assert len(places(value)) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"apiVersion": "v1", "kind": "ConfigMap", "data": {"spec": "x"}},
+        {"apiVersion": "example.com/v1", "kind": "Deployment", **at("spec.template", {"spec": {}})},
+        {"apiVersion": "apps/v1", "kind": "Deployment"},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": None},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": []}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": "text"}}},
+        {"apiVersion": "batch.volcano.sh/v1", "kind": "Job", "spec": {"tasks": {"template": 1}}},
+        {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": {"workerGroupSpecs": [None, 7]}},
+        {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "spec": {"mpiReplicaSpecs": [1]}},
+        {
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "kind": "InferenceService",
+            "spec": {"predictor": {}},
+        },
+    ],
+)
+def test_what_has_no_pod_template_has_no_place(value: Plain) -> None:
+    assert places(value) == ()
+
+
+def test_a_kind_can_be_taught() -> None:
+    value = {"apiVersion": "example.com/v1", "kind": "Farm", "spec": {"pods": [{"spec": {}}]}}
+    (place,) = places(value, {("example.com", "Farm"): ("spec.pods[]",)})
+    assert place.path == ("spec", "pods", 0)
+
+
+def test_a_request_at_a_place_that_is_no_pod_is_named() -> None:
+    value = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "spec": {"trainer": {"resourcesPerNode": {"limits": {**GPU, "cpu": 1}}}},
+    }
+    (request,) = elsewhere(value, places(value))
+    assert (show(request.path), request.name) == (
+        "spec.trainer.resourcesPerNode.limits",
+        "nvidia.com/gpu",
+    )
+
+
+def test_a_request_beside_a_known_place_is_named_as_well() -> None:
+    value = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {
+            "template": {"spec": {"containers": [container()]}},
+            "more": [{"resources": {"requests": dict(GPU)}}],
+        },
+    }
+    (request,) = elsewhere(value, places(value))
+    assert show(request.path) == "spec.more[0].resources.requests"
+
+
+def test_a_claim_asks_already_as_it_should() -> None:
+    value = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "spec": {"devices": {"requests": [{"capacity": {"requests": {"example.com/cpu": 1}}}]}},
+    }
+    assert elsewhere(value, places(value)) == ()
+
+
+def test_the_tables_name_no_kind_twice() -> None:
+    assert not TEMPLATES.keys() & SPECS.keys()

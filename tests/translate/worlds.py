@@ -1,0 +1,102 @@
+"""Clusters for the tests of targets: machines and drivers by name, as facts and as devices."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dra.device import Device
+from dra.gates import gates
+from dra.nodes import Node
+from dra.slices import Slice, read_slices
+from e2e.nodes.families import amd, hami, nics, nvidia
+from e2e.nodes.layout import Layout
+from e2e.nodes.machine import Machine, machine
+from facts.gather import Gathered, Objects, gather
+from facts.model import Facts
+from tests.facts.clusters import device_class
+
+LAYOUTS: dict[str, Callable[[Machine, str], Layout]] = {
+    "gpu.nvidia.com": nvidia.layout,
+    "hami-core-gpu.project-hami.io": hami.layout,
+    "gpu.amd.com": amd.layout,
+    "dra.net": nics.dranet,
+    "sriovnetwork.k8snetworkplumbingwg.io": nics.sriov,
+}
+_TYPED = 'device.driver == "{0}" && device.attributes["{0}"].type == "{1}"'
+CLASSES = {
+    "gpu.nvidia.com": _TYPED.format("gpu.nvidia.com", "gpu"),
+    "mig.nvidia.com": _TYPED.format("gpu.nvidia.com", "mig"),
+    "vfio.gpu.nvidia.com": _TYPED.format("gpu.nvidia.com", "vfio"),
+    "hami-core-gpu.project-hami.io": 'device.driver == "hami-core-gpu.project-hami.io"',
+    "gpu.amd.com": 'device.driver == "gpu.amd.com"',
+    "gpu.intel.com": 'device.driver == "gpu.intel.com"',
+    "dra.net": 'device.driver == "dra.net"',
+    "sriovnetwork.k8snetworkplumbingwg.io": (
+        'device.driver == "sriovnetwork.k8snetworkplumbingwg.io"'
+    ),
+}
+
+
+def slices(words: tuple[str, ...]) -> tuple[Slice, ...]:
+    """The slices of a world: each word is `shape driver mode`, a node of its own for each shape."""
+    return tuple(each for word in words for each in _slices(*word.split()))
+
+
+@functools.cache
+def _slices(shape: str, driver: str, mode: str = "") -> tuple[Slice, ...]:
+    host = machine(shape, shape)
+    layout = LAYOUTS[driver]
+    made = layout(host, mode) if mode else layout(host, *_default(driver))
+    return tuple(_read(each) for each in _wire(made))
+
+
+def _default(driver: str) -> tuple[str]:
+    return ("full",) if driver in ("gpu.nvidia.com", "gpu.amd.com") else ("",)
+
+
+def _read(raw: dict[str, Any]) -> Slice:
+    (read,) = read_slices(raw).objects
+    return read
+
+
+def _wire(layout: Layout) -> Iterator[dict[str, Any]]:
+    for number, sheet in enumerate(layout.sheets):
+        spec: dict[str, Any] = {
+            "driver": layout.driver,
+            "nodeName": layout.node,
+            "pool": {
+                "name": layout.node,
+                "generation": 1,
+                "resourceSliceCount": len(layout.sheets),
+            },
+        }
+        if sheet.devices:
+            spec["devices"] = [device.published() for device in sheet.devices]
+        if sheet.counters:
+            spec["sharedCounters"] = list(sheet.counters)
+        name = f"{layout.node}-{layout.driver}-{number}"
+        yield {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+
+@functools.cache
+def facts(
+    words: tuple[str, ...], classes: tuple[str, ...] = tuple(CLASSES), version: str = "1.36"
+) -> Facts:
+    """The facts of a world."""
+    turned = gates(version)
+    assert not isinstance(turned, tuple)
+    offered = tuple(device_class(name, cel=CLASSES[name]) for name in classes)
+    found: Gathered = gather(Objects(slices(words), offered, ()), gates=turned)
+    return found.facts
+
+
+def devices(words: tuple[str, ...]) -> Iterator[tuple[str, Node, Device]]:
+    """Every device of a world, with its driver and node."""
+    for each in slices(words):
+        for device in each.devices:
+            yield each.driver, Node(each.node_name or ""), device

@@ -1,0 +1,131 @@
+"""What to do with what a pod asks: translate it, leave it to who serves it, or refuse it.
+
+The answer depends on who serves the legacy name and on how well a claim can say the same. Knows no
+dialect and no driver.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from config.model import Configuration, Placement
+from documents.paths import show
+from dra.finding import Code, Finding, Severity
+from facts.model import Facts
+from translate.asks import Ask, Kind
+from translate.rows import row
+from translate.targets.plan import Answer, Said
+from translate.verdicts import (
+    CLASS_WOULD_SERVE,
+    LEFT_AS_IT_IS,
+    LEFT_TO_CLASS,
+    LEFT_TO_PLUGIN,
+    LOST_ALWAYS,
+    NOTHING_SAYS_IT,
+)
+
+
+class Server(enum.StrEnum):
+    """Who serves a legacy name."""
+
+    PLUGIN = "plugin"
+    CLASS = "class"
+    NOBODY = "nobody"
+
+
+class Verdict(enum.StrEnum):
+    """What becomes of an ask."""
+
+    TRANSLATE = "translate"
+    LEAVE = "leave"
+    REFUSE = "refuse"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of asks that go together, and what to tell of it."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+
+
+_WORST: Final = (Answer.UNSAYABLE, Answer.LOSSY, Answer.EQUAL)
+
+
+def server(asks: Sequence[Ask], facts: Facts | None) -> Server:
+    """Say who serves the names of these asks; without facts that is a plugin."""
+    names = [name for ask in asks for name in ask.resources]
+    if facts is None:
+        return Server.PLUGIN if names else Server.NOBODY
+    served = [facts.serving(name) for name in names]
+    if any(each.nodes for each in served):
+        return Server.PLUGIN
+    return Server.CLASS if any(each.classes for each in served) else Server.NOBODY
+
+
+def answer(asks: Sequence[Ask], said: Said) -> Answer:
+    """Say how well it can be said: the worst of what rows and target have."""
+    answers = {said.answer, *(row(ask.row).answer for ask in asks)}
+    if any(ask.kind is Kind.OTHER for ask in asks):
+        answers.add(Answer.UNSAYABLE)
+    return next(each for each in _WORST if each in answers)
+
+
+def decide(
+    asks: Sequence[Ask], said: Said, facts: Facts | None, configuration: Configuration
+) -> Decision:
+    """Decide about asks that go together, by the table of the decisions."""
+    by, how = server(asks, facts), answer(asks, said)
+    if how is Answer.UNSAYABLE:
+        return _unsayable(asks, said, by, configuration)
+    if by is Server.PLUGIN and any(row(ask.row).stays for ask in asks):
+        what = "stays with its device plugin, which lets pods share what a claim would take whole"
+        return Decision(Verdict.LEAVE, (_about(LEFT_TO_PLUGIN, asks, what),))
+    findings = (*said.findings, *_always_lost(asks, said))
+    if classes := _served_alike(asks, facts, configuration, how):
+        if configuration.decisions.native_extended_names == "leave":
+            what = f"is served by class {classes} without a claim in the pod"
+            return Decision(Verdict.LEAVE, (_about(LEFT_TO_CLASS, asks, what),))
+        what = f"is translated, although class {classes} would have served it"
+        findings = (*findings, _about(CLASS_WOULD_SERVE, asks, what))
+    return Decision(Verdict.TRANSLATE, findings)
+
+
+def _unsayable(
+    asks: Sequence[Ask], said: Said, by: Server, configuration: Configuration
+) -> Decision:
+    native = configuration.placement == Placement.NATIVE
+    why = [each for each in said.findings if each.severity is not Severity.INFO]
+    why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {row(asks[0].row).becomes}")]
+    if by is Server.PLUGIN or (by is Server.CLASS and native):
+        what = f"stays with the {by} that serves it: {why[0].message}"
+        return Decision(Verdict.LEAVE, (_about(LEFT_AS_IT_IS, asks, what, why[0].remedy),))
+    return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
+
+
+def _served_alike(
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, how: Answer
+) -> str:
+    """Name the class that serves a plain whole device by itself; empty where none does."""
+    if facts is None or configuration.placement != Placement.NATIVE or how is not Answer.EQUAL:
+        return ""
+    if len(asks) != 1 or not asks[0].plain or len(asks[0].resources) != 1:
+        return ""
+    classes = facts.serving(asks[0].resources[0]).classes
+    return classes[0] if classes else ""
+
+
+def _always_lost(asks: Sequence[Ask], said: Said) -> list[Finding]:
+    lost = dict.fromkeys(
+        word for ask in asks for word in row(ask.row).lost if word not in said.lost
+    )
+    return [_about(LOST_ALWAYS, asks, f"loses {word} in a claim") for word in lost]
+
+
+def _about(code: Code, asks: Sequence[Ask], what: str, remedy: str | None = None) -> Finding:
+    names = dict.fromkeys(name for ask in asks for name in (ask.resources or (ask.row,)))
+    users = [user.path for ask in asks for user in ask.users]
+    path = show(users[0]) if users else ""
+    return code.at(path, f"{', '.join(names)} {what}", remedy=remedy)

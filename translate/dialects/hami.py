@@ -1,0 +1,183 @@
+"""HAMi's dialect for NVIDIA: virtual GPUs with memory in MiB and cores in percent, per container.
+
+`nvidia.com/gpu` is HAMi's where anything else of HAMi's stands in the pod: then a bare count is a
+whole card to itself, and several are different cards. Other vendors' names stand elsewhere.
+"""
+
+from typing import Final
+
+from config.model import Legacy
+from dra.finding import Finding
+from translate.asks import Ask, Isolation, Kind, Reading, Scope, Together, Variable
+from translate.codes import (
+    ALREADY_PLACED,
+    AMOUNT_REFUSED,
+    HINT_LOST,
+    POD_REFUSED,
+)
+from translate.dialects import vgpu
+from translate.draft import Draft
+from translate.podview import Container, PodView, Resource, annotation_path, mapping, text
+from translate.selectors import Selector
+
+NAME: Final = "hami"
+WORDS: Final = vgpu.Words(
+    count="nvidia.com/gpu",
+    memory="nvidia.com/gpumem",
+    percent="nvidia.com/gpumem-percentage",
+    cores="nvidia.com/gpucores",
+    mode="nvidia.com/vgpu-mode",
+    use_uuid="nvidia.com/use-gpuuuid",
+    nouse_uuid="nvidia.com/nouse-gpuuuid",
+)
+_PRIORITY: Final = "nvidia.com/priority"
+_NUMA: Final = "nvidia.com/numa-bind"
+_SCHEDULER: Final = "hami-scheduler"
+_PLACED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
+_WEIGHTS: Final = "hami.io/device-scoring-weights"
+_POLICIES: Final = {
+    "hami.io/node-scheduler-policy": ("binpack", "spread"),
+    "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
+}
+_ANNOTATIONS: Final = (*WORDS.annotations, _NUMA, _WEIGHTS, *_POLICIES)
+
+
+def read(pod: PodView, legacy: Legacy) -> Reading:
+    """Read what every container asks for, with the pod's annotations on all of it."""
+    draft = Draft(NAME, pod)
+    if not _speaks(pod):
+        return draft.reading()
+    placed = next((key for key in _PLACED if key in pod.annotations), None)
+    if placed:
+        draft.findings.append(_placed(placed))
+        draft.traces += [
+            trace
+            for container in pod.containers
+            for name in (*WORDS.resources, _PRIORITY)
+            if name in container.resources
+            for trace in container.resources[name].traces(removed=False)
+        ]
+        return draft.reading()
+    selectors, findings = vgpu.selectors(WORDS, pod)
+    draft.findings += findings
+    for container in pod.containers:
+        _container(draft, container, legacy, selectors)
+    _hints(draft)
+    draft.annotations(_ANNOTATIONS)
+    draft.scheduler(_SCHEDULER)
+    draft.findings += _refusals(pod)
+    return draft.reading()
+
+
+def _speaks(pod: PodView) -> bool:
+    own = (WORDS.memory, WORDS.percent, WORDS.cores, _PRIORITY)
+    if any(name in container.resources for container in pod.containers for name in own):
+        return True
+    ignored = pod.labels.get("hami.io/webhook") == "ignore"
+    if ignored and pod.scheduler != _SCHEDULER:
+        return False
+    asked = any(WORDS.count in container.resources for container in pod.containers)
+    marks = pod.scheduler == _SCHEDULER or any(
+        key in pod.annotations for key in (*_ANNOTATIONS, *_PLACED)
+    )
+    return asked and marks
+
+
+def _container(
+    draft: Draft, container: Container, legacy: Legacy, selectors: tuple[Selector, ...]
+) -> None:
+    have = container.resources
+    used = [have[name] for name in (*WORDS.resources, _PRIORITY) if name in have]
+    if not any(name in have for name in WORDS.resources):
+        _priority_alone(draft, used)
+        return
+    one = have.get(WORDS.count)
+    count = draft.count(one) if one else vgpu.amount(vgpu.defaults(legacy), WORDS.count, 1)
+    if not count:  # configured so: memory alone is no GPU
+        return
+    isolation, findings = vgpu.isolation(WORDS, draft.pod)
+    share, row, found = vgpu.share(WORDS, container, legacy, isolation)
+    priority, about = _priority(container)
+    ask = Ask(
+        kind=Kind.GPU,
+        row=row,
+        vendor="nvidia",
+        count=count,
+        share=share,
+        selectors=selectors,
+        partition=isolation is Isolation.MIG,
+        together=_bound(draft.pod),
+        settings=priority,
+        users=(container.user,),
+    )
+    draft.ask(ask, used)
+    about += findings if len(draft.asks) == 1 else []
+    draft.findings += [*found, *about, *vgpu.too_few(WORDS, ask, container.where)]
+
+
+def _bound(pod: PodView) -> Together | None:
+    return Together(Scope.NUMA) if pod.annotations.get(_NUMA) == "true" else None
+
+
+def _priority_alone(draft: Draft, used: list[Resource]) -> None:
+    draft.findings += [
+        AMOUNT_REFUSED.at(one.where, f"{one.written} stands without a GPU") for one in used
+    ]
+    draft.traces += [trace for one in used for trace in one.traces(removed=False)]
+
+
+def _priority(container: Container) -> tuple[tuple[Variable, ...], list[Finding]]:
+    """Read the priority; 0 is the high one, and so not the same as none."""
+    one = container.resources.get(_PRIORITY) or container.zeros.get(_PRIORITY)
+    if one is None:
+        return (), []
+    if one.amount > 1:
+        return (), [AMOUNT_REFUSED.at(one.where, f"{one.written}: {one.text} is neither 0 nor 1")]
+    return (Variable("CUDA_TASK_PRIORITY", str(one.amount)),), []
+
+
+def _hints(draft: Draft) -> None:
+    said = draft.pod.annotations
+    for key, allowed in _POLICIES.items():
+        if key not in said:
+            continue
+        words = [word.strip() for word in said[key].split(",")]
+        if all(word in allowed for word in words):
+            draft.findings.append(_lost(key, said[key]))
+        else:
+            draft.findings.append(vgpu.unknown_word(key, said[key], allowed))
+    if _WEIGHTS in said:
+        draft.findings.append(_lost(_WEIGHTS, said[_WEIGHTS]))
+    if said.get(_NUMA, "true") not in {"true", "false"}:
+        draft.findings.append(vgpu.unknown_word(_NUMA, said[_NUMA], ("true", "false")))
+
+
+def _lost(key: str, value: str) -> Finding:
+    return HINT_LOST.at(
+        annotation_path(key), f"{text(value)} says how to choose among GPUs that all fit"
+    )
+
+
+def _placed(key: str) -> Finding:
+    return ALREADY_PLACED.at(
+        annotation_path(key), "HAMi has chosen the pod's devices already; it stays as it is"
+    )
+
+
+def _refusals(pod: PodView) -> list[Finding]:
+    findings = [
+        POD_REFUSED.at(
+            container.where,
+            f"container {container.user.name} is privileged, and HAMi gives no GPU to a pod with "
+            "a privileged container",
+        )
+        for container in pod.containers
+        if mapping(container.raw.get("securityContext")).get("privileged") is True
+    ]
+    if pod.spec.get("nodeName"):
+        findings.append(
+            POD_REFUSED.at(
+                "spec.nodeName", "the pod has a node already, so no scheduler chooses its GPU"
+            )
+        )
+    return findings

@@ -1,0 +1,142 @@
+"""Parts to claim specs: names for requests, and as few claims as the API's limits allow.
+
+Knows nothing of drivers or asks; the same parts give the same specs, whatever the containers are
+called.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from documents.values import Value
+from translate.asks import User
+from translate.targets.plan import Part, Requested, Rule, Said, Setting
+
+# Requests, constraints, configuration entries and results: the API has one limit for all of them.
+MOST = 32
+
+
+class Use(msgspec.Struct, frozen=True):
+    """The requests of a claim that one container gets."""
+
+    user: User
+    requests: tuple[str, ...]
+
+
+class ClaimOf(msgspec.Struct, frozen=True):
+    """A claim of a pod: its spec as `v1` has it, who uses what of it, and which ask became what."""
+
+    spec: dict[str, Value]
+    uses: tuple[Use, ...]
+    asks: dict[str, tuple[str, ...]]
+
+
+class _Filling:
+    """A claim while parts are put in."""
+
+    def __init__(self) -> None:
+        self.requests: list[Requested] = []
+        self.rules: list[Rule] = []
+        self.settings: list[Setting] = []
+        self.apart: set[str] = set()
+
+    def takes(self, part: Part) -> bool:
+        devices = sum(each.devices for each in (*self.requests, *part.requests))
+        return (
+            devices <= MOST
+            and len(self.requests) + len(part.requests) <= MOST
+            and len(self.rules) + len(part.rules) <= MOST
+            and len(self.settings) + len(part.settings) <= MOST
+            and part.apart not in self.apart
+        )
+
+    def put(self, part: Part) -> None:
+        offset = len(self.requests)
+        self.requests += part.requests
+        self.rules += [
+            msgspec.structs.replace(each, requests=tuple(n + offset for n in each.requests))
+            for each in part.rules
+        ]
+        self.settings += [
+            msgspec.structs.replace(each, request=each.request + offset) for each in part.settings
+        ]
+        if part.apart:
+            self.apart.add(part.apart)
+
+
+def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
+    """Put the parts of what was said into claims, each into the first that takes it."""
+    claims: list[_Filling] = []
+    for each in said:
+        for part in _pieces(each.part):
+            claim = next((claim for claim in claims if claim.takes(part)), None)
+            if claim is None:
+                claim = _Filling()
+                claims.append(claim)
+            claim.put(part)
+    return tuple(_printed(each) for each in claims)
+
+
+def _pieces(part: Part) -> Iterable[Part]:
+    """Take a part apart where nothing binds its requests together."""
+    if part.rules or part.apart or len(part.requests) < 2:
+        return [part] if part.requests else []
+    return [
+        Part(
+            (each,),
+            settings=tuple(
+                msgspec.structs.replace(setting, request=0)
+                for setting in part.settings
+                if setting.request == number
+            ),
+        )
+        for number, each in enumerate(part.requests)
+    ]
+
+
+def _printed(claim: _Filling) -> ClaimOf:
+    names = _names(claim.requests)
+    devices: dict[str, Value] = {
+        "requests": [
+            {"name": name, **each.body} for name, each in zip(names, claim.requests, strict=True)
+        ]
+    }
+    if claim.rules:
+        devices["constraints"] = [
+            {"requests": [names[number] for number in each.requests], each.word: each.attribute}
+            for each in claim.rules
+        ]
+    if claim.settings:
+        devices["config"] = [
+            {
+                "requests": [names[each.request]],
+                "opaque": {"driver": each.driver, "parameters": each.parameters},
+            }
+            for each in claim.settings
+        ]
+    asks: dict[str, tuple[str, ...]] = {}
+    for name, each in zip(names, claim.requests, strict=True):
+        asks[each.ask] = (*asks.get(each.ask, ()), name)
+    return ClaimOf({"devices": devices}, _uses(names, claim.requests), asks)
+
+
+def _names(requests: Sequence[Requested]) -> list[str]:
+    """Name requests after their kind, with a number where there are several."""
+    totals = Counter(each.kind for each in requests)
+    seen: Counter[str] = Counter()
+    names = []
+    for each in requests:
+        several = totals[each.kind] > 1
+        names.append(f"{each.kind}-{seen[each.kind]}" if several else each.kind)
+        seen[each.kind] += 1
+    return names
+
+
+def _uses(names: Sequence[str], requests: Sequence[Requested]) -> tuple[Use, ...]:
+    """Gather by container which requests it gets, in the order of the claim."""
+    uses: dict[User, list[str]] = {}
+    for name, each in zip(names, requests, strict=True):
+        for user in each.users:
+            uses.setdefault(user, []).append(name)
+    return tuple(Use(user, tuple(given)) for user, given in uses.items())

@@ -1,0 +1,155 @@
+"""The findings about what becomes of a pod: decisions, and what changes beside its devices."""
+
+from dra.finding import Code, Codes, Severity
+
+LEFT_TO_CLASS = Code(
+    name="LeftToClass",
+    severity=Severity.INFO,
+    text="A DeviceClass serves the name as it stands, so the request needs no translation.",
+    example="spec.containers[0]: nvidia.com/gpu is served by class gpu.nvidia.com",
+    remedy="Say decisions.nativeExtendedNames: translate to have a claim all the same.",
+)
+CLASS_WOULD_SERVE = Code(
+    name="ClassWouldServe",
+    severity=Severity.INFO,
+    text="A request is translated that a DeviceClass would have served as it stood.",
+    example="spec.containers[0]: class gpu.nvidia.com would have served nvidia.com/gpu",
+    remedy="Say decisions.nativeExtendedNames: leave to leave such requests alone.",
+)
+LEFT_TO_PLUGIN = Code(
+    name="LeftToPlugin",
+    severity=Severity.WARNING,
+    text="A request stays with its device plugin, because a claim would give something worth less.",
+    example="spec.containers[0]: rdma/hca_shared_devices_a stays with its device plugin",
+    remedy="Nothing while the plugin stays; take the plugin away to have it translated.",
+)
+LEFT_AS_IT_IS = Code(
+    name="LeftAsItIs",
+    severity=Severity.WARNING,
+    text="A claim cannot say what is asked for; it stays with who serves it.",
+    example="spec.containers[0]: nvidia.com/gpumem stays with the plugin that serves it",
+    remedy="See the finding beside it for what keeps it from being said.",
+)
+NOTHING_SAYS_IT = Code(
+    name="NothingSaysIt",
+    severity=Severity.ERROR,
+    text="What is asked for has no counterpart in DRA.",
+    example="spec.containers[0]: koordinator.sh/fpga becomes nothing: no DRA driver is known",
+    remedy="Run the pod where a device plugin serves the name, or take the request away.",
+)
+LOST_ALWAYS = Code(
+    name="LostInClaims",
+    severity=Severity.WARNING,
+    text="A property of what is asked for is lost, whichever driver serves the claim.",
+    example="spec.containers[0]: intel.com/sriov loses environment in a claim",
+    remedy="Check that the pod does without it.",
+)
+SERVER_UNKNOWN = Code(
+    name="ServerUnknown",
+    severity=Severity.WARNING,
+    text="Nothing is known of the cluster, so a legacy name counts as served by a device plugin.",
+    example="spec: nvidia.com/gpu counts as served by a device plugin",
+    remedy="Give the cluster with --cluster or its facts with --facts.",
+)
+POD_BOUND = Code(
+    name="PodBound",
+    severity=Severity.WARNING,
+    text="The pod has a node already, so nobody would allocate a claim of it; it is left alone.",
+    example="spec.nodeName: the pod is on node worker-1",
+    remedy="Take nodeName away, or translate the workload it comes from.",
+)
+POD_MIRRORED = Code(
+    name="PodMirrored",
+    severity=Severity.WARNING,
+    text="The pod mirrors a static one of its node, which cannot have claims; it is left alone.",
+    example="metadata.annotations[kubernetes.io/config.mirror]: the pod is a mirror",
+    remedy="Make the static pod a workload of the cluster.",
+)
+TOLERATION_ADDED = Code(
+    name="TolerationAdded",
+    severity=Severity.INFO,
+    text=(
+        "The API server tolerates for a pod what nodes of an extended resource are tainted with, "
+        "and no longer sees the resource; the toleration is written out."
+    ),
+    example="spec.tolerations: nvidia.com/gpu is tolerated",
+    remedy="Nothing has to be done.",
+)
+VISIBLE_DROPPED = Code(
+    name="VisibleDevicesDropped",
+    severity=Severity.INFO,
+    text="A container that gets its devices by a claim must not choose them by its environment.",
+    example="spec.containers[0].env[1]: NVIDIA_VISIBLE_DEVICES is taken away",
+    remedy="Nothing has to be done.",
+)
+VISIBLE_WITHOUT_CLAIM = Code(
+    name="VisibleWithoutClaim",
+    severity=Severity.WARNING,
+    text=(
+        "A container sees GPUs by its environment, without asking for any: under the runtime class "
+        "of the vendor those of other pods as well."
+    ),
+    example="spec.containers[1].env[0]: NVIDIA_VISIBLE_DEVICES is all, and it asks for no GPU",
+    remedy="Let the container ask for what it uses, or take the variable away.",
+)
+NAMED_DEVICES = Code(
+    name="DevicesByName",
+    severity=Severity.WARNING,
+    text="An environment variable names devices by number or name; a claim gives other ones.",
+    example="spec.containers[0].env[0]: NCCL_IB_HCA is =mlx5_0,mlx5_1",
+    remedy="Take the variable away, or write a prefix such as mlx5.",
+)
+RUNTIME_CLASS_KEPT = Code(
+    name="RuntimeClassKept",
+    severity=Severity.INFO,
+    text="Devices of a claim need no runtime class; it stays, as other things may rely on it.",
+    example="spec.runtimeClassName: nvidia stays",
+    remedy="Take it away when nothing else needs it.",
+)
+NOT_ENFORCED = Code(
+    name="AllocationNotEnforced",
+    severity=Severity.WARNING,
+    text="A privileged container sees every device of its node, whatever it is allocated.",
+    example="spec.containers[0]: the container is privileged and gets devices by a claim",
+    remedy="Take the privilege away; RDMA needs the capability IPC_LOCK only.",
+)
+PLACE_TAKEN = Code(
+    name="PlaceTaken",
+    severity=Severity.ERROR,
+    text="A place where claims are to be added holds something else than a list of claims.",
+    example="spec.resourceClaims: it is no list",
+    remedy="Correct the pod.",
+)
+ELSEWHERE = Code(
+    name="RequestNotInPod",
+    severity=Severity.WARNING,
+    text=(
+        "A device is asked for in an object, or at a place of it, that is not known as a pod's. It "
+        "stays as it is."
+    ),
+    example="spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob keeps no pod here",
+    remedy="Let the pods be translated when they are created, or translate what makes them.",
+)
+
+CODES = Codes(
+    "translate: what becomes of a pod",
+    [
+        LEFT_TO_CLASS,
+        CLASS_WOULD_SERVE,
+        LEFT_TO_PLUGIN,
+        LEFT_AS_IT_IS,
+        NOTHING_SAYS_IT,
+        LOST_ALWAYS,
+        SERVER_UNKNOWN,
+        POD_BOUND,
+        POD_MIRRORED,
+        TOLERATION_ADDED,
+        VISIBLE_DROPPED,
+        VISIBLE_WITHOUT_CLAIM,
+        NAMED_DEVICES,
+        RUNTIME_CLASS_KEPT,
+        NOT_ENFORCED,
+        PLACE_TAKEN,
+        ELSEWHERE,
+    ],
+)
