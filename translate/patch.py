@@ -91,7 +91,10 @@ class Patch:
         path = (*_ANNOTATIONS, ORIGINAL)
         written = get(self.pod, path)
         before = written_edits(written) if isinstance(written, str) else ()
-        back = (*reversed(self._undo), *(before or (Edit("remove", path),)))
+        # Where we made the annotations, or all metadata, they go with what is in them.
+        goes = any(each.op == "remove" and path[: len(each.path)] == each.path for each in self._undo)
+        last = () if goes else (Edit("remove", path),)
+        back = (*reversed(self._undo), *(before or last))
         self.put(path, json.dumps(operations(back), separators=(",", ":"), ensure_ascii=False))
 
     def _make(self, edit: Edit, undo: Edit) -> None:
