@@ -92,7 +92,8 @@ class Patch:
         written = get(self.pod, path)
         before = written_edits(written) if isinstance(written, str) else ()
         # Where we made the annotations, or all metadata, they go with what is in them.
-        goes = any(each.op == "remove" and path[: len(each.path)] == each.path for each in self._undo)
+        removed = (each.path for each in self._undo if each.op == "remove")
+        goes = any(path[: len(above)] == above for above in removed)
         last = () if goes else (Edit("remove", path),)
         back = (*reversed(self._undo), *(before or last))
         self.put(path, json.dumps(operations(back), separators=(",", ":"), ensure_ascii=False))
