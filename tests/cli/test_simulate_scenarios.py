@@ -1,0 +1,41 @@
+"""The command reads what the generator makes: the same objects, the same answers as the solver."""
+
+import io
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cli.main import dispatch
+from cli.streams import Streams
+from e2e.generator import scenario
+from e2e.generator.__main__ import objects, options
+from solver.answers import Solution
+from tests.solver.scenario import answers
+
+
+def taken(allocations: list[dict[str, dict[str, list[dict[str, str]]]]]) -> list[list[str]]:
+    return [
+        [f"{each['request']} {each['pool']}/{each['device']}" for each in one["devices"]["results"]]
+        for one in allocations
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_scenario_as_objects_is_answered_node_by_node(seed: int, tmp_path: Path) -> None:
+    plain = scenario(seed)
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps(objects(plain)), encoding="utf-8")
+    for node, answer in answers(plain).items():
+        given = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+        called = ["simulate", "--cluster", str(path), "--node", node, "-o", "json"]
+        code = dispatch([*called, *shlex.split(options(plain))], given, "drawbridge")
+        (pod,) = json.loads(given.out.getvalue())["pods"]
+        if isinstance(answer, Solution):
+            assert (code, pod["node"]) == (0, node)
+            wanted = taken(list(answer.allocations))
+            assert taken([claim["allocation"] for claim in pod["claims"]]) == wanted
+        else:
+            assert (code, pod["node"]) == (1, None)
+            assert pod["reasons"]
