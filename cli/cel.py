@@ -5,9 +5,7 @@ could not be read. Knows nothing of the language; that is `dra.cel`.
 """
 
 import argparse
-import contextlib
-import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,8 +14,7 @@ from cli.streams import Streams
 from dra.cel.device import view
 from dra.cel.environment import Program
 from dra.cel.errors import CompileError, EvaluationError, Problem
-from dra.cel.questions import QuestionError, read_question
-from dra.cel.verdict import Selectors, Verdict, position
+from dra.cel.verdict import Selectors, position
 from dra.device import Device
 
 NAME = "cel"
@@ -74,36 +71,19 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def batch(options: argparse.Namespace, streams: Streams) -> int:
     """Answer JSON lines, one each; a line that cannot be read is answered with its error."""
-    version = options.kubernetes_version
-    selectors = {gate: Selectors(version, list_attributes=gate) for gate in (False, True)}
-    encoder = msgspec.json.Encoder()
+    from cli.batch import answers  # noqa: PLC0415  # brings in what starts processes
+
     code = COMPILED
     try:
-        with _seldom_collected():
-            for line in _lines(options.batch, streams):
-                answer = _answer(line, selectors)
-                if answer.compile != "ok":
-                    code = BAD
-                streams.out.write(encoder.encode(answer).decode() + "\n")
+        for answer in answers(_lines(options.batch, streams), options.kubernetes_version):
+            code = code if answer.compiled else BAD
+            streams.out.write(answer.line.decode() + "\n")
     except OSError as error:
         if options.batch == "-" or isinstance(error, BrokenPipeError):
             raise
         streams.err.write(f"cel: {options.batch}: {error.strerror}\n")
         return BAD
     return code
-
-
-@contextlib.contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Look for garbage less often: trees and closures come by the thousand, few in cycles."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _lines(name: str, streams: Streams) -> Iterator[bytes]:
@@ -116,20 +96,6 @@ def _lines(name: str, streams: Streams) -> Iterator[bytes]:
 
 def _said(stream: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in stream if line.strip())
-
-
-def _answer(line: bytes, selectors: Mapping[bool, Selectors]) -> Verdict:
-    try:
-        asked = read_question(line)
-    except QuestionError as error:
-        return Verdict(
-            compile="error",
-            admitted=False,
-            new_compile="error",
-            error_kind="input",
-            error=f"{error}",
-        )
-    return selectors[asked.list_attributes].answer(asked.expression, asked.driver, asked.device)
 
 
 def single(options: argparse.Namespace, streams: Streams) -> int:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,24 @@ def test_versions_answer_unlike() -> None:
     }
 
     assert [answers[version]["compile"] for version in answers] == ["error", "error", "ok", "ok"]
+
+
+def test_many_lines_are_answered_by_processes_in_order() -> None:
+    # Sums that are wrong every third time, and a line that is none, far behind the first chunks.
+    lines = [f'{{"expression": "{n} + 1 == {n + (n % 3 > 0)}"}}' for n in range(300)]
+    lines[250] = "no JSON"
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "cel", "--batch", "-"],
+        input="\n".join(lines).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, b"")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    wanted = [n % 3 > 0 for n in range(300)]
+    assert answers.pop(250)["error_kind"] == "input"
+    del wanted[250]
+    assert [answer["result"] for answer in answers] == wanted
 
 
 def test_a_batch_that_is_not_there_ends_with_two(tmp_path: Path) -> None:
