@@ -1,14 +1,15 @@
-"""Builds the oracle with Go, once per source and pin.
+"""Builds the oracle with Go, once per version, source and pin.
 
-    python -m e2e.oracle.build
+    python -m e2e.oracle.build [1.34|1.35|1.36|1.37]
 
-The binary lies in `.cache/`, named after what it was built from: sources, pins, tags, Go version.
-Refuses to know what is asked of it.
+The newest answers everything, the older ones CEL only. The binary lies in `.cache/`, named after
+what it was built from: sources, pins, tags, Go version. Refuses to know what is asked of it.
 """
 
 import hashlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from e2e.controlplane.build import NoGoError, go_version
@@ -17,20 +18,29 @@ __all__ = ["NoGoError", "binary"]
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "oracle"
-TAGS = "listattributes,allocator"
+NEWEST = "1.37"
+# The pin of each version, and what its packages have: list attributes, the allocator as we ask it.
+PINS = {
+    "1.34": ("1.34.mod", ""),
+    "1.35": ("1.35.mod", ""),
+    "1.36": ("1.36.mod", "listattributes"),
+    NEWEST: ("go.mod", "listattributes,allocator"),
+}
 
 
-def binary() -> Path:
-    """Return the oracle, building it if need be; NoGoError where there is no Go."""
-    digest = hashlib.sha256((go_version() + TAGS).encode())
-    for source in [HERE / "go.mod", HERE / "go.sum", *sorted(HERE.glob("*.go"))]:
+def binary(version: str = NEWEST) -> Path:
+    """Return the oracle of a version, building it if need be; NoGoError where there is no Go."""
+    pin, tags = PINS[version]
+    digest = hashlib.sha256((go_version() + tags).encode())
+    sums = (HERE / pin).with_suffix(".sum")
+    for source in [HERE / pin, sums, *sorted(HERE.glob("*.go"))]:
         digest.update(source.read_bytes())
-    target = CACHE / f"oracle-{digest.hexdigest()[:12]}"
+    target = CACHE / f"oracle-{version}-{digest.hexdigest()[:12]}"
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        partial = target.with_suffix(f".{os.getpid()}.partial")
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
         subprocess.run(
-            ["go", "build", "-tags", TAGS, "-o", partial, "."],  # noqa: S607  # go of the PATH
+            ["go", "build", f"-modfile={pin}", "-tags", tags, "-o", partial, "."],  # noqa: S607  # go of the PATH
             check=True,
             cwd=HERE,
             env=os.environ | {"GOFLAGS": "-mod=readonly"},
@@ -40,4 +50,4 @@ def binary() -> Path:
 
 
 if __name__ == "__main__":
-    print(binary())  # noqa: T201  # the answer of the command
+    print(binary(*sys.argv[1:2]))  # noqa: T201  # the answer of the command
