@@ -1,0 +1,1 @@
+"""Rooms put together into processes that stay: the webhook and the controller."""
