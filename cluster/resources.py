@@ -1,0 +1,83 @@
+"""The kinds of objects this program reads and writes, and where the API server keeps them.
+
+A table, nothing else: whether a server has a kind is asked of the server.
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One kind of object at one API version."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """What stands in an object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """The path of the API version, where the server says which kinds it has."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Give the path of one object, of a namespace's objects, or of all."""
+        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{self.root}{middle}/{self.plural}" + (f"/{name}" if name else "")
+
+
+_DRA: Final = "resource.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SLICES: Final = Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespaced=False)
+CLASSES: Final = Resource(_DRA, "v1", "deviceclasses", "DeviceClass", namespaced=False)
+CLAIMS: Final = Resource(_DRA, "v1", "resourceclaims", "ResourceClaim")
+TEMPLATES: Final = Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+# As 1.37 has it; 1.36 serves the same at v1beta2, and only when told to.
+TAINT_RULES: Final = Resource(_DRA, "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+MUTATING_WEBHOOKS: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+ALL: Final = (
+    PODS,
+    NODES,
+    NAMESPACES,
+    RESOURCE_QUOTAS,
+    LIMIT_RANGES,
+    CONFIG_MAPS,
+    SLICES,
+    CLASSES,
+    CLAIMS,
+    TEMPLATES,
+    TAINT_RULES,
+    EVENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)

@@ -1,0 +1,97 @@
+"""A fake server, a session to it and a cache, for the tests of the cache."""
+
+# ruff: noqa: D102  # what a rig has is said by its names
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cluster.cache import Cache, Kept
+from cluster.credentials import Credentials
+from cluster.resources import CONFIG_MAPS
+from cluster.session import Session
+from tests.cluster.clocks import Clock
+from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.kinds import JSON
+
+
+class Text(msgspec.Struct):
+    """What is read of a ConfigMap; `data` is needed, so that some cannot be read."""
+
+    data: dict[str, str]
+
+
+def text(name: str, value: str = "", **metadata: object) -> JSON:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **metadata},
+        "data": {"v": value},
+    }
+
+
+class Rig:
+    """A fake server, a session to it, and a cache with what it told."""
+
+    def __init__(self, api: FakeApi, session: Session, clock: Clock) -> None:
+        self.api = api
+        self.session = session
+        self.clock = clock
+        self.told: list[str] = []
+        self.cache = self.made()
+
+    def made(self, **options: Any) -> Cache[Text]:  # noqa: ANN401  # the cache's own
+        self.cache = Cache(
+            self.session,
+            CONFIG_MAPS,
+            Text,
+            **{"now": self.clock.now, "pause": self.clock.pause, **options},
+        )
+        self.cache.subscribe(self.note)
+        return self.cache
+
+    def note(self, before: Kept[Text] | None, after: Kept[Text] | None) -> None:
+        one = after or before
+        assert one is not None
+        sign = "+" if before is None else "-" if after is None else "~"
+        self.told.append(f"{sign}{one.name}")
+        self.api.tell()
+
+    def held(self) -> dict[str, str]:
+        return {kept.name: kept.value.data["v"] for kept in self.cache.all()}
+
+    async def holds(self, **wanted: str) -> None:
+        await self.api.until(lambda: self.held() == wanted)
+
+    async def watched(self) -> None:
+        """Wait until the cache is synced and the server has somebody who watches."""
+        await self.cache.until_synced()
+        await self.api.until(lambda: self.api.store.watchers)
+
+    async def young(self) -> None:
+        """Wait until there were news; they tell nobody, so the loop is watched instead."""
+        while self.cache.age():  # noqa: ASYNC110  # nothing says when an answer was read
+            await asyncio.sleep(0)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.cache.run())
+        try:
+            yield
+            assert not task.done(), "the cache gave up"
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+@contextlib.asynccontextmanager
+async def rigged(folder: Path) -> AsyncIterator[Rig]:
+    async with FakeApi() as api:
+        clock = Clock()
+        credentials = Credentials(str(api.kubeconfig(folder / "config")))
+        async with Session(credentials, pause=clock.pause) as session:
+            yield Rig(api, session, clock)

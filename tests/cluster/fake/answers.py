@@ -1,0 +1,337 @@
+"""What the fake API server answers: discovery, reading, writing, watching, by path and method."""
+
+import copy
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from aiohttp import web
+
+from tests.cluster.fake import kinds, status
+from tests.cluster.fake.kinds import JSON, Kind
+from tests.cluster.fake.selectors import selects
+from tests.cluster.fake.status import RefusedError
+from tests.cluster.fake.store import Watcher, encoded
+from tests.cluster.fake.trouble import Seen
+
+if TYPE_CHECKING:
+    from tests.cluster.fake.api import FakeApi
+
+CUT = b"\0cut"
+_PATH = re.compile(
+    r"/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/.))?(?:/(?P<plural>[^/]+))?"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
+)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.:]*[a-z0-9])?")
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+PATCHES = {
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+}
+
+
+class Target:
+    """What a request is about."""
+
+    def __init__(self, seen: Seen) -> None:
+        found = _PATH.fullmatch(seen.path)
+        if found is None:
+            raise RefusedError(404, "the server could not find the requested resource")
+        self.group, self.version = found["group"] or "", found["core"] or found["version"]
+        self.namespace, self.plural = found["namespace"] or "", found["plural"] or ""
+        self.name, self.sub = found["name"] or "", found["sub"] or ""
+        self.query = seen.query
+
+    def kind(self) -> Kind:
+        """Find the kind, or say that there is none."""
+        kind = kinds.of_path(self.group, self.version, self.plural)
+        if kind is None or (self.sub and not kind.status):
+            raise RefusedError(404, "the server could not find the requested resource")
+        return kind
+
+    @property
+    def dry(self) -> bool:
+        """Whether nothing is to be kept."""
+        return self.query.get("dryRun") == "All"
+
+
+async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.StreamResponse:
+    """Answer a request; RefusedError where the answer is no."""
+    if seen.path == "/version":
+        major, minor = api.version.split(".")
+        return _shown({"major": major, "minor": minor, "gitVersion": f"v{api.version}.0"})
+    if seen.path in ("/healthz", "/readyz", "/livez"):
+        return web.Response(text="ok")
+    target = Target(seen)
+    if not target.plural:
+        return _discovery(target)
+    kind = target.kind()
+    if seen.method == "GET" and not target.name:
+        return await _many(api, kind, target, seen, request)
+    return _one(api, kind, target, seen)
+
+
+def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+    match seen.method, bool(target.name):
+        case "GET", True:
+            return _shown(_live(api, kind, target))
+        case "POST", False:
+            return _shown(_create(api, kind, target, _body(seen)), 201)
+        case "PUT", True:
+            return _shown(_replace(api, kind, target, _body(seen)))
+        case "PATCH", True:
+            return _patch(api, kind, target, seen)
+        case "DELETE", True:
+            return _delete(api, kind, target, seen)
+    raise RefusedError(405, "the server does not allow this method on the requested resource")
+
+
+def _shown(value: JSON, code: int = 200) -> web.Response:
+    return web.Response(body=encoded(value), status=code, content_type="application/json")
+
+
+def _discovery(target: Target) -> web.Response:
+    group = [k for k in kinds.KINDS if (k.group, k.version) == (target.group, target.version)]
+    if not group:
+        raise RefusedError(404, "the server could not find the requested resource")
+    listed = [{"name": k.plural, "kind": k.kind, "namespaced": k.namespaced} for k in group]
+    return _shown(
+        {"kind": "APIResourceList", "groupVersion": group[0].api_version, "resources": listed}
+    )
+
+
+def _body(seen: Seen) -> Any:  # noqa: ANN401  # JSON
+    try:
+        return json.loads(seen.body)
+    except ValueError:
+        if "yaml" in seen.headers.get("Content-Type", ""):
+            return yaml.safe_load(seen.body)
+        raise RefusedError(400, "the object provided is unrecognized") from None
+
+
+def _live(api: "FakeApi", kind: Kind, target: Target) -> JSON:
+    value = api.store.find(kind, target.namespace, target.name)
+    if value is None:
+        raise status.missing(kind, target.name)
+    return value
+
+
+def _checked(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+    if value.get("kind", kind.kind) != kind.kind:
+        raise RefusedError(400, f"{value['kind']} in version {kind.version} cannot be handled")
+    value = {"kind": kind.kind, "apiVersion": kind.api_version, **value}
+    metadata = value.setdefault("metadata", {})
+    if kind.namespaced:
+        if metadata.setdefault("namespace", target.namespace) != target.namespace:
+            raise RefusedError(400, "the namespace of the provided object does not match")
+    else:
+        metadata.pop("namespace", None)
+    if target.name and metadata.setdefault("name", target.name) != target.name:
+        why = f"the name of the object ({metadata['name']}) does not match the name on the URL"
+        raise RefusedError(400, f"{why} ({target.name})")
+    return api.on_write(kind.plural, value) if api.on_write else value
+
+
+def _create(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+    value = _checked(api, kind, target, value)
+    metadata = value["metadata"]
+    if kind.namespaced and not api.store.find(kinds.named("namespaces"), "", target.namespace):
+        raise status.missing(kinds.named("namespaces"), target.namespace)
+    if metadata.get("resourceVersion"):
+        raise RefusedError(400, "resourceVersion should not be set on objects to be created")
+    if prefix := metadata.get("generateName"):
+        suffix = "".join(secrets.choice(_LETTERS) for _ in range(5))
+        metadata.setdefault("name", prefix + suffix)
+    name = metadata.get("name", "")
+    if not _NAME.fullmatch(name):
+        why = "Required value: name or generateName is required" if not name else "Invalid value"
+        raise status.invalid(kind, name, "metadata.name", why)
+    if kind.status and kind.kind != "Node":
+        value.pop("status", None)
+    return api.store.create(kind, value, _manager(target), dry=target.dry)
+
+
+def _manager(target: Target) -> str:
+    return target.query.get("fieldManager", "unknown")
+
+
+def _replace(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+    before = _live(api, kind, target)
+    value = _parts(kind, target, before, _checked(api, kind, target, value))
+    return api.store.update(kind, before, value, _manager(target), dry=target.dry)
+
+
+def _parts(kind: Kind, target: Target, before: JSON, after: JSON) -> JSON:
+    """Take from a write what its path may change: the status, or everything else."""
+    if not kind.status:
+        return after
+    if target.sub:
+        metadata = {
+            **before["metadata"],
+            "resourceVersion": after["metadata"].get("resourceVersion"),
+        }
+        return {**before, "metadata": metadata, "status": after.get("status", {})}
+    kept = {k: v for k, v in after.items() if k != "status"}
+    return {**kept, "status": before["status"]} if "status" in before else kept
+
+
+def _patch(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+    content = seen.headers.get("Content-Type", "")
+    if content not in PATCHES:
+        raise RefusedError(415, f"the body of the request was in an unknown format: {content}")
+    patch = _body(seen)
+    if content == "application/apply-patch+yaml":
+        return _apply(api, kind, target, patch)
+    before = _live(api, kind, target)
+    if content == "application/json-patch+json":
+        import jsonpatch  # noqa: PLC0415  # rarely needed, slow to import
+
+        after = jsonpatch.apply_patch(copy.deepcopy(before), patch)
+    else:
+        after = merged(before, patch)
+    after["metadata"].setdefault("resourceVersion", before["metadata"]["resourceVersion"])
+    after = _parts(kind, target, before, _checked(api, kind, target, after))
+    return _shown(api.store.update(kind, before, after, _manager(target), dry=target.dry))
+
+
+def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
+    """Apply a merge patch; the kinds used here are not patched where strategic would differ."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(value) if isinstance(value, dict) else {}
+    for name, item in patch.items():
+        if item is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), item)
+    return result
+
+
+def _apply(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> web.Response:
+    if "fieldManager" not in target.query:
+        raise status.invalid(kind, target.name, "fieldManager", "Required value")
+    if "apiVersion" not in value or "kind" not in value:
+        raise RefusedError(400, "invalid object type: apiVersion and kind are required")
+    if value.get("metadata", {}).get("managedFields"):
+        raise RefusedError(400, "metadata.managedFields must be nil")
+    value = _checked(api, kind, target, value)
+    if kind.namespaced and not api.store.find(kinds.named("namespaces"), "", target.namespace):
+        raise status.missing(kinds.named("namespaces"), target.namespace)
+    there = api.store.find(kind, target.namespace, target.name) is not None
+    if not there and value["metadata"].get("uid"):
+        raise status.conflict(kind, target.name, "uid mismatch")
+    made = api.store.apply(
+        kind,
+        (target.namespace, target.name),
+        value,
+        _manager(target),
+        force=target.query.get("force") == "true",
+        dry=target.dry,
+    )
+    return _shown(made, 200 if there else 201)
+
+
+def _delete(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+    value = _live(api, kind, target)
+    metadata = value["metadata"]
+    wanted = (_body(seen) if seen.body else {}).get("preconditions") or {}
+    for name, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(name, metadata[name]) != metadata[name]:
+            why = f"Precondition failed: {words} in precondition: {wanted[name]}, "
+            why += f"{words} in object meta: {metadata[name]}"
+            raise status.conflict(kind, target.name, why)
+    left = None if target.dry else api.store.delete(kind, value)
+    if left is not None:
+        return _shown(left)
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return _shown({**done, "details": {**status.about(kind, target.name), "uid": metadata["uid"]}})
+
+
+# --- lists and watches -------------------------------------------------------------------------
+
+
+async def _many(
+    api: "FakeApi", kind: Kind, target: Target, seen: Seen, request: web.Request
+) -> web.StreamResponse:
+    if seen.watches:
+        return await _watch(api, kind, target, request)
+    query = target.query
+    start = query.get("continue", "")
+    if start:
+        if start not in api.pages:
+            raise status.expired("The provided continue parameter is too old to display a list")
+        version, items = start.split(".")[0], api.pages.pop(start)
+    else:
+        chosen = query.get("labelSelector", ""), query.get("fieldSelector", "")
+        version = f"{api.store.version}"
+        items = [*api.store.among(kind, target.namespace, *chosen)]
+    metadata: JSON = {"resourceVersion": version}
+    limit = int(query.get("limit", 0)) or len(items)
+    if len(items) > limit:
+        metadata["continue"] = f"{version}.{secrets.token_hex(4)}"
+        metadata["remainingItemCount"] = len(items) - limit
+        api.pages[metadata["continue"]] = items[limit:]
+    shown = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
+    bare = [{k: v for k, v in i.items() if k not in ("kind", "apiVersion")} for i in items[:limit]]
+    return _shown({**shown, "items": bare})
+
+
+async def _watch(
+    api: "FakeApi", kind: Kind, target: Target, request: web.Request
+) -> web.StreamResponse:
+    watcher = _watcher(api, kind, target)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    api.store.watchers.append(watcher)
+    api.tell()
+    try:
+        while (line := await watcher.lines.get()) is not None:
+            if line == CUT:
+                if request.transport:
+                    request.transport.abort()
+                break
+            await response.write(line)
+    except ConnectionError:
+        pass  # whoever watched has left
+    finally:
+        api.store.watchers.remove(watcher)
+        api.tell()
+    return response
+
+
+def _watcher(api: "FakeApi", kind: Kind, target: Target) -> Watcher:
+    """Make a watcher and tell it what it has missed."""
+    query = target.query
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+
+    def chosen(value: JSON) -> bool:
+        here = target.namespace in ("", value["metadata"].get("namespace", ""))
+        return here and selects(labels, fields, value)
+
+    watcher = Watcher(kind, chosen, query.get("allowWatchBookmarks") == "true")
+    initial = query.get("sendInitialEvents") == "true"
+    if initial and (not api.watch_list or query.get("resourceVersionMatch") != "NotOlderThan"):
+        why = (
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        )
+        raise status.invalid(kind, "", "sendInitialEvents", why)
+    version = query.get("resourceVersion", "")
+    if initial or version in ("", "0"):
+        for value in api.store.among(kind, target.namespace, labels, fields):
+            watcher.send("ADDED", value)
+        if initial and watcher.bookmarks:
+            watcher.bookmark(api.store.version, initial_events_end="true")
+        return watcher
+    watcher.after = int(version)
+    try:
+        for change in api.store.since(kind, int(version)):
+            watcher.tell(change)
+    except RefusedError as refused:
+        watcher.send("ERROR", refused.body)
+        watcher.lines.put_nowait(None)
+    return watcher

@@ -1,0 +1,319 @@
+"""A fake API server for tests: real HTTP on loopback, real versions, conflicts, watches, apply.
+
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
+
+`put`, `get`, `all` and `remove` work on what it holds directly, and watches tell of it. It does not
+validate objects, fills in no defaults, and calls no webhooks. Knows nothing of pytest.
+"""
+
+import asyncio
+import copy
+import json
+import ssl
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from tests.cluster.fake import answers, kinds
+from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.status import RefusedError
+from tests.cluster.fake.store import Saved, Store
+from tests.cluster.fake.trouble import Seen, Trouble
+
+MANAGER = "test"
+MOST = 3 * 1024 * 1024
+
+
+class FakeApi:
+    """One API server; an async context manager.
+
+    `version` is the minor version it says; `watch_list` whether it offers initial events;
+    `tokens`, where set, who may ask; `on_write(plural, object)` may change what is about to be
+    kept, as an API server that drops fields does; `requests` is everything that was asked.
+    """
+
+    def __init__(
+        self, *, version: str = "1.36", watch_list: bool = True, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.version = version
+        self.watch_list = watch_list
+        self.tokens: set[str] | None = None
+        self.on_write: Callable[[str, JSON], JSON] | None = None
+        self.requests: list[Seen] = []
+        self.connections = 0
+        self.store = Store()
+        self.url = ""
+        self.pages: dict[str, list[JSON]] = {}
+        self._tls = tls
+        self._troubles: list[Trouble] = []
+        self._news = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+        for name in ("default", "kube-system"):
+            self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    # --- from start to end ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self, port: int = 0) -> None:
+        """Listen; with the port of before, where somebody has it in a kubeconfig."""
+        application = web.Application(client_max_size=MOST)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=self._tls)
+        await site.start()
+        scheme = "https" if self._tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Cut all watches, and listen no more; what it holds stays for another `start`."""
+        self.heal()
+        self.end_watches()
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def kubeconfig(self, path: Path, **user: object) -> Path:
+        """Write a kubeconfig for it; `user` is what stands there of the user (`token=...`)."""
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "fake",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": user}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+        }
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    # --- what it holds -------------------------------------------------------------------------
+
+    def put(self, value: JSON) -> JSON:
+        """Create or replace an object, status and all; a namespace is made where it is missing."""
+        value = copy.deepcopy(value)
+        kind, metadata = kinds.of_object(value), value["metadata"]
+        if kind.namespaced:
+            space = metadata.setdefault("namespace", "default")
+            if not self.store.find(kinds.named("namespaces"), "", space):
+                self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+        before = self.store.find(kind, metadata.get("namespace", ""), metadata["name"])
+        if before is None:
+            made = self.store.create(kind, value, MANAGER)
+        else:
+            metadata.pop("resourceVersion", None)
+            made = self.store.update(kind, before, value, MANAGER)
+        self.tell()
+        return copy.deepcopy(made)
+
+    def get(self, kind: str, name: str, namespace: str = "") -> JSON | None:
+        """Give an object by plural or kind; `default` where a namespace is needed and not said."""
+        which = kinds.named(kind)
+        space = (namespace or "default") if which.namespaced else ""
+        return copy.deepcopy(self.store.find(which, space, name))
+
+    def all(self, kind: str, namespace: str = "") -> list[JSON]:
+        """Give all objects of a kind, or those of one namespace."""
+        return copy.deepcopy([*self.store.among(kinds.named(kind), namespace, "", "")])
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object; one with finalizers only gets its deletion time."""
+        which = kinds.named(kind)
+        space = (namespace or "default") if which.namespaced else ""
+        value = self.store.find(which, space, name)
+        assert value is not None, f"no {kind} {space}/{name}"
+        self.store.delete(which, value)
+        self.tell()
+
+    # --- waiting for it ------------------------------------------------------------------------
+
+    async def until(self, question: Callable[[], object], seconds: float = 10) -> None:
+        """Wait until something is so, asked again after every request and every write."""
+        async with asyncio.timeout(seconds):
+            while not question():
+                self._news.clear()
+                await self._news.wait()
+
+    def tell(self) -> None:
+        """Make everybody who waits ask again."""
+        self._news.set()
+
+    def asked(self, method: str, part: str, *, watch: bool = False) -> list[Seen]:
+        """Give the requests so far, of a method, whose path contains `part`."""
+        return [
+            seen
+            for seen in self.requests
+            if seen.method == method and part in seen.path and seen.watches == watch
+        ]
+
+    # --- misbehaving ---------------------------------------------------------------------------
+
+    def fail(  # all by name
+        self,
+        code: int,
+        *,
+        method: str = "",
+        part: str = "",
+        times: float = 1,
+        watch: bool | None = None,
+        reason: str = "",
+        message: str = "on request",
+        retry_after: float | None = None,
+        body: bytes | None = None,
+        after: bool = False,
+        **details: Any,  # noqa: ANN401  # JSON
+    ) -> None:
+        """Answer the next such requests with an error; with `after` once the work was done."""
+        self._troubles.append(
+            Trouble(
+                method, part, watch, times, code, reason, message, retry_after, body,
+                after=after, details=details,
+            )
+        )  # fmt: skip
+
+    def cut(
+        self, *, method: str = "", part: str = "", times: float = 1, after: bool = False
+    ) -> None:
+        """Cut the connection of the next such requests; with `after` once the work was done."""
+        self._troubles.append(Trouble(method, part, None, times, cut=True, after=after))
+
+    def hold(self, *, method: str = "", part: str = "", times: float = 1) -> asyncio.Event:
+        """Let the next such requests wait until the event given is set."""
+        gate = asyncio.Event()
+        self._troubles.append(Trouble(method, part, None, times, gate=gate))
+        return gate
+
+    def when(
+        self, action: Callable[[], object], *, method: str = "", part: str = "", times: float = 1
+    ) -> None:
+        """Do something just before the next such requests are answered: a race, on request."""
+        self._troubles.append(Trouble(method, part, None, times, action=action))
+
+    def heal(self) -> None:
+        """Forget all trouble that was asked for; what waits goes on."""
+        for trouble in self._troubles:
+            if trouble.gate:
+                trouble.gate.set()
+        self._troubles.clear()
+
+    def say(self, line: bytes, part: str = "") -> None:
+        """Send raw bytes to those who watch."""
+        for watcher in self.store.watchers:
+            if part in watcher.kind.plural:
+                watcher.lines.put_nowait(line)
+
+    def bookmark(self) -> None:
+        """Tell those who watch how far they have seen."""
+        for watcher in self.store.watchers:
+            if watcher.bookmarks:
+                watcher.bookmark(self.store.version)
+
+    def end_watches(self) -> None:
+        """End all watches in the usual way."""
+        for watcher in self.store.watchers:
+            watcher.lines.put_nowait(None)
+
+    def cut_watches(self) -> None:
+        """Cut the connections of all watches, in the middle of a chunk."""
+        self.say(answers.CUT)
+
+    def expire(self) -> None:
+        """Forget history and pages: lists go wrong in the middle, watches end with 410."""
+        self.store.compact()
+        self.pages.clear()
+        refused = RefusedError(410, "too old resource version")
+        for watcher in self.store.watchers:
+            watcher.send("ERROR", refused.body)
+            watcher.lines.put_nowait(None)
+
+    def saved(self) -> Saved:
+        """Take a backup."""
+        return self.store.saved()
+
+    def restore(self, saved: Saved) -> None:
+        """Go back to a backup as after a restart: versions are given a second time."""
+        self.store.restore(saved)
+        self.pages.clear()
+        self.end_watches()
+
+    # --- answering -----------------------------------------------------------------------------
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        seen = Seen(
+            request.method, f"/{request.match_info['path']}", dict(request.query),
+            dict(request.headers), body,
+        )  # fmt: skip
+        self.requests.append(seen)
+        self.tell()
+        try:
+            self._known(seen)
+            meant = self._meant(seen)
+            await self._trouble([one for one in meant if not one.after], request)
+            response = await answers.answer(self, seen, request)
+            await self._trouble([one for one in meant if one.after], request)
+        except RefusedError as refused:
+            headers = {}
+            if refused.retry_after is not None:
+                headers["Retry-After"] = f"{refused.retry_after:g}"
+            return web.json_response(refused.body, status=refused.code, headers=headers)
+        except _RawError as raw:
+            return web.Response(status=raw.code, body=raw.body)
+        finally:
+            self.tell()
+        return response
+
+    def _known(self, seen: Seen) -> None:
+        token = seen.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.tokens is not None and token not in self.tokens:
+            raise RefusedError(401, "Unauthorized")
+
+    def _meant(self, seen: Seen) -> list[Trouble]:
+        meant = [trouble for trouble in self._troubles if trouble.meets(seen)]
+        # One error a request; gates and actions may come before it.
+        stops = [one for one in meant if one.code or one.cut]
+        chosen = [one for one in meant if one.gate or one.action] + stops[:1]
+        for one in chosen:
+            one.times -= 1
+        return chosen
+
+    async def _trouble(self, troubles: Iterable[Trouble], request: web.Request) -> None:
+        for trouble in troubles:
+            if trouble.gate:
+                await trouble.gate.wait()
+            if trouble.action:
+                trouble.action()
+            if trouble.cut and request.transport:
+                request.transport.abort()
+                raise RefusedError(500, "cut")
+            if trouble.body is not None:
+                raise _RawError(trouble.code, trouble.body)
+            if trouble.code:
+                raise RefusedError(
+                    trouble.code, trouble.message, reason=trouble.reason,
+                    retry_after=trouble.retry_after, **trouble.details,
+                )  # fmt: skip
+
+
+class _RawError(Exception):
+    def __init__(self, code: int, body: bytes) -> None:
+        super().__init__(code)
+        self.code = code
+        self.body = body

@@ -1,0 +1,93 @@
+"""Which kinds the fake API server has; written down apart from the table of what is tested."""
+
+from typing import Any, NamedTuple
+
+JSON = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """A kind of object: `frozen` are the parts that cannot be changed once made."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    status: bool = False
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """What stands in an object."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def long_name(self) -> str:
+        """What stands in messages."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def _read(text: str) -> tuple[Kind, ...]:
+    found = []
+    for line in text.split("\n"):
+        if words := line.split():
+            group, _, version = words[0].rpartition("/")
+            flags = words[3:]
+            found.append(
+                Kind(
+                    group,
+                    version,
+                    words[1],
+                    words[2],
+                    "cluster" not in flags,
+                    "status" in flags,
+                    ("spec",) if "frozen" in flags else (),
+                )
+            )
+    return tuple(found)
+
+
+KINDS = _read("""
+v1                               pods                            Pod                            status
+v1                               nodes                           Node                           cluster status
+v1                               namespaces                      Namespace                      cluster status
+v1                               configmaps                      ConfigMap
+v1                               secrets                         Secret
+v1                               services                        Service                        status
+v1                               serviceaccounts                 ServiceAccount
+v1                               limitranges                     LimitRange
+v1                               resourcequotas                  ResourceQuota                  status
+v1                               replicationcontrollers          ReplicationController          status
+apps/v1                          deployments                     Deployment                     status
+apps/v1                          replicasets                     ReplicaSet                     status
+apps/v1                          statefulsets                    StatefulSet                    status
+apps/v1                          daemonsets                      DaemonSet                      status
+batch/v1                         jobs                            Job                            status
+batch/v1                         cronjobs                        CronJob                        status
+coordination.k8s.io/v1           leases                          Lease
+events.k8s.io/v1                 events                          Event
+resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
+resource.k8s.io/v1               deviceclasses                   DeviceClass                    cluster
+resource.k8s.io/v1               resourceclaims                  ResourceClaim                  status frozen
+resource.k8s.io/v1               resourceclaimtemplates          ResourceClaimTemplate          frozen
+resource.k8s.io/v1               devicetaintrules                DeviceTaintRule                cluster status
+admissionregistration.k8s.io/v1  mutatingwebhookconfigurations   MutatingWebhookConfiguration   cluster
+admissionregistration.k8s.io/v1  validatingwebhookconfigurations ValidatingWebhookConfiguration cluster
+""")  # noqa: E501  # a table
+
+
+def of_path(group: str, version: str, plural: str) -> Kind | None:
+    """Find the kind that a path names."""
+    wanted = (group, version, plural)
+    return next((one for one in KINDS if (one.group, one.version, one.plural) == wanted), None)
+
+
+def of_object(value: JSON) -> Kind:
+    """Find the kind that an object says it is."""
+    wanted = (value["apiVersion"], value["kind"])
+    return next(one for one in KINDS if (one.api_version, one.kind) == wanted)
+
+
+def named(name: str) -> Kind:
+    """Find a kind by its plural or its name, whichever a test likes to say."""
+    return next(one for one in KINDS if name in (one.plural, one.kind))

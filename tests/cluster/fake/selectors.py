@@ -1,0 +1,44 @@
+"""Label and field selectors, as in `a=b,c!=d,e in (f,g),!h`."""
+
+import re
+from collections.abc import Mapping
+
+from tests.cluster.fake.kinds import JSON
+
+_SET = re.compile(r"(\S+)\s+(in|notin)\s+\(([^)]*)\)")
+
+
+def selects(labels: str, fields: str, value: JSON) -> bool:
+    """Tell whether an object is among those asked for."""
+    own = value["metadata"].get("labels") or {}
+    return all(_label(one, own) for one in _split(labels)) and all(
+        _field(one, value) for one in _split(fields)
+    )
+
+
+def _split(selector: str) -> list[str]:
+    return [part.strip() for part in re.split(r",(?![^(]*\))", selector) if part.strip()]
+
+
+def _label(requirement: str, own: Mapping[str, str]) -> bool:
+    if found := _SET.fullmatch(requirement):
+        among = own.get(found[1]) in [word.strip() for word in found[3].split(",")]
+        return among == (found[2] == "in")
+    if "!=" in requirement:
+        key, wanted = requirement.split("!=")
+        return own.get(key.strip()) != wanted.strip()
+    if "=" in requirement:
+        key, wanted = requirement.replace("==", "=").split("=")
+        return own.get(key.strip()) == wanted.strip()
+    if requirement.startswith("!"):
+        return requirement[1:] not in own
+    return requirement in own
+
+
+def _field(requirement: str, value: JSON) -> bool:
+    differs = "!=" in requirement
+    path, wanted = re.split(r"!=|==?", requirement, maxsplit=1)
+    found: object = value
+    for name in path.strip().split("."):
+        found = found.get(name, "") if isinstance(found, Mapping) else ""
+    return (found == wanted.strip()) != differs

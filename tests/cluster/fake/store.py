@@ -1,0 +1,276 @@
+"""What the fake API server holds: objects, versions, history, and who watches. Knows no HTTP."""
+
+import asyncio
+import copy
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from tests.cluster.fake import fields, status
+from tests.cluster.fake.kinds import JSON, Kind
+from tests.cluster.fake.selectors import selects
+
+Key = tuple[str, str]
+
+
+class Change(NamedTuple):
+    """One write: the object before and after it, None where there is none."""
+
+    version: int
+    before: JSON | None
+    after: JSON | None
+
+
+@dataclass(eq=False)
+class Watcher:
+    """Somebody who watches; `lines` are sent as they are, None ends the watch."""
+
+    kind: Kind
+    chosen: Callable[[JSON], bool]
+    bookmarks: bool
+    after: int = 0
+    lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+
+    def tell(self, change: Change) -> None:
+        """Send what a change is to somebody who sees only the chosen ones.
+
+        Who asks for what is yet to come hears nothing before it comes: no error tells them.
+        """
+        if change.version <= self.after:
+            return
+        before = change.before if change.before and self.chosen(change.before) else None
+        after = change.after if change.after and self.chosen(change.after) else None
+        if after is not None:
+            self.send("MODIFIED" if before else "ADDED", after)
+        elif before is not None:
+            gone = copy.copy(change.after or before)
+            gone["metadata"] = {**gone["metadata"], "resourceVersion": f"{change.version}"}
+            self.send("DELETED", gone)
+
+    def send(self, event: str, value: JSON) -> None:
+        """Send an event."""
+        self.lines.put_nowait(encoded({"type": event, "object": value}) + b"\n")
+
+    def bookmark(self, version: int, **annotations: str) -> None:
+        """Say how far they have seen, unless they claim to have seen more."""
+        if version < self.after:
+            return
+        metadata: JSON = {"resourceVersion": f"{version}"}
+        if annotations:
+            metadata["annotations"] = {
+                f"k8s.io/{name.replace('_', '-')}": text for name, text in annotations.items()
+            }
+        shown = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
+        self.send("BOOKMARK", {**shown, "metadata": metadata})
+
+
+class Saved(NamedTuple):
+    """A state to go back to, as a backup of etcd."""
+
+    version: int
+    objects: dict[Kind, dict[Key, JSON]]
+
+
+class Store:
+    """Objects by kind and by namespace and name; every write has a version and is remembered."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.oldest = self.version  # watches from before it are too old
+        self.objects: dict[Kind, dict[Key, JSON]] = {}
+        self.history: list[tuple[Kind, Change]] = []
+        self.watchers: list[Watcher] = []
+        self._owners: dict[tuple[Kind, Key], fields.Owned] = {}
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def find(self, kind: Kind, namespace: str, name: str) -> JSON | None:
+        """Give an object."""
+        return self.objects.get(kind, {}).get((namespace, name))
+
+    def among(self, kind: Kind, namespace: str, labels: str, chosen: str) -> Iterator[JSON]:
+        """Give the chosen ones, in order of namespace and name."""
+        for (space, _), value in sorted(self.objects.get(kind, {}).items(), key=lambda i: i[0]):
+            if namespace in ("", space) and selects(labels, chosen, value):
+                yield value
+
+    def since(self, kind: Kind, version: int) -> Iterable[Change]:
+        """Give what happened since a version."""
+        if version < self.oldest:
+            raise status.expired(f"too old resource version: {version} ({self.oldest})")
+        return [c for which, c in self.history if which is kind and c.version > version]
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, value: JSON, manager: str, *, dry: bool = False) -> JSON:
+        """Keep a new object."""
+        metadata = value["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
+        if self.find(kind, *key):
+            raise status.exists(kind, metadata["name"])
+        metadata["uid"] = f"{uuid.uuid4()}"
+        metadata["creationTimestamp"] = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        if kind.status or kind.group == "resource.k8s.io":
+            metadata["generation"] = 1
+        owners: fields.Owned = {}
+        fields.written(None, value, f"{manager}/Update", owners)
+        return self._keep(kind, key, None, value, owners, dry=dry)
+
+    def update(
+        self, kind: Kind, before: JSON, after: JSON, manager: str, *, dry: bool = False
+    ) -> JSON:
+        """Keep what a PUT or a patch made of an object."""
+        key = self._fixed(kind, before, after)
+        owners = dict(self._owners.get((kind, key), {}))
+        fields.written(before, after, f"{manager}/Update", owners)
+        return self._keep(kind, key, before, after, owners, dry=dry)
+
+    def apply(
+        self,
+        kind: Kind,
+        key: Key,
+        value: JSON,
+        manager: str,
+        *,
+        force: bool,
+        dry: bool = False,
+    ) -> JSON:
+        """Merge what a manager wants of an object into it."""
+        before = self.find(kind, *key)
+        if before is None:
+            made = self.create(kind, value, manager, dry=True)
+            owners = {f"{manager}/Apply": fields.fields(value)}
+            return self._keep(kind, key, None, made, owners, dry=dry)
+        self._same_version(kind, value, before)
+        owners = dict(self._owners.get((kind, key), {}))
+        fights = fields.fight(before, value, f"{manager}/Apply", owners)
+        if fights and not force:
+            raise _fought(fights)
+        after = fields.applied(before, value, f"{manager}/Apply", owners)
+        self._fixed(kind, before, after)
+        return self._keep(kind, key, before, after, owners, dry=dry)
+
+    def delete(self, kind: Kind, value: JSON) -> JSON | None:
+        """Delete; the object where it stays for its finalizers."""
+        metadata = value["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
+        if metadata.get("finalizers"):
+            if metadata.get("deletionTimestamp"):
+                return value
+            now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+            marked = {**value, "metadata": {**metadata, "deletionTimestamp": now}}
+            return self._keep(kind, key, value, marked, self._owners.get((kind, key), {}))
+        del self.objects[kind][key]
+        self._owners.pop((kind, key), None)
+        self.version += 1
+        self._tell(kind, Change(self.version, value, None))
+        return None
+
+    def _same_version(self, kind: Kind, value: JSON, before: JSON) -> None:
+        said = value["metadata"].get("resourceVersion")
+        if said and said != before["metadata"]["resourceVersion"]:
+            why = (
+                "the object has been modified; "
+                "please apply your changes to the latest version and try again"
+            )
+            raise status.conflict(kind, before["metadata"]["name"], why)
+
+    def _fixed(self, kind: Kind, before: JSON, after: JSON) -> Key:
+        """Put back what no client can change, and refuse what must not be changed."""
+        metadata, old = after["metadata"], before["metadata"]
+        self._same_version(kind, after, before)
+        if metadata.get("uid") not in (None, old["uid"]):
+            why = f"Precondition failed: UID in precondition: {metadata['uid']}, "
+            raise status.conflict(kind, old["name"], f"{why}UID in object meta: {old['uid']}")
+        for name in ("uid", "creationTimestamp", "generation", "resourceVersion"):
+            if name in old:
+                metadata[name] = old[name]
+        for name in ("deletionTimestamp", "namespace"):
+            if name in old:
+                metadata[name] = old[name]
+        for part in kind.frozen:
+            if before.get(part) != after.get(part):
+                raise status.invalid(kind, old["name"], part, "field is immutable")
+        return old.get("namespace", ""), old["name"]
+
+    def _keep(
+        self,
+        kind: Kind,
+        key: Key,
+        before: JSON | None,
+        after: JSON,
+        owners: fields.Owned,
+        *,
+        dry: bool = False,
+    ) -> JSON:
+        after = copy.deepcopy(after)
+        metadata = after["metadata"]
+        if before is not None and _content(before) == _content(after):
+            self._owners[kind, key] = self._owners[kind, key] if dry else owners
+            return before  # what changes nothing gets no version
+        if before is not None and "generation" in metadata:
+            metadata["generation"] += before.get("spec") != after.get("spec")
+        metadata["managedFields"] = fields.managed(owners, kind.api_version)
+        if dry:
+            return after
+        self.version += 1
+        metadata["resourceVersion"] = f"{self.version}"
+        self._owners[kind, key] = owners
+        gone = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        if gone:
+            del self.objects[kind][key]
+        else:
+            self.objects.setdefault(kind, {})[key] = after
+        self._tell(kind, Change(self.version, before, None if gone else after))
+        return after
+
+    # --- watching, and going wrong -------------------------------------------------------------
+
+    def _tell(self, kind: Kind, change: Change) -> None:
+        self.history.append((kind, change))
+        for watcher in self.watchers:
+            if watcher.kind is kind:
+                watcher.tell(change)
+
+    def compact(self) -> None:
+        """Forget the history: a watch can only begin at the newest version."""
+        self.oldest = self.version
+        self.history.clear()
+
+    def saved(self) -> Saved:
+        """Take a backup."""
+        return Saved(self.version, {kind: dict(held) for kind, held in self.objects.items()})
+
+    def restore(self, saved: Saved) -> None:
+        """Go back to a backup: the versions given since will be given again."""
+        self.version = saved.version
+        self.objects = {kind: dict(held) for kind, held in saved.objects.items()}
+        self.oldest = saved.version
+        self.history.clear()
+
+
+def _fought(fights: dict[fields.Path, str]) -> status.RefusedError:
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{other}"',
+            "field": "." + ".".join(path),
+        }
+        for path, other in fights.items()
+    ]
+    word = "conflict" if len(causes) == 1 else "conflicts"
+    told = f"Apply failed with {len(causes)} {word}: {causes[0]['message']}"
+    return status.RefusedError(409, told, causes=causes)
+
+
+def _content(value: JSON) -> JSON:
+    metadata = {k: v for k, v in value["metadata"].items() if k != "managedFields"}
+    return {**value, "metadata": metadata}
+
+
+def encoded(value: object) -> bytes:
+    return msgspec.json.encode(value)

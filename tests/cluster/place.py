@@ -1,0 +1,81 @@
+"""A namespace on an API server, for the tests of how API servers behave.
+
+With DRAWBRIDGE_TEST_KUBECONFIG it is on the server named there (the scenario `cluster-room` plays
+the tests on a real one), else on the fake, which is thereby held to what the real one does.
+"""
+
+# ruff: noqa: D102  # what a place can do is said by its names
+
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.cache import Cache
+from cluster.resources import CONFIG_MAPS, NAMESPACES
+from cluster.session import ApiError, Session
+from cluster.write import JSON, Writer
+from tests.cluster.fake.api import FakeApi
+
+REAL = os.environ.get("DRAWBRIDGE_TEST_KUBECONFIG")
+
+
+class Text(msgspec.Struct):
+    """What the caches below read of a ConfigMap."""
+
+    data: dict[str, str] = {}
+
+
+class Place:
+    """A namespace on a server, and what it takes to work there."""
+
+    def __init__(self, session: Session, namespace: str) -> None:
+        self.session = session
+        self.namespace = namespace
+        self.writer = Writer(session, manager="ours")
+
+    def as_manager(self, name: str) -> Writer:
+        return Writer(self.session, manager=name)
+
+    async def make(self, name: str, **data: str) -> JSON:
+        value = {"metadata": {"name": name}, "data": data}
+        return await self.writer.create(CONFIG_MAPS, value, namespace=self.namespace)
+
+    async def find(self, name: str) -> JSON:
+        found = await self.writer.read(CONFIG_MAPS, name, namespace=self.namespace)
+        assert found is not None
+        return found
+
+    def path(self, name: str = "") -> str:
+        return CONFIG_MAPS.path(self.namespace, name)
+
+    def cache(self, **options: Any) -> Cache[Text]:  # noqa: ANN401  # the cache's own
+        return Cache(self.session, CONFIG_MAPS, Text, namespace=self.namespace, **options)
+
+
+@contextlib.asynccontextmanager
+async def placed(folder: Path) -> AsyncIterator[Place]:
+    async with contextlib.AsyncExitStack() as stack:
+        config = REAL
+        if config is None:
+            api = await stack.enter_async_context(FakeApi())
+            config = str(api.kubeconfig(folder / "config"))
+        session = await stack.enter_async_context(await Session.open(config))
+        name = f"test-{secrets.token_hex(4)}"
+        writer = Writer(session)
+        await writer.create(NAMESPACES, {"metadata": {"name": name}})
+        try:
+            yield Place(session, name)
+        finally:
+            await writer.delete(NAMESPACES, name)
+
+
+async def refused(call: Awaitable[object]) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await call
+    return caught.value

@@ -1,0 +1,335 @@
+"""How an API server answers, as far as this room relies on it: the same tests for both servers.
+
+See tests/cluster/place.py for which server that is.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from cluster import resources
+from cluster.resources import CONFIG_MAPS, EVENTS, LEASES, MUTATING_WEBHOOKS, TEMPLATES
+from cluster.write import JSON, Writer
+from tests.cluster.place import Place, placed, refused
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with placed(tmp_path) as made:
+        yield made
+
+
+# --- reading and refusals ----------------------------------------------------------------------
+
+
+async def test_the_version_is_a_minor_version(place: Place) -> None:
+    major, minor = (await place.session.version()).split(".")
+
+    assert major == "1"
+    assert int(minor) >= 34
+
+
+async def test_what_is_not_there_is_a_status_with_details(place: Place) -> None:
+    error = await refused(place.session.call("GET", place.path("none")))
+
+    assert (error.code, error.reason, error.missing) == (404, "NotFound", True)
+    assert error.details["name"] == "none"
+    assert 'configmaps "none" not found' in error.message
+    assert await place.writer.read(CONFIG_MAPS, "none", namespace=place.namespace) is None
+
+
+async def test_a_kind_that_is_not_served_is_missing_too(place: Place) -> None:
+    assert (await refused(place.session.call("GET", "/apis/no.such/v1/things"))).missing
+    assert (await refused(place.session.call("GET", "/api/v1/things"))).missing
+
+
+@pytest.mark.parametrize("resource", [CONFIG_MAPS, TEMPLATES, LEASES, EVENTS, resources.SLICES])
+async def test_the_table_of_kinds_is_what_the_server_says(
+    place: Place, resource: resources.Resource
+) -> None:
+    listed = msgspec.json.decode(await place.session.call("GET", resource.root))["resources"]
+    found = next(each for each in listed if each["name"] == resource.plural)
+
+    assert (found["kind"], found["namespaced"]) == (resource.kind, resource.namespaced)
+
+
+async def test_a_list_comes_in_pages_and_its_items_say_no_kind(place: Place) -> None:
+    for number in range(5):
+        await place.make(f"page-{number}")
+    names: list[str] = []
+    query = {"limit": "2"}
+    while True:
+        page = msgspec.json.decode(await place.session.call("GET", place.path(), query=query))
+        assert len(page["items"]) <= 2
+        assert not any("kind" in item for item in page["items"])
+        names += [item["metadata"]["name"] for item in page["items"]]
+        if not page["metadata"].get("continue"):
+            break
+        assert page["metadata"]["remainingItemCount"] > 0
+        query["continue"] = page["metadata"]["continue"]
+
+    assert [name for name in names if name != "kube-root-ca.crt"] == [
+        f"page-{number}" for number in range(5)
+    ]
+
+
+async def test_selectors_choose_by_label_and_by_field(place: Place) -> None:
+    for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
+        value = {"metadata": {"name": name, "labels": {"colour": colour}}}
+        await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+
+    async def names(**chosen: str) -> list[str]:
+        found = await place.writer.list(CONFIG_MAPS, namespace=place.namespace, **chosen)
+        return [each["metadata"]["name"] for each in found]
+
+    assert await names(labels="colour=red") == ["a", "c"]
+    assert await names(labels="colour in (blue,green)") == ["b"]
+    assert await names(labels="colour,colour!=red") == ["b"]
+    assert await names(labels="colour=red", fields="metadata.name=c") == ["c"]
+
+
+# --- creating ----------------------------------------------------------------------------------
+
+
+async def test_a_second_create_is_refused_as_already_there(place: Place) -> None:
+    await place.make("twice")
+    error = await refused(place.make("twice"))
+
+    assert (error.code, error.reason, error.conflict) == (409, "AlreadyExists", False)
+
+
+async def test_nothing_is_created_in_a_namespace_that_is_not_there(place: Place) -> None:
+    value = {"metadata": {"name": "a"}}
+    error = await refused(place.writer.create(CONFIG_MAPS, value, namespace="no-such-namespace"))
+
+    assert error.missing
+    assert error.details["kind"] == "namespaces"
+
+
+async def test_a_generated_name_begins_as_asked(place: Place) -> None:
+    value = {"metadata": {"generateName": "made-"}}
+    made = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+    name = made["metadata"]["name"]
+
+    assert name.startswith("made-")
+    assert len(name) == len("made-") + 5
+
+
+async def test_a_name_is_needed_and_must_be_one(place: Place) -> None:
+    for name in ("", "Not_A_Name"):
+        value = {"metadata": {"name": name}}
+        error = await refused(place.writer.create(CONFIG_MAPS, value, namespace=place.namespace))
+
+        assert (error.code, error.reason) == (422, "Invalid")
+
+
+async def test_a_dry_run_shows_the_object_and_keeps_nothing(place: Place) -> None:
+    value = {"metadata": {"name": "dry"}, "data": {"a": "1"}}
+    shown = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
+    applied = await place.writer.apply(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
+
+    assert shown["data"] == applied["data"] == {"a": "1"}
+    assert shown["metadata"]["uid"]
+    assert "resourceVersion" not in shown["metadata"]
+    assert await place.writer.read(CONFIG_MAPS, "dry", namespace=place.namespace) is None
+
+
+# --- changing ----------------------------------------------------------------------------------
+
+
+async def test_a_write_based_on_an_old_version_is_a_conflict(place: Place) -> None:
+    first = await place.make("old", a="1")
+    await place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "2"}})
+    error = await refused(place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "3"}}))
+
+    assert (error.code, error.reason, error.conflict) == (409, "Conflict", True)
+    assert (await place.find("old"))["data"] == {"a": "2"}
+
+
+async def test_a_write_that_changes_nothing_gets_no_new_version(place: Place) -> None:
+    first = await place.make("same", a="1")
+    again = await place.writer.replace(CONFIG_MAPS, first)
+    patched = await place.writer.patch(
+        CONFIG_MAPS, "same", {"data": {"a": "1"}}, namespace=place.namespace
+    )
+
+    versions = {each["metadata"]["resourceVersion"] for each in (first, again, patched)}
+    assert len(versions) == 1
+
+
+async def test_changes_of_many_are_all_kept(place: Place) -> None:
+    await place.make("count", n="0")
+
+    def more(value: JSON) -> JSON:
+        value["data"]["n"] = f"{int(value['data']['n']) + 1}"
+        return value
+
+    await asyncio.gather(
+        *(
+            place.writer.change(CONFIG_MAPS, "count", more, namespace=place.namespace)
+            for _ in range(4)
+        )
+    )
+
+    assert (await place.find("count"))["data"] == {"n": "4"}
+
+
+async def test_a_merge_patch_adds_and_takes_away(place: Place) -> None:
+    await place.make("merge", a="1", b="2")
+    patched = await place.writer.patch(
+        CONFIG_MAPS, "merge", {"data": {"a": None, "c": "3"}}, namespace=place.namespace
+    )
+
+    assert patched["data"] == {"b": "2", "c": "3"}
+
+
+async def test_an_unknown_kind_of_patch_is_refused(place: Place) -> None:
+    await place.make("patched")
+    call = place.writer.patch(
+        CONFIG_MAPS, "patched", {}, namespace=place.namespace, content="application/json"
+    )
+
+    assert (await refused(call)).code == 415
+
+
+async def test_the_name_in_the_body_must_be_that_of_the_path(place: Place) -> None:
+    made = await place.make("here")
+    made["metadata"]["name"] = "there"
+    error = await refused(place.session.call("PUT", place.path("here"), body=made))
+
+    assert (error.code, error.reason) == (400, "BadRequest")
+
+
+def template(name: str, count: int) -> JSON:
+    exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": count}
+    requests = [{"name": "gpu", "exactly": exactly}]
+    return {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
+
+
+async def test_the_spec_of_a_template_cannot_be_changed_but_its_annotations_can(
+    place: Place,
+) -> None:
+    made = await place.writer.create(TEMPLATES, template("t", 1), namespace=place.namespace)
+    body = {"metadata": {"annotations": {"a": "b"}}}
+    noted = await place.writer.patch(TEMPLATES, "t", body, namespace=place.namespace)
+    changed = {**noted, "spec": template("t", 2)["spec"]}
+    error = await refused(place.writer.replace(TEMPLATES, changed))
+
+    assert noted["metadata"]["annotations"] == {"a": "b"}
+    assert noted["spec"] == made["spec"]
+    assert (error.code, error.reason) == (422, "Invalid")
+    assert "immutable" in error.message
+
+
+# --- deleting ----------------------------------------------------------------------------------
+
+
+async def test_a_delete_is_for_one_object_and_one_version_of_it(place: Place) -> None:
+    made = await place.make("gone", a="1")
+    metadata = made["metadata"]
+    changed = await place.writer.patch(
+        CONFIG_MAPS, "gone", {"data": {"a": "2"}}, namespace=place.namespace
+    )
+
+    def deleted(**required: str) -> Awaitable[bool]:
+        return place.writer.delete(CONFIG_MAPS, "gone", namespace=place.namespace, **required)
+
+    error = await refused(deleted(uid=metadata["uid"], version=metadata["resourceVersion"]))
+    assert error.conflict
+    assert await deleted(uid="00000000-0000-0000-0000-000000000000") is False
+    assert (await place.find("gone"))["data"] == {"a": "2"}
+    assert await deleted(uid=metadata["uid"], version=changed["metadata"]["resourceVersion"])
+    assert await deleted() is False
+
+
+async def test_an_object_with_a_finalizer_stays_until_it_has_none(place: Place) -> None:
+    value = {"metadata": {"name": "held", "finalizers": ["test.drawbridge.dev/held"]}}
+    await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+    assert await place.writer.delete(CONFIG_MAPS, "held", namespace=place.namespace)
+    held = await place.find("held")
+    assert held["metadata"]["deletionTimestamp"]
+    await place.writer.patch(
+        CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace=place.namespace
+    )
+
+    assert await place.writer.read(CONFIG_MAPS, "held", namespace=place.namespace) is None
+
+
+# --- server-side apply -------------------------------------------------------------------------
+
+
+async def applied(writer: Writer, place: Place, *, force: bool = True, **data: str) -> JSON:
+    value = {"metadata": {"name": "applied"}, "data": data}
+    return await writer.apply(CONFIG_MAPS, value, namespace=place.namespace, force=force)
+
+
+async def test_what_is_applied_no_more_goes_and_what_others_wrote_stays(place: Place) -> None:
+    await applied(place.writer, place, a="1", b="2")
+    body = {"data": {"c": "3"}}
+    await place.as_manager("else").patch(CONFIG_MAPS, "applied", body, namespace=place.namespace)
+    now = await applied(place.writer, place, a="1")
+
+    assert now["data"] == {"a": "1", "c": "3"}
+
+
+async def test_a_field_of_another_is_fought_for_only_by_force(place: Place) -> None:
+    await applied(place.writer, place, a="1")
+    error = await refused(applied(place.as_manager("else"), place, force=False, a="2"))
+
+    assert (error.code, error.reason, error.conflict) == (409, "Conflict", True)
+    assert '"ours"' in error.message
+    assert error.details["causes"][0]["field"] == ".data.a"
+    assert (await applied(place.as_manager("else"), place, force=False, a="1"))["data"] == {
+        "a": "1"
+    }
+    assert (await applied(place.as_manager("else"), place, a="2"))["data"] == {"a": "2"}
+    # The loser does not own it any more: applying nothing takes nothing away.
+    assert (await applied(place.writer, place))["data"] == {"a": "2"}
+
+
+async def test_an_apply_that_changes_nothing_gets_no_new_version(place: Place) -> None:
+    first = await applied(place.writer, place, a="1")
+    again = await applied(place.writer, place, a="1")
+
+    assert first["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+
+
+def hook(name: str) -> JSON:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "failurePolicy": "Ignore",
+    }
+
+
+async def test_items_of_a_keyed_list_are_owned_one_by_one(place: Place) -> None:
+    name = f"test-{secrets.token_hex(4)}.drawbridge.dev"
+    hooks = [hook("one.drawbridge.dev"), hook("two.drawbridge.dev")]
+    value = {"metadata": {"name": name}, "webhooks": hooks}
+    conditions = [{"name": "asks", "expression": "object.metadata.name != ''"}]
+    ours = {
+        "metadata": {"name": name},
+        "webhooks": [{"name": "two.drawbridge.dev", "matchConditions": conditions}],
+    }
+    await place.as_manager("installer").create(MUTATING_WEBHOOKS, value)
+    try:
+        now = await place.writer.apply(MUTATING_WEBHOOKS, ours)
+        one, two = now["webhooks"]
+        assert "matchConditions" not in one
+        assert two["matchConditions"] == conditions
+        assert two["clientConfig"] == {"url": "https://127.0.0.1:1/"}
+        ours["webhooks"] = [{"name": "two.drawbridge.dev"}]
+        now = await place.writer.apply(MUTATING_WEBHOOKS, ours)
+        assert not any(each.get("matchConditions") for each in now["webhooks"])
+        assert [each["name"] for each in now["webhooks"]] == [each["name"] for each in hooks]
+    finally:
+        await place.writer.delete(MUTATING_WEBHOOKS, name)

@@ -1,0 +1,183 @@
+"""A cache follows its server: what it holds, what it keeps out, and whom it tells."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from cluster.cache import Cache, Kept
+from cluster.resources import CONFIG_MAPS
+from tests.cluster.cached import Rig, Text, rigged, text
+from tests.cluster.fake.kinds import JSON
+
+pytestmark = pytest.mark.asyncio
+BOTH = pytest.mark.parametrize("watch_list", [True, False])
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rigged(tmp_path) as made:
+        yield made
+
+
+# --- following ---------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_listeners_are_told_of_every_change_in_order(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+    rig.api.put(text("a", "1"))
+    cache = rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(text("b", "1"))
+        rig.api.put(text("a", "2"))
+        rig.api.remove("configmaps", "a")
+        await rig.holds(b="1")
+
+    assert rig.told == ["+a", "+b", "~a", "-a"]
+    assert cache.revision == 4
+    assert cache.trouble == ""
+
+
+async def test_only_what_is_chosen_is_held(rig: Rig) -> None:
+    rig.api.put(text("a", labels={"in": "yes"}))
+    rig.api.put(text("b"))
+    rig.api.put(text("c", labels={"in": "yes"}, namespace="other"))
+    cache = rig.made(namespace="default", labels="in=yes", fields="metadata.name!=z")
+    async with rig.running():
+        await rig.watched()
+        assert [kept.name for kept in cache.all()] == ["a"]
+        rig.api.put(text("a"))
+        await rig.holds()
+
+
+async def test_raw_is_whole_and_namespaces_are_told_apart(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    rig.api.put(text("a", "2", namespace="other"))
+    cache = rig.made(watch_list=False)
+    async with rig.running():
+        await cache.until_synced()
+        kept = cache.get("a", "other")
+
+    assert kept is not None
+    assert msgspec.json.decode(kept.raw) == rig.api.get("configmaps", "a", "other")
+    assert [each.value.data["v"] for each in cache.all("default")] == ["1"]
+    assert cache.get("a", "nowhere") is None
+
+
+async def test_an_object_of_a_megabyte_and_a_half_comes_through(rig: Rig) -> None:
+    large = "x" * 1_500_000
+    rig.api.put(text("listed", large))
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(text("told", large))
+        await rig.holds(listed=large, told=large)
+
+
+async def test_a_shape_without_fields_and_a_decoder_of_ones_own_will_do(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    cache = Cache(rig.session, CONFIG_MAPS, bytes, decode=bytes.upper)
+    task = asyncio.create_task(cache.run())
+    await cache.until_synced()
+    task.cancel()
+    await asyncio.wait((task,))
+    kept = cache.get("a", "default")
+
+    assert kept is not None
+    assert kept.value == kept.raw.upper()
+
+
+async def test_the_age_is_that_of_the_last_news(rig: Rig) -> None:
+    assert rig.cache.age() == float("inf")
+    async with rig.running():
+        await rig.watched()
+        assert rig.cache.age() == 0
+        rig.clock.time += 50
+        assert rig.cache.age() == 50
+        rig.api.bookmark()
+        await rig.young()
+        assert rig.cache.synced
+
+
+# --- what cannot be read, and listeners that fail ----------------------------------------------
+
+
+def unreadable(name: str, **metadata: object) -> JSON:
+    return {key: part for key, part in text(name, "", **metadata).items() if key != "data"}
+
+
+@BOTH
+async def test_what_cannot_be_read_is_kept_out_and_reported_once(
+    rig: Rig,
+    caplog: pytest.LogCaptureFixture,
+    watch_list: bool,  # noqa: FBT001  # a case
+) -> None:
+    rig.api.put(unreadable("bad"))
+    rig.api.put(text("good", "1"))
+    rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        assert (rig.held(), rig.cache.undecodable) == ({"good": "1"}, 1)
+        rig.api.put(unreadable("bad", labels={"a": "b"}))
+        rig.api.expire()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) >= 2)
+        await rig.watched()
+        rig.api.put(text("bad", "now good"))
+        await rig.holds(good="1", bad="now good")
+
+    assert rig.cache.undecodable == 0
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "cluster.cache"]
+    assert line.startswith("ConfigMap default/bad cannot be read: ")
+    assert "`data`" in line
+
+
+async def test_what_can_no_longer_be_read_does_not_stand_there_as_it_was(rig: Rig) -> None:
+    rig.api.put(text("good", "1"))
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(unreadable("good"))
+        await rig.holds()
+        assert rig.cache.undecodable == 1
+        rig.api.remove("configmaps", "good")
+        rig.api.put(text("last", "1"))
+        await rig.holds(last="1")
+
+    assert rig.cache.undecodable == 0
+    assert rig.told == ["+good", "-good", "+last"]
+
+
+async def test_a_listener_that_raises_is_a_counted_bug(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_before: Kept[Text] | None, after: Kept[Text] | None) -> None:
+        if after is not None and after.name == "b":
+            raise KeyError(after.name)
+
+    cache = Cache(rig.session, CONFIG_MAPS, Text)
+    later: list[str] = []
+    cache.subscribe(fails)
+    cache.subscribe(lambda _before, after: later.append(after.name if after else ""))
+    for name in "abc":
+        rig.api.put(text(name))
+    task = asyncio.create_task(cache.run())
+    await cache.until_synced()
+    task.cancel()
+    await asyncio.wait((task,))
+
+    assert (cache.bugs, sorted(later)) == (1, ["a", "b", "c"])
+    assert "a listener of configmaps failed" in caplog.text
+
+
+async def test_reading_much_leaves_the_garbage_collector_as_it_was(rig: Rig) -> None:
+    rig.api.put(text("a"))
+    seen: list[bool] = []
+    rig.cache.subscribe(lambda _before, _after: seen.append(gc.isenabled()))
+    async with rig.running():
+        await rig.watched()
+
+    assert gc.isenabled()
+    assert seen == [False]

@@ -1,0 +1,279 @@
+"""A cache stays in step with its server, whatever the server and the way to it do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from tests.cluster.cached import Rig, rigged, text
+from tests.cluster.fake.kinds import JSON
+
+pytestmark = pytest.mark.asyncio
+BOTH = pytest.mark.parametrize("watch_list", [True, False])
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rigged(tmp_path) as made:
+        yield made
+
+
+# --- what the world does -----------------------------------------------------------------------
+
+
+async def test_where_watch_lists_are_not_offered_it_reads_pages(rig: Rig) -> None:
+    rig.api.watch_list = False
+    for number in range(5):
+        rig.api.put(text(f"a{number}"))
+    rig.made(page=2)
+    async with rig.running():
+        await rig.watched()
+        rig.api.expire()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 3)
+
+    pages = [seen.query["limit"] for seen in rig.api.asked("GET", "configmaps")]
+    assert pages == ["2"] * 6
+    assert len(rig.held()) == 5
+    # Refused once is refused: it is not asked for again.
+    asked = rig.api.asked("GET", "configmaps", watch=True)
+    assert ["sendInitialEvents" in seen.query for seen in asked] == [True, False, False]
+
+
+async def test_a_stream_that_breaks_before_the_list_is_whole_gives_way_to_pages(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    rig.api.fail(500, part="configmaps", watch=True)
+    async with rig.running():
+        await rig.watched()
+        assert rig.held() == {"a": "1"}
+
+    assert [seen.watches for seen in rig.api.asked("GET", "configmaps")] == [False]
+
+
+@BOTH
+async def test_a_watch_goes_on_where_it_was_cut(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+    rig.api.put(text("a", "1"))
+    rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        rig.api.cut_watches()
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="1", b="1")
+
+    assert rig.told == ["+a", "+b"]
+    assert rig.cache.restarts == 1
+
+
+async def test_a_bookmark_is_where_the_next_watch_begins(rig: Rig) -> None:
+    async with rig.running():
+        await rig.watched()
+        rig.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+        rig.api.bookmark()
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
+
+    last = rig.api.asked("GET", "configmaps", watch=True)[-1]
+    assert last.query["resourceVersion"] == f"{rig.api.store.version}"
+
+
+@BOTH
+async def test_what_was_deleted_while_nobody_watched_is_found_by_the_next_list(
+    rig: Rig,
+    watch_list: bool,  # noqa: FBT001  # a case
+) -> None:
+    rig.api.put(text("a", "1"))
+    rig.api.put(text("b", "1"))
+    rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        kept = rig.cache.get("b", "default")
+        rig.told.clear()
+        rig.api.cut_watches()
+        rig.api.remove("configmaps", "a")
+        rig.api.put(text("c", "1"))
+        rig.api.store.compact()
+        await rig.holds(b="1", c="1")
+        assert rig.cache.get("b", "default") is kept, "what did not change is not read again"
+
+    assert rig.told == ["-a", "+c"]
+
+
+async def test_pages_that_expire_in_the_middle_are_asked_for_again(rig: Rig) -> None:
+    for number in range(10):
+        rig.api.put(text(f"a{number}"))
+    rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=3)
+    rig.made(watch_list=False, page=2)
+    async with rig.running():
+        await rig.cache.until_synced()
+
+    limits = [seen.query.get("limit") for seen in rig.api.asked("GET", "configmaps")]
+    assert limits == ["2", "2", "8", "8"]
+    assert len(rig.held()) == 10
+
+
+async def test_pages_that_always_expire_give_way_to_one_list(rig: Rig) -> None:
+    for number in range(1000):
+        rig.api.put(text(f"a{number}"))
+    rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=float("inf"))
+    rig.made(watch_list=False, page=1)
+    async with rig.running():
+        await rig.cache.until_synced()
+
+    assert "limit" not in rig.api.asked("GET", "configmaps")[-1].query
+    assert len(rig.held()) == 1000
+
+
+async def test_a_server_that_is_busy_is_asked_again_when_it_says_so(rig: Rig) -> None:
+    rig.api.fail(429, part="configmaps", watch=True, retry_after=40)
+    async with rig.running():
+        await rig.watched()
+
+    assert any(pause >= 40 for pause in rig.clock.pauses)
+
+
+async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -> None:
+    troubles = set[str]()
+    rig.api.fail(403, part="configmaps", times=7, message="configmaps is forbidden")
+    rig.api.when(lambda: troubles.add(rig.cache.trouble), part="configmaps", times=7)
+    async with rig.running():
+        await rig.watched()
+        rig.api.fail(500, part="configmaps", watch=True)
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.clock.pauses) == 8)
+
+    *pauses, afterwards = rig.clock.pauses
+    assert afterwards <= 0.75, "whatever worked in between begins again at the shortest"
+    assert all(0.25 * 2**i <= pause <= 0.75 * 2**i for i, pause in enumerate(pauses[:6]))
+    assert pauses[6] <= 45
+    assert "403 Forbidden: configmaps is forbidden" in troubles
+    assert rig.cache.trouble == ""
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop(rig: Rig) -> None:
+    rig.made(watch_list=False)
+    rig.api.when(
+        lambda: asyncio.get_running_loop().call_soon(rig.api.end_watches),
+        part="configmaps",
+        times=float("inf"),
+    )
+    async with rig.running():
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) > 5)
+
+    # The clock moves in pauses only, so that each end came at once.
+    assert len(rig.clock.pauses) >= 4
+
+
+async def test_a_busy_server_keeps_its_history_and_is_not_listed_again(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    rig.made(watch_list=False)
+    async with rig.running():
+        await rig.watched()
+        rig.api.fail(500, part="configmaps", watch=True)
+        rig.api.end_watches()
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="1", b="1")
+
+    lists = [seen for seen in rig.api.asked("GET", "configmaps") if seen.query["limit"] != "1"]
+    assert len(lists) == 1
+
+
+GARBAGE = [
+    b"not json\n",
+    b"{}\n",
+    b'{"type":"ADDED","object":{}}\n',
+    b'{"type":"ERROR","object":{"reason":"Expired"}}\n',
+]
+
+
+@pytest.mark.parametrize("line", GARBAGE)
+async def test_garbage_in_a_watch_leads_to_a_new_list(rig: Rig, line: bytes) -> None:
+    rig.api.put(text("a", "1"))
+    async with rig.running():
+        await rig.watched()
+        rig.api.say(line)
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="1", b="1")
+
+    assert "sendInitialEvents" in rig.api.asked("GET", "configmaps", watch=True)[-1].query
+    assert rig.told == ["+a", "+b"]
+
+
+async def test_garbage_instead_of_a_list_is_tried_again(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    rig.api.fail(200, part="configmaps", body=b'{"items": [')
+    rig.made(watch_list=False)
+    async with rig.running():
+        await rig.watched()
+
+    assert rig.held() == {"a": "1"}
+
+
+# --- versions never go back --------------------------------------------------------------------
+
+
+def event(kind: str, value: JSON) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": value}) + b"\n"
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+async def test_an_old_event_changes_nothing(rig: Rig, kind: str) -> None:
+    old = rig.api.put(text("a", "1"))
+    gone = rig.api.put(text("gone", "1"))
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(text("a", "2"))
+        rig.api.remove("configmaps", "gone")
+        rig.api.say(event(kind, old))
+        rig.api.say(event(kind, gone))
+        rig.api.put(text("last", "1"))
+        await rig.holds(a="2", last="1")
+
+
+async def test_one_list_below_what_was_seen_is_not_believed(rig: Rig) -> None:
+    early = rig.api.saved()
+    rig.api.put(text("a", "1"))
+    late = rig.api.saved()
+    rig.made(watch_list=False)
+    async with rig.running():
+        await rig.watched()
+        rig.api.restore(early)
+        # It says how far it is, gives a list, and only then has caught up.
+        lists = len(rig.api.asked("GET", "configmaps"))
+
+        def caught_up() -> None:
+            if len(rig.api.asked("GET", "configmaps")) == lists + 3:
+                rig.api.store.restore(late)
+
+        rig.api.when(caught_up, part="configmaps", times=10)
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps")) >= lists + 3)
+        await rig.watched()
+        await rig.holds(a="1")
+
+    assert rig.told == ["+a"]
+
+
+@BOTH
+async def test_a_server_set_back_to_a_backup_is_believed_after_three_lists(
+    rig: Rig,
+    watch_list: bool,  # noqa: FBT001  # a case
+) -> None:
+    rig.api.put(text("a", "old"))
+    backup = rig.api.saved()
+    rig.api.put(text("a", "new"))
+    rig.api.put(text("b", "new"))
+    rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        rig.api.restore(backup)
+        await rig.holds(a="old")
+        await rig.watched()
+        rig.api.put(text("c", "1"))
+        await rig.holds(a="old", c="1")
+
+    assert rig.told == ["+a", "+b", "-b", "~a", "+c"]
+    assert sum(1 for pause in rig.clock.pauses if pause) >= 2

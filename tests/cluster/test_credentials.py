@@ -1,0 +1,363 @@
+"""Who we are to the API server, by every way that a kubeconfig or a pod says it."""
+
+import asyncio
+import datetime as dt
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from cluster.credentials import Credentials
+from cluster.errors import AccessError, ApiError, UnreachableError
+from cluster.session import Session
+from tests.cluster.certificates import Authority
+from tests.cluster.clocks import Clock
+from tests.cluster.fake.api import FakeApi
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as server:
+        yield server
+
+
+def config(path: Path, url: str, user: dict[str, Any], **cluster: object) -> str:
+    """Write a kubeconfig with two contexts."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "usual",
+        "clusters": [{"name": "c", "cluster": {"server": url, **cluster}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [
+            {"name": "usual", "context": {"cluster": "c", "user": "u"}},
+            {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "mine"}},
+        ],
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return str(path)
+
+
+def token_of(api: FakeApi) -> str:
+    return api.requests[-1].headers["Authorization"]
+
+
+async def asked(credentials: Credentials) -> str:
+    async with Session(credentials, pause=Clock().pause) as session:
+        return await session.version()
+
+
+# --- kubeconfigs -------------------------------------------------------------------------------
+
+
+async def test_the_namespace_is_that_of_the_context(api: FakeApi, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", api.url, {"token": "secret"})
+    async with await Session.open(path) as usual, await Session.open(path, "other") as other:
+        assert (usual.namespace, other.namespace) == ("default", "mine")
+        await usual.version()
+
+    assert token_of(api) == "Bearer secret"
+
+
+async def test_several_files_are_read_as_one(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(tmp_path / "one", api.url, {"token": "one"})
+    config(tmp_path / "two", "http://127.0.0.1:1", {"token": "two"})
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'one'}:{tmp_path / 'two'}:{tmp_path / 'none'}")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    async with await Session.open() as session:
+        await session.version()
+
+    assert token_of(api) == "Bearer one"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no kubeconfig at"),
+        ("{", "kubeconfig"),
+        ("[]", "kubeconfig"),
+        ('{"current-context": "x", "contexts": []}', "Expected object with name x"),
+    ],
+)
+async def test_a_kubeconfig_that_leads_nowhere_is_named(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(AccessError) as caught:
+        await Session.open(str(path))
+
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+async def test_a_context_that_is_not_there_is_named(api: FakeApi, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", api.url, {})
+    with pytest.raises(AccessError, match="nowhere"):
+        await Session.open(path, "nowhere")
+
+
+async def test_a_path_before_the_api_is_kept(api: FakeApi, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", f"{api.url}/clusters/7/", {})
+    async with await Session.open(path) as session:
+        with pytest.raises(ApiError):
+            await session.version()
+
+    assert api.requests[-1].path == "/clusters/7/version"
+
+
+async def test_whoever_a_kubeconfig_speaks_for_is_told_to_the_server(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    await asked(Credentials(config(tmp_path / "config", api.url, {"as": "jane", "as-uid": "7"})))
+    assert api.requests[-1].headers["Impersonate-User"] == "jane"
+    assert api.requests[-1].headers["Impersonate-Uid"] == "7"
+
+    path = config(tmp_path / "config", api.url, {"as": "jane", "as-groups": ["a"]})
+    with pytest.raises(AccessError, match="as-groups"):
+        await Session.open(path)
+
+
+async def test_a_proxy_of_the_kubeconfig_is_used(api: FakeApi, tmp_path: Path) -> None:
+    # What a proxy is asked for has the whole address; the fake answers whatever the host.
+    path = config(tmp_path / "config", "http://cluster.invalid", {}, **{"proxy-url": api.url})
+
+    assert await asked(Credentials(path)) == "1.36"
+    assert api.requests[-1].headers["Host"] == "cluster.invalid"
+
+
+async def test_a_proxy_of_the_environment_is_used(api: FakeApi, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", "http://cluster.invalid", {})
+
+    assert await asked(Credentials(path, environ={"http_proxy": api.url})) == "1.36"
+
+
+# --- tokens that change ------------------------------------------------------------------------
+
+
+async def test_a_token_that_is_refused_is_read_again_once(api: FakeApi, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    path = config(tmp_path / "config", api.url, {"tokenFile": str(file)})
+    api.tokens = {"first"}
+    async with await Session.open(path) as session:
+        assert await session.version()
+        file.write_text("second\n")
+        api.tokens = {"second"}
+        assert await session.version()
+        file.write_text("third\n")
+        api.tokens = {"third"}
+        async with session.stream("/api/v1/pods", query={"watch": "true"}):
+            pass
+        api.tokens = set()
+        before = len(api.requests)
+        with pytest.raises(ApiError, match="401 Unauthorized"):
+            await session.version()
+        assert len(api.requests) == before + 2
+
+
+async def test_a_token_file_is_looked_at_again_after_a_minute(api: FakeApi, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    clock = Clock()
+    path = config(tmp_path / "config", api.url, {"tokenFile": str(file)})
+    async with Session(Credentials(path, now=clock.now)) as session:
+        tokens = []
+        for later in (0, 59, 2):
+            clock.time += later
+            await session.version()
+            tokens.append(token_of(api))
+            file.write_text("second")
+
+    assert tokens == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_a_token_that_cannot_be_read_again_is_used_as_long_as_it_is_good(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    clock = Clock()
+    path = config(tmp_path / "config", api.url, {"tokenFile": str(file)})
+    async with Session(Credentials(path, now=clock.now)) as session:
+        await session.version()
+        file.unlink()
+        clock.time += 61
+        assert await session.version()
+        api.tokens = set()
+        with pytest.raises(UnreachableError, match=r"credentials: .*token"):
+            await session.version()
+
+
+async def test_many_that_are_refused_read_the_token_once(api: FakeApi, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    path = config(
+        tmp_path / "config", api.url, plugin(tmp_path, f"open({str(runs)!r},'a').write('x')")
+    )
+    async with await Session.open(path) as session:
+        await session.version()
+        api.fail(401, times=5)
+        await asyncio.gather(*(session.version() for _ in range(5)))
+
+    assert runs.read_text() == "xx"
+
+
+# --- plug-ins ----------------------------------------------------------------------------------
+
+
+def plugin(folder: Path, does: str = "", *, seconds: float | None = None, **status: str) -> Any:  # noqa: ANN401  # JSON
+    """Write a plug-in that does something and gives a token, a new one each time it runs."""
+    script = folder / "plugin.py"
+    expiry = ""
+    if seconds is not None:
+        ends = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
+        expiry = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
+    lines = [
+        "import json, os, pathlib, sys",
+        does,
+        f"path = pathlib.Path({str(folder / 'number')!r})",
+        "number = int(path.read_text()) + 1 if path.exists() else 1",
+        "path.write_text(str(number))",
+        "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])",
+        f"status = {status!r} or {{'token': f'token-{{number}}'}}",
+        f"status |= {{'expirationTimestamp': {expiry!r}}} if {expiry!r} else {{}}",
+        "made = {'apiVersion': info['apiVersion'], 'kind': 'ExecCredential', 'status': status}",
+        "print(json.dumps(made))",
+    ]
+    script.write_text("\n".join(lines), encoding="utf-8")
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
+
+
+async def test_a_plug_in_gives_the_token_and_is_asked_again_when_it_is_refused(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.tokens = {"token-2"}
+    await asked(Credentials(config(tmp_path / "config", api.url, plugin(tmp_path))))
+
+    assert [seen.headers["Authorization"] for seen in api.requests] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+
+
+async def test_a_plug_in_is_asked_again_before_its_token_ends(api: FakeApi, tmp_path: Path) -> None:
+    clock = Clock()
+    path = config(tmp_path / "config", api.url, plugin(tmp_path, seconds=600))
+    async with Session(Credentials(path, now=clock.now)) as session:
+        for later in (0, 500, 45):
+            clock.time += later
+            await session.version()
+
+    assert [seen.headers["Authorization"] for seen in api.requests] == [
+        "Bearer token-1",
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+
+
+async def test_a_plug_in_that_fails_is_quoted(api: FakeApi, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", api.url, plugin(tmp_path, "sys.exit('please log in')"))
+    with pytest.raises(AccessError) as caught:
+        await Session.open(path)
+
+    assert sys.executable in str(caught.value)
+    assert "please log in" in str(caught.value)
+
+
+async def test_a_plug_in_that_is_not_there_is_named(api: FakeApi, tmp_path: Path) -> None:
+    user = plugin(tmp_path)
+    user["exec"]["command"] = "no-such-plug-in"
+    with pytest.raises(AccessError, match="no-such-plug-in"):
+        await Session.open(config(tmp_path / "config", api.url, user))
+
+
+# --- certificates ------------------------------------------------------------------------------
+
+
+async def test_the_server_must_have_a_certificate_of_the_kubeconfigs_authority(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "else").mkdir()
+    other = Authority(tmp_path / "else")
+    async with FakeApi(tls=authority.server()) as api:
+
+        def of(**cluster: object) -> Credentials:
+            return Credentials(config(tmp_path / "config", api.url, {}, **cluster))
+
+        assert await asked(of(**{"certificate-authority": str(authority.file)})) == "1.36"
+        assert await asked(of(**{"insecure-skip-tls-verify": True})) == "1.36"
+        before = len(api.requests)
+        with pytest.raises(UnreachableError, match="certificate verify failed") as caught:
+            await asked(of(**{"certificate-authority": str(other.file)}))
+        assert caught.value.hopeless
+        assert len(api.requests) == before
+
+
+async def test_the_name_to_expect_may_be_another_than_the_address(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with FakeApi(tls=authority.server("api.example.com")) as api:
+        trusted = {"certificate-authority": str(authority.file)}
+        with pytest.raises(UnreachableError):
+            await asked(Credentials(config(tmp_path / "config", api.url, {}, **trusted)))
+        named = {**trusted, "tls-server-name": "api.example.com"}
+        assert await asked(Credentials(config(tmp_path / "config", api.url, {}, **named)))
+
+
+async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with FakeApi(tls=authority.server(asks=True)) as api:
+        trusted = {"certificate-authority": str(authority.file)}
+        public, private = authority.signed("me")
+        user = {"client-certificate": str(public), "client-key": str(private)}
+        assert await asked(Credentials(config(tmp_path / "config", api.url, user, **trusted)))
+        with pytest.raises(UnreachableError):
+            await asked(Credentials(config(tmp_path / "config", api.url, {}, **trusted)))
+
+
+# --- in a pod ----------------------------------------------------------------------------------
+
+
+async def test_in_a_pod_its_account_is_used_and_its_token_kept_fresh(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "token").write_text("first\n")
+    (tmp_path / "namespace").write_text("drawbridge-system\n")
+    clock = Clock()
+    async with FakeApi(tls=authority.server()) as api:
+        where = urlsplit(api.url)
+        environ = {
+            "KUBERNETES_SERVICE_HOST": f"{where.hostname}",
+            "KUBERNETES_SERVICE_PORT": f"{where.port}",
+        }
+        credentials = Credentials(pod=tmp_path, environ=environ, now=clock.now)
+        async with Session(credentials) as session:
+            await session.version()
+            assert session.namespace == "drawbridge-system"
+            (tmp_path / "token").write_text("second\n")
+            clock.time += 61
+            await session.version()
+
+    assert [seen.headers["Authorization"] for seen in api.requests] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+async def test_a_kubeconfig_that_is_named_wins_over_the_pod(api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of the pod")
+    path = config(tmp_path / "config", api.url, {"token": "named"})
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    await asked(Credentials(path, pod=tmp_path, environ=environ))
+
+    assert token_of(api) == "Bearer named"

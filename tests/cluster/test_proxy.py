@@ -1,0 +1,15 @@
+"""The table of proxies."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.proxy import proxy_for
+from tests.tables import Plain, cases
+
+CASES = cases(Path(__file__).parent / "proxies.yaml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['url']} {case['env']}")
+def test_the_proxy_is_the_one_that_the_environment_says(case: Plain) -> None:
+    assert proxy_for(case["url"], case["env"]) == case["via"]

@@ -1,0 +1,279 @@
+"""Calls: what is tried again, what is not, and what is said when it fails."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.credentials import Credentials
+from cluster.errors import ApiError, UnreachableError, from_answer
+from cluster.lines import Lines
+from cluster.session import ATTEMPTS, Session
+from tests.cluster.clocks import Clock
+from tests.cluster.fake.api import FakeApi
+
+asynchronous = pytest.mark.asyncio
+PATH = "/api/v1/namespaces/default/configmaps"
+BODY = {"metadata": {"name": "a"}}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def session(api: FakeApi, clock: Clock, tmp_path: Path) -> AsyncIterator[Session]:
+    credentials = Credentials(str(api.kubeconfig(tmp_path / "config")))
+    async with Session(credentials, pause=clock.pause) as opened:
+        yield opened
+
+
+async def refused(session: Session, method: str, **more: object) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await session.call(method, PATH, **more)  # type: ignore[arg-type]
+    return caught.value
+
+
+# --- trying again ------------------------------------------------------------------------------
+
+
+@asynchronous
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_was_refused_unbegun_is_tried_again_when_the_server_says(
+    api: FakeApi, session: Session, clock: Clock, method: str
+) -> None:
+    api.fail(429, times=2, retry_after=7)
+    await session.call(method, PATH, body=BODY if method == "POST" else None)
+
+    assert clock.pauses == [7, 7]
+    assert len(api.requests) == 3
+
+
+@asynchronous
+async def test_trying_again_has_an_end_that_says_when_to_come_back(
+    api: FakeApi, session: Session
+) -> None:
+    api.fail(429, times=100, retry_after=3)
+    error = await refused(session, "GET")
+
+    assert (error.code, error.reason, error.retry_after) == (429, "TooManyRequests", 3)
+    assert len(api.requests) == ATTEMPTS
+
+
+@asynchronous
+async def test_what_would_be_too_late_is_not_waited_for(
+    api: FakeApi, session: Session, clock: Clock
+) -> None:
+    api.fail(429, times=100, retry_after=60)
+    error = await refused(session, "GET", seconds=30)
+
+    assert error.retry_after == 60
+    assert (len(api.requests), clock.pauses) == (1, [])
+
+
+@asynchronous
+@pytest.mark.parametrize(("method", "code"), [("GET", 503), ("PUT", 500), ("DELETE", 504)])
+async def test_a_failure_is_tried_again_where_the_server_asks_and_twice_does_no_harm(
+    api: FakeApi, session: Session, method: str, code: int
+) -> None:
+    made = api.put({"apiVersion": "v1", "kind": "ConfigMap", **BODY})
+    api.fail(code, retry_after=1)
+    await session.call(method, f"{PATH}/a", body=made if method == "PUT" else None)
+
+    assert len(api.requests) == 2
+
+
+@asynchronous
+@pytest.mark.parametrize(
+    ("method", "code", "after"),
+    [("GET", 503, None), ("POST", 503, 1), ("POST", 500, 1), ("GET", 404, 1), ("GET", 409, 1)],
+)
+async def test_other_failures_are_told_at_once(
+    api: FakeApi, session: Session, method: str, code: int, after: float | None
+) -> None:
+    api.fail(code, retry_after=after)
+    error = await refused(session, method, body=BODY if method == "POST" else None)
+
+    assert error.code == code
+    assert len(api.requests) == 1
+
+
+@asynchronous
+async def test_a_read_that_was_cut_off_is_read_again(api: FakeApi, session: Session) -> None:
+    api.cut(times=3)
+
+    assert json.loads(await session.call("GET", PATH))["items"] == []
+
+
+@asynchronous
+async def test_a_create_that_was_cut_off_may_have_happened_and_is_not_repeated(
+    api: FakeApi, session: Session
+) -> None:
+    api.cut(method="POST", after=True)
+    error = await refused(session, "POST", body=BODY)
+
+    assert isinstance(error, UnreachableError)
+    assert error.code == 0
+    assert f"POST {PATH}: " in error.message
+    assert api.get("configmaps", "a") is not None
+    assert len(api.asked("POST", "configmaps")) == 1
+
+
+@asynchronous
+async def test_a_patch_that_may_add_twice_is_not_repeated(api: FakeApi, session: Session) -> None:
+    api.put({"apiVersion": "v1", "kind": "ConfigMap", **BODY})
+    api.cut(method="PATCH", after=True)
+    body = [{"op": "add", "path": "/metadata/finalizers", "value": ["a.b/c"]}]
+    with pytest.raises(UnreachableError):
+        await session.call("PATCH", f"{PATH}/a", body=body, content="application/json-patch+json")
+
+    assert len(api.asked("PATCH", "configmaps")) == 1
+
+
+@asynchronous
+async def test_a_create_that_reached_nobody_is_tried_again(
+    api: FakeApi, session: Session, clock: Clock
+) -> None:
+    port = urlsplit(api.url).port
+    await api.stop()
+
+    async def back(_seconds: float) -> None:
+        await api.start(port or 0)
+
+    session._pause = back  # noqa: SLF001  # the pause is when the server comes back
+    await session.call("POST", PATH, body=BODY)
+
+    assert api.get("configmaps", "a") is not None
+    assert clock.pauses == []
+
+
+@asynchronous
+async def test_a_server_that_never_answers_is_given_up_in_time(
+    api: FakeApi, session: Session
+) -> None:
+    api.hold(part="configmaps", times=9)
+    error = await refused(session, "GET", seconds=0.05)
+
+    assert (error.code, error.message) == (0, f"GET {PATH}: no answer in 0.05 s")
+
+
+@asynchronous
+async def test_the_guard_is_asked_before_every_attempt(api: FakeApi, session: Session) -> None:
+    asked = 0
+
+    async def guard() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise PermissionError
+
+    api.fail(429, times=9, retry_after=0)
+    with pytest.raises(PermissionError):
+        await session.call("GET", PATH, guard=guard)
+
+    assert len(api.requests) == 2
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+def test_an_error_that_is_no_status_is_told_by_its_beginning() -> None:
+    error = from_answer(502, {}, b"<html>Bad gateway" + b"." * 5000)
+
+    assert (error.code, error.reason) == (502, "")
+    assert error.message.startswith("<html>Bad gateway")
+    assert len(error.message) == 500
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [
+        ("5", {}, 5),
+        ("", {"retryAfterSeconds": 2}, 2),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", {}, None),
+        ("-1", {}, None),
+        ("nan", {}, None),
+        ("1e9", {}, None),
+    ],
+)
+def test_the_time_to_come_back_is_in_the_header_or_in_the_details(
+    header: str, details: dict[str, int], seconds: float | None
+) -> None:
+    status = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "details": details}
+    error = from_answer(429, {"Retry-After": header}, json.dumps(status).encode())
+
+    assert error.retry_after == seconds
+
+
+@given(st.lists(st.binary(max_size=20)), st.data())
+def test_lines_are_the_same_however_they_arrive(lines: list[bytes], data: st.DataObject) -> None:
+    wanted = [line for line in (each.replace(b"\n", b"") for each in lines) if line.strip()]
+    text = b"".join(line + b"\n" for line in wanted) + b"unfinished"
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))))
+    reader = Lines()
+    ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    found = [line for begin, end in ends for line in reader.feed(text[begin:end])]
+
+    assert found == wanted
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
+    reader = Lines(longest=100)
+    assert reader.feed(b"x" * 99) == []
+    with pytest.raises(UnreachableError, match="above 100 bytes"):
+        reader.feed(b"x" * 2)
+
+
+# --- streams -----------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_a_stream_that_says_nothing_for_long_is_broken(
+    api: FakeApi, session: Session
+) -> None:
+    async with session.stream(PATH, query={"watch": "true"}, quiet=0.05) as chunks:
+        with pytest.raises(UnreachableError):
+            await anext(chunks)
+
+    await api.until(lambda: not api.store.watchers)
+
+
+@asynchronous
+async def test_a_stream_that_the_server_ends_has_ended(api: FakeApi, session: Session) -> None:
+    async with session.stream(PATH, query={"watch": "true"}) as chunks:
+        await api.until(lambda: api.store.watchers)
+        api.end_watches()
+        assert [lines async for lines in chunks] == []
+
+
+@asynchronous
+async def test_a_stream_that_is_refused_says_why(api: FakeApi, session: Session) -> None:
+    api.fail(403, message="configmaps is forbidden")
+    with pytest.raises(ApiError, match="403 Forbidden: configmaps is forbidden"):
+        async with session.stream(PATH, query={"watch": "true"}):
+            pass
+
+
+@asynchronous
+async def test_calls_at_the_same_time_do_not_wait_for_each_other(
+    api: FakeApi, session: Session
+) -> None:
+    gate = api.hold(part="configmaps", times=110)
+    calls = [asyncio.create_task(session.call("GET", PATH)) for _ in range(110)]
+    await api.until(lambda: len(api.requests) == 110)
+    gate.set()
+
+    assert len(await asyncio.gather(*calls)) == 110

@@ -1,0 +1,177 @@
+"""Writers, beyond what test_api_behaviour.py asks of them on both servers."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from cluster.resources import CLAIMS, CONFIG_MAPS, NODES
+from cluster.session import ApiError, Session
+from cluster.write import CHANGES, JSON, Writer
+from tests.cluster.clocks import Clock
+from tests.cluster.fake.api import FakeApi
+
+pytestmark = pytest.mark.asyncio
+
+
+class Rig(NamedTuple):
+    """A server, and who writes to it."""
+
+    api: FakeApi
+    writer: Writer
+    clock: Clock
+
+    def put(self, name: str, **data: str) -> JSON:
+        """Hold a ConfigMap."""
+        value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        return self.api.put({**value, "data": data})
+
+    def data(self, name: str) -> dict[str, str]:
+        """Give what a ConfigMap says."""
+        held = self.api.get("configmaps", name)
+        assert held is not None
+        found: dict[str, str] = held["data"]
+        return found
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with contextlib.AsyncExitStack() as stack:
+        api = await stack.enter_async_context(FakeApi())
+        session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
+        clock = Clock()
+        await stack.enter_async_context(session)
+        yield Rig(api, Writer(session, pause=clock.pause), clock)
+
+
+async def test_bodies_are_compact_and_name_their_kind_and_their_writer(rig: Rig) -> None:
+    value = {"metadata": {"name": "a"}, "data": {"text": "ä b"}}
+    await rig.writer.create(CONFIG_MAPS, value, namespace="default")
+    await rig.writer.apply(CONFIG_MAPS, value, namespace="default", force=False)
+    made, applied = rig.api.asked("POST", "configmaps") + rig.api.asked("PATCH", "configmaps")
+
+    whole = '{"apiVersion":"v1","kind":"ConfigMap",'
+    wanted = whole + '"metadata":{"name":"a"},"data":{"text":"ä b"}}'
+    assert made.body == applied.body == wanted.encode()
+    assert made.query == applied.query == {"fieldManager": "drawbridge"}
+    assert applied.headers["Content-Type"] == "application/apply-patch+yaml"
+
+
+async def test_objects_of_the_cluster_have_no_namespace_in_their_path(rig: Rig) -> None:
+    rig.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    body = {"metadata": {"labels": {"a": "b"}}}
+    await rig.writer.patch(NODES, "n", body, namespace="ignored")
+
+    assert rig.api.asked("PATCH", "nodes")[0].path == "/api/v1/nodes/n"
+
+
+async def test_a_list_is_read_in_pages_and_at_once_where_they_expire(rig: Rig) -> None:
+    for number in range(600):
+        rig.put(f"a{number:03}")
+    found = await rig.writer.list(CONFIG_MAPS)
+    assert (len(found), {each["kind"] for each in found}) == (600, {"ConfigMap"})
+    assert len(rig.api.asked("GET", "configmaps")) == 2
+
+    rig.api.when(rig.api.pages.clear, part="configmaps", times=2)
+    assert len(await rig.writer.list(CONFIG_MAPS)) == 600
+    assert "limit" not in rig.api.asked("GET", "configmaps")[-1].query
+
+
+async def test_a_change_begins_again_when_somebody_was_faster(rig: Rig) -> None:
+    rig.put("a", theirs="0", ours="0")
+    rig.api.when(lambda: rig.put("a", theirs="1", ours="0"), method="PUT", times=1)
+
+    def change(value: JSON) -> JSON:
+        value["data"]["ours"] = "1"
+        return value
+
+    made = await rig.writer.change(CONFIG_MAPS, "a", change, namespace="default")
+
+    assert made is not None
+    assert made["data"] == rig.data("a") == {"theirs": "1", "ours": "1"}
+    assert len(rig.clock.pauses) == 1
+
+
+async def test_a_change_that_always_comes_too_late_is_given_up(rig: Rig) -> None:
+    rig.put("a", n="0")
+    numbers = iter(range(1, 101))
+    rig.api.when(lambda: rig.put("a", n=f"{next(numbers)}"), method="PUT", times=100)
+    with pytest.raises(ApiError) as caught:
+        await rig.writer.change(
+            CONFIG_MAPS, "a", lambda value: {**value, "data": {}}, namespace="default"
+        )
+
+    assert caught.value.conflict
+    assert len(rig.api.asked("PUT", "configmaps")) == CHANGES
+
+
+@pytest.mark.parametrize("wanted", [None, {}])
+async def test_a_change_that_changes_nothing_writes_nothing(rig: Rig, wanted: JSON | None) -> None:
+    before = rig.put("a", n="0")
+    answer = await rig.writer.change(
+        CONFIG_MAPS,
+        "a",
+        lambda value: None if wanted is None else {**value, **wanted},
+        namespace="default",
+    )
+
+    assert answer == before
+    assert rig.api.asked("PUT", "configmaps") == []
+
+
+async def test_a_change_of_what_is_not_there_is_none(rig: Rig) -> None:
+    assert await rig.writer.change(CONFIG_MAPS, "no", lambda value: value, namespace="x") is None
+
+
+async def test_a_change_whose_answer_was_lost_is_seen_to_be_done(rig: Rig) -> None:
+    rig.put("a", n="0")
+    rig.api.cut(method="PUT", after=True)
+
+    def more(value: JSON) -> JSON | None:
+        return {**value, "data": {"n": "1"}} if value["data"]["n"] == "0" else None
+
+    made = await rig.writer.change(CONFIG_MAPS, "a", more, namespace="default")
+
+    assert made is not None
+    assert made["data"] == {"n": "1"}
+
+
+async def test_the_status_is_written_apart(rig: Rig) -> None:
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": {}},
+    }
+    held = rig.api.put(claim)
+    held["status"] = {"allocation": {}}
+    held["metadata"]["labels"] = {"a": "b"}
+    made = await rig.writer.replace(CLAIMS, held, part="status")
+
+    assert made["status"] == {"allocation": {}}
+    assert "labels" not in made["metadata"]
+    assert rig.api.asked("PUT", "claims")[0].path.endswith("/resourceclaims/c/status")
+
+
+async def test_a_delete_whose_answer_was_lost_has_happened(rig: Rig) -> None:
+    rig.put("a")
+    rig.api.cut(method="DELETE", after=True)
+
+    assert await rig.writer.delete(CONFIG_MAPS, "a", namespace="default") is False
+    assert rig.api.get("configmaps", "a") is None
+
+
+async def test_no_field_of_a_newer_server_is_lost_on_the_way(rig: Rig) -> None:
+    strange = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    rig.api.put({**strange, "future": {"field": [1, 2.5, None, True]}})
+    read = await rig.writer.read(CONFIG_MAPS, "a", namespace="default")
+    assert read is not None
+    await rig.writer.replace(CONFIG_MAPS, {**read, "data": {"a": "1"}})
+
+    held = rig.api.get("configmaps", "a")
+    assert held is not None
+    assert msgspec.json.encode(held["future"]) == b'{"field":[1,2.5,null,true]}'
