@@ -14,7 +14,8 @@ Built = Mapping[str, tuple[str, ...]]
 BUILT: Final[Built] = {
     "apiVersion": (),
     "kind": (),
-    "placement": ("native",),
+    "placement": (),
+    "scope": (),
     "legacy": (),
     "targets": (),
     "decisions": (),

@@ -185,6 +185,11 @@ $ drawbridge config print
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: native
+scope:
+  excludeNamespaces:
+  - kube-system
+  rollout:
+    percent: 100
 legacy:
   renames: {}
   units: {}
@@ -203,8 +208,8 @@ unsetGroups: alone
 `--config FILE` does the same for a file, and says everything that is wrong with it:
 
 ```console
-$ printf 'placement: bridge\nunsetgroups: all\n' | drawbridge config print --config -
-<stdin>:1: error: Configuration placement: placement bridge is not available in this version, only native [FieldUnavailable]
+$ printf 'fleet: []\nunsetgroups: all\n' | drawbridge config print --config -
+<stdin>:1: error: Configuration fleet: fleet is not available in this version: it would have no effect [FieldUnavailable]
 ...
 <stdin>:2: error: Configuration unsetgroups: there is no field unsetgroups here; did you mean unsetGroups? [FieldUnknown]
     Correct the spelling or take the field out.

@@ -20,7 +20,7 @@ from dra.slices import Slice
 from facts import codes
 from facts.families import Family, families
 from facts.model import Class, Cluster, Driver, Facts, Name, Part, Product, Shape
-from facts.offers import class_table, name_table, offered, selected
+from facts.offers import Twice, class_table, name_table, offered, selected, twice
 from facts.shapes import shape_table
 from facts.sight import Key, Published, Sight, look
 
@@ -35,7 +35,7 @@ ROOM: Final = {
 # Of one driver; a device has at most 32 of both, so more are of no common driver.
 _MOST_ATTRIBUTES: Final = 200
 # Which gate keeps a field of a claim, by where the field is.
-_KEPT_BY: Final = {
+KEPT_BY: Final = {
     "exactly.adminAccess": "admin_access",
     "firstAvailable": "prioritized_list",
     "exactly.tolerations": "device_taints",
@@ -60,6 +60,8 @@ class Gathered(NamedTuple):
 
     facts: Facts
     findings: tuple[Finding, ...] = ()
+    # Nodes are no part of the facts; who labels them needs their names.
+    twice: tuple[Twice, ...] = ()
 
 
 def gather(
@@ -74,7 +76,8 @@ def gather(
     nodes = _nodes(objects)
     sight = look(inventory(objects.slices, gates=gates), nodes, known, looks)
     counted = selected(sight, classes)
-    names = name_table(nodes, sight.nodes, classes, counted, known)
+    doubled = twice(sight.nodes, classes, counted, known)
+    names = name_table(nodes, classes, doubled)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=_cluster(gates, keeps),
@@ -85,7 +88,7 @@ def gather(
         shapes=_fitted(shape_table(sight.nodes), "shapes", _of_shape, omitted),
     )
     facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
-    return Gathered(facts, _findings(sight, omitted))
+    return Gathered(facts, _findings(sight, omitted), doubled)
 
 
 def _nodes(objects: Objects) -> tuple[Node, ...]:
@@ -101,7 +104,7 @@ def _nodes(objects: Objects) -> tuple[Node, ...]:
 def _cluster(gates: Gates, keeps: Iterable[str] | None) -> Cluster:
     fields = Gates.__struct_fields__
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
-    kept = (field for field, gate in _KEPT_BY.items() if getattr(gates, gate))
+    kept = (field for field, gate in KEPT_BY.items() if getattr(gates, gate))
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
 
 

@@ -6,6 +6,7 @@ name. A class is asked about one device of every projection of what it reads.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
 
 from dra.cel import CompileError, EvaluationError, Program, Selectors, reads, view
 from dra.cel.reads import Reads
@@ -95,30 +96,42 @@ def class_table(classes: Iterable[Offered], counted: Mapping[str, Counter[Key]])
     ]
 
 
-def name_table(
-    nodes: Iterable[Node],
-    sights: Iterable[Sighting],
-    classes: Iterable[Offered],
-    counted: Mapping[str, Counter[Key]],
-    known: Mapping[str, Family],
-) -> list[Name]:
-    """Make the table of extended resources."""
-    claimed: dict[str, list[Offered]] = {}
+class Twice(NamedTuple):
+    """A node where plugins hand out names beside slices with the same devices, and how many."""
+
+    node: str
+    names: tuple[str, ...]
+    devices: int
+
+
+def claimed(classes: Iterable[Offered]) -> dict[str, list[Offered]]:
+    """Sort classes by the extended resource that they serve."""
+    found: dict[str, list[Offered]] = {}
     for each in classes:
         if each.extended:
-            claimed.setdefault(each.extended, []).append(each)
+            found.setdefault(each.extended, []).append(each)
+    return found
+
+
+def name_table(
+    nodes: Iterable[Node],
+    classes: Iterable[Offered],
+    doubled: Iterable[Twice],
+) -> list[Name]:
+    """Make the table of extended resources."""
+    by_class = claimed(classes)
     plugins: dict[str, list[int]] = {}
     for node in nodes:
         for name, count in advertised(node).items():
             plugins.setdefault(name, []).append(count)
-    dual = _dual(sights, claimed, counted, known)
+    dual = Counter(name for each in doubled for name in each.names)
     table = []
-    for name in sorted(claimed.keys() | plugins.keys()):
+    for name in sorted(by_class.keys() | plugins.keys()):
         counts = plugins.get(name, [])
         table.append(
             Name(
                 name,
-                classes=_winners(claimed.get(name, [])),
+                classes=_winners(by_class.get(name, [])),
                 nodes=len(counts),
                 devices=sum(counts),
                 most=max(counts, default=0),
@@ -147,19 +160,47 @@ def _native(domain: str) -> bool:
     return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
 
 
-def _dual(
+def twice(
     sights: Iterable[Sighting],
-    claimed: Mapping[str, list[Offered]],
+    classes: Iterable[Offered],
     counted: Mapping[str, Counter[Key]],
     known: Mapping[str, Family],
-) -> Counter[str]:
-    """Count the nodes where a plugin hands out a name and slices show the same devices."""
-    found: Counter[str] = Counter()
+) -> tuple[Twice, ...]:
+    """Find the nodes where a plugin hands out a name and slices show the same devices."""
+    by_name = claimed(classes)
+    found = []
     for each in sights:
-        for name in advertised(each.node):
-            classes = claimed.get(name, ())
-            by_class = any(counted[c.name].keys() & each.products.keys() for c in classes)
-            families = (known[driver] for driver in each.drivers if driver in known)
-            if by_class or any(serves(family, name) for family in families):
-                found[name] += 1
-    return found
+        shown = {
+            name: _shown(each, name, [counted[c.name] for c in by_name.get(name, ())], known)
+            for name in advertised(each.node)
+        }
+        names = tuple(sorted(name for name, keys in shown.items() if keys))
+        if names:
+            keys = frozenset[Key]().union(*shown.values())
+            devices = sum(each.products[key] for key in _whole(keys, known))
+            found.append(Twice(each.node.name, names, devices))
+    return tuple(found)
+
+
+def _shown(
+    sighting: Sighting,
+    name: str,
+    selections: Iterable[Mapping[Key, int]],
+    known: Mapping[str, Family],
+) -> frozenset[Key]:
+    """The products on a node that are what a plugin hands out by `name`."""
+    drivers = {each for each in sighting.drivers if each in known and serves(known[each], name)}
+    return frozenset(
+        key
+        for key in sighting.products
+        if key.driver in drivers or any(key in each for each in selections)
+    )
+
+
+def _whole(keys: frozenset[Key], known: Mapping[str, Family]) -> frozenset[Key]:
+    """Leave partitions out where the whole devices are there: they are the same silicon."""
+    families = {key: known.get(key.driver) for key in keys}
+    whole = frozenset(
+        key for key, family in families.items() if family is None or key.type in family.whole
+    )
+    return whole or keys

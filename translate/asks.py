@@ -6,7 +6,7 @@ reads or prints anything.
 
 import enum
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -108,6 +108,14 @@ class Joint(msgspec.Struct, frozen=True):
     counted: bool = False
 
 
+class Wish(msgspec.Struct, frozen=True):
+    """How to choose among what all fits: `packed` fills up what is in use, `spread` does not."""
+
+    among: Literal["nodes", "devices"]
+    policy: Literal["packed", "spread"]
+    key: str  # the annotation that says it
+
+
 class Vf(msgspec.Struct, frozen=True, tag=True):
     """How a network function is set up."""
 
@@ -141,6 +149,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     distinct: Distinct = Distinct.DEVICE
     together: Together | None = None
     joint: Joint | None = None
+    wishes: tuple[Wish, ...] = ()  # of no weight in what a claim spec says
     admin: bool = False  # looks at devices without taking them
     partition: bool = False  # a hardware partition, not a whole device
     passthrough: bool = False  # for a virtual machine

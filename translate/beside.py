@@ -4,16 +4,17 @@ A container that gets devices by a claim must not choose them by its environment
 merely may be useless stays. Knows no dialect and no driver.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from documents.paths import Path, get, show
 from documents.values import Value
 from dra.finding import Finding
-from translate.asks import Ask, Variable
+from translate.asks import Ask, Kind, Variable
 from translate.patch import Patch
 from translate.podview import items, mapping
 from translate.verdicts import (
+    HOST_RDMA,
     NAMED_DEVICES,
     NOT_ENFORCED,
     RUNTIME_CLASS_KEPT,
@@ -34,13 +35,17 @@ _NAMED: Final = frozenset(
     }
 )
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays right; lists and exclusions do not
+_INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
 
 
-def change(patch: Patch, asks: Collection[Ask], removed: Iterable[str]) -> list[Finding]:
-    """Make the changes for the asks that are translated; `removed` are the resources taken out."""
+def change(patch: Patch, asks: Collection[Ask], every: Collection[Ask]) -> list[Finding]:
+    """Make the changes for the asks that are translated; `every` are those of the whole pod."""
     users = dict.fromkeys(user.path for ask in asks for user in ask.users)
+    removed = dict.fromkeys(ask.resources[0] for ask in asks if ask.resources)
     findings = list(_told(patch.pod, users))
+    if not any(ask.kind is Kind.NIC for ask in every):
+        findings += _host_rdma(patch.pod)
     for path in users:
         findings += _visible(patch, path)
     for ask in asks:
@@ -75,7 +80,7 @@ def _tolerated(patch: Patch, name: str) -> Iterator[Finding]:
 
 
 def _tolerates(one: Mapping[str, Value], name: str) -> bool:
-    effect = one.get("effect") in {None, "", "NoSchedule"}
+    effect = one.get("effect") in (None, "", "NoSchedule")  # may be unhashable
     exists = one.get("operator") == "Exists"
     return effect and (one.get("key") == name or (exists and not one.get("key")))
 
@@ -112,10 +117,23 @@ def _of_other(pod: Value, path: Path) -> Iterator[Finding]:
             )
 
 
+def _host_rdma(pod: Value) -> Iterator[Finding]:
+    """Tell of RDMA devices that the pod takes by itself."""
+    for number, each in enumerate(items(get(pod, ("spec", "volumes")))):
+        at: Path = ("hostPath", "path")
+        path = get(each, at)
+        if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
+            yield HOST_RDMA.at(
+                show(("spec", "volumes", number, *at)),
+                f"{path} of the host is mounted, and no network device is asked for",
+            )
+
+
 def _variables(
     pod: Value, path: Path, names: Collection[str]
 ) -> Iterator[tuple[Path, Mapping[str, Value]]]:
     for number, each in enumerate(items(get(pod, (*path, "env")))):
         one = mapping(each)
-        if one.get("name") in names:
+        name = one.get("name")
+        if isinstance(name, str) and name in names:
             yield (*path, "env", number), one

@@ -25,6 +25,7 @@ from translate.verdicts import (
     LEFT_TO_PLUGIN,
     LOST_ALWAYS,
     NOTHING_SAYS_IT,
+    SERVER_UNKNOWN,
 )
 
 
@@ -55,14 +56,22 @@ _WORST: Final = (Answer.UNSAYABLE, Answer.LOSSY, Answer.EQUAL)
 
 
 def server(asks: Sequence[Ask], facts: Facts | None) -> Server:
-    """Say who serves the names of these asks; without facts that is a plugin."""
-    names = [name for ask in asks for name in ask.resources]
+    """Say who serves the names of these asks; without facts that is a plugin.
+
+    So it is where an annotation asks and no name: somebody must read it, or it would not be there.
+    """
     if facts is None:
-        return Server.PLUGIN if names else Server.NOBODY
+        return Server.PLUGIN
+    names = [name for ask in asks for name in ask.resources]
     served = [facts.serving(name) for name in names]
     if any(each.nodes for each in served):
         return Server.PLUGIN
     return Server.CLASS if any(each.classes for each in served) else Server.NOBODY
+
+
+def stays(ask: Ask, facts: Facts | None) -> bool:
+    """Whether an ask is left to its plugin whatever a claim could say."""
+    return row(ask.row).stays and server([ask], facts) is Server.PLUGIN
 
 
 def answer(asks: Sequence[Ask], said: Said) -> Answer:
@@ -79,8 +88,8 @@ def decide(
     """Decide about asks that go together, by the table of the decisions."""
     by, how = server(asks, facts), answer(asks, said)
     if how is Answer.UNSAYABLE:
-        return _unsayable(asks, said, by, configuration)
-    if by is Server.PLUGIN and any(row(ask.row).stays for ask in asks):
+        return _unsayable(asks, said, by, configuration, known=facts is not None)
+    if any(stays(ask, facts) for ask in asks):
         what = "stays with its device plugin, which lets pods share what a claim would take whole"
         return Decision(Verdict.LEAVE, (_about(LEFT_TO_PLUGIN, asks, what),))
     findings = (*said.findings, *_always_lost(asks, said))
@@ -94,14 +103,16 @@ def decide(
 
 
 def _unsayable(
-    asks: Sequence[Ask], said: Said, by: Server, configuration: Configuration
+    asks: Sequence[Ask], said: Said, by: Server, configuration: Configuration, *, known: bool
 ) -> Decision:
     native = configuration.placement == Placement.NATIVE
     why = [each for each in said.findings if each.severity is not Severity.INFO]
     why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {row(asks[0].row).becomes}")]
     if by is Server.PLUGIN or (by is Server.CLASS and native):
-        what = f"stays with the {by} that serves it: {why[0].message}"
-        return Decision(Verdict.LEAVE, (_about(LEFT_AS_IT_IS, asks, what, why[0].remedy),))
+        who = f"the {by} that serves it" if any(ask.resources for ask in asks) else "who reads it"
+        what = f"stays with {who}: {why[0].message}"
+        remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
+        return Decision(Verdict.LEAVE, (_about(LEFT_AS_IT_IS, asks, what, remedy),))
     return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
 
 

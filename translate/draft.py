@@ -83,7 +83,7 @@ class Draft:
             self.findings.append(SCHEDULER_KEPT.at(where, f"{name} stays the pod's scheduler"))
         else:
             self.findings.append(
-                SCHEDULER_LEFT.at(where, f"{name} allocates no claims; the default scheduler does")
+                SCHEDULER_LEFT.at(where, f"{name} allocates no claims, so the pod leaves it")
             )
 
     def others(self, users: Iterable[User]) -> None:

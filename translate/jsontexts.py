@@ -14,7 +14,7 @@ from translate.podview import annotation_path
 def read(key: str, text: str) -> tuple[Value, Finding | None]:
     """Read an annotation's JSON; None and a finding where it is none."""
     try:
-        value: Value = json.loads(text, parse_constant=_no_constant)
+        value: Value = _STRICT.decode(text)
     except json.JSONDecodeError as error:
         return None, unreadable(key, f"no JSON at {error.lineno}:{error.colno}: {error.msg}")
     except (ValueError, RecursionError) as error:
@@ -29,3 +29,6 @@ def unreadable(key: str, why: str) -> Finding:
 
 def _no_constant(word: str) -> Value:
     raise ValueError(f"{word} is no number of JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_constant)

@@ -4,7 +4,7 @@ Gives edits of the object, whole template objects beside it, and findings about 
 nothing of files, dialects or drivers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -14,10 +14,11 @@ from documents.patch import Edit
 from documents.paths import get, parse, show
 from documents.values import Value
 from dra.finding import Finding, Severity
+from translate import schedulers
 from translate.pods import Given, translate
 from translate.template import Template
 from translate.verdicts import ELSEWHERE
-from translate.workloads import Place, elsewhere, moved, places
+from translate.workloads import Place, elsewhere, group_kind, moved, places
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -34,17 +35,31 @@ def translated(value: Value, name: str, by: Given) -> Translated:
     namespace = _namespace(value)
     edits: list[Edit] = []
     templates: dict[str, Mapping[str, Value]] = {}
+    classes: dict[str, None] = {}
     findings = [*_untranslatable(value, found)]
     for place in found:
         one = translate(place.pod, by, namespace)
         edits += (Edit(each.op, moved(each.path, place), each.value) for each in one.edits)
         templates |= {each.name: _placed(each, value) for each in one.templates}
         findings += (replace(each, path=_path(each.path, place)) for each in one.findings)
+        classes |= dict.fromkeys(one.classes)
+    if classes and isinstance(value, dict) and not any(place.object for place in found):
+        findings = _of_workload(value, tuple(classes), findings)
     named = (replace(each, object=name) for each in findings)
     told = tuple(treated(named, by.configuration.findings))
     if any(each.severity is Severity.ERROR for each in told):
         return Translated(findings=told)
     return Translated(tuple(edits), tuple(templates.values()), told)
+
+
+def _of_workload(
+    value: Mapping[str, Value], classes: tuple[str, ...], findings: Sequence[Finding]
+) -> list[Finding]:
+    """Add what the object says for all its pods; what it says is not said again of each."""
+    own = tuple(schedulers.of_job(dict(value), group_kind(value)))
+    codes = {each.code for each in own}
+    rest = [each for each in findings if each.code not in codes]
+    return [*rest, *own, *schedulers.queued(dict(value), (), classes)]
 
 
 def _path(path: str, place: Place) -> str:

@@ -9,80 +9,109 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from documents.patch import Edit, EditError, edits_of, patched
-from documents.paths import Path, get, show
+from documents.paths import Path, get, index, show
 from documents.values import Value, same
 
+_SCALAR: Final = (str, int, float, bool, type(None))
 ORIGINAL: Final = "drawbridge.dev/original"
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
 def pointer(path: Path) -> str:
     """Write a path as a JSON pointer (RFC 6901)."""
-    return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in path)
+    text = ""
+    for token in path:
+        if isinstance(token, str) and ("/" in token or "~" in token):
+            token = token.replace("~", "~0").replace("/", "~1")  # noqa: PLW2901  # as it is written
+        text += f"/{token}"
+    return text
 
 
-def operations(edits: Iterable[Edit]) -> list[dict[str, Value]]:
+_Operation = dict[str, Value]
+
+
+def operations(edits: Iterable[Edit]) -> list[_Operation]:
     """Write edits as the operations of a JSON patch (RFC 6902)."""
-    return [_operation(edit) for edit in edits]
+    return [_operation(edit.op, edit.path, edit.value) for edit in edits]
 
 
-def _operation(edit: Edit) -> dict[str, Value]:
-    operation: dict[str, Value] = {"op": edit.op, "path": pointer(edit.path)}
-    if edit.op != "remove":
-        operation["value"] = edit.value
+def _operation(op: str, path: Path, value: Value = None) -> _Operation:
+    operation: _Operation = {"op": op, "path": pointer(path)}
+    if op != "remove":
+        operation["value"] = value
     return operation
 
 
 class Patch:
-    """Edits of one pod as they are composed: the pod with them made, and how to undo them."""
+    """Edits of one pod as they are composed: the pod with them made, and how to undo them.
+
+    The pod that was given stays as it is: of what changes in it there are copies, one of each.
+    """
 
     def __init__(self, pod: Value) -> None:
         self.pod = pod
         self.edits: list[Edit] = []
-        self._undo: list[Edit] = []
+        self._undo: list[_Operation] = []
+        self._copies: dict[int, Value] = {}  # by identity; held, so that none is given twice
+        self._opened: dict[Path, Value] = {}  # what may be changed, by path; until paths change
 
     def put(self, path: Path, value: Value) -> None:
         """Let `value` stand at `path`; objects above it that are missing or null are made.
 
         Raises EditError where something else is in the way, and so do the others.
         """
-        held, name = get(self.pod, path[:-1]), path[-1]
+        held, name = self._holder(path), path[-1]
         if held is None:
-            self.put(path[:-1], {str(name): value})
-            return
-        if not isinstance(held, dict | list):
-            raise EditError(f"there is no object or list at {show(path[:-1])}")
-        there = isinstance(held, list) or name in held
-        if there and same(get(self.pod, path), value):
-            return
-        if there:
-            self._make(Edit("replace", path, value), Edit("replace", path, get(self.pod, path)))
-        else:
-            self._make(Edit("add", path, value), Edit("remove", path))
+            self._build(path, value)
+        elif isinstance(held, dict) and name not in held:
+            self._make(held, Edit("add", path, value), *_leaving(path, value))
+        elif not _there(held, name):
+            raise EditError(f"there is no object or item at {show(path[:-1])}")
+        elif not same(before := get(held, (name,)), value):
+            undo = _operation("replace", path, before)
+            self._make(held, Edit("replace", path, value), undo)
 
     def append(self, path: Path, value: Value) -> None:
         """Add an item to the list at `path`; what is there stays as it is."""
-        held = get(self.pod, path)
-        if isinstance(held, list):
+        held = self._holder((*path, 0))
+        if held is None:
+            self._build((*path, 0), value)
+        elif isinstance(held, list):
             # By its number, so that the way back takes this one and no later one.
             at = (*path, len(held))
-            self._make(Edit("add", at, value), Edit("remove", at))
-        elif held is None:
-            self.put(path, [value])
+            self._make(held, Edit("add", at, value), _operation("remove", at))
         else:
             raise EditError(f"there is no list at {show(path)}")
 
+    def _build(self, path: Path, value: Value) -> None:
+        """Add a value with all that is missing above it; the way back takes it apart again."""
+        size = next(i for i in range(1, len(path)) if get(self.pod, path[:i]) is None)
+        top, held = path[:size], self._holder(path[:size])
+        there = _there(held, top[-1])
+        if not there and not isinstance(held, dict):
+            raise EditError(f"there is no object or item at {show(top[:-1])}")
+        undo = _leaving(path, value) if isinstance(path[-1], str) else [_operation("remove", path)]
+        for end in range(len(path) - 1, size - 1, -1):
+            undo.insert(0, _operation("remove", path[:end]))
+            value = {f"{path[end]}": value} if isinstance(path[end], str) else [value]
+        if there:
+            undo[0] = _operation("replace", top)
+        self._make(held, Edit("replace" if there else "add", top, value), *undo)
+
     def remove(self, path: Path) -> None:
         """Take out what stands at `path`, and an object that is empty without it."""
-        held = get(self.pod, path[:-1])
-        there = path[-1] in held if isinstance(held, dict) else get(self.pod, path) is not None
-        if not there:
+        held, name = self._holder(path), path[-1]
+        if not _there(held, name):
             return
-        if isinstance(held, dict) and len(held) == 1 and path[-2] in _GOES_WHEN_EMPTY:
+        alone = isinstance(held, dict) and len(held) == 1 and len(path) > 1
+        if alone and path[-2] in _GOES_WHEN_EMPTY:
             self.remove(path[:-1])
-            return
-        self._make(Edit("remove", path), Edit("add", path, get(self.pod, path)))
+        else:
+            undo = _operation("add", path, get(held, (name,)))
+            self._make(held, Edit("remove", path), undo)
 
     def remember(self) -> None:
         """Note the way back on the pod; what an earlier translation noted comes after it."""
@@ -91,17 +120,82 @@ class Patch:
         path = (*_ANNOTATIONS, ORIGINAL)
         written = get(self.pod, path)
         before = written_edits(written) if isinstance(written, str) else ()
-        # Where we made the annotations, or all metadata, they go with what is in them.
-        removed = (each.path for each in self._undo if each.op == "remove")
-        goes = any(path[: len(above)] == above for above in removed)
-        last = () if goes else (Edit("remove", path),)
-        back = (*reversed(self._undo), *(before or last))
-        self.put(path, json.dumps(operations(back), separators=(",", ":"), ensure_ascii=False))
+        if get(self.pod, _ANNOTATIONS) is None:
+            self.put(_ANNOTATIONS, {})
+        # First of all: annotations that were made for this can only go when they are empty.
+        first = [] if before else [_operation("remove", path)]
+        back = [*first, *reversed(self._undo), *operations(before)]
+        self.put(path, _text(back))
 
-    def _make(self, edit: Edit, undo: Edit) -> None:
-        self.pod = patched(self.pod, (edit,))
+    def _make(self, held: Value, edit: Edit, *undo: _Operation) -> None:
+        """Make an edit in what holds its end."""
+        name = edit.path[-1]
+        if edit.op != "add" and not (
+            isinstance(held, dict) and isinstance(held.get(str(name)), _SCALAR)
+        ):
+            self._opened.clear()
+        if isinstance(held, dict):
+            if edit.op == "remove":
+                del held[str(name)]
+            else:
+                held[str(name)] = edit.value
+        elif isinstance(held, list):
+            if edit.op == "remove":
+                del held[int(name)]
+            elif edit.op == "add":
+                held.insert(int(name), edit.value)
+            else:
+                held[int(name)] = edit.value
         self.edits.append(edit)
-        self._undo.append(undo)
+        self._undo += undo
+
+    def _holder(self, path: Path) -> Value:
+        """Give what holds the end of `path`, to be changed; none where there is nothing."""
+        above = path[:-1]
+        if (held := self._opened.get(above)) is not None:
+            return held
+        self.pod = held = self._copy(self.pod)
+        for token in above:
+            if isinstance(held, dict):
+                child = held.get(str(token))
+                if isinstance(child, (dict, list)):
+                    held[str(token)] = child = self._copy(child)
+            elif isinstance(held, list) and (at := index(token, len(held))) is not None:
+                held[at] = child = self._copy(held[at])
+            else:
+                return None
+            held = child
+        if isinstance(held, (dict, list)):
+            self._opened[above] = held
+        return held
+
+    def _copy(self, value: Value) -> Value:
+        if id(value) in self._copies or not isinstance(value, (dict, list)):
+            return value
+        copied = value.copy()
+        self._copies[id(copied)] = copied
+        return copied
+
+
+def _there(held: Value, name: str | int) -> bool:
+    if isinstance(held, dict):
+        return name in held
+    return isinstance(held, list) and index(name, len(held)) is not None
+
+
+def _leaving(path: Path, value: Value) -> list[_Operation]:
+    """Undo an addition, last first; what holds something of others by then would stay."""
+    empty = type(value)() if isinstance(value, (dict, list)) and value else None
+    emptied = [] if empty is None else [_operation("replace", path, empty)]
+    return [_operation("remove", path), *emptied]
+
+
+def _text(back: list[_Operation]) -> str:
+    """Write a way back as it can be read; halves of characters, which JSON may have, escaped."""
+    try:
+        return msgspec.json.encode(back).decode()
+    except UnicodeEncodeError:
+        return json.dumps(back, separators=(",", ":"))
 
 
 # Objects that say nothing when they are empty; `resources` or `metadata` may be somebody's.
@@ -132,6 +226,15 @@ def restored(pod: Value) -> Value | None:
     if not edits:
         return None
     try:
-        return patched(pod, edits)
+        for edit in edits:
+            if edit.op != "remove" or not _in_use(pod, edit.path):
+                pod = patched(pod, (edit,))
     except EditError:
         return None
+    return pod
+
+
+def _in_use(pod: Value, path: Path) -> bool:
+    """Whether a list or object that was made to hold something holds something of others."""
+    held = get(pod, path) if path else None
+    return isinstance(held, dict | list) and bool(held) and isinstance(get(pod, path[:-1]), dict)

@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from config.model import Configuration
-from documents.patch import Edit
+from config.model import Configuration, Placement
+from documents.patch import Edit, EditError
 from documents.paths import Path, get, show
 from documents.values import Value
 from dra.finding import Finding, Severity
 from facts import text
 from facts.model import Facts
-from translate import beside
+from translate import beside, dual, schedulers
 from translate.asks import Ask, Reading, Trace
 from translate.codes import (
     CONTAINER_WITHOUT_CLAIM,
@@ -32,14 +32,12 @@ from translate.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from translate.decide import Verdict, decide
+from translate.outcome import Memo, Outcome, outcome
 from translate.patch import Patch
-from translate.podview import items, mapping
+from translate.podview import annotation_path, items, mapping
 from translate.read import read
-from translate.targets.claims import ClaimOf, assemble
-from translate.targets.plan import Said
-from translate.targets.say import say
-from translate.template import Template, template
+from translate.targets.claims import ClaimOf
+from translate.template import Template
 from translate.verdicts import PLACE_TAKEN, POD_BOUND, POD_MIRRORED, SERVER_UNKNOWN
 
 CLAIM: Final = "drawbridge"
@@ -70,6 +68,7 @@ class Given(msgspec.Struct, frozen=True):
     configuration: Configuration = Configuration()
     facts: Facts | None = None
     digest: str = ""  # of the facts
+    memo: Memo | None = None
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -78,11 +77,13 @@ class Translation(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
     templates: tuple[Template, ...] = ()
     findings: tuple[Finding, ...] = ()
+    classes: tuple[str, ...] = ()  # that the templates ask for
+    pod: Value = None  # with the edits made; None without edits
 
 
 def given(configuration: Configuration, facts: Facts | None = None) -> Given:
     """Put together what decides; the hash of the facts is computed once for all pods."""
-    return Given(configuration, facts, text.digest(facts) if facts else "")
+    return Given(configuration, facts, text.digest(facts) if facts else "", Memo())
 
 
 def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
@@ -98,20 +99,13 @@ def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
     findings = (*reading.findings, *_unknown_server(reading.asks, by), *_taken(pod, reading.asks))
     if _refused(findings):
         return Translation(findings=findings)
-    kept: list[Said] = []
-    asks = {ask.name: ask for ask in reading.asks}
-    refused = False
-    for said in say(reading.asks, by.facts, by.configuration):
-        decision = decide([asks[name] for name in said.asks], said, by.facts, by.configuration)
-        findings += decision.findings
-        refused = refused or decision.verdict is Verdict.REFUSE
-        if decision.verdict is Verdict.TRANSLATE:
-            kept.append(said)
-    if refused:
+    result = outcome(reading.asks, by.facts, by.configuration, by.memo)
+    findings += result.findings
+    if result.refused:
         return Translation(findings=findings)
-    if not kept:
+    if not result.claims:
         return Translation(findings=tuple(e for e in findings if e.code not in _OF_CLAIMS))
-    return _changed(pod, reading, kept, findings, by)
+    return _changed(pod, reading, result, findings, by)
 
 
 def _in(namespace: str, pod: Value) -> Value:
@@ -122,24 +116,36 @@ def _in(namespace: str, pod: Value) -> Value:
 
 
 def _changed(
-    pod: Value,
-    reading: Reading,
-    kept: Sequence[Said],
-    findings: tuple[Finding, ...],
-    by: Given,
+    pod: Value, reading: Reading, result: Outcome, findings: tuple[Finding, ...], by: Given
 ) -> Translation:
-    names = {name for said in kept for name in said.asks}
-    asks = [ask for ask in reading.asks if ask.name in names]
     patch = Patch(pod)
+    names = {ask.name for ask in result.asks}
     for trace in reading.traces:
         _take_out(patch, trace, names)
-    templates = [_claim(patch, claim) for claim in assemble(kept)]
-    devices = dict.fromkeys(ask.resources[0] for ask in asks if ask.resources)
-    findings += tuple(beside.change(patch, asks, devices))
+    for claim, made in result.claims:
+        _claim(patch, claim, made.name)
+    try:
+        findings += tuple(_beside(patch, reading, result))
+    except EditError as error:
+        findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
+    bridge = by.configuration.placement == Placement.BRIDGE
+    if bridge:
+        kept = {annotation_path(each.key) for ask in result.asks for each in ask.wishes}
+        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in kept)
+    findings += tuple(schedulers.change(patch, findings, bridge=bridge))
+    if _refused(findings):
+        return Translation(findings=findings)
+    findings += tuple(schedulers.queued(pod, result.asks, result.classes, findings))
     if by.digest:
         patch.put(("metadata", "annotations", FACTS), by.digest)
     patch.remember()
-    return Translation(tuple(patch.edits), tuple(templates), findings)
+    templates = tuple(made for _, made in result.claims)
+    return Translation(tuple(patch.edits), templates, findings, result.classes, patch.pod)
+
+
+def _beside(patch: Patch, reading: Reading, result: Outcome) -> Iterator[Finding]:
+    yield from beside.change(patch, result.asks, reading.asks)
+    yield from dual.keep_off(patch, result.plugins)
 
 
 def _take_out(patch: Patch, trace: Trace, names: set[str]) -> None:
@@ -153,22 +159,20 @@ def _take_out(patch: Patch, trace: Trace, names: set[str]) -> None:
         patch.remove(path)
 
 
-def _claim(patch: Patch, claim: ClaimOf) -> Template:
+def _claim(patch: Patch, claim: ClaimOf, made: str) -> None:
     """Let the pod have a claim made from a template, and each container use its requests."""
-    made = template(claim.spec)
     path: Path = ("spec", "resourceClaims")
     name = _free(items(get(patch.pod, path)))
-    patch.append(path, {"name": name, "resourceClaimTemplateName": made.name})
+    patch.append(path, {"name": name, "resourceClaimTemplateName": made})
     for use in claim.uses:
         for request in use.requests:
             patch.append(
                 (*use.user.path, "resources", "claims"), {"name": name, "request": request}
             )
-    return made
 
 
 def _free(claims: Sequence[Value]) -> str:
-    taken = {mapping(each).get("name") for each in claims}
+    taken = [mapping(each).get("name") for each in claims]
     name, number = CLAIM, 1
     while name in taken:
         number += 1

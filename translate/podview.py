@@ -5,12 +5,14 @@ of the configuration, so that dialects see known names only. Knows no dialect.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import cast
+
+import msgspec
+from msgspec.structs import replace
 
 from config.model import Legacy
 from documents.paths import Path, show
-from documents.values import Value
+from documents.values import Value, same
 from dra.finding import Finding
 from dra.quantity import QuantityError, from_json
 from dra.walk import shown
@@ -29,8 +31,7 @@ _LONGEST = 80  # what a message shows of a text
 _FIRST_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """One device resource of one container, with an amount above zero."""
 
     name: str  # as dialects know it
@@ -53,8 +54,7 @@ class Resource:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """A container and its device resources by known name."""
 
     user: User
@@ -68,8 +68,7 @@ class Container:
         return show(self.user.path)
 
 
-@dataclass(frozen=True, slots=True)
-class PodView:
+class PodView(msgspec.Struct, frozen=True):
     """What dialects see of a pod; `findings` are those of looking at it."""
 
     containers: tuple[Container, ...]
@@ -100,11 +99,11 @@ class PodView:
         if not read:
             return self
         rest = (
-            replace(
-                c,
-                resources={
-                    n: r for n, r in c.resources.items() if (r.holder, r.written) not in read
-                },
+            Container(
+                c.user,
+                {n: r for n, r in c.resources.items() if (r.holder, r.written) not in read},
+                c.zeros,
+                c.raw,
             )
             for c in self.containers
         )
@@ -210,7 +209,9 @@ def _container(
         if not is_device(written):
             continue
         places = tuple((part, values[written]) for part, values in parts if written in values)
-        amounts = [_amount(value) for _, value in places]
+        amounts = [_amount(places[0][1])]
+        # Mostly the request is the limit, written twice.
+        amounts += [amounts[0] if same(v, places[0][1]) else _amount(v) for _, v in places[1:]]
         most = max((amount for amount in amounts if amount), default=0)
         name = renames.get(written, written)
         one = Resource(name, written, most, text(places[0][1]), user.path, places)

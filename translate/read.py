@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from config.model import Legacy
 from documents.values import Value
 from dra.finding import Finding
+from translate import tokens
 from translate.asks import NOTHING, Reading, Trace
 from translate.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
 from translate.dialects import (
@@ -75,7 +76,7 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
     asks, went, about = folded(labelled.asks)
     dialects = tuple(name for part in parts for name in part.dialects)
     return Reading(
-        asks,
+        tokens.beside(asks),
         tuple(_pointed(trace, went) for part in parts for trace in part.traces),
         (
             *seen.findings,

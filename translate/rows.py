@@ -81,6 +81,12 @@ _ROWS: Final = (
         stays=True,
     ),
     Row("rdma/exclusive", "vpc.amazonaws.com/efa: N", "count N of a NIC class"),
+    _lossy(
+        "rdma/network",
+        "networking.gke.io.networks/rdma-0: 1",
+        "a NIC of whichever network",
+        "network",
+    ),
     _lossy("sriov/vf", "intel.com/intel_sriov_netdevice: N", "VFs of the pool", "environment"),
     _lossy("sriov/network", "k8s.v1.cni.cncf.io/networks: a", "VFs of its pool", "environment"),
     Row("nos/memory", "nvidia.com/gpu-10gb: 1", _SHARE),

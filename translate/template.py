@@ -9,12 +9,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from documents.values import Value
+from documents.values import Value, same
 from dra.claim import ALL, EXACT_COUNT, TEMPLATE
 from dra.quantity import QuantityError, from_json
 
 API_VERSION = "resource.k8s.io/v1"
 PREFIX = "drawbridge-"
+# When a template was used last: no part of what it says.
+USED = "drawbridge.dev/used"
 # 128 bits: nobody finds a second content for a name, and with the prefix it is a label.
 _DIGITS = 32
 
@@ -56,6 +58,37 @@ def digest(content: Value) -> str:
     """The part of a name that stands for a content: canonical JSON, hashed."""
     canonical = msgspec.json.encode(content, order="sorted")
     return hashlib.sha256(canonical).hexdigest()[:_DIGITS]
+
+
+def says_the_same(stored_object: Mapping[str, Value], ours: Template) -> bool:
+    """Tell whether a template, as the API server gives it, makes the claims that ours makes.
+
+    What the API server fills in is not looked at, nor labels and annotations that others put on the
+    template itself: claims get none of them. Everything that reaches a claim has to be equal.
+    """
+    if not _within(_object(ours.object, "metadata"), _object(stored_object, "metadata")):
+        return False
+    theirs, wanted = _object(stored_object, "spec"), _object(ours.object, "spec")
+    if _texts(_object(theirs, "metadata")) != _texts(_object(wanted, "metadata")):
+        return False
+    return same(stored(_object(theirs, "spec")), _object(wanted, "spec"))
+
+
+def _object(value: Mapping[str, Value], name: str) -> dict[str, Value]:
+    held = value.get(name)
+    return held if isinstance(held, dict) else {}
+
+
+def _texts(metadata: Mapping[str, Value]) -> dict[str, Value]:
+    """The labels and annotations of metadata; none is the same as an empty one."""
+    return {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+
+
+def _within(ours: Mapping[str, Value], theirs: Mapping[str, Value]) -> bool:
+    held = {name: _object(theirs, name) for name in ("labels", "annotations")}
+    return all(
+        held[name].get(key) == text for name in held for key, text in _object(ours, name).items()
+    )
 
 
 def stored(spec: Mapping[str, Value]) -> dict[str, Value]:

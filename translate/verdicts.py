@@ -1,4 +1,5 @@
 """The findings about what becomes of a pod: decisions, and what changes beside its devices."""
+# house: long module, a table of prose
 
 from dra.finding import Code, Codes, Severity
 
@@ -130,6 +131,83 @@ ELSEWHERE = Code(
     example="spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob keeps no pod here",
     remedy="Let the pods be translated when they are created, or translate what makes them.",
 )
+HOST_RDMA = Code(
+    name="RdmaByHostAccess",
+    severity=Severity.WARNING,
+    text=(
+        "A container reaches RDMA devices by the host's files, without asking for any. There is "
+        "nothing to translate, and nobody allocates what it uses."
+    ),
+    example="spec.volumes[0].hostPath.path: /dev/infiniband is mounted, and no NIC is asked for",
+    remedy="Ask for a network device, and take the volume and the privilege away.",
+)
+QUEUE_COUNTS = Code(
+    name="QueueCountsNames",
+    severity=Severity.WARNING,
+    text=(
+        "The pod waits in a queue whose quota counts extended resources; a claim is free of charge "
+        "there unless the queue maps device classes."
+    ),
+    example="metadata.labels[kueue.x-k8s.io/queue-name]: the queue counted nvidia.com/gpu",
+    remedy="Map the device classes of the claim in the queue's configuration.",
+)
+DUAL_ADVERTISED = Code(
+    name="DualAdvertised",
+    severity=Severity.WARNING,
+    text=(
+        "Nodes hand out the same devices by a plugin and by DRA, so one could go out twice. The "
+        "pod keeps off them, and what lies idle there is lost to it."
+    ),
+    example="spec.affinity.nodeAffinity: nvidia.com/gpu is advertised twice on 2 nodes",
+    remedy="Take the device plugin off those nodes, or the DRA driver.",
+)
+DUAL_NODES_AVOIDED = Code(
+    name="DualNodesAvoided",
+    severity=Severity.INFO,
+    text=(
+        "A plugin serves the name somewhere. No node offers the same devices by DRA as well; "
+        "should one come to, the pod keeps off it."
+    ),
+    example="spec.affinity.nodeAffinity: a plugin serves nvidia.com/gpu on 3 nodes",
+    remedy="Nothing has to be done.",
+)
+RULES_UNREADABLE = Code(
+    name="RulesUnreadable",
+    severity=Severity.ERROR,
+    text="The annotation with the rules of a claim cannot be read, so none of them would hold.",
+    example="metadata.annotations[drawbridge.dev/rules]: joint[0]: there is no field scope here",
+    remedy="Take the annotation away, or let the pod be translated again.",
+)
+RULE_NAMES_NO_REQUEST = Code(
+    name="RuleNamesNoRequest",
+    severity=Severity.ERROR,
+    text="A rule of a claim is about requests that the claim does not have.",
+    example="joint[0]: the claim has no request nic",
+    remedy="Name the requests as the claim does, each once.",
+)
+RULE_WITHOUT_NUMBER = Code(
+    name="RuleWithoutNumber",
+    severity=Severity.ERROR,
+    text="A rule is about a request for all devices there are, so nobody can count for it.",
+    example="joint[0]: request nic is for all devices",
+    remedy="Ask for a number of devices.",
+)
+SCHEDULER_OURS = Code(
+    name="SchedulerOurs",
+    severity=Severity.INFO,
+    text="In bridge placement a pod goes to the scheduler that asks our allocator.",
+    example="spec.schedulerName: drawbridge",
+    remedy="Nothing has to be done.",
+)
+TEMPLATE_DIFFERS = Code(
+    name="TemplateInInputDiffers",
+    severity=Severity.ERROR,
+    text=(
+        "A template among the input has the name that its content would have, and another content."
+    ),
+    example="ResourceClaimTemplate/team/drawbridge-4f..: spec differs from what a pod asks",
+    remedy="Take it out of the input; it is made again.",
+)
 
 CODES = Codes(
     "translate: what becomes of a pod",
@@ -151,5 +229,14 @@ CODES = Codes(
         NOT_ENFORCED,
         PLACE_TAKEN,
         ELSEWHERE,
+        HOST_RDMA,
+        QUEUE_COUNTS,
+        DUAL_ADVERTISED,
+        DUAL_NODES_AVOIDED,
+        TEMPLATE_DIFFERS,
+        RULES_UNREADABLE,
+        RULE_NAMES_NO_REQUEST,
+        RULE_WITHOUT_NUMBER,
+        SCHEDULER_OURS,
     ],
 )

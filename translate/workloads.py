@@ -5,6 +5,7 @@ a list. Finds device requests outside of those places as well, so that none pass
 Knows nothing of what the requests mean.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -73,6 +74,9 @@ SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 # These say what there is or what is already a claim, not what a pod of theirs asks for.
 _SILENT: Final = frozenset({"resource.k8s.io"})
 _MODEL: Final = "model"
+# Argo's workflows patch their pods with a text of YAML; what is merged when stands in no table.
+_PATCH: Final = "podSpecPatch"
+_KEYS: Final = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)[\"']?\s*:")
 # Deeper than any object of Kubernetes, and less than what the reader of documents lets through.
 _DEEPEST: Final = 64
 
@@ -194,5 +198,8 @@ def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Re
     for key, child in value.items():
         if key in {"limits", "requests"} and isinstance(child, dict):
             yield from (Request((*path, key), name) for name in child if is_device(name))
+        elif key == _PATCH and isinstance(child, str):
+            named = dict.fromkeys(_KEYS.findall(child))
+            yield from (Request((*path, key), name) for name in named if is_device(name))
         else:
             yield from _requests(child, (*path, key), covered)

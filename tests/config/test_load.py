@@ -49,6 +49,7 @@ def test_an_empty_file_has_the_defaults() -> None:
     assert plain(Configuration()) == {
         **HEAD,
         "placement": "native",
+        "scope": {"excludeNamespaces": ["kube-system"], "rollout": {"percent": 100}},
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],
         "decisions": {"allowLossOf": [], "nativeExtendedNames": "leave"},
@@ -59,7 +60,7 @@ def test_an_empty_file_has_the_defaults() -> None:
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
-    found = load({"scope": {}, "placment": 1, "compatibility": [{"driver": "a"}]}, ())
+    found = load({"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, ())
     assert not isinstance(found, Configuration)
     assert len(found) == 5
     assert all(f.remedy and f.message and f.object == KIND for f in found)
@@ -88,20 +89,20 @@ def test_a_name_like_nothing_known_gets_no_guess() -> None:
 
 
 def test_one_line_opens_a_field_with_all_below_it() -> None:
-    value = {**HEAD, "scope": {"rollout": {"percent": 5}, "excludeNamespaces": ["a"]}}
-    assert answer(load(value, (), BUILT)) == ["FieldUnavailable scope"]
-    assert isinstance(load(value, (), {**BUILT, "scope": ()}), Configuration)
+    value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
+    assert answer(load(value, (), BUILT)) == ["FieldUnavailable strategy"]
+    assert isinstance(load(value, (), {**BUILT, "strategy": ()}), Configuration)
 
 
 def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> None:
     value = {
         **HEAD,
-        "scope": {"rollout": {"percent": 5}, "excludeNamespaces": ["a"]},
+        "strategy": {"default": "binpack", "maxPodsPerNode": 5},
         "ownedPools": [{"driver": "a"}, {"driver": "b", "unfenced": True}],
     }
-    built = {**BUILT, "scope.rollout": (), "ownedPools[].driver": ()}
+    built = {**BUILT, "strategy.default": (), "ownedPools[].driver": ()}
     assert answer(load(value, (), built)) == [
-        "FieldUnavailable scope.excludeNamespaces",
+        "FieldUnavailable strategy.maxPodsPerNode",
         "FieldUnavailable ownedPools[1].unfenced",
     ]
 

@@ -45,6 +45,10 @@ def test_every_node_sees_complete_and_valid_pools(
         "hgx-1": ["dra.net", "gpu.nvidia.com"],
         "mig-1": ["gpu.nvidia.com"],
         "edge-1": ["gpu.nvidia.com"],
+        "vgpu-1": ["hami-core-gpu.project-hami.io"],
+        "amd-1": ["gpu.amd.com"],
+        "flex-1": ["gpu.intel.com"],
+        "net-1": ["sriovnetwork.k8snetworkplumbingwg.io"],
     }
     assert all(pool.usable for each in pools.values() for pool in each)
 

@@ -192,3 +192,15 @@ def test_every_ask_has_its_row_in_the_table_of_decisions() -> None:
     rows = {ask.row for case in CASES for ask in reading(case.values[0]).asks}
     assert {row for row in rows if row not in ROWS and not row.startswith("vendors/")} == set()
     assert set(ROWS) <= rows
+
+
+REFUSALS = cases(Path(__file__).parent / "cases" / "refusals.yaml")
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["quote"])
+def test_what_the_projects_refuse_is_found(case: Plain) -> None:
+    found = reading(case).findings
+    assert set(case["findings"]) <= {each.code for each in found}
+    warned = {"ReplicasAreOne", "VendorWithoutDriver", "AmountUnreadable"}
+    refused = any(each.severity is Severity.ERROR for each in found)
+    assert refused != bool(warned & set(case["findings"]))

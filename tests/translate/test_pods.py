@@ -3,21 +3,19 @@
 import json
 from pathlib import Path
 
-import jsonpatch
 import pytest
 from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy
+from config.model import Configuration, Legacy, Placement
 from config.texts import NetworkName, ResourceName
 from documents.patch import patched
 from documents.paths import get
-from dra.finding import Severity
-from facts.model import Facts
+from facts.model import Facts, Name
 from facts.text import read as read_facts
 from tests.tables import Plain, cases
-from translate.patch import ORIGINAL, operations, restored
+from translate.patch import ORIGINAL, restored
 from translate.pods import FACTS, Given, Translation, given, translate
 
 HERE = Path(__file__).parent
@@ -51,10 +49,15 @@ def requests_of(done: Translation) -> list[list[Plain]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_the_table_of_pods(case: Plain) -> None:
-    pod = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
+    pod: Plain = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
     done = translate(pod, given(Configuration(), facts_of(case)))
     after: Plain = patched(pod, done.edits)
     assert [each.code for each in done.findings] == case.get("findings", [])
+    told = " ".join(f"{each.path} {each.message}" for each in done.findings)
+    assert [words for words in case.get("says", []) if words not in told] == []
+    if done.edits:
+        assert restored(after) == pod
+        assert translate(after, given(Configuration(), facts_of(case))).edits == ()
     assert without_ours(after["metadata"]) == without_ours(pod["metadata"])
     counts = case.get("counts") or [len(each) for each in case.get("requests", [])]
     assert [len(each) for each in requests_of(done)] == counts
@@ -186,29 +189,6 @@ def untouched(pod: Plain) -> Plain:
     ]
 
 
-@settings(deadline=None, max_examples=60)
-@every(PODS)
-def test_whatever_a_pod_says_it_is_translated_once_and_whole(pod: Plain) -> None:
-    done = translate(pod, UNKNOWING)
-    after = patched(pod, done.edits)
-    # By a library that is not ours: what the API server applies must give the same.
-    assert jsonpatch.apply_patch(pod, operations(done.edits)) == after
-    assert untouched(after) == untouched(pod)
-    again = translate(after, UNKNOWING)
-    assert again.edits == ()
-    assert again.templates == ()
-    assert all(each.code and each.remedy and each.message for each in done.findings)
-    assert translate(pod, UNKNOWING) == done
-    if any(each.severity is Severity.ERROR for each in done.findings):
-        assert done.edits == ()
-    if done.edits:
-        back = restored(after)
-        assert isinstance(back, dict)
-        assert back["spec"] == pod["spec"]
-        way = json.loads(after["metadata"]["annotations"][ORIGINAL])
-        assert jsonpatch.apply_patch(after, way) == back
-
-
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: (
@@ -229,6 +209,60 @@ JUNK = st.recursive(
 @every(JUNK)
 def test_any_value_has_an_answer(pod: Plain) -> None:
     assert isinstance(translate(pod, Given()), Translation)
+
+
+PLACES = (
+    ("metadata", "annotations"), ("metadata", "labels"), ("metadata", "finalizers"),
+    ("metadata", "namespace"), ("metadata", "annotations", "gpu-fraction"),
+    ("metadata", "labels", "kueue.x-k8s.io/queue-name"),
+    ("spec", "schedulerName"), ("spec", "runtimeClassName"), ("spec", "volumes"),
+    ("spec", "volumes", 0, "hostPath"), ("spec", "volumes", 0, "hostPath", "path"),
+    ("spec", "tolerations"), ("spec", "tolerations", 0), ("spec", "tolerations", 0, "effect"),
+    ("spec", "tolerations", 0, "key"), ("spec", "resourceClaims"),
+    ("spec", "resourceClaims", 0, "name"), ("spec", "nodeSelector"), ("spec", "affinity"),
+    ("spec", "affinity", "nodeAffinity"), ("spec", "schedulingGates"), ("spec", "nodeName"),
+    ("spec", "containers", 0, "name"), ("spec", "containers", 0, "env"),
+    ("spec", "containers", 0, "env", 0, "name"), ("spec", "containers", 0, "env", 0, "value"),
+    ("spec", "containers", 0, "securityContext"), ("spec", "initContainers"),
+    ("spec", "containers", 0, "resources", "claims"),
+    ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+)  # fmt: skip
+PLUGIN = given(
+    Configuration(), Facts(names=(Name("nvidia.com/gpu", nodes=2, devices=16, most=8, dual=1),))
+)
+OURS = given(Configuration(placement=Placement.BRIDGE))
+
+
+def asking() -> Plain:
+    """A pod that asks for a GPU, with something at every place that a translation looks at."""
+    container = {
+        "name": "main",
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    return {
+        "metadata": {"annotations": {}, "labels": {}},
+        "spec": {
+            "containers": [container],
+            "volumes": [{"hostPath": {"path": "/dev/infiniband"}}],
+            "tolerations": [{"key": "a"}],
+            "resourceClaims": [{"name": "b"}],
+            "affinity": {"nodeAffinity": {}},
+        },
+    }
+
+
+@settings(deadline=None, max_examples=150)
+@every(st.sampled_from(PLACES), JUNK)
+def test_junk_anywhere_in_a_pod_that_asks_has_an_answer(place: Plain, junk: Plain) -> None:
+    pod = asking()
+    top: Plain = get(pod, place[:-1])
+    top[place[-1]] = junk
+    for by in (UNKNOWING, PLUGIN, OURS):
+        done = translate(pod, by)
+        assert isinstance(done, Translation)
+        if done.edits:
+            assert restored(patched(pod, done.edits)) == pod
 
 
 @pytest.mark.parametrize("place", ["resources", "env", "claims", "limits"])

@@ -6,7 +6,7 @@ from documents.values import Value
 from dra.claim import Template as Read
 from dra.claim import read_template
 from dra.limits import template_findings
-from translate.template import stored, template
+from translate.template import USED, Template, says_the_same, stored, template
 
 
 def spec(**exactly: Value) -> dict[str, Value]:
@@ -100,3 +100,46 @@ def test_the_api_server_would_take_it() -> None:
 def test_the_name_stays() -> None:
     # Once released, a name means this content: another one would orphan templates.
     assert template(FULL).name == "drawbridge-242c94947da28f4d6c26438ddad50c0e"
+
+
+def as_stored(made: Template, **metadata: Value) -> dict[str, Value]:
+    """Give a template as an API server would, that fills metadata in."""
+    given = made.object["metadata"]
+    assert isinstance(given, dict)
+    filled: dict[str, Value] = {"uid": "1", "resourceVersion": "7", "namespace": "team"}
+    return {**made.object, "metadata": {**given, **filled, **metadata}}
+
+
+MADE = template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
+
+
+def changed(inner: str, value: Value) -> dict[str, Value]:
+    spec = MADE.object["spec"]
+    assert isinstance(spec, dict)
+    return {**MADE.object, "spec": {**spec, inner: value}}
+
+
+@pytest.mark.parametrize(
+    ("found", "same"),
+    [
+        (as_stored(MADE), True),
+        (as_stored(MADE, annotations={USED: "2026-01-01T00:00:00Z"}), True),
+        (as_stored(MADE, labels={"a": "b", "of": "others"}), True),
+        (as_stored(MADE, labels={"a": "other"}), False),
+        (as_stored(MADE, labels=None), False),
+        (changed("spec", FULL), True),
+        (changed("spec", spec()), True),  # defaults not filled in are the same
+        (changed("spec", spec(count=2)), False),
+        (changed("spec", {}), False),
+        (changed("spec", None), False),
+        (changed("metadata", {"annotations": {"c": "other"}}), False),
+        (changed("metadata", {"annotations": {"c": "d"}, "labels": {}}), True),
+        (changed("metadata", {"annotations": {"c": "d", "more": "e"}}), False),
+        (changed("metadata", None), False),
+        ({}, False),
+    ],
+)
+def test_templates_that_make_the_same_claims_say_the_same(
+    found: dict[str, Value], *, same: bool
+) -> None:
+    assert says_the_same(found, MADE) is same

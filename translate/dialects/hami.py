@@ -8,7 +8,7 @@ from typing import Final
 
 from config.model import Legacy
 from dra.finding import Finding
-from translate.asks import Ask, Isolation, Kind, Reading, Scope, Together, Variable
+from translate.asks import Ask, Isolation, Kind, Reading, Scope, Together, Variable, Wish
 from translate.codes import (
     ALREADY_PLACED,
     AMOUNT_REFUSED,
@@ -38,6 +38,15 @@ _WEIGHTS: Final = "hami.io/device-scoring-weights"
 _POLICIES: Final = {
     "hami.io/node-scheduler-policy": ("binpack", "spread"),
     "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
+}
+# What an allocator that knows of wishes can do as well.
+_Accepted = tuple[Selector, ...]
+_NODES, _DEVICES = _POLICIES
+_WISHES: Final = {
+    (_NODES, "binpack"): Wish("nodes", "packed", _NODES),
+    (_NODES, "spread"): Wish("nodes", "spread", _NODES),
+    (_DEVICES, "binpack"): Wish("devices", "packed", _DEVICES),
+    (_DEVICES, "spread"): Wish("devices", "spread", _DEVICES),
 }
 _ANNOTATIONS: Final = (*WORDS.annotations, _NUMA, _WEIGHTS, *_POLICIES)
 
@@ -83,9 +92,7 @@ def _speaks(pod: PodView) -> bool:
     return asked and marks
 
 
-def _container(
-    draft: Draft, container: Container, legacy: Legacy, selectors: tuple[Selector, ...]
-) -> None:
+def _container(draft: Draft, container: Container, legacy: Legacy, selectors: _Accepted) -> None:
     have = container.resources
     used = [have[name] for name in (*WORDS.resources, _PRIORITY) if name in have]
     if not any(name in have for name in WORDS.resources):
@@ -93,11 +100,12 @@ def _container(
         return
     one = have.get(WORDS.count)
     count = draft.count(one) if one else vgpu.amount(vgpu.defaults(legacy), WORDS.count, 1)
-    if not count:  # configured so: memory alone is no GPU
-        return
-    isolation, findings = vgpu.isolation(WORDS, draft.pod)
+    if not count:
+        return  # configured so: memory alone is no GPU
+    isolation, wrong = vgpu.isolation(WORDS, draft.pod)
     share, row, found = vgpu.share(WORDS, container, legacy, isolation)
     priority, about = _priority(container)
+    about += wrong if not draft.asks else []
     ask = Ask(
         kind=Kind.GPU,
         row=row,
@@ -107,12 +115,17 @@ def _container(
         selectors=selectors,
         partition=isolation is Isolation.MIG,
         together=_bound(draft.pod),
+        wishes=_wishes(draft.pod),
         settings=priority,
         users=(container.user,),
     )
     draft.ask(ask, used)
-    about += findings if len(draft.asks) == 1 else []
     draft.findings += [*found, *about, *vgpu.too_few(WORDS, ask, container.where)]
+
+
+def _wishes(pod: PodView) -> tuple[Wish, ...]:
+    said = ((key, pod.annotations.get(key, "").strip()) for key in _POLICIES)
+    return tuple(_WISHES[each] for each in said if each in _WISHES)
 
 
 def _bound(pod: PodView) -> Together | None:

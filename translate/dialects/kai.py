@@ -67,7 +67,7 @@ def _ask(pod: PodView, user: User) -> Ask:
     said = pod.annotations
     fraction = _FRACTION in said
     memory: Bytes | Percent = (
-        Percent(_decimal(said[_FRACTION]) * 100) if fraction else Bytes(int(said[_MEMORY]) * _MI)
+        Percent(_percent(said[_FRACTION])) if fraction else Bytes(int(said[_MEMORY]) * _MI)
     )
     mps = said.get(_MPS) == "true"
     return Ask(
@@ -87,6 +87,11 @@ def _whole(pod: PodView) -> Reading:
     kept = Trace(("spec",), "schedulerName", pod.scheduler, removed=False)
     said = SCHEDULER_KEPT.at("spec.schedulerName", f"{pod.scheduler} stays the pod's scheduler")
     return Reading(traces=(kept,), findings=(said,))
+
+
+def _percent(text: str) -> Decimal:
+    """Read a fraction in percent; one number is one text, so that equal asks say the same."""
+    return (_decimal(text) * 100).normalize() + 0
 
 
 def _decimal(text: str) -> Decimal:

@@ -15,11 +15,13 @@ from translate.selectors import Nic, NicKind, ResourceName, Selector
 
 NAME: Final = "rdma"
 _SHARED: Final = "rdma/"
+_COMMON: Final = "token"  # the word for a count that counts nothing
 _DEVICES: Final = (
     re.compile(r"vpc\.amazonaws\.com/efa"),
     re.compile(r"vke\.volcengine\.com/rdma"),
-    re.compile(r"networking\.gke\.io\.networks/rdma-\d+"),
 )
+# One network of several; which device is in which, nothing publishes.
+_NETWORK: Final = re.compile(r"networking\.gke\.io\.networks/rdma-\d+")
 _FUNCTIONS: Final = "nvidia.com/rdma-vf"
 _KEPT: Final = ("networking.gke.io/interfaces", "networking.gke.io/default-interface")
 
@@ -29,24 +31,31 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
     draft = Draft(NAME, pod)
     for container in pod.containers:
         for one in container.resources.values():
-            token = one.name.startswith(_SHARED)
-            function = one.name == _FUNCTIONS
-            if not (token or function or any(name.fullmatch(one.name) for name in _DEVICES)):
+            row = _row(one.name)
+            if not row:
                 continue
             selectors: tuple[Selector, ...] = (Nic(NicKind.RDMA),)
-            if function:
-                selectors = (*selectors, Nic(NicKind.VF))
-            # A token's pool is a choice of the plugin among devices, which nothing publishes.
-            pool = () if token else (ResourceName((one.name,)),)
+            if one.name == _FUNCTIONS:
+                selectors = (*selectors, Nic(NicKind.VF), ResourceName((one.name,)))
             ask = Ask(
                 kind=Kind.NIC,
-                row="token" if token else "exclusive",
-                count=None if token else draft.count(one),
-                share=Share(isolation=Isolation.NONE) if token else None,
-                selectors=(*selectors, *pool),
+                row=row,
+                count=1 if row == _COMMON else draft.count(one),
+                share=Share(isolation=Isolation.NONE) if row == _COMMON else None,
+                selectors=selectors,
                 users=(container.user,),
             )
             draft.ask(ask, (one,))
     if draft.asks:
         draft.annotations(_KEPT, removed=False)
     return draft.reading()
+
+
+def _row(name: str) -> str:
+    """Tell which row of the decisions' table a resource is in; empty where it is none of ours."""
+    if name.startswith(_SHARED):
+        return _COMMON
+    if _NETWORK.fullmatch(name):
+        return "network"
+    exclusive = name == _FUNCTIONS or any(each.fullmatch(name) for each in _DEVICES)
+    return "exclusive" if exclusive else ""

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from documents.values import Value
-from translate.asks import User
-from translate.targets.plan import Part, Requested, Rule, Said, Setting
+from translate.asks import User, Wish
+from translate.rules import Joint, Near, Rules, Strategy
+from translate.targets.plan import Link, Part, Requested, Rule, Said, Setting
 
 # Requests, constraints, configuration entries and results: the API has one limit for all of them.
 MOST = 32
@@ -30,6 +31,7 @@ class ClaimOf(msgspec.Struct, frozen=True):
     spec: dict[str, Value]
     uses: tuple[Use, ...]
     asks: dict[str, tuple[str, ...]]
+    rules: Rules = Rules()
 
 
 class _Filling:
@@ -40,6 +42,8 @@ class _Filling:
         self.rules: list[Rule] = []
         self.settings: list[Setting] = []
         self.apart: set[str] = set()
+        self.links: list[Link] = []
+        self.wishes: dict[Wish, None] = {}
 
     def takes(self, part: Part) -> bool:
         devices = sum(each.devices for each in (*self.requests, *part.requests))
@@ -48,6 +52,7 @@ class _Filling:
             and len(self.requests) + len(part.requests) <= MOST
             and len(self.rules) + len(part.rules) <= MOST
             and len(self.settings) + len(part.settings) <= MOST
+            and len(self.links) + len(part.links) <= MOST
             and part.apart not in self.apart
         )
 
@@ -61,8 +66,18 @@ class _Filling:
         self.settings += [
             msgspec.structs.replace(each, request=each.request + offset) for each in part.settings
         ]
+        self.links += [_moved(each, offset) for each in part.links]
+        self.wishes |= dict.fromkeys(part.wishes)
         if part.apart:
             self.apart.add(part.apart)
+
+
+def _moved(link: Link, offset: int) -> Link:
+    return msgspec.structs.replace(
+        link,
+        requests=tuple(n + offset for n in link.requests),
+        others=tuple(n + offset for n in link.others),
+    )
 
 
 def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
@@ -80,11 +95,12 @@ def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
 
 def _pieces(part: Part) -> Iterable[Part]:
     """Take a part apart where nothing binds its requests together."""
-    if part.rules or part.apart or len(part.requests) < 2:
+    if part.rules or part.apart or part.links or len(part.requests) < 2:
         return [part] if part.requests else []
     return [
         Part(
             (each,),
+            wishes=part.wishes,
             settings=tuple(
                 msgspec.structs.replace(setting, request=0)
                 for setting in part.settings
@@ -118,7 +134,22 @@ def _printed(claim: _Filling) -> ClaimOf:
     asks: dict[str, tuple[str, ...]] = {}
     for name, each in zip(names, claim.requests, strict=True):
         asks[each.ask] = (*asks.get(each.ask, ()), name)
-    return ClaimOf({"devices": devices}, _uses(names, claim.requests), asks)
+    uses = _uses(names, claim.requests)
+    return ClaimOf({"devices": devices}, uses, asks, _rules(names, claim))
+
+
+def _rules(names: Sequence[str], claim: _Filling) -> Rules:
+    """Say what the spec cannot, about requests by their names."""
+    links = [
+        (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
+        for each in claim.links
+    ]
+    wished = {wish.among: wish.policy for wish in claim.wishes}
+    return Rules(
+        joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in links if o),
+        near=tuple(Near(p, each.attributes, each.required) for p, o, each in links if not o),
+        strategy=Strategy(wished.get("nodes"), wished.get("devices")) if wished else None,
+    )
 
 
 def _names(requests: Sequence[Requested]) -> list[str]:

@@ -2,7 +2,8 @@
 
 A claim can say that devices are equal in one attribute, not that one set of places covers another.
 So what goes together is cut into groups, one for each neighbourhood of the shape that most nodes
-have. Where PCIe roots relate nothing NUMA nodes are taken, and that is told.
+have. Where PCIe roots relate nothing NUMA nodes are taken, and that is told. In bridge placement
+the rule itself is printed, so that only the numbers are taken from the shapes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,57 @@ class Grouping(msgspec.Struct, frozen=True):
 
 class _Loose(Exception):  # noqa: N818  # not an error: what is only preferred need not be
     """The groups cannot be required; says why."""
+
+
+def linked(
+    primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
+) -> Grouping:
+    """Count asks with one joint: one group of them all, and the attribute that tells places."""
+    joint = primary.joint or Joint("", primary.kind)
+    unequal = primary.count is None or any(each.count is None for each in others)
+    if joint.scope is Scope.NODE or (unequal and not joint.required):
+        return grouping(primary, others, drivers, facts)
+    if unequal:
+        raise UnsayableError("all there are of a device cannot be grouped")
+    shapes = _shapes(facts, drivers) if facts else []
+    try:
+        return _counted_by(primary, others, joint, shapes)
+    except _Loose as reason:
+        return _loose(primary, others, joint, f"{reason}")
+
+
+def _counted_by(
+    primary: Ask, others: Sequence[Ask], joint: Joint, shapes: Sequence[Shape]
+) -> Grouping:
+    count = primary.count or 1
+    if not shapes:
+        open_ = [each.kind for each in others if not (each.joint and each.joint.counted)]
+        if open_ and joint.required and count > 1:
+            raise UnsayableError(
+                f"no node is known that shows how {count} devices lie to each other: ask for as "
+                f"many of {open_[0]} as there are places for them"
+            )
+        attribute = NUMA_NODE if joint.scope is Scope.NUMA else PCIE_ROOT
+        return msgspec.structs.replace(_apart(primary, others), attribute=attribute)
+    attribute, related, findings = _scope(primary, joint, shapes)
+    holding = [each for each in related if _packed(count, _places(each, attribute)) is not None]
+    if not holding and not joint.required:
+        return msgspec.structs.replace(_apart(primary, others, findings), attribute=attribute)
+    holding = holding or _holding(count, joint, related, attribute)
+    shape = max(holding, key=lambda each: (each.nodes, each.gpus))
+    groups = _shared_out(primary, others, joint, _packed(count, _places(shape, attribute)) or [])
+    whole = _apart(*_counted(primary, others, groups), findings)
+    left = [each for each in related if _fewest(each, count, attribute) != len(groups)]
+    if left and not all(each.joint and each.joint.counted for each in others):
+        nodes = sum(each.nodes for each in left)
+        message = f"{len(groups)} places as on {shape.nodes} nodes; {nodes} other nodes differ"
+        more = (*findings, tell(codes.SHAPE_CHOSEN, primary, message))
+        whole = msgspec.structs.replace(whole, findings=more)
+    return msgspec.structs.replace(whole, attribute=attribute)
+
+
+def _fewest(shape: Shape, count: int, attribute: str) -> int:
+    return len(_packed(count, _places(shape, attribute)) or [])
 
 
 def grouping(

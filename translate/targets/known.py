@@ -1,6 +1,7 @@
 """Which targets there are: those of the configuration, else one for each known driver family.
 
-Where facts are known, only drivers whose class exists are targets by default.
+Where facts are known, only drivers whose class exists are targets by default; those that publish
+devices come first.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,6 +34,10 @@ SPEAKERS: Final[Mapping[str, Speaker]] = {
     dranet.DRIVER: Speaker("", dranet.words, dranet.plan),
     sriov.DRIVER: Speaker("", sriov.words, sriov.plan),
 }
+_WORDS: Final[Mapping[str, Words]] = {
+    driver: msgspec.structs.replace(each.words(driver), domain=driver)
+    for driver, each in SPEAKERS.items()
+}
 _GENERIC: Final = Speaker("", generic.words, generic.plan)
 
 
@@ -53,11 +58,13 @@ def aims(ask: Ask, facts: Facts | None, configuration: Configuration) -> tuple[A
         ]
     else:
         chosen = [
-            Aim(family.driver, family.driver, name, Sharing.NONE, _words(family.driver), facts)
+            Aim(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
             for family in FAMILIES
             if family.kind == ask.kind
             for name in _offered(family.classes, facts)
         ]
+        # A class may be there before any device of it; pods should not wait for those.
+        chosen.sort(key=lambda aim: facts is not None and facts.driver_named(aim.driver) is None)
     return tuple(each for each in chosen if _same_vendor(ask.vendor, speaker(each).vendor))
 
 
@@ -83,10 +90,6 @@ def _configured(target: Target, facts: Facts | None) -> Aim:
             {f"{word}": f"{name}" for word, name in target.attributes.items()},
             {f"{word}": f"{name}" for word, name in target.capacities.items()},
         )
-    words = msgspec.structs.replace(words, domain=target.driver)
-    driver = known.driver if known else target.driver
-    return Aim(driver, target.driver, target.class_, target.sharing, words, facts)
-
-
-def _words(driver: str) -> Words:
-    return msgspec.structs.replace(SPEAKERS[driver].words(driver), domain=driver)
+    words = msgspec.structs.replace(words, domain=f"{target.driver}")
+    driver = known.driver if known else f"{target.driver}"
+    return Aim(driver, f"{target.driver}", f"{target.class_}", target.sharing, words, facts)

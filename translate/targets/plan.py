@@ -14,7 +14,7 @@ from documents.paths import show
 from documents.values import Value
 from dra.finding import Code, Finding
 from facts.model import Facts, Product
-from translate.asks import Ask, Percent, User
+from translate.asks import Ask, Percent, User, Wish
 from translate.selectors import Selector
 from translate.targets.words import UnsayableError, Words
 
@@ -114,6 +114,19 @@ class Rule(msgspec.Struct, frozen=True):
     requests: tuple[int, ...]
 
 
+class Link(msgspec.Struct, frozen=True):
+    """What no constraint can say, over requests of one part by their numbers.
+
+    With `others`: the places of their devices are those of the `requests`. Without: one place for
+    all. A place is a value of the first attribute that the devices publish.
+    """
+
+    requests: tuple[int, ...]
+    others: tuple[int, ...]
+    attributes: tuple[str, ...]
+    required: bool
+
+
 class Setting(msgspec.Struct, frozen=True):
     """Configuration for one request of a part."""
 
@@ -129,6 +142,8 @@ class Part(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...] = ()
     settings: tuple[Setting, ...] = ()
     apart: str = ""  # parts with the same key are never in one claim
+    links: tuple[Link, ...] = ()
+    wishes: tuple[Wish, ...] = ()
 
 
 class Answer(enum.StrEnum):

@@ -8,16 +8,18 @@ ask that can be said with losses, or not at all, is decided elsewhere.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from config.model import Configuration
+from msgspec.structs import replace
+
+from config.model import Configuration, Placement
 from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
 from facts.model import Facts
-from translate.asks import Ask, Scope
+from translate.asks import Ask, Kind, Scope
 from translate.targets import codes
 from translate.targets.draw import MOST_RESULTS, Drawn, draw, request
-from translate.targets.joint import Grouping, grouping, primary_of
+from translate.targets.joint import Grouping, grouping, linked, primary_of
 from translate.targets.known import aims, speaker
-from translate.targets.plan import Aim, Answer, Part, Requested, Rule, Said, Setting, tell
+from translate.targets.plan import Aim, Answer, Link, Part, Requested, Rule, Said, Setting, tell
 from translate.targets.words import UnsayableError
 
 MOST_RULES = 32
@@ -40,15 +42,33 @@ def say(asks: Sequence[Ask], facts: Facts | None, configuration: Configuration) 
     bundles: dict[str, list[Ask]] = {}
     for number, ask in enumerate(asks):
         bundles.setdefault(ask.joint.name if ask.joint else f"\0{number}", []).append(ask)
-    return tuple(_bundle(each, facts, configuration) for each in bundles.values())
+    return tuple(said for each in bundles.values() for said in _bundles(each, facts, configuration))
+
+
+def _bundles(
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration
+) -> tuple[Said, ...]:
+    """Say asks together; where that is only preferred and cannot be said, each by itself."""
+    together = _bundle(asks, facts, configuration)
+    joint = asks[0].joint
+    if together.answer is not Answer.UNSAYABLE or len(asks) == 1 or (joint and joint.required):
+        return (together,)
+    return tuple(_bundle([each], facts, configuration) for each in asks)
 
 
 def _bundle(asks: Sequence[Ask], facts: Facts | None, configuration: Configuration) -> Said:
     names = tuple(each.name for each in asks)
     try:
         chosen = [_choose(each, facts, configuration) for each in asks]
-        part, more = _alone(chosen[0]) if len(chosen) == 1 else _together(chosen, facts)
+        bridge = configuration.placement == Placement.BRIDGE
+        if len(chosen) == 1:
+            part, more = _alone(chosen[0], bridge=bridge)
+        else:
+            part, more = _together(chosen, facts, bridge=bridge)
         _bounded(part)
+        if bridge:
+            wishes = dict.fromkeys(wish for each in asks for wish in each.wishes)
+            part = replace(part, wishes=tuple(wishes))
     except UnsayableError as reason:
         ask = primary_of(asks)
         return Said(names, Answer.UNSAYABLE, findings=(tell(codes.NOT_SAYABLE, ask, f"{reason}"),))
@@ -85,25 +105,32 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> _Cho
             for each in drawn.findings
             if codes.LOSES.get(each.code) in refused
         ]
-    raise UnsayableError("; ".join(reasons) or _nobody(ask, configuration))
+    raise UnsayableError("; ".join(dict.fromkeys(reasons)) or _nobody(ask, configuration))
 
 
 def _nobody(ask: Ask, configuration: Configuration) -> str:
     """Say why no target was even tried."""
+    if ask.kind is Kind.OTHER:
+        return "no DRA driver for it is known"
     whose = f"{ask.vendor} {ask.kind}".strip()
     if configuration.targets:
         return f"no target of the configuration is for {whose}"
     return f"no known driver with a DeviceClass here serves {whose}"
 
 
-def _alone(chosen: _Chosen) -> tuple[Part, tuple[Finding, ...]]:
+def _alone(chosen: _Chosen, *, bridge: bool) -> tuple[Part, tuple[Finding, ...]]:
     ask, aim, drawn = chosen
     requests, settings = _requests(chosen, ask.count, 0)
     numbers = tuple(range(len(requests)))
     rules = _distinct([(chosen, numbers, ask.count)])
-    near, findings = _near(ask, drawn, aim, numbers)
     apart = aim.driver if drawn.plan.apart else ""
-    return Part(tuple(requests), (*rules, *near), tuple(settings), apart), findings
+    part = Part(tuple(requests), rules, tuple(settings), apart)
+    if bridge and ask.together and not ask.together.required and ask.count != 1:
+        attribute, findings = _neighbourhood(ask, ask.together.scope, drawn, aim)
+        if attribute:
+            return replace(part, links=(Link(numbers, (), (attribute,), required=False),)), findings
+    near, findings = _near(ask, drawn, aim, numbers)
+    return replace(part, rules=(*rules, *near)), findings
 
 
 def _requests(
@@ -178,17 +205,29 @@ def _neighbourhood(
     return (standard if aim.publishes(standard) else ""), ()
 
 
-def _together(chosen: Sequence[_Chosen], facts: Facts | None) -> tuple[Part, tuple[Finding, ...]]:
-    """Make one part of asks that go together: a group of requests for each neighbourhood."""
+def _together(
+    chosen: Sequence[_Chosen], facts: Facts | None, *, bridge: bool
+) -> tuple[Part, tuple[Finding, ...]]:
+    """Make one part of asks that go together: a group of requests for each neighbourhood.
+
+    In bridge placement it is one group, and the rule beside it.
+    """
     first = primary_of([each.ask for each in chosen])
     leading = next(each for each in chosen if each.ask is first)
     others = [each for each in chosen if each is not leading]
     drivers = {each.aim.driver for each in others}
     if len(drivers) > 1:
         raise UnsayableError(f"{' and '.join(sorted(drivers))} cannot be grouped in one claim")
-    cut = grouping(first, [each.ask for each in others], (leading.aim.driver, drivers.pop()), facts)
-    part = _groups(leading, others, cut)
-    return part, cut.findings
+    asks, between = [each.ask for each in others], (leading.aim.driver, drivers.pop())
+    cut = (linked if bridge else grouping)(first, asks, between, facts)
+    if not (bridge and cut.attribute):
+        return _groups(leading, others, cut), cut.findings
+    part = _groups(leading, others, replace(cut, attribute=""))
+    numbers = range(len(part.requests))
+    own = tuple(n for n in numbers if part.requests[n].ask == first.name)
+    beside = tuple(n for n in numbers if n not in own)
+    required = first.joint is None or first.joint.required
+    return replace(part, links=(Link(own, beside, (cut.attribute,), required),)), cut.findings
 
 
 def _groups(leading: _Chosen, others: Sequence[_Chosen], cut: Grouping) -> Part:
@@ -229,7 +268,7 @@ def _separate(other: _Chosen, cut: Grouping, numbers: Sequence[int]) -> tuple[Ru
 
 def _bounded(part: Part) -> None:
     """Refuse what no single claim can hold; what nothing binds together may be split."""
-    if not part.rules and not part.apart:
+    if not part.rules and not part.apart and not part.links:
         return
     devices = sum(each.devices for each in part.requests)
     for what, count in (

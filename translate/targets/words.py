@@ -197,8 +197,8 @@ def _memory(least: int | None, below: int | None, words: Words) -> str:
 
 def _resource(names: tuple[str, ...], words: Words) -> str:
     """The pool may be published with its domain or without."""
-    short = [name.partition("/")[2] or name for name in names]
-    pairs = [(words.resource, short), (words.resource_full, list(names))]
+    short = dict.fromkeys(name.partition("/")[2] or name for name in names)
+    pairs = [(words.resource, list(short)), (words.resource_full, list(names))]
     parts = [
         guarded(name, f"{attribute(name)} in {listed(values)}", words.always)
         for name, values in pairs

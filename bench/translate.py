@@ -1,0 +1,220 @@
+"""How fast pods are translated: one in process, and a folder of manifests by the command.
+
+A cluster as facts: two GPU drivers, one of NICs, twenty products, nodes with plugins beside them.
+Each pod is translated over and over with its parts in fresh objects, as admission gets it. The
+yardstick beside every row is reading that pod's JSON and copying it. Shown is the best round, and
+how far the median one is above it: of processor time for a pod, by the clock for a command, which
+is a process of its own, start of Python and all.
+"""
+
+import copy
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from config.model import Configuration
+from documents.patch import patched
+from documents.values import Value
+from facts.model import (
+    Amount,
+    Class,
+    Cluster,
+    Driver,
+    Facts,
+    Name,
+    Neighbourhood,
+    Product,
+    Shape,
+)
+from facts.text import plain
+from translate.patch import operations
+from translate.pods import Given, given, translate
+from translate.read import read
+
+GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
+ROOT = "resource.kubernetes.io/pcieRoot"
+ROUNDS, CALLS, PRODUCTS, NAMES = 25, 50, 10, 40
+MANIFESTS, LIMIT_US, LIMIT_S = 100, 150.0, 2.0
+KEEPS = (
+    "constraints.distinctAttribute",
+    "exactly.adminAccess",
+    "exactly.capacity",
+    "firstAvailable",
+)
+
+
+def product(driver: str, kind: str, number: int, *, shared: bool) -> Product:
+    """Make one row of the table of products."""
+    memory = Amount(f"{16 + 8 * number}Gi", step="1Mi")
+    cores = {"cores": Amount("100", default="100", step="1")} if shared else {}
+    return Product(
+        driver, kind, f"NVIDIA P{number}", shared=shared, capacity={"memory": memory, **cores}
+    )
+
+
+def cluster() -> Facts:
+    """Make the facts of a cluster in the middle of its migration."""
+    attributes = {f"{GPU}/{word}": "string" for word in ("type", "productName", "uuid")}
+    rows = [product(GPU, "gpu", i, shared=False) for i in range(PRODUCTS)]
+    rows += [product(HAMI, "hami-gpu", i, shared=True) for i in range(PRODUCTS)]
+    others = [Name(f"example.com/r{i}", nodes=3, devices=24, most=8) for i in range(NAMES)]
+    plugins = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
+    places = (Neighbourhood(1, 1, 8),)
+    return Facts(
+        cluster=Cluster(keeps=KEEPS),
+        classes=tuple(Class(name, drivers=(name,), devices=80) for name in (GPU, HAMI, NIC)),
+        names=(*others, *(Name(each, nodes=2, devices=16, most=8) for each in plugins)),
+        products=tuple(rows),
+        drivers=(
+            Driver(GPU, "gpu", 80, 10, attributes | {ROOT: "string"}, ("memory",)),
+            Driver(HAMI, "gpu", 80, 10, {f"{HAMI}/uuid": "string"}, ("cores", "memory")),
+            Driver(NIC, "nic", 80, 10, {f"{NIC}/rdma": "bool", ROOT: "string"}),
+        ),
+        shapes=(Shape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), 10),),
+    )
+
+
+def pod(limits: dict[str, Value], **metadata: dict[str, str]) -> dict[str, Any]:
+    """Make a pod as the API server hands it to admission: full of what is not about devices."""
+    container: dict[str, Value] = {
+        "name": "main",
+        "image": "registry.example/team/app:1.2.3",
+        "command": ["python", "-m", "train", "--epochs=3"],
+        "env": [{"name": f"SETTING_{i}", "value": f"value-{i}"} for i in range(6)],
+        "resources": {
+            "limits": {"cpu": "8", "memory": "64Gi", **limits},
+            "requests": {"cpu": "8", "memory": "64Gi", **limits},
+        },
+        "volumeMounts": [
+            {"name": "kube-api-access-x", "mountPath": "/var/run/secrets", "readOnly": True}
+        ],
+        "terminationMessagePath": "/dev/termination-log",
+        "imagePullPolicy": "IfNotPresent",
+    }
+    spec: dict[str, Value] = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "serviceAccountName": "default",
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+            for key in ("not-ready", "unreachable")
+        ],
+        "volumes": [{"name": "kube-api-access-x", "projected": {"sources": []}}],
+    }
+    head = {"generateName": "train-", "namespace": "research", "labels": {"app": "train"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**head, **metadata}, "spec": spec}
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """Give the pods by what they ask."""
+    together = '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'
+    joint = {"scheduling.koordinator.sh/device-joint-allocate": together}
+    share: dict[str, Value] = {
+        "nvidia.com/gpu": "1",
+        "nvidia.com/gpumem": "3000",
+        "nvidia.com/gpucores": "30",
+    }
+    both: dict[str, Value] = {"koordinator.sh/gpu": "200", "koordinator.sh/rdma": "100"}
+    return {
+        "asks for nothing": pod({}),
+        "nvidia, one GPU": pod({"nvidia.com/gpu": "1"}),
+        "HAMi, a share": pod(share),
+        "Koordinator, joint": pod(both, annotations=joint),
+    }
+
+
+def best(work: Callable[[], object]) -> tuple[float, float]:
+    """Time a call in microseconds: the best round, and how far the median one is above it."""
+    times = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        for _ in range(CALLS):
+            work()
+        times.append((time.process_time() - start) / CALLS * 1e6)
+    return min(times), statistics.median(times) - min(times)
+
+
+def whole(text: bytes, by: Given) -> object:
+    """Translate a pod that was just read, and compose the operations of its patch."""
+    return operations(translate(msgspec.json.decode(text), by).edits)
+
+
+def one_pod() -> None:
+    """Print what one pod takes, in parts and in all, beside what its JSON takes."""
+    by = given(Configuration(), cluster())
+    bare = msgspec.structs.replace(by, memo=None)
+    columns = ("read", "first", "as asked before", "json.loads", "deepcopy")
+    print(f"{'us':<20}" + "".join(f"{each:>16}" for each in columns))
+    for name, each in pods().items():
+        text = msgspec.json.encode(each)
+        decoding = best(lambda text=text: msgspec.json.decode(text))[0]  # type: ignore[misc]
+        rows = [
+            best(lambda each=each: read(each)),  # type: ignore[misc]
+            best(lambda text=text: whole(text, bare)),  # type: ignore[misc]
+            best(lambda text=text: whole(text, by)),  # type: ignore[misc]
+            best(lambda text=text: json.loads(text)),  # type: ignore[misc]
+            best(lambda each=each: copy.deepcopy(each)),  # type: ignore[misc]
+        ]
+        rows[1:3] = [(time_ - decoding, off) for time_, off in rows[1:3]]
+        row = "".join(f"{time_:9.1f} +{off:5.1f}" for time_, off in rows)
+        flag = "" if rows[2][0] < LIMIT_US else f"  above {LIMIT_US:.0f} us"
+        print(f"{name:<20}{row}  {rows[2][0] / rows[3][0]:4.1f} x json.loads{flag}")
+        if name != "asks for nothing" and patched(each, translate(each, by).edits) == each:
+            raise SystemExit(f"{name} was not translated")
+
+
+def folder() -> None:
+    """Print what the command takes for a folder of manifests, beside reading their YAML."""
+    kinds = list(pods().values())
+    with tempfile.TemporaryDirectory() as place:
+        files = Path(place, "files")
+        files.mkdir()
+        for i in range(MANIFESTS):
+            text = yaml.safe_dump(kinds[i % len(kinds)])
+            Path(files, f"{i:03}.yaml").write_text(text, encoding="utf-8")
+        facts = Path(place, "facts.json")
+        facts.write_bytes(msgspec.json.encode(plain(cluster())))
+        ours = f"-m cli.main translate -f {files} --facts {facts} -o json"
+        rows = {
+            "start of Python": [sys.executable, "-c", "pass"],
+            "reading the YAML": [sys.executable, "-c", f"{_READS}{str(files)!r})"],
+            "translate": [sys.executable, *ours.split()],
+        }
+        for name, each in rows.items():
+            least, off = _process(each)
+            flag = "" if least < LIMIT_S else f"  above {LIMIT_S} s"
+            print(f"{name:<20}{least:9.2f} +{off:5.2f} s{flag}")
+
+
+_READS = (
+    "import pathlib, sys, yaml\n"
+    "def r(p): [yaml.load(f.read_bytes(), yaml.CSafeLoader) for f in pathlib.Path(p).iterdir()]\n"
+    "r("
+)
+
+
+def _process(command: list[str]) -> tuple[float, float]:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S603  # our own
+        times.append(time.perf_counter() - start)
+    return min(times), statistics.median(times) - min(times)
+
+
+def run() -> None:
+    """Print all rows."""
+    one_pod()
+    print(f"\na folder of {MANIFESTS} manifests, one process")
+    folder()

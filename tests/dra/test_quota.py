@@ -1,0 +1,61 @@
+"""What a claim is charged to a quota."""
+
+import pytest
+
+from dra.claim import Claim, read_claim
+from dra.quota import CLAIMS, charges
+from tests.tables import Plain
+
+GPU = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+MIG = "mig.nvidia.com.deviceclass.resource.k8s.io/devices"
+CLASSES = {"gpu.nvidia.com": "nvidia.com/gpu", "mig.nvidia.com": ""}
+
+
+def charged(*requests: Plain, classes: dict[str, str] | None = None) -> dict[str, int]:
+    spec = {"devices": {"requests": [{"name": f"r{i}", **one} for i, one in enumerate(requests)]}}
+    claim = read_claim({"metadata": {"name": "c"}, "spec": spec})
+    assert isinstance(claim, Claim), claim
+    return dict(charges(claim.spec, classes or {}))
+
+
+def exactly(name: str = "gpu.nvidia.com", **rest: Plain) -> Plain:
+    return {"exactly": {"deviceClassName": name, **rest}}
+
+
+def ways(*each: tuple[str, int]) -> Plain:
+    return {
+        "firstAvailable": [
+            {"name": f"w{i}", "deviceClassName": name, "count": count}
+            for i, (name, count) in enumerate(each)
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        ([], {}),
+        ([exactly()], {GPU: 1}),
+        ([exactly(count=3), exactly(count=2)], {GPU: 5}),
+        ([exactly(allocationMode="All")], {GPU: 32}),
+        ([exactly(allocationMode="Some")], {GPU: 0}),
+        ([exactly(adminAccess=True, count=2)], {GPU: 2}),
+        ([exactly(), exactly("mig.nvidia.com")], {GPU: 1, MIG: 1}),
+        # Of several ways each class is charged the most that one of them takes of it.
+        ([ways(("gpu.nvidia.com", 1), ("mig.nvidia.com", 4))], {GPU: 1, MIG: 4}),
+        ([ways(("gpu.nvidia.com", 1), ("gpu.nvidia.com", 3))], {GPU: 3}),
+    ],
+)
+def test_devices_are_charged_by_class(requests: list[Plain], expected: dict[str, int]) -> None:
+    assert charged(*requests) == {CLAIMS: 1, **expected}
+
+
+def test_a_class_that_serves_extended_resources_is_charged_by_their_names_too() -> None:
+    assert charged(exactly(count=2), exactly("mig.nvidia.com"), classes=CLASSES) == {
+        CLAIMS: 1,
+        GPU: 2,
+        MIG: 1,
+        "requests.nvidia.com/gpu": 2,
+        "requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2,
+        "requests.deviceclass.resource.kubernetes.io/mig.nvidia.com": 1,
+    }

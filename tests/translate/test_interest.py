@@ -1,0 +1,153 @@
+"""Which pods are looked at: nobody who has anything to be told is kept away."""
+
+import functools
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.model import Configuration, Legacy
+from config.texts import FindingCode, NetworkName, ResourceName
+from documents.values import Value
+from tests.tables import Plain, cases
+from tests.translate.test_dialects import pod_of
+from translate.interest import covers, interest
+from translate.pods import Given, translate
+from translate.read import read
+
+HERE = Path(__file__).parent
+LEGACY = Path(__file__).parents[2] / "examples" / "legacy"
+USUAL = Configuration()
+
+
+@functools.cache
+def pods() -> list[Plain]:
+    """Every pod of the tables and of the examples."""
+    dialects = sorted((HERE / "cases" / "dialects").glob("*.yaml"))
+    found = [pod_of(case) for table in dialects for case in cases(table)]
+    found += [_pod(case) for case in cases(HERE / "pods.yaml")]
+    for path in sorted(LEGACY.glob("*.yaml")):
+        found += [_pod(each) for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    return [pod for pod in found if pod is not None]
+
+
+def _pod(value: Plain) -> Plain:
+    """The pod in a case or an object, wherever it is."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("spec"), dict) and "containers" in value["spec"]:
+        return {"metadata": value.get("metadata") or {}, "spec": value["spec"]}
+    return next(filter(None, map(_pod, value.values())), None)
+
+
+def of_note(pod: Value, configuration: Configuration) -> bool:
+    """Whether reading the pod gives anything at all."""
+    reading = read(pod, configuration.legacy)
+    return bool(reading.asks or reading.traces or reading.findings)
+
+
+def test_the_tables_are_read() -> None:
+    found = pods()
+    assert len(found) > 100
+    assert sum(of_note(pod, USUAL) for pod in found) > 100
+
+
+def test_every_pod_that_says_something_is_covered() -> None:
+    for pod in pods():
+        if of_note(pod, USUAL):
+            assert covers(pod, interest(USUAL)), pod
+
+
+def test_a_translated_pod_is_covered_and_so_is_one_whose_mark_is_gone() -> None:
+    limits: Value = {"limits": {"nvidia.com/gpu": "1"}}
+    pod: Plain = {"metadata": {}, "spec": {"containers": [{"name": "a", "resources": limits}]}}
+    done = translate(pod, Given())
+    marked: Plain = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": {}}
+    referring: Plain = {
+        "spec": {"resourceClaims": [{"resourceClaimTemplateName": done.templates[0].name}]}
+    }
+    assert covers(marked, interest(USUAL))
+    assert covers(referring, interest(USUAL))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"spec": {"containers": [{"name": "web"}]}},
+        {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "hugepages-2Mi": "2Mi"}}}]}},
+        {"spec": {"containers": [{"resources": {"limits": {"x.kubernetes.io/y": 1}}}]}},
+        {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}},
+        {"spec": {"nodeSelector": {"nvidia.com/gpu.product": "L4"}, "containers": []}},
+        {"metadata": None, "spec": {"containers": None, "resourceClaims": [{"name": "own"}]}},
+        "no pod",
+    ],
+    ids=["web", "native", "extension", "labels", "selector-alone", "nulls", "text"],
+)
+def test_a_pod_without_devices_is_left_in_peace(pod: Value) -> None:
+    assert not of_note(pod, USUAL)
+    assert not covers(pod, interest(USUAL))
+
+
+NETWORKED: Plain = {
+    "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "default/a"}},
+    "spec": {"containers": [{"name": "a"}]},
+}
+
+
+def test_networks_nobody_configured_and_wants_to_hear_of_are_left_in_peace() -> None:
+    silent = {FindingCode("NetworkUnknown"): "off"}
+    quiet = Configuration(findings=silent)  # type: ignore[arg-type]  # as it is loaded
+    named = Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
+    assert not covers(NETWORKED, interest(quiet))
+    assert covers(NETWORKED, interest(USUAL))
+    assert covers(NETWORKED, interest(Configuration(findings=silent, legacy=named)))  # type: ignore[arg-type]
+
+
+KEYS = st.sampled_from(
+    [
+        "nvidia.com/gpu", "example.com/gpu", "kubernetes.io/gpu", "kubernetes.io/rdma", "cpu",
+        "koordinator.sh/gpu-core", "a.kubernetes.io/b", "requests.nvidia.com/gpu", "rdma/hca",
+        "hugepages-1Gi", "memory", "/", "tencent.com/vcuda-core",
+    ]
+)  # fmt: skip
+NOTES = st.sampled_from(
+    [
+        "gpu-fraction", "gpu-memory", "mps", "tensor-fusion.ai/enabled", "kai.scheduler/queue",
+        "tensor-fusion.ai/vram-limit", "k8s.v1.cni.cncf.io/networks", "app", "hami.io/vgpu-node",
+        "v1.multus-cni.io/default-network", "scheduling.koordinator.sh/device-allocate-hint",
+        "drawbridge.dev/original", "gpu-fraction-num-devices", "nvidia.com/vgpu-mode",
+    ]
+)  # fmt: skip
+AMOUNTS = st.sampled_from(["1", 1, "0", "50", "x", None, "true"])
+MAPS = st.dictionaries(KEYS, AMOUNTS, max_size=3) | st.none()
+TEXTS = st.dictionaries(NOTES, st.sampled_from(["1", "0.5", "true", "a", ""]), max_size=4)
+CONTAINER = st.fixed_dictionaries(
+    {
+        "name": st.just("a"),
+        "resources": st.fixed_dictionaries({}, optional={"limits": MAPS, "requests": MAPS}),
+    }
+)
+PODS = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries({}, optional={"annotations": TEXTS, "labels": TEXTS}),
+        "spec": st.fixed_dictionaries(
+            {"containers": st.lists(CONTAINER, max_size=2)},
+            optional={
+                "initContainers": st.lists(CONTAINER, max_size=1),
+                "schedulerName": st.sampled_from(
+                    ["kai-scheduler", "volcano", "koord-scheduler", "hami-scheduler"]
+                ),
+            },
+        ),
+    }
+)
+
+
+@given(PODS)
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_pod_carries_it_is_covered_if_it_says_something(pod: Value) -> None:
+    renamed = Legacy(renames={ResourceName("example.com/gpu"): ResourceName("nvidia.com/gpu")})
+    for configuration in (USUAL, Configuration(legacy=renamed)):
+        assert not of_note(pod, configuration) or covers(pod, interest(configuration))

@@ -1,0 +1,105 @@
+"""Objects with pod templates in them: what is told of the object itself, and all or nothing."""
+
+from typing import Any
+
+import pytest
+
+from config.model import Configuration
+from documents.patch import patched
+from documents.paths import get
+from dra.finding import Severity
+from tests.tables import Plain
+from translate.objects import translated
+from translate.pods import given
+
+BY = given(Configuration())
+QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
+
+
+def template(limits: Plain, **spec: Plain) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": limits}}
+    return {"spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec}}
+
+
+def job(limits: Plain, **metadata: Plain) -> dict[str, Any]:
+    spec = {"template": template(limits)}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def volcano(**spec: Plain) -> dict[str, Any]:
+    tasks = [{"name": "worker", "template": template({"nvidia.com/gpu": 1})}]
+    whole = {"tasks": tasks, **spec}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": whole}
+
+
+def told(value: Plain) -> dict[str, str]:
+    return {e.code: f"{e.path}: {e.message}" for e in translated(value, "Job/j", BY).findings}
+
+
+def test_a_queue_on_the_job_counted_the_old_name() -> None:
+    found = told(job({"nvidia.com/gpu": 1}, labels=QUEUE))
+    assert "metadata.labels[kueue.x-k8s.io/queue-name]" in found["QueueCountsNames"]
+    assert "gpu.nvidia.com" in found["QueueCountsNames"]
+    assert "QueueCountsNames" not in told(job({"cpu": 1}, labels=QUEUE))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, "volcano stays the scheduler of the job's pods"),
+        ({"schedulerName": "mine"}, "mine stays"),
+        ({"queue": "team-a"}, "with queue team-a"),
+    ],
+)
+def test_a_volcano_job_says_who_schedules_its_pods(spec: Plain, words: str) -> None:
+    found = told(volcano(**spec))["SchedulerKept"]
+    assert found.startswith("spec.schedulerName: ")
+    assert words in found
+
+
+def test_a_workflow_s_templates_and_its_patch_of_pod_specs_are_told() -> None:
+    """Argo's templates hold one container and no pod; they are translated when pods are made."""
+    container = {"image": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    patch = '{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":2}}}]}'
+    value = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "spec": {
+            "podSpecPatch": patch,
+            "templates": [
+                {"name": "train", "container": container},
+                {"name": "more", "podSpecPatch": "limits: {amd.com/gpu: 1}"},
+                {"name": "none", "podSpecPatch": '{"terminationGracePeriodSeconds": 3}'},
+            ],
+        },
+    }
+    done = translated(value, "Workflow/w", BY)
+    assert done.edits == ()
+    paths = {each.path for each in done.findings if each.code == "RequestNotInPod"}
+    assert paths == {
+        "spec.templates[0].container.resources.limits[nvidia.com/gpu]",
+        "spec.podSpecPatch[nvidia.com/gpu]",
+        "spec.templates[1].podSpecPatch[amd.com/gpu]",
+    }
+    assert all(each.severity is Severity.WARNING for each in done.findings)
+
+
+def test_one_template_that_is_refused_keeps_the_whole_object() -> None:
+    value = volcano()
+    value["spec"]["tasks"].append({"template": template({"koordinator.sh/gpu": 101})})
+    done = translated(value, "Job/j", BY)
+    assert (done.edits, done.templates) == ((), ())
+    assert any(each.path.startswith("spec.tasks[1].template.spec") for each in done.findings)
+
+
+def test_templates_stand_in_the_namespace_of_the_object() -> None:
+    done = translated(job({"nvidia.com/gpu": 1}, namespace="team"), "Job/team/j", BY)
+    (made,) = done.templates
+    assert get(dict(made), ("metadata", "namespace")) == "team"
+    after = patched(job({"nvidia.com/gpu": 1}, namespace="team"), done.edits)
+    claims = get(after, ("spec", "template", "spec", "resourceClaims"))
+    assert claims == [
+        {"name": "drawbridge", "resourceClaimTemplateName": get(dict(made), ("metadata", "name"))}
+    ]
+    again = translated(after, "Job/team/j", BY)
+    assert (again.edits, again.templates) == ((), ())

@@ -1,0 +1,120 @@
+"""Every row of the decisions' table, from the pod to the claims and the findings.
+
+A case has `limits` (of one container), `annotations` and `spec` beside, a `world` of machines as
+`shape driver mode`, `plugins` that serve names on a node, `keeps`: the fields that the API server
+does not drop (all, if it is not said), and `networks`. `claims` are lists of lines: a request as
+`name: class x count`, `if` its selectors and `of` its amounts, alternatives under `or`; then what
+holds between requests. Without `claims` the pod stays as it is: refused, if a finding is an error.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from config.model import Configuration, Legacy
+from config.texts import NetworkName, ResourceName
+from dra.finding import Severity
+from facts.model import Facts, Name
+from tests.tables import Plain, cases
+from tests.translate import worlds
+from translate.asks import Kind
+from translate.pods import Translation, given, translate
+from translate.read import read
+from translate.rows import ROWS
+from translate.template import Template
+
+CASES = cases(Path(__file__).parent / "cases" / "rows.yaml")
+
+
+def name(case: Plain) -> str:
+    return f"{case['row']}: {case['name']}" if "name" in case else case["row"]
+
+
+def pod(case: Plain) -> Plain:
+    container = {"name": "main", "resources": {"limits": case["limits"]}}
+    spec = {"tolerations": [{"operator": "Exists"}], "containers": [container]}
+    return {
+        "metadata": {"annotations": case.get("annotations", {})},
+        "spec": spec | case.get("spec", {}),
+    }
+
+
+def legacy(case: Plain) -> Legacy:
+    known = case.get("networks", {})
+    return Legacy(networks={NetworkName(k): ResourceName(v) for k, v in known.items()})
+
+
+def facts(case: Plain) -> Facts:
+    found = worlds.facts(tuple(case["world"]))
+    names = tuple(Name(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ()))
+    found = msgspec.structs.replace(found, names=names)
+    if "keeps" in case:
+        cluster = msgspec.structs.replace(found.cluster, keeps=tuple(case["keeps"]))
+        found = msgspec.structs.replace(found, cluster=cluster)
+    return found
+
+
+def done(case: Plain) -> Translation:
+    return translate(pod(case), given(Configuration(legacy=legacy(case)), facts(case)))
+
+
+def lines(made: Template) -> Iterator[str]:
+    devices: Plain = made.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
+    for each in devices["requests"]:
+        if "exactly" in each:
+            yield f"{each['name']}: {wanted(each['exactly'])}"
+        for way in each.get("firstAvailable", []):
+            yield f"{each['name']} or {way['name']}: {wanted(way)}"
+    for each in devices.get("constraints", []):
+        word = "match" if "matchAttribute" in each else "differ"
+        attribute = each[f"{'match' if word == 'match' else 'distinct'}Attribute"]
+        yield f"{' '.join(each['requests'])} {word} in {attribute}"
+    for each in devices.get("config", []):
+        yield f"{' '.join(each['requests'])} set up by {each['opaque']['driver']}"
+
+
+def wanted(of: Plain) -> str:
+    number = of.get("count", "all")
+    text = f"{of['deviceClassName']} x {number}{' admin' if of.get('adminAccess') else ''}"
+    for each in of.get("selectors", []):
+        text += f"; if {each['cel']['expression']}"
+    for key, amount in of.get("capacity", {}).get("requests", {}).items():
+        text += f"; of {key} {amount}"
+    return text
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_the_claims_of_a_row_and_what_is_told(case: Plain) -> None:
+    found = done(case)
+    assert [list(lines(each)) for each in found.templates] == case.get("claims", [])
+    assert [each.code for each in found.findings] == case.get("findings", [])
+    refused = any(each.severity is Severity.ERROR for each in found.findings)
+    assert refused == case.get("refused", False)
+    if "claims" not in case:
+        assert found.edits == ()
+    told = " ".join(each.message for each in found.findings)
+    assert [words for words in case.get("says", []) if words not in told] == []
+
+
+def test_rows_and_cases_cover_each_other() -> None:
+    assert {case["row"] for case in CASES} == set(ROWS)
+    for case in CASES:
+        rows = {ask.row for ask in read(pod(case), legacy(case)).asks}
+        assert case["row"] in rows, name(case)
+
+
+def test_no_case_stands_twice() -> None:
+    assert len({name(case) for case in CASES}) == len(CASES)
+
+
+def test_where_amounts_are_dropped_nobody_gets_a_whole_device_for_a_share() -> None:
+    """A claim without its amounts asks for all of each of them."""
+    tried = 0
+    for case in CASES:
+        asks = read(pod(case), legacy(case)).asks
+        if any(ask.share and ask.kind is Kind.GPU and not ask.partition for ask in asks):
+            assert done({**case, "keeps": []}).templates == (), name(case)
+            tried += 1
+    assert tried > 15

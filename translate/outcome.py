@@ -1,0 +1,106 @@
+"""What becomes of the asks of one pod: which are translated, into which claims, and what is told.
+
+Depends on the asks, the facts and the configuration alone, so that pods which ask the same share
+one answer. Knows nothing of the pod they came from.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from config.model import Configuration
+from dra.finding import Finding
+from facts.model import Facts, Name
+from translate import dual
+from translate.asks import Ask
+from translate.decide import Verdict, decide, stays
+from translate.rules import RULES, written
+from translate.targets.claims import ClaimOf, assemble
+from translate.targets.plan import Said
+from translate.targets.say import say
+from translate.template import Template, template
+
+# Far more kinds of pods than a cluster has; each takes some kilobytes.
+MOST: Final = 1024
+
+Asks = tuple[Ask, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What becomes of asks; one that is refused translates nothing."""
+
+    findings: tuple[Finding, ...] = ()
+    refused: bool = False
+    asks: Asks = ()  # those that are translated
+    claims: tuple[tuple[ClaimOf, Template], ...] = ()
+    plugins: tuple[Name, ...] = ()  # that hand out the same devices on some node
+    classes: tuple[str, ...] = ()  # that the claims ask for
+
+
+class Memo:
+    """Outcomes under one configuration and the same facts, by the asks; of a bounded number."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: dict[Asks, Outcome] = {}
+
+    def get(self, asks: Asks) -> Outcome | None:
+        """Recall the outcome of equal asks; none of asks that hold what the user wrote freely."""
+        try:
+            return self._known.get(asks)
+        except TypeError:  # settings of networks may be lists
+            return None
+
+    def keep(self, asks: Asks, outcome: Outcome) -> None:
+        """Remember an outcome; when there is no room, those that were there before are gone."""
+        if len(self._known) >= self._most:
+            self._known.clear()
+        try:
+            self._known[asks] = outcome
+        except TypeError:
+            return
+
+
+def outcome(
+    asks: Asks, facts: Facts | None, configuration: Configuration, memo: Memo | None = None
+) -> Outcome:
+    """Decide about the asks of a pod, and print the claims of those that are translated."""
+    if memo is not None and (known := memo.get(asks)) is not None:
+        return known
+    fresh = _outcome(asks, facts, configuration)
+    if memo is not None:
+        memo.keep(asks, fresh)
+    return fresh
+
+
+def _outcome(asks: Sequence[Ask], facts: Facts | None, configuration: Configuration) -> Outcome:
+    # What stays with its plugin cannot be near what does not.
+    alone = {ask.joint.name for ask in asks if ask.joint and stays(ask, facts)}
+    asks = [
+        replace(ask, joint=None) if ask.joint and ask.joint.name in alone else ask for ask in asks
+    ]
+    named = {ask.name: ask for ask in asks}
+    findings: tuple[Finding, ...] = ()
+    kept: list[Said] = []
+    refused = False
+    for said in say(asks, facts, configuration):
+        decision = decide([named[name] for name in said.asks], said, facts, configuration)
+        findings += decision.findings
+        refused = refused or decision.verdict is Verdict.REFUSE
+        if decision.verdict is Verdict.TRANSLATE:
+            kept.append(said)
+    if refused or not kept:
+        return Outcome(findings, refused)
+    names = {name for said in kept for name in said.asks}
+    claims = tuple((claim, _template(claim)) for claim in assemble(kept))
+    translated = tuple(ask for ask in asks if ask.name in names)
+    plugins = dual.advertised(translated, kept, facts, configuration)
+    classes = tuple(dict.fromkeys(name for said in kept for name in said.classes))
+    return Outcome(findings, asks=translated, claims=claims, plugins=plugins, classes=classes)
+
+
+def _template(claim: ClaimOf) -> Template:
+    rules = written(claim.rules)
+    return template(claim.spec, claim_annotations={RULES: rules} if rules else {})

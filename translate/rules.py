@@ -1,0 +1,178 @@
+"""What a claim spec cannot say, as an annotation of the claims: for our own allocator.
+
+Written into the metadata of a template, it reaches every claim that is made of it. Versioned, read
+strictly, one text for one meaning. A tenant can write it as well, so whoever reads it checks it
+against the claim. Knows nothing of pods and of who asked.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from dra.claim import ALL
+from dra.finding import Finding
+from dra.walk import Schema, convert
+from translate.verdicts import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
+
+RULES: Final = "drawbridge.dev/rules"
+API_VERSION: Final = "drawbridge.dev/v1alpha1"
+KIND: Final = "Rules"
+# As many constraints as a claim may have, and what their text may take of its annotations.
+MOST: Final = 32
+LONGEST: Final = 16 * 1024
+
+Policy = Literal["packed", "spread"]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An object of the annotation."""
+
+
+def _says(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description)
+
+
+_Names = tuple[str, ...]
+_Attributes = Annotated[
+    tuple[str, ...],
+    _says("Full names; the first that all devices concerned publish tells their places."),
+]
+_Required = Annotated[
+    bool, _says("Whether devices that break it are refused, or only chosen last.")
+]
+
+
+class Joint(_Part, frozen=True):
+    """Devices of several requests side by side: each place of the primary's has one of each."""
+
+    primary: Annotated[_Names, _says("The requests whose devices tell the places.")]
+    others: Annotated[
+        _Names, _says("The requests whose devices stand at exactly those places, at each of them.")
+    ]
+    attributes: _Attributes
+    required: _Required = True
+
+
+class Near(_Part, frozen=True):
+    """Devices in one place."""
+
+    requests: Annotated[_Names, _says("The requests whose devices stand in one place.")]
+    attributes: _Attributes
+    required: _Required = True
+
+
+class Strategy(_Part, frozen=True, omit_defaults=True):
+    """How to choose among what all fits."""
+
+    nodes: Annotated[Policy | None, _says("Fill up nodes in use first, or take idle ones.")] = None
+    devices: Annotated[
+        Policy | None, _says("On a node, fill up devices in use first, or take idle ones.")
+    ] = None
+
+
+class Rules(_Part, frozen=True, omit_defaults=True):
+    """The rules of one claim; requests are named as in its spec."""
+
+    joint: tuple[Joint, ...] = ()
+    near: tuple[Near, ...] = ()
+    strategy: Strategy | None = None
+    api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Rules"] = KIND
+
+
+_SCHEMA: Final = Schema(Rules)
+
+
+def written(rules: Rules) -> str:
+    """Write rules as the annotation's text: canonical JSON; empty where there are none."""
+    if rules == Rules():
+        return ""
+    content = {**msgspec.to_builtins(rules), "apiVersion": API_VERSION, "kind": KIND}
+    return msgspec.json.encode(content, order="sorted").decode()
+
+
+def read(text: str) -> Rules | tuple[Finding, ...]:
+    """Read the annotation's text, or say what is wrong with it."""
+    if len(text) > LONGEST:
+        return (_unreadable(f"it has {len(text)} characters, and {LONGEST} are read"),)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return (_unreadable(f"no JSON: {str(error)[:80]}"),)
+    said = value if isinstance(value, dict) else {}
+    if (said.get("apiVersion"), said.get("kind")) != (API_VERSION, KIND):
+        return (_unreadable(f"it is no {KIND} of {API_VERSION}"),)
+    found = convert(value, _SCHEMA, object=KIND)
+    if isinstance(found, tuple):
+        return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
+    rules: Rules = found
+    if len(rules.joint) + len(rules.near) > MOST:
+        return (_unreadable(f"there are more than {MOST} rules"),)
+    return rules
+
+
+def check(rules: Rules, requests: Mapping[str, Mapping[str, object]]) -> tuple[Finding, ...]:
+    """Check rules against the requests of their claim, by name."""
+    return tuple(_checked(rules, requests))
+
+
+def _checked(rules: Rules, requests: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
+    parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
+    for place, names in parts:
+        for name in names:
+            if name not in requests:
+                yield RULE_NAMES_NO_REQUEST.at(place, f"the claim has no request {name}")
+            elif _all(requests[name]):
+                yield RULE_WITHOUT_NUMBER.at(
+                    place, f"request {name} is for all devices; a rule needs a number of them"
+                )
+        if len(set(names)) < len(names) or not names:
+            yield RULE_NAMES_NO_REQUEST.at(place, "it names no request, or one of them twice")
+    for i, rule in enumerate(rules.joint):
+        if not (rule.primary and rule.others):
+            yield RULE_NAMES_NO_REQUEST.at(f"joint[{i}]", "it needs primary and others")
+
+
+def _all(request: Mapping[str, object]) -> bool:
+    exactly = request.get("exactly")
+    return isinstance(exactly, Mapping) and exactly.get("allocationMode") == ALL
+
+
+def _unreadable(why: str) -> Finding:
+    return RULES_UNREADABLE.at(f"metadata.annotations[{RULES}]", why)
+
+
+def schema() -> dict[str, object]:
+    """The JSON Schema of the annotation."""
+    return msgspec.json.schema(Rules)
+
+
+def page() -> str:
+    """Render the reference page of the annotation, `docs/rules.md`."""
+    lines = [
+        "# Rules of a claim",
+        "",
+        f"In bridge placement the annotation `{RULES}` says what a claim spec cannot. It stands in",
+        "`spec.metadata.annotations` of the ResourceClaimTemplate, is part of its name's hash, and",
+        "so reaches every claim. It is JSON; unknown fields are refused. This page is generated",
+        "from the code (`make docs`).",
+        "",
+        "```json",
+        json.dumps(json.loads(written(_EXAMPLE)), indent=2),
+        "```",
+    ]
+    for part, title in ((Joint, "joint[]"), (Near, "near[]"), (Strategy, "strategy")):
+        fields = schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
+        lines += ["", f"## {title}", "", f"{part.__doc__}", "", "| field | meaning |", "|---|---|"]
+        lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
+    lines += ["", "## JSON Schema", "", "```json", json.dumps(schema(), indent=2), "```"]
+    return "\n".join(lines) + "\n"
+
+
+_EXAMPLE: Final = Rules(
+    joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
+    strategy=Strategy(devices="packed"),
+)
