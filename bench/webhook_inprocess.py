@@ -1,0 +1,171 @@
+"""What a review costs in process, without sockets: decode, decide, encode.
+
+Beside a handler that reads the uid and answers with a patch that is ready. Each row is processor
+time, the best of several rounds in microseconds, and how many such reviews one core answers for
+one of the echo's.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bench.webhook import pod as written
+from config.model import Configuration
+from documents.values import Value
+from dra.finding import Finding
+from facts.model import Class, Facts, Name
+from translate.pods import Given, given
+from webhook import review
+from webhook.admission import Admission
+from webhook.limits import LimitRange
+from webhook.memory import Memory
+from webhook.quota import ResourceQuota
+from webhook.templates import Made
+
+ROUNDS, CALLS = 7, 400
+GPU = "gpu.nvidia.com"
+FACTS = Facts(
+    classes=(Class(GPU, drivers=(GPU,), devices=64),),
+    names=(Name("nvidia.com/gpu", nodes=8, devices=64, most=8),),
+)
+
+
+class _Known:
+    """A cluster of two namespaces."""
+
+    def __init__(self) -> None:
+        self._given = given(Configuration(), FACTS)
+        self._labels: Mapping[str, Mapping[str, str]] = {
+            "in": {"drawbridge.dev/translate": "enforce"},
+            "out": {},
+        }
+
+    def given(self) -> Given:
+        """What decides."""
+        return self._given
+
+    def namespace(self, name: str) -> Mapping[str, str] | None:
+        """The labels of a namespace."""
+        return self._labels.get(name)
+
+    def limits(self, namespace: str) -> Sequence[LimitRange]:
+        """None."""
+        del namespace
+        return ()
+
+    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+        """None."""
+        del namespace
+        return ()
+
+    def others(self) -> Sequence[Finding]:
+        """None."""
+        return ()
+
+
+class _Store:
+    """Templates that are made at once."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], Mapping[str, Value]] = {}
+
+    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """What a watch would have said."""
+        return self._held.get((namespace, name))
+
+    async def create(
+        self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
+    ) -> Mapping[str, Value] | None:
+        """Make one."""
+        if not dry_run:
+            self._held[namespace, value["metadata"]["name"]] = value  # type: ignore[index,call-overload]
+        return value
+
+    async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """Read one."""
+        return self._held.get((namespace, name))
+
+    async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Nothing to do."""
+
+
+class _Called(msgspec.Struct):
+    uid: str
+
+
+class _Review(msgspec.Struct):
+    request: _Called
+
+
+_ECHO = msgspec.json.Decoder(_Review)
+_READY = review.allowed([{"op": "add", "path": "/metadata/labels/a", "value": "b"}])
+
+
+async def _echo(body: bytes) -> bytes:
+    return review.answer(_ECHO.decode(body).request.uid, _READY)
+
+
+def _body(
+    number: int, owner: str, *, namespace: str = "in", gpus: int = 1, legacy: bool = True
+) -> bytes:
+    asks = {"nvidia.com/gpu": f"{gpus}"} if legacy else {}
+    text = json.dumps(written("web", "registry/web:1", owner, asks, {}))
+    token = "kube-api-access-" + "".join(chr(97 + number // 26**i % 26) for i in range(5))
+    request = {
+        "uid": f"705ab4f5-6393-11e8-b7cc-{number:012}",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "namespace": namespace,
+        "operation": "CREATE",
+        "object": json.loads(text.replace("kube-api-access-xxxxx", token)),
+        "dryRun": False,
+    }
+    whole = {"kind": review.KIND, "apiVersion": review.API_VERSION, "request": request}
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
+def _numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        yield (number := number + 1)
+
+
+_KINDS: Mapping[str, Callable[[int], bytes]] = {
+    "out of scope": lambda i: _body(i, "abc", namespace="out"),
+    "repeated": lambda i: _body(i, "abc"),
+    "distinct": lambda i: _body(i, f"owner-{i}", gpus=i % 8 + 1),
+    "distinct, nothing asked": lambda i: _body(i, f"none-{i}", legacy=False),
+}
+
+
+async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float:
+    start = time.thread_time()
+    for each in bodies:
+        await call(each)
+    return (time.thread_time() - start) / len(bodies) * 1e6
+
+
+async def _rows() -> None:
+    admission = Admission(
+        _Known(), Made(_Store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)), Memory()
+    )
+    number = _numbers()
+    best: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        bodies = [_body(next(number), "abc") for _ in range(CALLS)]
+        best["echo"] = min(best.get("echo", 1e9), await _timed(_echo, bodies))
+        for name, make in _KINDS.items():
+            bodies = [make(next(number)) for _ in range(CALLS)]
+            best[name] = min(best.get(name, 1e9), await _timed(admission.pods, bodies))
+    print(f"{'':26} {'us':>8} {'of the echo':>12}   ({len(bodies[0])} bytes, best of {ROUNDS})")
+    for name, took in best.items():
+        print(f"{name:26} {took:8.1f} {best['echo'] / took:12.2f}")
+
+
+def run() -> None:
+    """Print all rows."""
+    asyncio.run(_rows())

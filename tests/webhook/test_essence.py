@@ -1,0 +1,95 @@
+"""The essence of a pod asks what the pod asks: for every pod of every table."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given as every
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from config.model import Configuration, Legacy
+from documents.patch import patched
+from facts.model import Facts
+from tests.tables import Plain, cases
+from translate.pods import Given, given, translate
+from webhook.essence import essence
+
+TABLES = Path(__file__).parents[1] / "translate"
+PODS = [
+    *cases(TABLES / "pods.yaml"),
+    *(case for table in sorted(TABLES.glob("cases/dialects/*.yaml")) for case in cases(table)),
+]
+UNKNOWING, KNOWING = given(Configuration()), given(Configuration(legacy=Legacy()), Facts())
+# What a running cluster writes into every pod.
+FILLED: Plain = {
+    "image": "registry/x:1",
+    "command": ["a"],
+    "env": [
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        {"name": "CUDA_VISIBLE_DEVICES", "value": "0"},
+        {"name": "NCCL_IB_HCA", "value": "=mlx5_0"},
+        {"name": "HOME", "value": "/x"},
+    ],
+    "volumeMounts": [{"name": "kube-api-access-abcde", "mountPath": "/var/run"}],
+    "livenessProbe": {"httpGet": {"path": "/"}},
+}
+
+
+def pod_of(case: Plain) -> Plain:
+    """Give the pod of a case of either form, filled as a cluster does."""
+    whole: Plain = case.get("pod", case) or {}
+    spec: Plain = dict(whole.get("spec", {}) or {})
+    for part, key in (("containers", "containers"), ("init", "initContainers")):
+        if isinstance(case.get(part), dict):
+            spec[key] = [
+                {"name": name, "resources": {"limits": limits}}
+                for name, limits in case[part].items()
+            ]
+    for key in ("containers", "initContainers"):
+        if isinstance(spec.get(key), list):
+            spec[key] = [FILLED | each if isinstance(each, dict) else each for each in spec[key]]
+    spec["volumes"] = [{"name": "kube-api-access-abcde"}, {"hostPath": {"path": "/dev/infiniband"}}]
+    spec |= {"hostname": "h", "serviceAccountName": "default"}
+    given_: Plain = whole.get("metadata") or {}
+    metadata: Plain = {**given_, "name": "p", "generateName": "p-"}
+    for part in ("annotations", "labels"):
+        if part in case:
+            metadata[part] = {"app": "x", **case[part]}
+    return {"metadata": metadata, "spec": spec}
+
+
+def asks_alike(pod: Plain, by: Given) -> None:
+    whole, short = translate(pod, by, "team"), translate(essence(pod), by, "team")
+    assert short.edits == whole.edits
+    assert short.templates == whole.templates
+    assert short.findings == whole.findings
+    patched(pod, short.edits)  # and they fit the pod
+
+
+@pytest.mark.parametrize("case", PODS, ids=lambda case: case["name"])
+def test_the_essence_asks_what_the_pod_asks(case: Plain) -> None:
+    for by in (UNKNOWING, KNOWING):
+        asks_alike(pod_of(case), by)
+
+
+JSON: Plain = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | st.sampled_from(["a", "hostPath"]),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "env", "value", "volumes", "image", "hostPath"]), below
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@every(JSON, JSON, JSON, st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", None, 7]))
+def test_whatever_stands_in_a_pod_it_has_an_essence(
+    env: Plain, volumes: Plain, labels: Plain, name: Plain
+) -> None:
+    resources = {"limits": {"nvidia.com/gpu": 1}}
+    container = {"name": "c", "env": [env, {"name": name}], "resources": resources}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": volumes}}
+    asks_alike(pod, UNKNOWING)

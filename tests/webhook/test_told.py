@@ -1,0 +1,60 @@
+"""What a person reads of an answer."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.finding import Finding, Severity
+from webhook.told import LONGEST, MOST, line, reason, safe, warnings
+
+
+def finding(severity: Severity, message: str = "m", path: str = "spec") -> Finding:
+    return Finding(code="Code", severity=severity, path=path, message=message, remedy="Do.")
+
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+
+def test_errors_come_first_then_the_translation_then_what_is_lost_then_the_rest() -> None:
+    found = [finding(each, each) for each in (INFO, WARNING, ERROR)]
+    assert warnings(["translated: a -> b"], found, "all of it: x") == [
+        "Code: spec: error (Do.)",
+        "translated: a -> b",
+        "Code: spec: warning (Do.)",
+        "Code: spec: info",
+    ]
+
+
+def test_what_is_said_twice_is_said_once() -> None:
+    assert len(warnings([], [finding(WARNING)] * 3, "x")) == 1
+
+
+def test_a_finding_about_nothing_in_particular_has_no_path() -> None:
+    assert line(finding(INFO, path="")) == "Code: m"
+
+
+@given(st.lists(st.text(max_size=400), max_size=40), st.text(max_size=300))
+def test_warnings_are_lines_that_a_header_can_carry(texts: list[str], rest: str) -> None:
+    told = warnings(texts, [finding(WARNING, each) for each in texts], rest)
+    assert all(len(each) <= LONGEST and each.isprintable() for each in told)
+    assert sum(map(len, told)) <= MOST
+    for each in told:
+        each.encode()
+
+
+def test_where_not_all_fits_the_last_line_names_the_command() -> None:
+    found = [finding(WARNING, f"{i} {'w' * 300}") for i in range(40)]
+    told = warnings(["translated: a -> b"], found, "all of it: kubectl drawbridge explain p")
+    assert told[0] == "translated: a -> b"
+    assert told[-1] == "all of it: kubectl drawbridge explain p"
+    assert len(told) < 20
+
+
+def test_what_a_header_cannot_carry_becomes_a_space() -> None:
+    assert safe("a\nb\x00c\x7fd\u200be\ud800f", 99) == "a b c d e f"
+    assert safe("\u00fcber 32\u00a0GiB \u4e2d", 99) == "\u00fcber 32 GiB \u4e2d"
+    assert safe("x" * 300, 256) == "x" * 253 + "..."
+
+
+def test_a_reason_has_the_errors_with_their_remedies_only() -> None:
+    found = [finding(WARNING, "w"), finding(ERROR, "a"), finding(ERROR, "b")]
+    assert reason(found) == "Code: spec: a (Do.); Code: spec: b (Do.)"
