@@ -1,0 +1,351 @@
+"""Quotas on legacy names, mirrored for claims where the API server does not count these by itself.
+
+Where a class maps the name, the API server charges its claims to the same entry, and nothing is
+done here. Elsewhere pods and claims would each have the whole limit. A quota of ours stands beside
+the administrator's and gives each side what the other leaves: claims the limit less what pods hold,
+pods the limit less what claims hold. Each side binds at once against its own entry; what the other
+side took a moment ago is known after a round through the quota controller and through here, and
+in that moment both may take the same rest. Knows nothing of pods.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
+from controller.needs import About, Object, Store, Told, Watched, refused
+from controller.shapes import Named, Quota
+from documents.paths import get
+from documents.values import Value
+from dra.claim import ClaimSpec
+from dra.finding import Finding
+from dra.quantity import QuantityError, from_json
+from dra.quota import DEVICES, REQUESTS, charges
+from dra.reading import quantities
+from translate.pods import Given, translate
+from translate.podview import items, mapping
+from webhook.scope import Mode, of_namespace
+
+NAME: Final = "drawbridge-quota"
+DUTY: Final = "quota"
+OURS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
+_LIMITS: Final = "limits."
+# Devices, percent of one, and memory in MiB and in bytes.
+_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
+_HOOK: Final = quantities({})
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """What a namespace may hold of a legacy name, and what its pods hold."""
+
+    hard: int
+    used: int
+    quota: str
+
+
+class Becomes(msgspec.Struct, frozen=True):
+    """What is charged for so many of a legacy name."""
+
+    classes: frozenset[str] = frozenset()
+    counted: bool = True  # as many devices as the amount says
+    mapped: bool = False  # the API server charges the claims to the name itself
+    shares: bool = False
+
+
+class Mirror(NamedTuple):
+    """The entries of our quota in a namespace; without any it is not needed."""
+
+    hard: dict[str, str]
+    findings: tuple[Finding, ...] = ()
+
+
+def amount(value: object) -> int | None:
+    """Read an amount of devices; None for what is none."""
+    try:
+        return from_json(value).value()
+    except QuantityError:
+        return None
+
+
+def limits(quotas: Iterable[Quota], ours: Quota | None = None) -> dict[str, Limit]:
+    """The limits on device names of the quotas of a namespace; the tightest of several counts.
+
+    Each quota is counted by itself, and under load one may lag; who says that more is used is
+    believed, `ours` as well.
+    """
+    found: dict[str, Limit] = {}
+    for quota in quotas:
+        for key, value in (quota.spec.hard or {}).items():
+            name = _device(key)
+            hard = amount(value)
+            if not name or hard is None or quota.spec.scopes or quota.spec.scope_selector:
+                continue
+            counted = (quota, ours) if ours is not None else (quota,)
+            used = max(amount((each.status.used or {}).get(key, 0)) or 0 for each in counted)
+            limit = Limit(hard, used, quota.metadata.name)
+            if name not in found or hard < found[name].hard:
+                found[name] = limit
+    return found
+
+
+def _device(key: str) -> str:
+    """The legacy name that an entry limits; empty for entries about anything else."""
+    name = key.removeprefix(REQUESTS)
+    native = "/" not in name or "kubernetes.io/" in name
+    return "" if name == key or native else name
+
+
+def becomes(name: str, by: Given) -> Becomes:
+    """What a legacy name becomes by itself; the translation is asked about usual amounts."""
+    for amount_of in _AMOUNTS:
+        one, two = (_charged(name, count, by) for count in (amount_of, 2 * amount_of))
+        if one is None:
+            continue
+        classes = frozenset(key.removesuffix(DEVICES) for key in one if key.endswith(DEVICES))
+        counted = (
+            amount_of == 1 and two is not None and all(_one_each(c, one, two) for c in classes)
+        )
+        mapped = f"{REQUESTS}{name}" in one
+        return Becomes(classes, counted, mapped, _shares(name, amount_of, by))
+    return Becomes()
+
+
+def _one_each(name: str, one: Mapping[str, int], two: Mapping[str, int]) -> bool:
+    key = f"{name}{DEVICES}"
+    return (one.get(key), two.get(key)) == (1, 2)
+
+
+def _pod(name: str, count: int) -> Value:
+    resources: Value = {"limits": {name: str(count)}, "requests": {name: str(count)}}
+    return {"metadata": {}, "spec": {"containers": [{"name": "one", "resources": resources}]}}
+
+
+def _specs(name: str, count: int, by: Given) -> list[Value]:
+    made = translate(_pod(name, count), by, "default").templates
+    return [get(each.object, ("spec", "spec")) for each in made]
+
+
+def _charged(name: str, count: int, by: Given) -> Mapping[str, int] | None:
+    """What the claims of a pod are charged; None where there are none."""
+    facts = by.facts
+    serving = facts is not None and "extended_resource" in facts.cluster.gates
+    classes = {each.name: each.extended for each in facts.classes} if facts and serving else {}
+    total: dict[str, int] = {}
+    specs = _specs(name, count, by)
+    for spec in specs:
+        read = msgspec.convert(spec, ClaimSpec, dec_hook=_HOOK)
+        for key, devices in charges(read, classes).items():
+            total[key] = total.get(key, 0) + devices
+    return total if specs else None
+
+
+def _shares(name: str, count: int, by: Given) -> bool:
+    """Whether what is asked for is a part of a device."""
+    requests = (
+        mapping(request)
+        for spec in _specs(name, count, by)
+        for request in items(get(spec, ("devices", "requests")))
+    )
+    ways = (
+        way
+        for each in requests
+        for way in (each.get("exactly"), *items(each.get("firstAvailable")))
+    )
+    return any("capacity" in mapping(way) for way in ways)
+
+
+def mirror(
+    wanted: Mapping[str, Limit], ask: Callable[[str], Becomes], held: Mapping[str, int]
+) -> Mirror:
+    """Say what our quota has to limit; `held` is what claims hold, by class."""
+    found = {name: ask(name) for name in sorted(wanted)}
+    findings = []
+    ours: dict[str, Becomes] = {}
+    for name, each in found.items():
+        if not each.classes or each.mapped:
+            continue
+        if not each.counted:
+            findings.append(_unbound(name, wanted[name]))
+            continue
+        if each.shares:
+            message = f"{REQUESTS}{name}: {wanted[name].hard}: each share counts as a device"
+            findings.append(_about(QUOTA_SHARES.at("spec.hard", message), wanted[name]))
+        ours[name] = each
+    hard: dict[str, str] = {}
+    for names in _groups(ours):
+        hard |= _shared({name: wanted[name] for name in names}, ours, held)
+    findings += [_mirrored(name, wanted[name], each) for name, each in ours.items()]
+    return Mirror(dict(sorted(hard.items())), tuple(findings))
+
+
+def _groups(ours: Mapping[str, Becomes]) -> list[set[str]]:
+    """Put names together that become devices of a common class."""
+    groups: list[tuple[set[str], set[str]]] = []
+    for name, each in ours.items():
+        names, classes = {name}, set(each.classes)
+        for group in [group for group in groups if group[1] & classes]:
+            names |= group[0]
+            classes |= group[1]
+            groups.remove(group)
+        groups.append((names, classes))
+    return [names for names, _ in groups]
+
+
+def _shared(
+    group: Mapping[str, Limit], ours: Mapping[str, Becomes], held: Mapping[str, int]
+) -> dict[str, str]:
+    """Give every side what the others leave of the limit that they have together."""
+    classes = {each for name in group for each in ours[name].classes}
+    total = sum(each.hard for each in group.values())
+    used = sum(each.used for each in group.values())
+    claims = sum(held.get(each, 0) for each in classes)
+    hard = {
+        f"{REQUESTS}{name}": min(each.hard, total - claims - (used - each.used))
+        for name, each in group.items()
+    } | {f"{each}{DEVICES}": total - used - (claims - held.get(each, 0)) for each in classes}
+    return {key: str(max(0, value)) for key, value in hard.items()}
+
+
+def _about(finding: Finding, limit: Limit) -> Finding:
+    return msgspec.structs.replace(finding, object=f"ResourceQuota/{limit.quota}")
+
+
+def _unbound(name: str, limit: Limit) -> Finding:
+    message = f"{REQUESTS}{name}: {limit.hard} limits no number of devices, and so no claims"
+    return _about(QUOTA_UNBOUND.at("spec.hard", message), limit)
+
+
+def _mirrored(name: str, limit: Limit, each: Becomes) -> Finding:
+    classes = " and ".join(sorted(each.classes))
+    message = (
+        f"{REQUESTS}{name}: {limit.hard} in {limit.quota}: no class maps the name, so claims of "
+        f"{classes} and pods share the limit by {NAME}"
+    )
+    return _about(QUOTA_MIRRORED.at("spec.hard", message), limit)
+
+
+# No quota with scopes counts a claim, whoever maps the name.
+def unusual(quota: Quota, ask: Callable[[str], Becomes]) -> list[Finding]:
+    """Tell of entries about devices that cannot be mirrored: of some pods only, or HAMi's own."""
+    found = []
+    scoped = bool(quota.spec.scopes or quota.spec.scope_selector)
+    for key, value in sorted((quota.spec.hard or {}).items()):
+        limited = key.removeprefix(_LIMITS) if key.startswith(_LIMITS) else ""
+        name = _device(key) if scoped else limited
+        if "/" in name and ask(name).classes:
+            why = "counts some pods only" if scoped else "is no limit that Kubernetes enforces"
+            message = f"{key}: {value} {why}, and no claims"
+            found.append(
+                _about(QUOTA_UNBOUND.at("spec.hard", message), Limit(0, 0, quota.metadata.name))
+            )
+    return found
+
+
+class QuotaDuty:
+    """Keeps a quota of ours in each namespace that needs one."""
+
+    name = DUTY
+
+    def __init__(
+        self,
+        quotas: Watched[Quota],
+        namespaces: Watched[Named],
+        store: Store,
+        given: Callable[[], Given | None],
+        told: Told,
+    ) -> None:
+        self._quotas = quotas
+        self._namespaces = namespaces
+        self._store = store
+        self._given = given
+        self._told = told
+        self._known: tuple[Given | None, dict[str, Becomes]] = (None, {})
+        self._said: dict[str, tuple[Finding, ...]] = {}
+
+    async def step(self) -> None:
+        """Write what has to change; of a namespace that needs nothing our quota is taken away."""
+        given = self._given()
+        if given is None:
+            return
+        if self._known[0] is not given:
+            self._known = (given, {})
+        by_namespace: dict[str, list[Quota]] = {}
+        for each in self._quotas.all():
+            by_namespace.setdefault(each.namespace, []).append(each.value)
+        for namespace, quotas in sorted(by_namespace.items()):
+            await self._keep(namespace, quotas, given)
+
+    async def _keep(self, namespace: str, quotas: list[Quota], given: Given) -> None:
+        ours = next((each for each in quotas if _ours(each)), None)
+        others = [each for each in quotas if each.metadata.name != NAME]
+        held = _held(ours)
+        wanted = Mirror({})
+        # Claims outlive an opt-in that was taken back; as long as any are held, they count.
+        if self._translated(namespace, given) or any(held.values()):
+            wanted = mirror(limits(others, ours), self._becomes, held)
+            more = tuple(f for each in others for f in unusual(each, self._becomes))
+            wanted = wanted._replace(findings=(*wanted.findings, *more))
+        if wanted.hard and wanted.hard != _hard(ours):
+            await self._store.apply(_quota(namespace, wanted.hard), namespace)
+            self._told.count(DUTY, "mirrored")
+        elif ours is not None and not wanted.hard:
+            await self._remove(ours)
+        self._tell(namespace, wanted.findings)
+
+    async def _remove(self, ours: Quota) -> None:
+        at = ours.metadata
+        try:
+            await self._store.delete(NAME, at.namespace, uid=at.uid, version=at.resource_version)
+        except Exception as error:
+            # It changed a moment ago; the watch brings it here again.
+            if not refused(error, 404, 409):
+                raise
+            return
+        self._told.count(DUTY, "removed")
+
+    def _translated(self, namespace: str, given: Given) -> bool:
+        kept = self._namespaces.get(namespace)
+        labels = (kept.value.metadata.labels or {}) if kept else {}
+        return of_namespace(namespace, labels, given.configuration.scope).mode is Mode.ENFORCE
+
+    def _becomes(self, name: str) -> Becomes:
+        given, known = self._known
+        if name not in known and given is not None:
+            known[name] = becomes(name, given)
+        return known.get(name, Becomes())
+
+    def _tell(self, namespace: str, findings: tuple[Finding, ...]) -> None:
+        for finding in findings:
+            if finding not in self._said.get(namespace, ()):
+                name = finding.object.partition("/")[2]
+                self._told.say(finding, About("ResourceQuota", name, namespace), "MirrorQuota")
+        self._said[namespace] = findings
+
+
+def _ours(quota: Quota) -> bool:
+    labels = quota.metadata.labels or {}
+    return quota.metadata.name == NAME and OURS.items() <= labels.items()
+
+
+def _hard(quota: Quota | None) -> dict[str, str]:
+    return {key: f"{value}" for key, value in ((quota.spec.hard if quota else None) or {}).items()}
+
+
+def _held(quota: Quota | None) -> dict[str, int]:
+    """What claims hold by class, as the API server counts it."""
+    used = (quota.status.used if quota else None) or {}
+    return {
+        key.removesuffix(DEVICES): amount(value) or 0
+        for key, value in used.items()
+        if key.endswith(DEVICES)
+    }
+
+
+def _quota(namespace: str, hard: Mapping[str, str]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": dict(OURS)},
+        "spec": {"hard": dict(hard)},
+    }

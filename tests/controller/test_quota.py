@@ -1,0 +1,181 @@
+"""Quotas on legacy names and the one of ours beside them: the table, and how it is kept."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from config.load import load
+from config.model import Configuration
+from controller.needs import Object
+from controller.quota import NAME, OURS, QuotaDuty
+from controller.shapes import Named, Quota
+from dra.quota import DEVICES
+from facts.model import Class, Cluster, Facts
+from tests.controller.world import Ears, Kind, WorldError
+from tests.tables import Plain, cases
+from translate.codes import CODES
+from translate.pods import Given, given
+
+CASES = cases(Path(__file__).parent / "cases" / "quota.yaml")
+TEAM = "team"
+GPUS = f"gpu.nvidia.com{DEVICES}"
+LIMIT = {"requests.nvidia.com/gpu": [10, 0]}
+
+
+def world(case: Plain) -> Given:
+    said = {
+        "apiVersion": "drawbridge.dev/v1alpha1",
+        "kind": "Configuration",
+        "targets": case.get("targets", []),
+        "legacy": {"renames": case.get("renames", {})},
+    }
+    configuration = load(said, CODES)
+    assert isinstance(configuration, Configuration), configuration
+    keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
+    gates = tuple(case.get("gates", ["extended_resource"]))
+    facts = Facts(
+        cluster=Cluster(gates=gates, keeps=keeps),
+        classes=(Class("gpu.nvidia.com", extended=case.get("mapped", "")),),
+    )
+    return given(configuration, facts)
+
+
+class Scene:
+    """A namespace with quotas, and who mirrors them."""
+
+    def __init__(self, case: Plain) -> None:
+        self.quotas, self.namespaces, self.ears = Kind(Quota), Kind(Named), Ears()
+        label = case.get("label", "enforce")
+        self.namespaces.put(
+            {"metadata": {"name": TEAM, "labels": {"drawbridge.dev/translate": label}}}
+        )
+        for name, entries in case["quotas"].items():
+            self.limit(name, entries, **{k: case[k] for k in ("scopes",) if k in case})
+        self.given: Given | None = world(case)
+        self.duty = QuotaDuty(
+            self.quotas, self.namespaces, self.quotas, lambda: self.given, self.ears
+        )
+        if "held" in case:
+            self.hold(case["held"])
+
+    def limit(self, name: str, entries: Plain, **spec: Plain) -> None:
+        """Put a quota of the administrator's there."""
+        self.quotas.put(
+            {
+                "metadata": {"name": name, "namespace": TEAM},
+                "spec": {"hard": {key: each[0] for key, each in entries.items()}, **spec},
+                "status": {"used": {key: each[1] for key, each in entries.items()}},
+            }
+        )
+
+    def hold(self, held: dict[str, int]) -> None:
+        """Let the API server count what claims hold."""
+        ours = self.quotas.objects.get((TEAM, NAME)) or {
+            "metadata": {"name": NAME, "namespace": TEAM, "labels": dict(OURS)},
+            "spec": {"hard": {GPUS: "1"}},
+        }
+        used = {f"{name}{DEVICES}": f"{count}" for name, count in held.items()}
+        self.quotas.put({**ours, "status": {"used": used}})
+
+    def step(self) -> dict[str, str] | None:
+        """Step, and give the entries of our quota."""
+        asyncio.run(self.duty.step())
+        ours = self.quotas.objects.get((TEAM, NAME))
+        return ours["spec"]["hard"] if ours else None
+
+    @property
+    def writes(self) -> list[str]:
+        """The verbs of all writes."""
+        return [verb for verb, _ in self.quotas.asked]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_quotas(case: Plain) -> None:
+    scene = Scene(case)
+    assert scene.step() == case.get("ours")
+    assert scene.ears.codes == case.get("findings", [])
+    for finding, (_, about) in zip(scene.ears.findings, scene.ears.said, strict=True):
+        assert finding.object == f"ResourceQuota/{about.name}"
+
+
+MIRRORED = [each for each in CASES if "ours" in each and len(each["quotas"]) == 1]
+
+
+@pytest.mark.parametrize("case", MIRRORED, ids=lambda case: case["name"])
+def test_nobody_can_take_more_than_is_left(case: Plain) -> None:
+    """Whatever one side takes up to its entry, together they stay within the limit."""
+    ours = Scene(case).step() or {}
+    (limits,) = case["quotas"].values()
+    used, held = sum(each[1] for each in limits.values()), sum(case.get("held", {}).values())
+    total = max(sum(int(each[0]) for each in limits.values()), used + held)
+    for key, (_, taken) in limits.items():
+        assert used - taken + max(int(ours[key]), taken) + held <= total
+    assert used + max(int(ours[GPUS]), held) <= total
+
+
+def test_it_follows_what_either_side_takes() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.step()
+    scene.hold({"gpu.nvidia.com": 4})
+    assert scene.step() == {"requests.nvidia.com/gpu": "6", GPUS: "10"}
+    scene.limit("team", {"requests.nvidia.com/gpu": [10, 6]})
+    assert scene.step() == {"requests.nvidia.com/gpu": "6", GPUS: "4"}
+
+
+def test_of_two_counts_of_the_same_pods_the_higher_is_believed() -> None:
+    scene = Scene({"quotas": {"team": {"requests.nvidia.com/gpu": [10, 1]}}})
+    scene.step()
+    ours = scene.quotas.objects[TEAM, NAME]
+    scene.quotas.put({**ours, "status": {"used": {"requests.nvidia.com/gpu": "6"}}})
+    assert scene.step() == {"requests.nvidia.com/gpu": "10", GPUS: "4"}
+
+
+def test_what_is_right_is_not_written_again_nor_told_again() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.step()
+    scene.step()
+    assert scene.writes == ["apply"]
+    assert scene.ears.codes == ["QuotaMirrored"]
+
+
+def test_ours_goes_with_the_quota_it_stands_beside() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.step()
+    scene.quotas.remove("team", TEAM)
+    assert scene.step() is None
+    assert scene.writes == ["apply", "delete"]
+
+
+def test_a_quota_of_our_name_that_is_somebody_else_s_is_never_deleted() -> None:
+    scene = Scene({"quotas": {NAME: {"requests.cpu": [4, 0]}}})
+    scene.step()
+    assert scene.writes == []
+
+
+def test_a_class_that_begins_to_map_the_name_ends_the_mirror() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.step()
+    scene.given = world({"mapped": "nvidia.com/gpu"})
+    assert scene.step() is None
+
+
+def test_before_any_facts_nothing_is_touched() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}, "held": {"gpu.nvidia.com": 1}})
+    scene.given = None
+    scene.step()
+    assert scene.writes == []
+
+
+def test_ours_that_changed_a_moment_ago_is_deleted_the_next_time() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.step()
+    scene.quotas.remove("team", TEAM)
+
+    def changed(_verb: str, _value: Object) -> None:
+        raise WorldError(409, "Conflict")
+
+    scene.quotas.trouble = changed
+    assert scene.step() is not None
+    scene.quotas.trouble = lambda _verb, _value: None
+    assert scene.step() is None

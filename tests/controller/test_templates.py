@@ -1,0 +1,275 @@
+"""The fallback: templates that waiting pods lack, made from what the pods asked."""
+
+import asyncio
+import copy
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from config.model import Configuration
+from controller.needs import Object
+from controller.ours import USED, stands_for_content
+from controller.shapes import Named, Pod
+from controller.templates import TemplatesDuty
+from facts.model import Class, Cluster, Facts
+from tests.controller.world import Ears, Kept, Kind, Watch, WorldError
+from translate.patch import ORIGINAL, operations
+from translate.pods import Given, given, translate
+
+TEAM = "team"
+ASKED: dict[str, Any] = {
+    "metadata": {"name": "train", "namespace": TEAM},
+    "spec": {
+        "containers": [
+            {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
+        ]
+    },
+    "status": {"phase": "Pending"},
+}
+OLD = given(Configuration(), Facts(classes=(Class("gpu.nvidia.com"), Class("dra.net"))))
+NEW = given(Configuration(), Facts(classes=(Class("gpu.nvidia.com"),)))
+# With these facts the same pod becomes something else.
+KEEPS = Cluster(keeps=("constraints.distinctAttribute",))
+OTHER = given(
+    Configuration(), Facts(cluster=KEEPS, classes=(Class("hami-core-gpu.project-hami.io"),))
+)
+
+
+def translated(by: Given = NEW, **metadata: Any) -> tuple[Object, str]:  # noqa: ANN401
+    """A pod as admission leaves it, and the name of its template."""
+    asked = copy.deepcopy(ASKED)
+    asked["metadata"] |= metadata
+    done = translate(asked, by, TEAM)
+    (made,) = done.templates
+    return jsonpatch.apply_patch(asked, operations(done.edits)), made.name
+
+
+class Scene:
+    """A namespace, and who makes templates there."""
+
+    def __init__(self, *facts: Given, now: Given | None = NEW) -> None:
+        self.pods, self.templates = Kind(Pod), Kind(Named)
+        self.ears, self.known = Ears(), {each.digest: each.facts for each in facts}
+        self.given = now
+        self.duty = TemplatesDuty(
+            self.pods,
+            self.templates,
+            self.templates,
+            given=lambda: self.given,
+            version=self.known.get,
+            told=self.ears,
+            now=Watch(),
+        )
+
+    def put(self, pod: Object) -> Kept[Pod]:
+        """Put a pod there, and let the duty hear of it."""
+        kept = self.pods.put(pod)
+        self.duty.pod_changed(None, kept)
+        return kept
+
+    def step(self) -> list[str]:
+        """Step, and give the names of all templates."""
+        asyncio.run(self.duty.step())
+        return [name for _, name in self.templates.objects]
+
+
+def test_a_missing_template_is_made_as_admission_would_have() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.step() == [name]
+    stored = scene.templates.objects[TEAM, name]
+    assert stands_for_content(stored)
+    assert stored["metadata"]["annotations"] == {USED: "2026-03-01T12:00:00Z"}
+    assert scene.ears.counts == {("templates", "made"): 1}
+
+
+def test_a_pod_that_was_there_before_the_start_is_helped_too() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.pods.put(pod)
+    assert scene.step() == [name]
+
+
+def test_the_facts_that_the_pod_notes_come_first() -> None:
+    pod, name = translated(OTHER)
+    scene = Scene(OTHER)
+    scene.put(pod)
+    assert scene.step() == [name]
+
+
+def test_forgotten_facts_do_no_harm_where_those_of_now_say_the_same() -> None:
+    pod, name = translated(OLD)
+    scene = Scene()
+    scene.put(pod)
+    assert scene.step() == [name]
+
+
+def test_what_cannot_be_made_any_more_is_told_once_with_the_remedy() -> None:
+    pod, name = translated(OTHER)
+    scene = Scene()
+    kept = scene.put(pod)
+    assert scene.step() == []
+    ((code, about),) = scene.ears.said
+    assert (code, about.kind, about.uid) == ("TemplateNotReproduced", "Pod", kept.uid)
+    assert name in scene.ears.findings[0].message
+    assert OTHER.digest in scene.ears.findings[0].message
+    assert "Delete the pod" in scene.ears.findings[0].remedy
+    scene.put(pod)
+    scene.step()
+    assert len(scene.ears.said) == 1
+
+
+def test_new_facts_may_help_whoever_could_not_be_helped() -> None:
+    pod, name = translated(OTHER)
+    scene = Scene()
+    scene.put(pod)
+    scene.step()
+    scene.given = OTHER
+    scene.duty.facts_changed()
+    assert scene.step() == [name]
+
+
+def test_before_any_facts_nothing_is_made_and_nobody_is_frightened() -> None:
+    pod, name = translated()
+    scene = Scene(now=None)
+    scene.put(pod)
+    assert scene.step() == []
+    assert scene.ears.said == []
+    scene.given = NEW
+    scene.duty.facts_changed()
+    assert scene.step() == [name]
+
+
+def test_a_template_that_is_deleted_under_a_waiting_pod_is_made_again() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    scene.step()
+    gone = scene.templates.remove(name, TEAM)
+    scene.duty.template_changed(gone, None)
+    assert scene.step() == [name]
+
+
+def forged(pod: Object, text: str) -> Object:
+    pod["metadata"]["annotations"][ORIGINAL] = text
+    return pod
+
+
+FORGERIES = {
+    "removed": "",
+    "nothing": "[]",
+    "more": '[{"op":"replace","path":"/spec","value":{"containers":[{"name":"a","resources":'
+    '{"limits":{"nvidia.com/gpu":"8"}}}]}},{"op":"remove","path":"/metadata/annotations"}]',
+    "not-json": "{",
+    "elsewhere": '[{"op":"add","path":"/spec/containers/7/name","value":"x"}]',
+}
+
+
+@pytest.mark.parametrize("text", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_way_back_makes_nothing(text: str) -> None:
+    scene = Scene()
+    pod, _ = translated()
+    scene.put(forged(pod, text))
+    assert scene.step() == []
+    assert scene.ears.codes == ["TemplateNotReproduced"]
+
+
+def test_a_way_back_copied_from_another_pod_with_the_same_asking_makes_the_same() -> None:
+    scene = Scene()
+    pod, name = translated()
+    copied = copy.deepcopy(pod)
+    copied["metadata"]["name"] = "copy"
+    scene.put(copied)
+    assert scene.step() == [name]
+
+
+def test_a_name_that_is_not_ours_is_nobody_s_business() -> None:
+    scene = Scene()
+    pod, _ = translated()
+    pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "their-own"
+    scene.put(pod)
+    assert scene.step() == []
+    assert scene.ears.said == []
+
+
+@pytest.mark.parametrize("change", ["deleted", "over"])
+def test_a_pod_that_waits_no_more_needs_nothing(change: str) -> None:
+    scene = Scene()
+    pod, _ = translated()
+    if change == "deleted":
+        pod["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    else:
+        pod["status"]["phase"] = "Failed"
+    scene.put(pod)
+    assert scene.step() == []
+
+
+def test_a_template_with_another_content_is_told_to_every_pod_and_counted() -> None:
+    scene = Scene()
+    pod, name = translated()
+    spec = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "cheap"}}]}}
+    scene.templates.put({"metadata": {"name": name, "namespace": TEAM}, "spec": {"spec": spec}})
+    for each in ("one", "two", "two"):
+        scene.put({**pod, "metadata": {**pod["metadata"], "name": each}})
+        scene.step()
+    assert scene.ears.codes == ["TemplateTaken", "TemplateTaken"]
+    assert scene.ears.counts == {("templates", "taken"): 2}
+
+
+def test_a_good_template_is_not_told_of() -> None:
+    scene = Scene()
+    pod, _ = translated()
+    scene.put(pod)
+    scene.step()
+    scene.put(pod)
+    scene.step()
+    assert scene.ears.said == []
+
+
+def test_somebody_who_was_faster_is_no_error() -> None:
+    scene = Scene()
+    pod, _ = translated()
+
+    def faster(_verb: str, value: Object) -> None:
+        metadata = {**value["metadata"], "namespace": TEAM}
+        scene.templates.put({**value, "metadata": metadata})
+
+    scene.templates.trouble = faster
+    scene.put(pod)
+    scene.step()
+    assert scene.ears.counts == {}
+
+
+def test_one_namespace_that_refuses_does_not_keep_the_others_waiting() -> None:
+    scene = Scene()
+    pod, name = translated()
+    full = {**pod, "metadata": {**pod["metadata"], "namespace": "full"}}
+    scene.put(full)
+    scene.put(pod)
+
+    def refuses(_verb: str, value: Object) -> None:
+        if value["metadata"]["namespace"] == "full":
+            raise WorldError(403, "exceeded quota")
+
+    scene.templates.trouble = refuses
+    with pytest.raises(WorldError):
+        scene.step()
+    assert list(scene.templates.objects) == [(TEAM, name)]
+    scene.templates.trouble = lambda _verb, _value: None
+    assert len(scene.step()) == 2
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    scene = Scene()
+    pod, _ = translated(OTHER)
+    kept = scene.put(pod)
+    scene.step()
+    scene.pods.remove("train", TEAM)
+    scene.duty.pod_changed(kept, None)
+    scene.duty.facts_changed()
+    scene.step()
+    again = scene.put(pod)
+    scene.step()
+    assert [about.uid for _, about in scene.ears.said] == [kept.uid, again.uid]
