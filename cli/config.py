@@ -7,11 +7,14 @@ import argparse
 
 import allocator.codes
 import config.codes
+import controller.codes
 import dra.codes
+import facts.codes
 import judge.codes
 import translate.codes
 import translate.targets.codes
 import translate.verdicts
+import webhook.codes
 from cli import show
 from cli.reading import sources
 from cli.streams import Streams
@@ -64,9 +67,12 @@ def known() -> tuple[str, ...]:
         dra.codes.CODES,
         judge.codes.CODES,
         allocator.codes.CODES,
+        facts.codes.CODES,
         translate.codes.CODES,
         translate.targets.codes.CODES,
         translate.verdicts.CODES,
+        webhook.codes.CODES,
+        controller.codes.CODES,
     )
     return tuple(name for room in rooms for name in room)
 

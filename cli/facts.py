@@ -5,12 +5,14 @@ warnings, 2 where something could not be read. Counts nothing itself.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
-from cli import config, show
+from cli import config, live, show
 from cli.lint import ERRORS, exit_code
+from cli.live import UnreadableError
 from cli.reading import read, sources
 from cli.streams import Streams
-from cli.world import world
+from cli.world import World, world
 from config.model import Configuration
 from documents.document import Document, Located, Source
 from documents.read import documents as documents_of
@@ -19,6 +21,9 @@ from dra.finding import Finding
 from facts import text
 from facts.gather import Objects, gather
 from facts.model import Facts
+
+if TYPE_CHECKING:
+    from cluster.session import Session
 
 NAME = "facts"
 HELP = "show what of a cluster decides translations"
@@ -32,15 +37,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="+",
         action="extend",
-        required=True,
-        help="files and folders with the objects of the cluster",
+        default=[],
+        help="files and folders with the objects of the cluster, instead of a live one",
     )
+    live.options(parser)
     parser.add_argument(
         "--facts", metavar="FILE", help="tables that stand in for those that are counted"
     )
     config.option(parser)
     parser.add_argument(
-        "--kubernetes-version", metavar="VERSION", default=gates.NEWEST, help="of the API server"
+        "--kubernetes-version",
+        metavar="VERSION",
+        help=f"of the API server (default: what a live one says, else {gates.NEWEST})",
     )
     parser.add_argument(
         "--feature-gates", metavar="GATE=true,...", default="", help="that differ from the defaults"
@@ -53,23 +61,43 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the facts, and what was found on the way to the error stream."""
     wanted = config.configuration(options.config, streams)
-    turned = gates_of(options.kubernetes_version, options.feature_gates)
-    if not isinstance(wanted, Configuration) or not isinstance(turned, gates.Gates):
-        located = wanted if isinstance(wanted, tuple) else ()
-        unknown = turned if isinstance(turned, tuple) else ()
-        show.findings((*located, *(Located(each, "", 0, 0) for each in unknown)), streams.err)
+    if not isinstance(wanted, Configuration):
+        show.findings(wanted, streams.err)
         return ERRORS
-    files = world(read(options.cluster, streams.stdin))
-    objects = Objects(files.slices, files.classes, files.nodes)
-    counted, findings = gather(objects, wanted, turned)
-    told = (*files.findings, *files.located(findings))
-    facts = given(options.facts, streams, counted) if options.facts else counted
+    try:
+        files, version = _objects(options, streams)
+    except UnreadableError as error:
+        show.findings((error.located,), streams.err)
+        return ERRORS
+    turned = gates_of(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(turned, gates.Gates):
+        show.findings((Located(each, "", 0, 0) for each in turned), streams.err)
+        return ERRORS
+    gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
+    told = (*files.findings, *files.located(gathered.findings))
+    facts = given(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
         show.findings((*told, *facts), streams.err)
         return ERRORS
     show.value(text.plain(facts), options.output, streams.out)
     show.findings(told, streams.err)
     return exit_code(each.finding for each in told)
+
+
+def _objects(options: argparse.Namespace, streams: Streams) -> tuple[World, str]:
+    """Read the objects, and the version of the server that has them."""
+    if options.cluster and options.context is None:
+        return world(read(options.cluster, streams.stdin)), gates.NEWEST
+
+    async def look(session: "Session") -> tuple[World, str]:
+        from cluster import resources  # noqa: PLC0415  # as `cli.live` does
+
+        kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
+        found = [each for kind in kinds for each in await live.every(session, kind)]
+        beside = read(options.cluster, streams.stdin)
+        return world((*live.documents(found), *beside)), await session.version()
+
+    return live.reading(options, look)
 
 
 def gates_of(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:

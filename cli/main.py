@@ -21,8 +21,10 @@ from cli.streams import Streams, of_process
 COMMANDS = {
     "cel": "cli.cel",
     "config": "cli.config",
+    "explain": "cli.explain",
     "facts": "cli.facts",
     "lint": "cli.lint",
+    "serve": "cli.serve",
     "simulate": "cli.simulate",
     "translate": "cli.translate",
 }

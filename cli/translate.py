@@ -32,6 +32,8 @@ from facts.gather import Objects, gather
 from facts.model import Facts
 from translate.objects import Translated, translated
 from translate.pods import Given, given
+from translate.template import Template, says_the_same
+from translate.verdicts import TEMPLATE_DIFFERS
 
 NAME = "translate"
 HELP = "turn what pods ask of device plugins into resource claims"
@@ -55,6 +57,7 @@ class _Result:
     files: list[_File] = field(default_factory=list)
     objects: list[Value] = field(default_factory=list)
     templates: dict[tuple[object, object], Mapping[str, Value]] = field(default_factory=dict)
+    given: dict[tuple[object, object], Document] = field(default_factory=dict)
     findings: list[Located] = field(default_factory=list)
     changed: int = 0
 
@@ -127,8 +130,9 @@ def _given(options: argparse.Namespace, streams: Streams, result: _Result) -> Gi
             result.findings += (Located(each, "", 0, 0) for each in turned)
             return None
         files = world(read(options.cluster, streams.stdin))
-        counted, found = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
-        about = treated(found, wanted.findings)
+        gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
+        counted = gathered.facts
+        about = treated(gathered.findings, wanted.findings)
         result.findings += (*files.findings, *files.located(about))
     if options.facts:
         said = facts_of(options.facts, streams, counted)
@@ -150,6 +154,8 @@ def _file(source: Source, by: Given | None, result: _Result) -> None:
         one = translated(document.value, document.name, by) if by else Translated()
         result.findings += (document.located(each, layouts) for each in one.findings)
         read_.append((document, one))
+        if get(document.value, ("kind",)) == _TEMPLATE and isinstance(document.value, dict):
+            result.given[_key(document.value)] = document
     edited = [(document, one.edits) for document, one in read_ if one.edits]
     data, refused = rewrite(source, edited) if edited else (source.data, ())
     result.findings += refused
@@ -172,10 +178,16 @@ def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[
 
 
 def _without_known(result: _Result) -> None:
-    """Leave out templates that are among the input already."""
-    for each in result.objects:
-        if isinstance(each, dict) and each.get("kind") == _TEMPLATE:
-            result.templates.pop(_key(each), None)
+    """Leave out templates that are among the input already, and say if one says something else."""
+    for key, document in result.given.items():
+        ours = result.templates.pop(key, None)
+        there = document.value
+        if ours is None or not isinstance(there, dict):
+            continue
+        if not says_the_same(there, Template(f"{key[1]}", dict(ours))):
+            message = f"{key[1]} is named after another content than it has"
+            finding = TEMPLATE_DIFFERS.at("spec", message, object=document.name)
+            result.findings.append(document.located(finding))
 
 
 def _key(template: Mapping[str, Value]) -> tuple[object, object]:

@@ -10,12 +10,15 @@ import yaml
 
 import allocator.codes
 import config.codes
+import controller.codes
 import documents.codes
 import dra.codes
+import facts.codes
 import judge.codes
 import translate.codes
 import translate.targets.codes
 import translate.verdicts
+import webhook.codes
 from cli import main
 from cli.config import known
 from cli.streams import Streams
@@ -64,7 +67,7 @@ def test_the_schema_is_valid_and_fits_the_example() -> None:
 
 
 def test_every_mistake_is_told_with_its_line() -> None:
-    text = HEAD + "placment: native\nunsetGroups: alone\nscope:\n  rollout: {percent: 5}\n"
+    text = HEAD + "placment: native\nunsetGroups: alone\nstrategy:\n  default: binpack\n"
     code, out, err = run("print", "--config", "-", stdin=text.encode())
     assert (code, out) == (2, "")
     told = [line for line in err.splitlines() if not line.startswith(" ")]
@@ -133,5 +136,8 @@ def test_findings_about_facts_can_be_treated_and_unreadable_files_cannot() -> No
         *translate.codes.CODES,
         *translate.targets.codes.CODES,
         *translate.verdicts.CODES,
+        *facts.codes.CODES,
+        *webhook.codes.CODES,
+        *controller.codes.CODES,
     }
     assert set(known()).isdisjoint({*documents.codes.CODES, *config.codes.CODES})

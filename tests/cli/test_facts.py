@@ -8,6 +8,7 @@ from cli import main
 from cli.streams import Streams
 
 SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
+PAIR = ("gpu.nvidia.com", "dra.net")
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -24,10 +25,15 @@ def test_the_sample_cluster_in_a_few_tables() -> None:
     assert (code, err) == (0, "")
     assert [each["name"] for each in facts["classes"]] == [
         "dra.net",
+        "gpu.amd.com",
+        "gpu.intel.com",
         "gpu.nvidia.com",
+        "hami-core-gpu.project-hami.io",
         "mig.nvidia.com",
+        "sriovnetwork.k8snetworkplumbingwg.io",
     ]
-    assert {"gpus": 1, "nics": 1, "times": 8} in facts["shapes"][-1]["pcie"]
+    (shape,) = (s for s in facts["shapes"] if (s["gpu"], s.get("nic")) == PAIR and s["nics"])
+    assert {"gpus": 1, "nics": 1, "times": 8} in shape["pcie"]
 
 
 def test_its_own_file_gives_the_same_hash_elsewhere(tmp_path: Path) -> None:

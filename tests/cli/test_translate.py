@@ -113,6 +113,15 @@ def test_a_template_that_is_in_the_input_is_not_added_again() -> None:
     assert (code, read["templates"], len(read["objects"])) == (1, [], 2)
 
 
+def test_a_template_in_the_input_that_says_something_else_is_an_error() -> None:
+    _, out, _ = run("-f", "-", stdin=POD.encode())
+    template = out.decode().rpartition("---\n")[2].replace("count: 1", "count: 2")
+    code, read = printed(f"{POD}---\n{template}")
+    (finding,) = (e for e in read["findings"] if e["code"] == "TemplateInInputDiffers")
+    assert (code, finding["severity"], read["templates"]) == (2, "error", [])
+    assert finding["object"].startswith("ResourceClaimTemplate/ml/drawbridge-")
+
+
 def test_files_become_documents_of_one_stream(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OTHER.rstrip("\n"))
     (tmp_path / "b.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap"}\n')

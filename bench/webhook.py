@@ -1,0 +1,239 @@
+"""How fast admission answers over TLS, beside a handler that only echoes in the same server.
+
+The server has one core, the client the other. Kinds of requests take turns for some rounds; each is
+shown as requests a second, its times, the server's own CPU time for a request, and its share of
+the echo's rate. The echo reads the review whole and answers with a patch that is ready.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench._load import MARK, Connection, Kind, connect, numbered
+from bench._webhook_server import ECHO, IN, OUT
+from e2e.controlplane.certificates import self_signed
+
+HOST = "drawbridge-webhook.drawbridge-system.svc"
+CONNECTIONS, ROUNDS, SECONDS, WARM = 16, 7, 1.5, 0.5
+PODS = "/admit/pods?timeout=5s"
+LEAST = {"out of scope": 0.80, "repeated": 0.60, "distinct": 0.35}
+GPU, TYPE = "nvidia.com/gpu", "nvidia.com/use-gputype"
+TRANSLATED = ("repeated", "distinct")
+# Twenty ways to ask; what they become is twenty templates.
+SPECS: list[tuple[dict[str, str], dict[str, str]]] = [
+    *(({GPU: str(n)}, {TYPE: kind}) for kind in ("H100", "A100") for n in range(1, 5)),
+    *(({f"nvidia.com/mig-{size}": "1"}, {}) for size in ("1g.5gb", "2g.10gb", "3g.20gb")),
+    *(({"nvidia.com/mig-1g.5gb": str(n)}, {}) for n in (2, 3)),
+    *(({"amd.com/gpu": str(n)}, {}) for n in range(1, 5)),
+    *(({GPU: "1", "nvidia.com/gpumem": size}, {}) for size in ("3000", "6000")),
+    ({"gpu.intel.com/i915": "1"}, {}),
+]
+
+
+class Round(NamedTuple):
+    """What one round of one kind gave."""
+
+    rate: float
+    half: float
+    most: float
+    cpu: float  # microseconds of the server for one request
+
+
+def containers(
+    image: str, owner: str, asks: dict[str, str], token: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write the container that asks, and one beside it."""
+    mount = {"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    quantities = {"cpu": "2", "memory": "8Gi", **asks}
+    env = [{"name": f"SETTING_{i}", "value": f"value-{i}-" + "v" * 24} for i in range(24)]
+    main = {
+        "name": "main",
+        "image": image,
+        "command": ["python", "-m", "service", "--port=8080"],
+        "env": [*env, {"name": "RUN", "value": owner}],
+        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
+        "resources": {"limits": quantities, "requests": quantities},
+        "volumeMounts": [{**mount, "readOnly": True}],
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080, "scheme": "HTTP"}},
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePath": "/dev/termination-log",
+    }
+    return main, {**main, "name": "log", "env": env[:6], "resources": {"limits": {"cpu": "1"}}}
+
+
+def pod(
+    name: str, image: str, owner: str, asks: dict[str, str], notes: dict[str, str]
+) -> dict[str, Any]:
+    """Write a pod as the API server sends it: of a ReplicaSet, with a token volume of its own."""
+    token = "kube-api-access-" + "x" * 5
+    owned = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{owner}"}
+    metadata = {
+        "generateName": f"{name}-",
+        "labels": {"app": name, "pod-template-hash": owner},
+        "annotations": {"team": "serving", **notes},
+        "ownerReferences": [{**owned, "controller": True, "blockOwnerDeletion": True}],
+    }
+    spec = {
+        "containers": containers(image, owner, asks, token),
+        "volumes": [{"name": token, "projected": {"defaultMode": 420, "sources": []}}],
+        "restartPolicy": "Always",
+        "serviceAccountName": "default",
+        "schedulerName": "default-scheduler",
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...]:
+    """Write the request around a pod, cut where its number goes."""
+    body = {
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": f"705ab4f5-6393-11e8-b7cc-4201{MARK.decode()}",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+            "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": namespace,
+            "operation": "CREATE",
+            "userInfo": {
+                "username": "system:serviceaccount:kube-system:replicaset-controller",
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+            },
+            "object": asked,
+            "oldObject": None,
+            "dryRun": False,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    }
+    data = json.dumps(body, separators=(",", ":")).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {HOST}:443\r\nUser-Agent: kube-apiserver-admission\r\n"
+        f"Content-Length: {len(data)}\r\nAccept: application/json, */*\r\n"
+        "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
+    )
+    return tuple((head.encode() + data).split(MARK))
+
+
+def kinds() -> list[Kind]:
+    """Give the kinds, the echo first."""
+    one = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
+    number = MARK.decode()
+    distinct = [
+        pod(f"app-{i}", f"registry.example/serve:{number}", number, asks, notes)
+        for i, (asks, notes) in enumerate(SPECS)
+    ]
+    plain = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", {}, {})
+    return [
+        Kind("echo", [pieces(ECHO, OUT, one)]),
+        Kind("out of scope", [pieces(PODS, OUT, one)]),
+        Kind("asks nothing", [pieces(PODS, IN, plain)]),
+        Kind("repeated", [pieces(PODS, IN, one)]),
+        Kind("distinct", [pieces(PODS, IN, each) for each in distinct]),
+    ]
+
+
+@contextlib.contextmanager
+def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
+    """Start the server on a core; gives its pid, its port and its authority."""
+    certificate, key = self_signed(folder, HOST)
+    command = [sys.executable, "-m", "bench._webhook_server", str(core), certificate, key]
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603  # ours
+    try:
+        if running.stdout is None or not (line := running.stdout.readline()):
+            raise SystemExit((folder / "log").read_text(encoding="utf-8"))
+        yield running.pid, int(line), certificate.read_text(encoding="ascii")
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def play(pid: int, port: int, authority: str) -> dict[str, list[Round]]:
+    """Let the kinds take turns."""
+    connections = await connect(port, authority, HOST, CONNECTIONS)
+    counter = itertools.count(1)
+    found: dict[str, list[Round]] = {}
+    for number in range(ROUNDS + 1):
+        for kind in kinds():
+            seconds = SECONDS if number else WARM
+            one = await _round(pid, connections, kind, counter, seconds)
+            if kind.name in TRANSLATED and any(b'"patch"' not in c.last for c in connections):
+                raise SystemExit(f"{kind.name}: not translated: {connections[0].last!r}")
+            if number:
+                found.setdefault(kind.name, []).append(one)
+    return found
+
+
+async def _round(
+    pid: int,
+    connections: list[Connection],
+    kind: Kind,
+    counter: "itertools.count[int]",
+    seconds: float,
+) -> Round:
+    requests = numbered(kind, counter)
+    used, start = cpu(pid), time.perf_counter()
+    await asyncio.gather(*(each.go(requests, start + seconds) for each in connections))
+    took, used = time.perf_counter() - start, cpu(pid) - used
+    times = sorted(one * 1000 for each in connections for one in each.times)
+    count = len(times)
+    return Round(count / took, times[count // 2], times[count * 99 // 100], used / count * 1e6)
+
+
+def show(found: dict[str, list[Round]]) -> None:
+    """Print a row a kind."""
+    print(f"{'':14} {'req/s':>14} {'p50 ms':>7} {'p99 ms':>7} {'cpu us':>7}  share of echo")
+    echo = found["echo"]
+    for name, rounds in found.items():
+        rates = [each.rate for each in rounds]
+        shares = [one.rate / other.rate for one, other in zip(rounds, echo, strict=True)]
+        share = statistics.median(shares)
+        spread = (max(rates) - min(rates)) / 2 / statistics.median(rates)
+        least = LEAST.get(name, 0)
+        print(
+            f"{name:14} {statistics.median(rates):8.0f} ±{spread:4.0%}"
+            f" {statistics.median(each.half for each in rounds):7.2f}"
+            f" {statistics.median(each.most for each in rounds):7.2f}"
+            f" {statistics.median(each.cpu for each in rounds):7.0f}"
+            f"  {share:4.0%} ({min(shares):.0%} to {max(shares):.0%})"
+            f", by cpu {_by_cpu(echo, rounds):.0%}"
+            + (f", at least {least:.0%}" if least else "")
+            + ("  MISSED" if share < least else "")
+        )
+
+
+def _by_cpu(echo: list[Round], rounds: list[Round]) -> float:
+    """Compare by the server's own CPU time, which others on the machine disturb less."""
+    shares = (other.cpu / one.cpu for one, other in zip(rounds, echo, strict=True))
+    return statistics.median(shares)
+
+
+def run() -> None:
+    """Print all rows."""
+    before = os.sched_getaffinity(0)
+    cores = sorted(before)
+    print(f"TLS, {CONNECTIONS} connections, {ROUNDS} rounds of {SECONDS} s, in turns")
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder), cores[0]) as served:
+        os.sched_setaffinity(0, {cores[-1]})
+        try:
+            show(asyncio.run(play(*served)))
+        finally:
+            os.sched_setaffinity(0, before)

@@ -1,0 +1,176 @@
+"""Plays damaged cases against a port, some at a time, and says which answers were wrong."""
+
+import asyncio
+import contextlib
+import json
+import random
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from e2e.damaged import reviews, wires
+from e2e.damaged.wires import HOST, Case
+
+# A namespace that nobody knows may still come: each review about one waits a second for it.
+PATIENCE = 120.0
+AT_ONCE = 24
+PROBE = 250  # after so many cases a good review must have a good answer
+
+
+class Target(NamedTuple):
+    """Where to send, whom to believe, and the namespace that is opted in."""
+
+    port: int
+    authority: str
+    namespace: str
+
+
+class Outcome(NamedTuple):
+    """How often each kind was played, which statuses came, and what was wrong."""
+
+    kinds: Counter[str]
+    statuses: Counter[str]
+    wrong: list[str]
+
+    def add(self, other: "Outcome") -> None:
+        """Count what another one counted."""
+        self.kinds.update(other.kinds)
+        self.statuses.update(other.statuses)
+        self.wrong.extend(other.wrong)
+
+
+def nothing() -> Outcome:
+    """Begin to count."""
+    return Outcome(Counter(), Counter(), [])
+
+
+class Answer(NamedTuple):
+    """One HTTP answer."""
+
+    status: int
+    body: bytes
+
+
+def cases(seed: int, count: int, namespace: str) -> Iterator[Case]:
+    """Give so many cases; the same for the same seed."""
+    for number in range(count):
+        chance = random.Random(f"{seed}/{number}")
+        yield wires.case(chance, reviews.damaged(chance, f"uid-{number}", namespace))
+
+
+async def play(target: Target, seed: int, count: int) -> Outcome:
+    """Play them all."""
+    outcome = nothing()
+    trust = _trust(target)
+    numbered = enumerate(cases(seed, count, target.namespace))
+
+    async def work() -> None:
+        for number, one in numbered:
+            outcome.kinds[one.name] += 1
+            said = await _one(target, trust, one, outcome)
+            if said:
+                outcome.wrong.append(f"case {seed}/{number} ({one.name}): {said}")
+            if number % PROBE == 0:
+                outcome.wrong.extend(await probe(target, trust))
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return outcome
+
+
+async def probe(target: Target, trust: ssl.SSLContext) -> list[str]:
+    """Ask something good."""
+    chance = random.Random(0)
+    body = json.dumps(reviews.review(chance, "probe", target.namespace)).encode()
+    one = Case("probe", (wires.request(body),), wires.one_of(200), body)
+    said = await _one(target, trust, one, nothing())
+    return [f"a good review among them: {said}"] if said else []
+
+
+async def ready(target: Target) -> None:
+    """Wait until good reviews have good answers."""
+    while await probe(target, _trust(target)):  # noqa: ASYNC110  # another process's state
+        await asyncio.sleep(0.02)
+
+
+def _trust(target: Target) -> ssl.SSLContext:
+    trust = ssl.create_default_context(cadata=target.authority)
+    # The rig's authorities are no model of RFC 5280, and newer Pythons look closely.
+    trust.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    return trust
+
+
+async def _one(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outcome) -> str:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await _sent(target, trust, one, outcome)
+    except TimeoutError:
+        return f"no end within {PATIENCE:g} s"
+    except OSError as error:
+        return "" if one.hasty or not one.right else f"{type(error).__name__}: {error}"
+
+
+async def _sent(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outcome) -> str:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1",
+        target.port,
+        ssl=trust if one.tls else None,
+        server_hostname=HOST if one.tls else None,
+        limit=1 << 22,
+    )
+    try:
+        with contextlib.suppress(ConnectionError):  # it may have said no before we are done
+            for piece in one.pieces:
+                writer.write(piece)
+                await writer.drain()
+        if not one.right:
+            return await _whatever(reader, one, outcome)
+        return await _judged(reader, one, outcome)
+    finally:
+        if one.hasty:
+            writer.transport.abort()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _whatever(reader: asyncio.StreamReader, one: Case, outcome: Outcome) -> str:
+    """Take what comes at once, if anything; a bug of the server would still be one."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+        async with asyncio.timeout(0.02):
+            status = (await _answer(reader)).status
+            outcome.statuses[f"{one.name} {status}"] += 1
+            return f"status {status}" if status >= 500 else ""
+    return ""
+
+
+async def _judged(reader: asyncio.StreamReader, one: Case, outcome: Outcome) -> str:
+    for number, right in enumerate(one.right):
+        try:
+            answer = await _answer(reader)
+        except asyncio.IncompleteReadError as error:
+            return f"answer {number + 1} ended early: {error.partial[:200]!r}"
+        outcome.statuses[f"{one.name} {answer.status}"] += 1
+        if b'"patch"' in answer.body:
+            outcome.statuses[f"{one.name} with a patch"] += 1
+        if answer.status not in right:
+            return f"status {answer.status}, not {sorted(right)}: {answer.body[:200]!r}"
+        if one.body and (said := reviews.wrong(one.body, answer.status, answer.body)):
+            return said
+    return ""
+
+
+async def _answer(reader: asyncio.StreamReader) -> Answer:
+    head = await reader.readuntil(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").lower().split("\r\n")
+    sizes = (line.partition(":")[2] for line in lines if line.startswith("content-length:"))
+    return Answer(int(first.split()[1]), await reader.readexactly(int(next(sizes, "0"))))
+
+
+def told(outcome: Outcome) -> Iterator[str]:
+    """Write what was seen, line by line."""
+    for name, count in sorted(outcome.kinds.items()):
+        prefix = f"{name} "
+        seen = {k: v for k, v in sorted(outcome.statuses.items()) if k.startswith(prefix)}
+        shown = ", ".join(f"{key.removeprefix(prefix)}: {n}" for key, n in seen.items())
+        yield f"{name:18} {count:6}  {shown}"

@@ -1,0 +1,143 @@
+"""`drawbridge serve webhook`: puts admission together, serves it, and ends it gracefully.
+
+Knows nothing of pods; what is decided about them is decided in `webhook` and `translate`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cluster.session import AccessError, Session
+from cluster.write import Writer
+from dra.finding import Finding
+from serve import logs, metrics
+from serve.admit import Door
+from serve.gate import Gate
+from serve.http import Ready, operations
+from serve.known import Known
+from serve.settings import Settings
+from serve.stop import Stop
+from serve.store import Store
+from serve.tls import Certificate
+from translate.template import Template
+from webhook.admission import Admission
+from webhook.memory import Memory
+from webhook.needs import Ensured, Templates
+from webhook.templates import Made
+
+_LOG: Final = logging.getLogger("serve")
+REFUSED: Final = 2
+BUG: Final = 3
+# After the drain; together with it less than the 30 s that a kubelet waits by default.
+_LAST: Final = 5.0
+
+
+class _Counted:
+    """Templates, with their results counted."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+
+    async def ensure(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
+        return _count(await self._templates.ensure(namespace, template, seconds))
+
+    async def look(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
+        return await self._templates.look(namespace, template, seconds)
+
+
+def _count(result: Ensured | Finding) -> Ensured | Finding:
+    label = result.value if isinstance(result, Ensured) else "refused"
+    metrics.TEMPLATES.labels(label).inc()
+    return result
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Serve until told to stop; 0 for a graceful end, 2 for what cannot be served."""
+    logs.configure(options.log_level)
+    settings = Settings(options.config)
+    if settings.load():
+        return REFUSED
+    certificate = Certificate(options.tls_cert, options.tls_key)
+    certificate.refresh()
+    stop = Stop()
+    stop.install()
+    try:
+        async with await Session.open(options.kubeconfig, options.context) as session:
+            await _serve(options, settings, certificate, stop, session)
+    except AccessError as error:
+        logs.say(_LOG, logging.ERROR, "no way to the API server", reason=str(error))
+        return REFUSED
+    except OSError as error:
+        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=str(error))
+        return REFUSED
+    except ExceptionGroup as bugs:
+        _LOG.critical("a bug ended the process", exc_info=bugs)
+        return BUG
+    finally:
+        stop.remove()
+    logs.say(_LOG, logging.INFO, "stopped")
+    return 0
+
+
+async def _serve(
+    options: argparse.Namespace,
+    settings: Settings,
+    certificate: Certificate,
+    stop: Stop,
+    session: Session,
+) -> None:
+    known = Known(session, options.namespace or session.namespace, settings.current)
+    settings.subscribe(known.configure)
+    memory: Memory = Memory()
+    made = Made(Store(known.templates, Writer(session)), lambda: datetime.now(UTC))
+
+    def missing() -> list[str]:
+        lacks = certificate.missing()
+        return [*known.missing(), *([lacks] if lacks else [])]
+
+    def ready() -> list[str]:
+        return [*(["stopping"] if stop.asked else []), *missing()]
+
+    door = Door(Admission(known, _Counted(made), memory), missing)
+    gate = Gate(options.listen, certificate, door.handle)
+    async with _operated(options, ready, known, memory):
+        await gate.open()
+        following = (each.run() for each in known.caches)
+        async with _running((settings.run(), certificate.run(), *following)):
+            await stop.wanted()
+            # What stops goes on serving until everybody knows that it is going.
+            door.closing = True
+            await asyncio.sleep(options.drain)
+            await gate.close(_LAST)
+
+
+@contextlib.asynccontextmanager
+async def _operated(
+    options: argparse.Namespace, ready: Ready, known: Known, memory: Memory
+) -> AsyncIterator[None]:
+    """Serve health and metrics, with what the caches and the memory have to say."""
+    collectors = (metrics.Caches(known.named), metrics.Memories(memory))
+    for each in collectors:
+        metrics.REGISTRY.register(each)
+    try:
+        async with operations(options.health, options.metrics, ready):
+            yield
+    finally:
+        for each in collectors:
+            metrics.REGISTRY.unregister(each)
+
+
+@contextlib.asynccontextmanager
+async def _running(background: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run these beside what is inside; one that fails ends the process, not quietly itself."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in background]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -1,0 +1,225 @@
+"""`drawbridge explain` on files and on an API server: what is printed, and the exit code."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.cluster.fake.api import FakeApi
+
+LEGACY = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: team-a, uid: u1}
+spec:
+  containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: "1"}}}]
+"""
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "team-a", "labels": {"drawbridge.dev/translate": "enforce"}},
+}
+RESULT = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0"}
+EVENT = {
+    "apiVersion": "events.k8s.io/v1",
+    "kind": "Event",
+    "metadata": {"name": "e1", "namespace": "team-a"},
+    "regarding": {"kind": "Pod", "name": "train", "namespace": "team-a"},
+    "reason": "Scheduled",
+    "note": "assigned to n1",
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+}
+
+
+def command(*words: str, stdin: str = "", called: str = "drawbridge") -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(words, Streams(io.BytesIO(stdin.encode()), out, err), called)
+    return code, out.getvalue(), err.getvalue()
+
+
+def translated() -> list[Any]:
+    """Give the pod as it is after admission, and its template, as `translate` prints them."""
+    _, out, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY)
+    pod, template = yaml.safe_load_all(out)
+    template["metadata"]["namespace"] = "team-a"
+    return [pod, template]
+
+
+def running() -> list[Any]:
+    """Give what a cluster has of it once it runs."""
+    pod, template = translated()
+    made = {"name": "drawbridge", "resourceClaimName": "train-drawbridge-x"}
+    pod["spec"]["nodeName"] = "n1"
+    pod["status"] = {"phase": "Running", "resourceClaimStatuses": [made]}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "train-drawbridge-x", "namespace": "team-a"},
+        "spec": template["spec"]["spec"],
+        "status": {
+            "allocation": {"devices": {"results": [RESULT]}},
+            "reservedFor": [{"resource": "pods", "name": "train", "uid": "u1"}],
+        },
+    }
+    return [pod, template, claim, NAMESPACE, EVENT]
+
+
+def files(folder: Path, objects: list[Any]) -> str:
+    path = folder / "dump.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+def test_a_pod_that_runs_is_told_from_asking_to_device(tmp_path: Path) -> None:
+    code, out, err = command("explain", "train", "-f", files(tmp_path, running()))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:4] == [
+        "team-a/train: Running on n1",
+        "  namespace: enforce",
+        "  asked, and translated:",
+        "    main  nvidia.com/gpu  1",
+    ]
+    assert lines[4].endswith(": train-drawbridge-x, reserved")
+    assert lines[5].startswith("    gpu: 1 x gpu.nvidia.com")
+    assert lines[-3:] == [
+        "    used by main",
+        "    gpu  gpu.nvidia.com/n1/gpu-0",
+        "event: Scheduled: assigned to n1",
+    ]
+
+
+def test_a_pod_that_is_not_placed_is_1_and_says_why(tmp_path: Path) -> None:
+    code, out, _ = command("explain", "train", "--cluster", files(tmp_path, translated()))
+    assert code == 1
+    assert "[ClaimNotGenerated]" in out
+
+
+def test_what_translate_prints_can_be_explained_at_once() -> None:
+    _, printed, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY.replace(
+        ", namespace: team-a", ""
+    ))  # fmt: skip
+    code, out, _ = command("explain", "train", "-f", "-", stdin=printed)
+    assert code == 1
+    assert "nvidia.com/gpu" in out
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_machines_get_the_same(tmp_path: Path, form: str) -> None:
+    path = files(tmp_path, running())
+    code, out, _ = command("explain", "team-a/train", "-f", path, "-o", form)
+    said = yaml.safe_load(out)
+    assert code == 0
+    assert said["placed"] is True
+    assert said["claims"][0]["devices"][0]["device"] == "gpu-0"
+    assert said["findings"] == []
+    assert set(said) == {
+        "pod", "phase", "node", "placed", "translated", "mode", "facts", "asked", "hints",
+        "claims", "findings", "events",
+    }  # fmt: skip
+
+
+def test_a_pod_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+    path = files(tmp_path, running())
+    code, out, err = command("explain", "other", "-f", path)
+    assert (code, out) == (2, "")
+    assert "there is no Pod other in the input [PodUnknown]" in err
+    code, out, _ = command("explain", "train", "-n", "team-b", "-f", path, "-o", "json")
+    assert code == 2
+    assert json.loads(out)["findings"][0]["code"] == "PodUnknown"
+
+
+def test_of_several_pods_the_namespace_says_which(tmp_path: Path) -> None:
+    other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train", "namespace": "b"}}
+    path = files(tmp_path, [*running(), other])
+    code, _, err = command("explain", "train", "-f", path)
+    assert code == 2
+    assert "namespaces b, team-a" in err
+    assert command("explain", "train", "-n", "b", "-f", path)[0] == 1
+    assert command("explain", "pod/train", "-n", "team-a", "-f", path)[0] == 0
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
+    path = files(tmp_path, running())
+    (tmp_path / "bad.yaml").write_text("a: [")
+    code, out, err = command("explain", "train", "-f", path, "-f", str(tmp_path / "bad.yaml"))
+    assert code == 2
+    assert out.startswith("team-a/train: Running on n1")
+    assert "[YamlSyntax]" in err
+
+
+# --- a live cluster ------------------------------------------------------------------------------
+
+
+def explained(
+    folder: Path, objects: list[Any], *words: str, refused: str = ""
+) -> tuple[int, str, str]:
+    """Run the command in a thread of its own beside an API server that has these objects."""
+
+    async def play() -> tuple[int, str, str]:
+        async with FakeApi() as api:
+            text = json.dumps(objects)
+            for each in objects:
+                api.put(each)
+            if objects:
+                # The pod's identity is the server's to give, and claims refer to it.
+                uid = api.get("pods", "train", "team-a")["metadata"]["uid"]
+                for each in json.loads(text.replace('"u1"', f'"{uid}"')):
+                    api.put(each)
+            if refused:
+                api.fail(403, method="GET", part=refused, times=9)
+            access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
+            return await asyncio.to_thread(command, "explain", "train", *words, *access)
+
+    return asyncio.run(play())
+
+
+def test_a_live_cluster_tells_the_same_as_its_files(tmp_path: Path) -> None:
+    live = explained(tmp_path, running(), "-n", "team-a")
+    assert live == command("explain", "train", "-f", files(tmp_path, running()))
+    assert live[0] == 0
+
+
+def test_what_is_not_there_is_told_by_the_live_cluster(tmp_path: Path) -> None:
+    code, _, err = explained(tmp_path, [], "-n", "team-a")
+    assert code == 2
+    assert "there is no Pod train in namespace team-a [PodUnknown]" in err
+
+
+def test_a_claim_that_the_cluster_has_not_is_told(tmp_path: Path) -> None:
+    there = [each for each in running() if each["kind"] != "ResourceClaim"]
+    code, out, _ = explained(tmp_path, there, "-n", "team-a")
+    assert code == 1
+    assert "[ClaimGone]" in out
+
+
+def test_a_user_who_may_not_read_events_gets_the_rest(tmp_path: Path) -> None:
+    code, out, err = explained(tmp_path, running(), "-n", "team-a", refused="/events")
+    assert code == 0
+    assert "train-drawbridge-x, reserved" in out
+    assert "event:" not in out
+    assert "[PartUnreadable]" in err
+
+
+def test_a_user_who_may_not_read_claims_is_told_so(tmp_path: Path) -> None:
+    code, out, err = explained(tmp_path, running(), "-n", "team-a", refused="/resourceclaims/")
+    assert (code, out) == (2, "")
+    assert "[ClusterUnreadable]" in err
+
+
+def test_a_cluster_that_cannot_be_reached_is_bad_input(tmp_path: Path) -> None:
+    code, out, err = command("explain", "train", "--kubeconfig", str(tmp_path / "none"))
+    assert (code, out) == (2, "")
+    assert "[ClusterUnreadable]" in err
+
+
+def test_kubectl_users_see_the_name_that_they_typed() -> None:
+    code, out, _ = command("explain", "--help", called="kubectl drawbridge")
+    assert code == 0
+    assert out.startswith("usage: kubectl drawbridge explain")

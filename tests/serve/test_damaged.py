@@ -1,0 +1,29 @@
+"""A few of the damaged requests that `python -m e2e.damaged` sends by the ten thousand."""
+
+import asyncio
+from pathlib import Path
+
+from e2e.damaged.play import Outcome, play
+from e2e.damaged.process import cluster, started
+from tests.cluster.fake.api import FakeApi
+
+SEED, COUNT = 11, 250
+
+
+def test_damaged_requests_are_answered_rightly_and_the_process_lives(tmp_path: Path) -> None:
+    async def run() -> tuple[Outcome, list[str], int | None]:
+        async with FakeApi() as api:
+            for each in cluster():
+                api.put(each)
+            kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+            async with started(tmp_path, kubeconfig) as process:
+                outcome = await play(process.target, SEED, COUNT)
+                return outcome, process.bugs, process.running.returncode
+
+    outcome, bugs, code = asyncio.run(asyncio.wait_for(run(), 120))
+    assert outcome.wrong == []
+    assert bugs == []
+    assert code is None
+    # Not vacuous: some were translated, and the worst kinds were among them.
+    assert outcome.statuses["review with a patch"] > 10
+    assert len(outcome.kinds) > 12

@@ -1,0 +1,249 @@
+"""What admission knows follows the cluster; what was read once outlives what cannot be read."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from cluster.session import Session
+from config.model import Configuration
+from facts import text
+from facts.model import Cluster, Facts
+from serve.known import Known
+from serve.published import NAME, Published, UnpublishedError, facts, key
+from tests.cluster.fake.api import FakeApi
+
+SYSTEM = "drawbridge-system"
+FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36"))
+
+
+def published(*versions: Facts, current: str = "") -> dict[str, Any]:
+    """Write the ConfigMap as the controller does; the last version is the current one."""
+    data = {key(text.digest(each)): text.canonical(each).decode() for each in versions}
+    data["current"] = current or text.digest(versions[-1])
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": SYSTEM},
+        "data": data,
+    }
+
+
+def namespaced(kind: str, name: str, spec: dict[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+class Town(NamedTuple):
+    """A cluster, and what is known of it."""
+
+    api: FakeApi
+    known: Known
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait for a change to arrive; the listeners of `known` were there first."""
+        news = asyncio.Event()
+        for cache in self.known.caches:
+            cache.subscribe(lambda *_: news.set())
+        while not true():
+            news.clear()
+            await news.wait()
+
+
+@contextlib.asynccontextmanager
+async def town(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[Town]:
+    """Start with these objects; everything is read once."""
+    async with FakeApi() as api:
+        for each in objects:
+            api.put(each)
+        async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
+            known = Known(session, SYSTEM, Configuration())
+            tasks = [asyncio.create_task(each.run()) for each in known.caches]
+            try:
+                for each in known.caches:
+                    await each.until_synced()
+                yield Town(api, known)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_before_anything_is_read_everything_is_missing(tmp_path: Path) -> None:
+    async def play() -> list[str]:
+        async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as way:
+            return Known(way, SYSTEM, Configuration()).missing()
+
+    missing = asyncio.run(play())
+    assert any("namespaces" in each for each in missing)
+    assert any(f"{SYSTEM}/{NAME}" in each for each in missing)
+
+
+def test_facts_are_followed(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with town(tmp_path) as there:
+            (missing,) = there.known.missing()
+            assert "controller" in missing
+            there.api.put(published(FIRST))
+            await there.until(lambda: not there.known.missing())
+            given = there.known.given()
+            assert given is not None
+            assert (given.facts, given.digest) == (FIRST, text.digest(FIRST))
+            assert there.known.given() is given
+            there.api.put(published(FIRST, SECOND))
+            await there.until(lambda: there.known.given() is not given)
+            given = there.known.given()
+            assert given is not None
+            assert (given.facts, given.digest) == (SECOND, text.digest(SECOND))
+
+    asyncio.run(play())
+
+
+def test_a_new_configuration_counts_at_once(tmp_path: Path) -> None:
+    other = Configuration(legacy=msgspec.structs.replace(Configuration().legacy, units={}))
+
+    async def play() -> None:
+        async with town(tmp_path, published(FIRST)) as there:
+            there.known.configure(other)
+            given = there.known.given()
+            assert given is not None
+            assert given.configuration is other
+            assert given.facts == FIRST
+
+    asyncio.run(play())
+
+
+def test_facts_that_are_unreadable_or_gone_keep_the_last_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with town(tmp_path, published(FIRST)) as there:
+            given = there.known.given()
+            revision = there.known.facts.revision
+            there.api.put(published(FIRST, current=f"sha256:{'0' * 64}"))
+            await there.until(lambda: there.known.facts.revision != revision)
+            there.api.remove("ConfigMap", NAME, SYSTEM)
+            await there.until(lambda: there.known.facts.get(NAME, SYSTEM) is None)
+            assert there.known.given() is given
+            assert there.known.missing() == []
+
+    asyncio.run(play())
+    told = [getattr(record, "fields", {}).get("reason", "") for record in caplog.records]
+    assert any("facts-0000000000000000.json" in each for each in told)
+
+
+def test_labels_are_the_same_object_until_they_change(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with town(tmp_path, namespace("a", team="x")) as there:
+            assert there.known.namespace("nowhere") is None
+            labels = there.known.namespace("a")
+            assert labels is there.known.namespace("a")
+            assert labels is not None
+            assert labels["team"] == "x"
+            assert there.known.namespace("default") is not None
+            there.api.put(namespace("a", team="y"))
+            await there.until(lambda: labels is not there.known.namespace("a"))
+            assert (there.known.namespace("a") or {})["team"] == "y"
+
+    asyncio.run(play())
+
+
+def test_limits_and_quotas_are_those_of_the_namespace_and_follow_changes(tmp_path: Path) -> None:
+    limit = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
+    hard = {"hard": {"requests.nvidia.com/gpu": "1"}}
+
+    async def play() -> None:
+        ranges = namespaced("LimitRange", "l", limit, "a")
+        quota = namespaced("ResourceQuota", "q", hard, "a")
+        async with town(tmp_path, ranges, quota) as there:
+            assert [each.metadata.name for each in there.known.limits("a")] == ["l"]
+            assert [each.metadata.name for each in there.known.quotas("a")] == ["q"]
+            assert (there.known.limits("b"), there.known.quotas("b")) == ((), ())
+            there.api.put(namespaced("ResourceQuota", "q2", hard, "b"))
+            there.api.remove("LimitRange", "l", "a")
+            await there.until(lambda: not there.known.limits("a") and bool(there.known.quotas("b")))
+
+    asyncio.run(play())
+
+
+def test_other_webhooks_are_named_once_they_are_there(tmp_path: Path) -> None:
+    hook = {
+        "name": "vgpu.hami.io",
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+            }
+        ],
+        "clientConfig": {"service": {"namespace": "kube-system", "name": "hami-scheduler"}},
+    }
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "hami-webhook"},
+        "webhooks": [hook],
+    }
+
+    async def play() -> None:
+        async with town(tmp_path) as there:
+            assert not there.known.others()
+            there.api.put(configuration)
+            await there.until(lambda: bool(there.known.others()))
+            assert there.known.others() is there.known.others()
+            assert "hami" in there.known.others()[0].message.lower()
+
+    asyncio.run(play())
+
+
+def test_without_the_right_to_watch_templates_all_the_rest_is_ready(tmp_path: Path) -> None:
+    async def play() -> list[str]:
+        async with FakeApi() as api:
+            api.put(published(FIRST))
+            api.fail(403, method="GET", part="resourceclaimtemplates", times=1000)
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                known = Known(session, SYSTEM, Configuration())
+                tasks = [asyncio.create_task(each.run()) for each in known.caches]
+                for each in known.caches[:-1]:
+                    await each.until_synced()
+                missing = known.missing()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                return missing
+
+    assert asyncio.run(play()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (None, "is no hash"),
+        ({"current": "abc"}, "is no hash"),
+        ({"current": f"sha256:{'a' * 64}"}, "is not there"),
+        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "{"}, "is no JSON"),
+        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "[" * 9999}, "is no JSON"),
+        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "[]"}, "json: "),
+        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": '{"names": 3}'}, "names"),
+        (
+            {
+                "current": f"sha256:{'a' * 64}",
+                f"facts-{'a' * 16}.json": text.canonical(FIRST).decode(),
+            },
+            "has the hash",
+        ),
+    ],
+)
+def test_what_is_published_wrongly_is_named(data: dict[str, str] | None, why: str) -> None:
+    with pytest.raises(UnpublishedError, match=why):
+        facts(Published(data))
