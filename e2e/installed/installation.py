@@ -1,0 +1,322 @@
+"""Drawbridge installed on a control plane: its manifests applied, its processes running.
+
+    town = installed(stage)                # once a plane; every scenario comes in by this door
+    town.kubectl.apply(pod).warnings
+
+Applies what `kubectl kustomize manifests/base` gives, word for word, and then does what
+docs/installing.md says. There is no kubelet for its own pods, so the Deployments are let make
+them (which shows that they are admitted) and then scaled to nothing, and the same commands run
+here, each with a token of its own ServiceAccount. Processes are the control plane's to end.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import yaml
+
+from e2e.controlplane.certificates import self_signed
+from e2e.controlplane.client import ApiError
+from e2e.controlplane.plane import ControlPlane
+from e2e.controlplane.relay import Backend, Relay
+from e2e.installed import manifest
+from e2e.installed.kubectl import Kubectl, Ran, run
+from e2e.installed.manifest import JSON
+from e2e.installed.replica import Replica
+from e2e.nodes.record import Record, Violation
+from e2e.scenarios.registry import RIGS, stock
+from e2e.scenarios.stage import Stage
+
+# Where the commands of this environment are, ours among them.
+COMMANDS = Path(sys.executable).parent
+NAMESPACE = "drawbridge-system"
+WEBHOOK, CONTROLLER = "drawbridge-webhook", "drawbridge-controller"
+SERVICE = f"{WEBHOOK}.{NAMESPACE}.svc"
+LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--namespace={NAMESPACE}")
+# A relay stops sending at once where a Service of a cluster needs its time.
+SERVING = ("--listen=127.0.0.1:0", "--drain=0.5")
+MODE = "drawbridge.dev/translate"
+# How the API server begins to say that one of our accounts may not.
+DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'
+TEMPLATES = "resourceclaimtemplates"
+
+
+RIGS["installed"] = stock
+
+
+class Installed:
+    """An installation, from `kubectl apply` to the end of the control plane."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.folder = plane.folder / "installed"
+        self.folder.mkdir()
+        self.kubectl = Kubectl(
+            plane.bin / "kubectl", plane.user_config(), self.folder / "kubectl-cache"
+        )
+        self.objects: list[JSON] = []
+        self.webhooks: list[Replica] = []
+        self.controllers: list[Replica] = []
+        self._relay: Relay | None = None
+        self._behind: dict[str, Backend] = {}
+        self._told: set[str] = set()
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """Every process of it."""
+        return [*self.webhooks, *self.controllers]
+
+    # --- installing ----------------------------------------------------------------------------
+
+    def install(self, webhooks: int = 2, controllers: int = 2) -> None:
+        """Apply the manifests and start this many processes; returns when all are ready."""
+        self.apply()
+        self.certify()
+        self.webhooks = self._made(WEBHOOK, webhooks, *SERVING)
+        self.controllers = self._made(CONTROLLER, controllers)
+        self.heal()
+
+    def apply(self) -> None:
+        """Apply exactly what kustomize gives, see that pods are admitted, let there be none."""
+        rendered = self.kubectl("kustomize", str(manifest.BASE)).done().out
+        self.objects = list(yaml.safe_load_all(rendered))
+        self.kubectl("apply", "-f", "-", given=rendered).done()
+        inside = self.kubectl.inside(NAMESPACE)
+        for name in (WEBHOOK, CONTROLLER):
+            wanted = manifest.find(self.objects, "Deployment", name)["spec"]["replicas"]
+            there = f"--for=jsonpath={{.status.replicas}}={wanted}"
+            inside("wait", f"deployment/{name}", there, "--timeout=30s").done()
+        inside("scale", "deployment", "--all", "--replicas=0").done()
+
+    def certify(self) -> None:
+        """Bring a certificate as docs/installing.md says: a Secret, and who is to be believed."""
+        public, private = self_signed(self.folder, SERVICE)
+        words = ("secret", "tls", f"{WEBHOOK}-tls", f"--cert={public}", f"--key={private}")
+        self.kubectl.inside(NAMESPACE)("create", *words).done()
+        authority = base64.b64encode(public.read_bytes()).decode()
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+            hooks = self.kubectl.get(kind, "drawbridge")["webhooks"]
+            patch = [
+                {"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": authority}
+                for i in range(len(hooks))
+            ]
+            body = f"--patch={json.dumps(patch)}"
+            self.kubectl("patch", kind, "drawbridge", "--type=json", body).done()
+
+    def _made(self, name: str, count: int, *more: str) -> list[Replica]:
+        deployment = manifest.find(self.objects, "Deployment", name)
+        folders = {
+            volume: self._mounted(*source)
+            for volume, source in manifest.volumes(deployment).items()
+        }
+        token = self.plane.account_token(NAMESPACE, name)
+        access = f"--kubeconfig={self.plane.kubeconfig(name, token)}"
+        replicas = []
+        for number in range(count):
+            own = f"{name}-{number}"
+            identity = (f"--identity={own}",) if name == CONTROLLER else ()
+            words = manifest.command(deployment, folders, (access, *LOCAL, *more, *identity))
+            words[0] = str(COMMANDS / words[0])
+            replicas.append(Replica(own, words, self.folder / f"{own}.log"))
+        return replicas
+
+    def _mounted(self, kind: str, name: str) -> Path:
+        """Write a Secret or ConfigMap to a folder, as a kubelet would mount it."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        found = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
+        for key, text in found.get("data", {}).items():
+            data = base64.b64decode(text) if kind == "secrets" else text.encode()
+            # Renamed into place, as a mount changes at once and never half.
+            half = folder / f".{key}"
+            half.write_bytes(data)
+            half.replace(folder / key)
+        return folder
+
+    # --- living --------------------------------------------------------------------------------
+
+    def heal(self, seconds: float = 60) -> None:
+        """Start whatever does not run, and wait until everything is ready and reachable."""
+        for replica in self.replicas:
+            if not replica.alive:
+                self.plane.processes[replica.name] = replica.start()
+        for replica in self.replicas:
+            replica.wait_ready(seconds)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Let the Service lead to where the processes listen now."""
+        if self._relay is None:
+            return
+        wanted = {each.name: Backend(each.port("admission"), each.ready) for each in self.webhooks}
+        for name, backend in wanted.items():
+            before = self._behind.get(name)
+            if before is None or before.port != backend.port:
+                self._relay.add(backend)
+                self._behind[name] = backend
+                if before is not None:
+                    self._relay.remove(before)
+
+    @property
+    def leader(self) -> Replica:
+        """The controller that leads; AssertionError while none does."""
+        found = self.led_by()
+        assert found is not None, "nobody leads"
+        return found
+
+    def led_by(self) -> Replica | None:
+        """Give the controller that holds the Lease; None while nobody does."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{CONTROLLER}"
+        holder = self.plane.admin.get(path)["spec"].get("holderIdentity", "")
+        # What follows the name tells one life of a process from the next.
+        own = (each for each in self.controllers if holder.startswith(f"{each.name}_"))
+        return next(own, None)
+
+    @contextlib.contextmanager
+    def reachable(self) -> Iterator[Relay]:
+        """Stand in for kube-proxy: connections to the Service go to whoever is ready."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/services/{WEBHOOK}"
+        spec = self.plane.admin.get(path)["spec"]
+        with Relay(spec["clusterIP"], spec["ports"][0]["port"]) as relay:
+            self._relay, self._behind = relay, {}
+            try:
+                self._connect()
+                yield relay
+            finally:
+                self._relay = None
+
+    def configure(self, configuration: str) -> None:
+        """Change drawbridge-config, and the file as a kubelet would some time later."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
+        self.plane.admin.patch(path, {"data": {"config.yaml": configuration}})
+        self._mounted("configmaps", "drawbridge-config")
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def drawbridge(self, *words: str, given: str = "") -> Ran:
+        """Call our own command as the user who calls kubectl here."""
+        return run([str(COMMANDS / "drawbridge"), *words], words, given, self._environment())
+
+    def plugin(self, *words: str, given: str = "") -> Ran:
+        """Call it as `kubectl drawbridge ...`, found by kubectl on the PATH."""
+        command = [str(self.kubectl.program), "drawbridge", *words]
+        return run(command, ("kubectl", "drawbridge", *words), given, self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.kubectl.access),
+            "NO_COLOR": "1",
+            "PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def watched(self, record: Record) -> Iterator[None]:
+        """Record what no scenario should leave in the logs: bugs, and rights that roles lack."""
+        try:
+            yield
+        finally:
+            for replica in self.replicas:
+                for line in replica.lines():
+                    text = json.dumps(line)
+                    if ("stack" in line or DENIED in text) and text not in self._told:
+                        self._told.add(text)
+                        record.add([Violation("Complaint", replica.name, "", "log", "", text)])
+
+    def facts_hash(self) -> str:
+        """Give the hash of the facts that are published now; empty without any."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
+        try:
+            return str(self.plane.admin.get(path).get("data", {}).get("current", ""))
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            return ""
+
+    def facts(self) -> Any:  # noqa: ANN401  # JSON
+        """Give the facts that are published now; None without any."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
+        try:
+            data = self.plane.admin.get(path).get("data", {})
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            return None
+        key = f"facts-{data['current'].removeprefix('sha256:')[:16]}.json"
+        return json.loads(data[key])
+
+
+_PLANES: WeakKeyDictionary[ControlPlane, Installed] = WeakKeyDictionary()
+_FAILED: WeakKeyDictionary[ControlPlane, Exception] = WeakKeyDictionary()
+
+
+def installed(stage: Stage, mode: str = "enforce") -> Installed:
+    """Open the door for a scenario: everything runs, is reachable, and the namespace is opted in.
+
+    Without a `mode` the namespace stays as it is.
+    """
+    plane = stage.processes
+    if plane in _FAILED:
+        raise AssertionError("it could not be installed, see the first scenario") from _FAILED[
+            plane
+        ]
+    if plane not in _PLANES:
+        try:
+            made = Installed(plane)
+            made.install()
+        except Exception as problem:
+            _FAILED[plane] = problem
+            raise
+        _PLANES[plane] = made
+    town = _PLANES[plane]
+    town.heal()
+    stage.enter(town.watched(stage.fleet.record))
+    stage.enter(town.reachable())
+    if mode:
+        opt_in(stage, mode)
+    return town
+
+
+def opt_in(stage: Stage, mode: str | None) -> None:
+    """Label the stage's namespace, or take the label away with None."""
+    path = f"/api/v1/namespaces/{stage.namespace}"
+    stage.client.patch(path, {"metadata": {"labels": {MODE: mode}}})
+
+
+def asked(stage: Stage, body: JSON) -> JSON:
+    """Ask what would become of an object of this namespace, and change nothing."""
+    return stage.client.create(stage.pod_path(), body, dryRun="All")
+
+
+def in_step(stage: Stage, town: Installed, body: JSON, *products: str) -> None:
+    """Wait until what `body` becomes is decided by facts of now, which know these products.
+
+    Facts are published and followed within moments; a scenario that is about something else must
+    not depend on how many.
+    """
+
+    def knows() -> bool:
+        text = json.dumps(town.facts())
+        return all(product in text for product in products)
+
+    stage.wait(f"facts with {products}", knows)
+
+    def decided() -> bool:
+        annotations = asked(stage, body)["metadata"].get("annotations", {})
+        return bool(annotations.get("drawbridge.dev/facts") == town.facts_hash())
+
+    stage.wait("admission follows the facts", decided)
+
+
+def template_names(stage: Stage) -> list[str]:
+    """Name the templates of the stage's namespace."""
+    path = stage.path(TEMPLATES, "", "/apis/resource.k8s.io/v1")
+    return sorted(each["metadata"]["name"] for each in stage.client.get(path)["items"])

@@ -1,0 +1,51 @@
+"""The manifests as kustomize renders them, and what a Deployment in them says to run. Pure.
+
+The one place that knows how the command line of a container becomes that of a process on this
+machine: mounted folders become local ones, and what only a process here needs is added.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+JSON = dict[str, Any]
+BASE = Path(__file__).parents[2] / "manifests" / "base"
+
+
+def find(objects: Iterable[JSON], kind: str, name: str) -> JSON:
+    """Give the object of this kind and name."""
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == (kind, name):
+            return each
+    raise LookupError(f"the manifests have no {kind} {name}")
+
+
+def container(deployment: JSON) -> JSON:
+    """Give the one container of a Deployment."""
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) -> list[str]:
+    """Give the words of its process; `folders` maps volumes to where they are on this machine."""
+    one = container(deployment)
+    mounts = {
+        mount["mountPath"]: folders[mount["name"]]
+        for mount in one.get("volumeMounts", ())
+        if mount["name"] in folders
+    }
+    words = [*one["command"], *one.get("args", ())]
+    for inside, outside in mounts.items():
+        words = [word.replace(f"{inside}/", f"{outside}/") for word in words]
+    return [*words, *more]
+
+
+def volumes(deployment: JSON) -> dict[str, tuple[str, str]]:
+    """Give the volumes that are made of objects: name to kind and name of the object."""
+    found: dict[str, tuple[str, str]] = {}
+    for volume in deployment["spec"]["template"]["spec"].get("volumes", ()):
+        if "secret" in volume:
+            found[volume["name"]] = "secrets", volume["secret"]["secretName"]
+        elif "configMap" in volume:
+            found[volume["name"]] = "configmaps", volume["configMap"]["name"]
+    return found

@@ -1,0 +1,126 @@
+"""How the rig turns a Deployment into processes on this machine, and reads what they say."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.controlplane.processes import StartError
+from e2e.installed import manifest
+from e2e.installed.kubectl import Ran, listed
+from e2e.installed.replica import Replica
+
+DEPLOYMENT = yaml.safe_load("""
+kind: Deployment
+metadata: {name: one}
+spec:
+  template:
+    spec:
+      containers:
+      - command: [drawbridge, serve]
+        args: [--tls-cert=/etc/tls/tls.crt, --config=/etc/config/config.yaml, --other=/etc/tls]
+        volumeMounts:
+        - {name: tls, mountPath: /etc/tls}
+        - {name: config, mountPath: /etc/config}
+        - {name: tmp, mountPath: /tmp}
+      volumes:
+      - {name: tls, secret: {secretName: pair}}
+      - {name: config, configMap: {name: settings}}
+      - {name: tmp, emptyDir: {}}
+""")
+
+
+def test_files_of_mounted_folders_are_those_of_this_machine() -> None:
+    assert manifest.volumes(DEPLOYMENT) == {
+        "tls": ("secrets", "pair"),
+        "config": ("configmaps", "settings"),
+    }
+    folders = {"tls": Path("/a"), "config": Path("/b")}
+    assert manifest.command(DEPLOYMENT, folders, ["--more"]) == [
+        "drawbridge",
+        "serve",
+        "--tls-cert=/a/tls.crt",
+        "--config=/b/config.yaml",
+        "--other=/etc/tls",
+        "--more",
+    ]
+
+
+def test_an_object_that_the_manifests_lack_is_named() -> None:
+    assert manifest.find([DEPLOYMENT], "Deployment", "one") is DEPLOYMENT
+    with pytest.raises(LookupError, match="no Deployment two"):
+        manifest.find([DEPLOYMENT], "Deployment", "two")
+
+
+def test_warnings_are_what_the_api_server_told_and_nothing_else() -> None:
+    ran = Ran(("apply",), 0, "pod/a created\n", "Warning: one\nnote\nWarning: two\n")
+    assert ran.warnings == ["one", "two"]
+    assert ran.done() is ran
+    with pytest.raises(AssertionError, match="apply: exit code 1\nrefused"):
+        Ran(("apply",), 1, "", "refused").done()
+
+
+def test_several_objects_are_given_as_one() -> None:
+    assert listed([{"a": 1}]) == {"a": 1}
+    assert listed([{"a": 1}, {"b": 2}])["items"] == [{"a": 1}, {"b": 2}]
+
+
+# Says where it listens, answers, and waits to be ended.
+PROCESS = """
+import http.server, json, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'n_total{a="x"} 2.0\\nn_total{a="y"} 3.0\\n'
+        self.send_response(200 if self.path != "/readyz" or READY else 503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+READY = sys.argv[1] == "ready"
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+print("not JSON", flush=True)
+for name in ("health", "metrics"):
+    address = f"127.0.0.1:{server.server_port}"
+    print(json.dumps({"msg": "listening", "name": name, "address": address}), flush=True)
+server.serve_forever()
+"""
+
+
+def replica(folder: Path, word: str) -> Replica:
+    return Replica("one", [sys.executable, "-c", PROCESS, word], folder / "one.log")
+
+
+def test_a_replica_is_known_by_what_it_logs_and_may_be_started_again(tmp_path: Path) -> None:
+    one = replica(tmp_path, "ready")
+    assert not one.alive
+    try:
+        one.start()
+        one.wait_ready()
+        first = one.port("health")
+        assert one.metric("n_total") == 5
+        assert one.metric("n_total", a="y") == 3
+        one.kill()
+        assert not one.alive
+        assert not one.ready()
+        one.start()
+        one.wait_ready()
+        assert [line["name"] for line in one.said("listening")] == ["health", "metrics"]
+        assert one.port("health") != first
+        assert json.loads(one.log.read_text().splitlines()[1])["msg"] == "listening"
+    finally:
+        one.stop()
+    assert one.ask("health", "/readyz").code == 0
+
+
+def test_a_replica_that_is_not_ready_in_time_fails_with_its_log(tmp_path: Path) -> None:
+    one = replica(tmp_path, "never")
+    one.start()
+    try:
+        one.running().wait_ready(lambda: one.port("health") > 0)
+        with pytest.raises(StartError, match="not ready after 0 s\nnot JSON"):
+            one.wait_ready(0)
+    finally:
+        one.stop()
