@@ -1,13 +1,15 @@
-"""Processes that a rig starts, watches and ends, each by its own pid.
+"""Processes that a rig starts, watches and ends, each by its own pid; none outlives the rig.
 
 Knows nothing of Kubernetes: a process has a command line, a log file, and a question that says
 whether it is ready.
 """
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 Ready = Callable[[], bool]
 POLL_SECONDS = 0.05
 TAIL_LINES = 60
+TIED = Path(__file__).with_name("tied.py")
 
 
 class StartError(Exception):
@@ -29,7 +32,10 @@ def free_port() -> int:
 
 
 class Process:
-    """One child process with its log."""
+    """One child process with its log.
+
+    It ends with the thread that started it, also when that is killed: start from one that stays.
+    """
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
         self.name = name
@@ -37,7 +43,7 @@ class Process:
         self.port = 0
         with log.open("ab") as out:
             self.child = subprocess.Popen(  # the command line is the rig's own
-                [str(word) for word in command],
+                [sys.executable, "-ES", str(TIED), str(os.getpid()), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -81,11 +81,14 @@ class Relay:
         if task is None:
             raise AssertionError
         self._open.add(task)
-        try:
-            await self._carry(reader, writer)
-        finally:
-            self._open.discard(task)
-            writer.close()
+        # Only `_close` cancels it; asyncio.streams asks a cancelled task for its exception, which
+        # it prints as one of its own callback's.
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await self._carry(reader, writer)
+            finally:
+                self._open.discard(task)
+                writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for backend in await asyncio.to_thread(self._candidates):

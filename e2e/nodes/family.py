@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2e.nodes import checks
-from e2e.nodes.families import amd, hami, nics, nvidia
+from e2e.nodes.families import amd, hami, intel, nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine
 
@@ -39,5 +39,6 @@ FAMILIES = {
         Family(nics.DRANET, nics.dranet, checks.COMMON, nics.DRANET_CONFIGS),
         Family(nics.SRIOV, nics.sriov, checks.COMMON, nics.SRIOV_CONFIGS, nics.SRIOV_GROUP),
         Family(amd.DRIVER, amd.layout, checks.COMMON, amd.CONFIGS, amd.GROUP),
+        Family(intel.DRIVER, intel.layout, checks.COMMON, intel.CONFIGS),
     )
 }

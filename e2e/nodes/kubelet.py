@@ -22,6 +22,7 @@ from e2e.nodes.record import Record, Violation
 WORKERS = 8
 BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 PREPARE_SECONDS = 10.0
+NOT_FOUND, CONFLICT = 404, 409
 STRATEGIC = "application/strategic-merge-patch+json"
 CHECKS: Mapping[str, Callable[[JSON, JSON], str]] = {
     "NotOwned": podclaims.not_owned,
@@ -156,7 +157,7 @@ class Kubelet:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        if pod.get("gone") or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        if pod.get("gone") or _finished(pod):
             self._end(pod)
             if pod.get("gone"):
                 self._pods.pop(uid, None)
@@ -170,7 +171,7 @@ class Kubelet:
         metadata = pod["metadata"]
         # The watch may be behind: what the controllers wrote since is needed here.
         fresh = self.client.get(_path(pod))
-        if fresh["metadata"]["uid"] != metadata["uid"]:
+        if not _wanted(fresh, metadata["uid"]):
             return
         claims = self._checked(fresh)
         for claim in claims:
@@ -190,12 +191,28 @@ class Kubelet:
                 if code == "NotOwned" and not generated:
                     continue
                 if problem := check(pod, claim):
+                    self._still_wanted(pod, problem)
                     subject = f"{_subject(pod)} claim {name}"
                     node = pod["spec"]["nodeName"]
                     self.record.add([Violation(code, "kubelet", node, subject, "", problem)])
                     raise Retry(f"claim {name}: {problem}")
             claims.append(claim)
         return claims
+
+    def _still_wanted(self, pod: JSON, problem: str) -> None:
+        """Retry when the pod is going or gone: its claims are taken apart behind it, rightly.
+
+        The claim was read after the pod, which may have been deleted in between. As a pod is gone
+        before its claims are touched, a pod that is still there by now was really wronged.
+        """
+        try:
+            now = self.client.get(_path(pod))
+        except ApiError as missing:
+            if missing.code != NOT_FOUND:
+                raise
+            raise Retry(f"the pod is gone, and {problem}") from missing
+        if not _wanted(now, pod["metadata"]["uid"]):
+            raise Retry(f"the pod is going, and {problem}")
 
     def _prepare(self, pod: JSON, claim: JSON) -> None:
         key = (pod["spec"]["nodeName"], claim["metadata"]["uid"])
@@ -269,7 +286,7 @@ class Kubelet:
         try:
             self.client.call("DELETE", _path(pod), body)
         except ApiError as problem:
-            if problem.code not in (404, 409):
+            if problem.code not in (NOT_FOUND, CONFLICT):
                 raise
 
     def _event(self, pod: JSON, reason: str, message: str) -> None:
@@ -291,6 +308,16 @@ class Kubelet:
             self.client.create(f"/api/v1/namespaces/{metadata['namespace']}/events", event)
         except (ApiError, OSError):
             return  # the namespace may be going; an event is a courtesy
+
+
+def _wanted(pod: JSON, uid: str) -> bool:
+    """Tell whether it is that very pod, and whether anybody still wants it to run."""
+    metadata = pod["metadata"]
+    return metadata["uid"] == uid and not metadata.get("deletionTimestamp") and not _finished(pod)
+
+
+def _finished(pod: JSON) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _path(pod: JSON) -> str:

@@ -70,6 +70,8 @@ def _discovery(machine: Machine) -> dict[str, str]:
     if not product:
         return {}
     name = re.sub(r"[^A-Za-z0-9-_. ]", "", product["name"]).strip().replace(" ", "-")
+    if product["vendor"] == "intel":
+        return _intel(machine)
     return _amd(product, name) if product["vendor"] == "amd" else _nvidia(machine, name)
 
 
@@ -81,6 +83,18 @@ def _amd(product: dict[str, Any], name: str) -> dict[str, str]:
         "amd.com/gpu.cu-count": str(product["computeUnits"]),
         "amd.com/gpu.simd-count": str(product["computeUnits"] * 4),
         "amd.com/gpu.device-id": product["deviceID"].removeprefix("0x"),
+    }
+
+
+def _intel(machine: Machine) -> dict[str, str]:
+    product = machine.product
+    identity = product["deviceID"].removeprefix("0x")
+    return {
+        "gpu.intel.com/product": product["name"].removeprefix("Data Center GPU ").replace(" ", "_"),
+        "gpu.intel.com/family": product["architecture"].removeprefix("Data Center ") + "_Series",
+        "gpu.intel.com/device.count": str(len(machine.gpus)),
+        f"gpu.intel.com/device-id.0380-{identity}.present": "true",
+        f"gpu.intel.com/device-id.0380-{identity}.count": str(len(machine.gpus)),
     }
 
 

@@ -88,6 +88,8 @@ CLASSES = {
     "sriovnetwork.k8snetworkplumbingwg.io": "device.driver == "
     "'sriovnetwork.k8snetworkplumbingwg.io'",
     "gpu.amd.com": "device.driver == 'gpu.amd.com'",
+    "gpu.intel.com": "device.driver == 'gpu.intel.com' && "
+    "device.attributes['gpu.intel.com'].type == 'gpu'",
 }
 
 

@@ -123,9 +123,7 @@ def a_device_taint_rule_keeps_pods_off_until_it_is_deleted(stage: Stage) -> None
     stage.running("fenced")
 
 
-# Not in smoke: the stand-in for the kubelet may look at a claim of a pod that was deleted a moment
-# ago, whose reservation is gone before the deletion is seen, and call that a violation.
-@scenario("full")
+@scenario("smoke")
 def a_deployment_is_scaled_up_and_down(stage: Stage) -> None:
     """Every replica has a GPU of its own; fewer replicas give theirs back."""
     machine = stage.node("a", "dgx-a100", {GPU: "full"})

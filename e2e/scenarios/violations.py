@@ -10,7 +10,7 @@ from e2e.scenarios.stage import Stage
 from e2e.scenarios.trips import Act, Scene
 
 GPU = "gpu.nvidia.com"
-SHAPES = {"gpu.amd.com": "lab-2amd"}
+SHAPES = {"gpu.amd.com": "lab-2amd", "gpu.intel.com": "lab-2intel"}
 
 
 def number(version: str) -> tuple[int, ...]:

@@ -29,7 +29,9 @@ MODES: dict[str, tuple[str | None, ...]] = {
         "shares-unlimited",
         "shares-4",
     ),
-    "gpu.amd.com": ("full", "cpx"),
+    "gpu.amd.com": ("full", "cpx_nps1", "cpx_nps4"),
+    "gpu.intel.com": ("i915", "xe"),
+    "dra.net": (None, "numa+reversed"),
 }
 PUBLISHED = [
     (driver, mode, shape)
@@ -37,7 +39,7 @@ PUBLISHED = [
     for mode in MODES.get(driver, (None,))
     for shape in shapes()
     if machine("n", shape).product.get("vendor", "")
-    == {"gpu.amd.com": "amd", "gpu.nvidia.com": "nvidia"}.get(driver, "nvidia")
+    == {"gpu.amd.com": "amd", "gpu.intel.com": "intel"}.get(driver, "nvidia")
     and not (mode and "mig" in mode and not machine("n", shape).product["mig"])
     and not (mode == "static-mig" and len(machine("n", shape).product["mig"]) < 5)
 ]

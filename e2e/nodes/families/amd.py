@@ -8,32 +8,40 @@ from e2e.nodes.machine import Gpu, Machine
 
 DRIVER = "gpu.amd.com"
 PARTS = 8
+PARTITIONED = ("cpx_nps1", "cpx_nps4")
 GROUP = "gpu.resource.amd.com/v1alpha1"
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {"GpuConfig": ("", {"sharing": {"strategy": str}})}
 
 
 def layout(machine: Machine, mode: str = "full") -> Layout:
-    """Publish a machine's accelerators; `mode` is full or cpx (eight partitions a card)."""
+    """Publish a machine's accelerators.
+
+    `mode`: full | cpx_nps1 | cpx_nps4 (eight partitions a card).
+    """
     devices = tuple(device for gpu in machine.gpus for device in _devices(machine, gpu, mode))
     return Layout(DRIVER, machine.name, (Sheet(devices),))
 
 
 def _devices(machine: Machine, gpu: Gpu, mode: str) -> Iterator[Device]:
-    parts = PARTS if mode == "cpx" else 1
+    parts = PARTS if mode in PARTITIONED else 1
     for part in range(parts):
         card = gpu.index * parts + part
         name = f"gpu-{card}-{128 + card}"
-        kind = "amdgpu-partition" if parts > 1 else "amdgpu"
-        yield Device(name, kind, gpu.uuid, _wire(machine, gpu, kind, card, parts))
+        profile = mode if parts > 1 else "spx_nps1"
+        yield Device(name, _kind(parts), gpu.uuid, _wire(machine, gpu, profile, card, parts))
 
 
-def _wire(machine: Machine, gpu: Gpu, kind: str, card: int, parts: int) -> Wire:  # a row
+def _kind(parts: int) -> str:
+    return "amdgpu-partition" if parts > 1 else "amdgpu"
+
+
+def _wire(machine: Machine, gpu: Gpu, profile: str, card: int, parts: int) -> Wire:  # a row
     product = machine.product
     units = product["computeUnits"] // parts
     memory = int(product["memory"].removesuffix("Mi")) // parts
     return {
         "attributes": {
-            "type": {"string": kind},
+            "type": {"string": _kind(parts)},
             "pciAddr": {"string": gpu.bus},
             "cardIndex": {"int": card},
             "renderIndex": {"int": 128 + card},
@@ -42,7 +50,7 @@ def _wire(machine: Machine, gpu: Gpu, kind: str, card: int, parts: int) -> Wire:
             "productName": {"string": product["name"]},
             "driverVersion": {"version": "6.12.12"},
             "driverSrcVersion": {"string": "9D04EC9FEB8CCEB1D1B2A14"},
-            "partitionProfile": {"string": "cpx_nps1" if parts > 1 else "spx_nps1"},
+            "partitionProfile": {"string": profile},
             "resource.kubernetes.io/pcieRoot": {"string": gpu.root},
         },
         "capacity": {

@@ -36,14 +36,21 @@ SRIOV_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def dranet(machine: Machine, mode: str = "") -> Layout:
-    """Publish every port; there is one mode."""
-    if mode:
+    """Publish every port.
+
+    `mode`: numa (its node also by the name that drivers share) | reversed (the last port first, so
+    that who takes the first that is free takes no neighbour of the first GPU) | numa+reversed.
+    """
+    modes = set(mode.split("+")) - {""}
+    if modes - {"numa", "reversed"}:
         raise ValueError(f"dra.net has no mode {mode}")
-    devices = tuple(_port(machine, number, nic) for number, nic in enumerate(machine.nics))
-    return Layout(DRANET, machine.name, (Sheet(devices),))
+    numa = "numa" in modes
+    devices = [_port(machine, number, nic, numa=numa) for number, nic in enumerate(machine.nics)]
+    ordered = reversed(devices) if "reversed" in modes else devices
+    return Layout(DRANET, machine.name, (Sheet(tuple(ordered)),))
 
 
-def _port(machine: Machine, number: int, nic: Nic) -> Device:
+def _port(machine: Machine, number: int, nic: Nic, *, numa: bool) -> Device:
     dashed = nic.bus.replace(":", "-").replace(".", "-")
     wire: Wire = {
         "attributes": {
@@ -65,6 +72,7 @@ def _port(machine: Machine, number: int, nic: Nic) -> Device:
             "pciSubsystem": {"string": "0083"},
             **({"alias": {"string": "storage"}} if nic.storage else {}),
             "resource.kubernetes.io/pcieRoot": {"string": nic.root},
+            **({"resource.kubernetes.io/numaNode": {"int": nic.numa}} if numa else {}),
         }
     }
     return Device(f"pci-{dashed}", "nic", machine.nic_identity(nic), wire)

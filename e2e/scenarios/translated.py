@@ -1,0 +1,264 @@
+"""Legacy manifests, translated and applied: what the pods get is what they asked the old way.
+
+Each case of `translated.yaml` is a scenario. The manifest goes through the `drawbridge` command
+with facts of this very cluster, and its output, templates included, goes to the API server through
+`kubectl`. Scheduler, controllers and the checks on the node side are as everywhere in the rig; what
+a pod has in the end is read from the drivers' and plugins' books and compared with the hardware.
+
+Imports nothing of ours: the command is what a user runs.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from e2e.nodes.machine import Machine
+from e2e.nodes.plugin import replicas
+from e2e.scenarios import holdings, volcano
+from e2e.scenarios.holdings import Holding, Pods
+from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, device_class
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+ROOT = Path(__file__).parents[2]
+CASES = Path(__file__).with_name("translated.yaml")
+DRAWBRIDGE = Path(sys.executable).with_name("drawbridge")
+SECONDS = 60
+CODE = re.compile(r"(?:warning|error): .* \[(\w+)\]$", re.MULTILINE)
+NAMESPACE = "NAMESPACE"  # in a configuration: the stage's, as in the manifests
+MAKERS = "deployments,replicasets,jobs.batch"  # of pods, as far as manifests here have them
+UNTOUCHED, TRANSLATED, REFUSED = 0, 1, 2
+
+
+class Advertised(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a plugin advertises: all GPUs of a machine or tokens, each so many `times`."""
+
+    of: Literal["gpus", "tokens"] = "gpus"
+    times: int = 1
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine with its drivers (and their modes) and plugins (by resource)."""
+
+    shape: str
+    drivers: dict[str, str | None] = {}
+    plugins: dict[str, Advertised] = {}
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One manifest and what becomes of it.
+
+    `codes` are those of the warnings and errors; `serves` maps an extended resource name to the
+    class whose devices a class of that name serves; `scheduler` is the pods' own one, and with
+    `jobs` there are Jobs of Volcano in the manifest.
+    """
+
+    name: str
+    shows: str
+    suite: str
+    nodes: dict[str, Node]
+    codes: list[str] = []
+    example: str = ""
+    manifest: str = ""
+    configuration: str = ""
+    since: str = "1.36"
+    exit: int = TRANSLATED
+    pods: list[Pods] = []
+    serves: dict[str, str] = {}
+    scheduler: str = ""
+    jobs: bool = False
+
+
+def cases() -> list[Case]:
+    """Read the cases."""
+    return msgspec.convert(yaml.safe_load(CASES.read_text(encoding="utf-8")), list[Case])
+
+
+JOINT = """---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gpus-{gpus}
+  namespace: research
+  annotations:
+    scheduling.koordinator.sh/device-joint-allocate: |
+      {{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+spec:
+  schedulerName: koord-scheduler
+  nodeSelector: {{kubernetes.io/hostname: STAGE-n{gpus}}}
+  containers:
+    - name: main
+      image: none
+      resources: {{limits: {{koordinator.sh/gpu: {gpus}00, koordinator.sh/rdma: {nics}00}}}}
+"""
+GPUS_PER_ROOT = {"dgx-a100": 2, "koordinator-fake-8g4n": 2, "hgx-h100": 1}
+
+
+def every_count(shape: str) -> Case:
+    """Ask for one to eight GPUs with a NIC for each PCIe root, each on a machine of its own."""
+    roots = {gpus: -(-gpus // GPUS_PER_ROOT[shape]) for gpus in range(1, 9)}
+    have = {n: Holding({"gpu": n, "nic": roots[n]}) for n in roots}
+    return Case(
+        name=f"joint-one-to-eight-{shape}",
+        shows="For every number of GPUs the NICs are those of their PCIe roots.",
+        suite="full",
+        nodes={
+            f"n{n}": Node(shape, {"gpu.nvidia.com": "full", "dra.net": "reversed"}) for n in roots
+        },
+        manifest="".join(JOINT.format(gpus=n, nics=roots[n]) for n in roots),
+        codes=["SchedulerLeft"],
+        pods=[
+            Pods(f"gpus-{n}", [f"n{n}"], {"main": have[n]}, roots=roots[n], ports=roots[n])
+            for n in roots
+        ],
+    )
+
+
+def play(case: Case, stage: Stage) -> None:
+    """Build the cluster, translate for it, apply the result, and look at what the pods have."""
+    for suffix, node in case.nodes.items():
+        machine = stage.hardware(suffix, node.shape)
+        plugins = {name: _units(machine, name, one) for name, one in node.plugins.items()}
+        stage.node(suffix, node.shape, node.drivers, plugins)
+    for name, like in case.serves.items():
+        body = device_class(f"serves-{like}", CLASSES[like], extendedResourceName=name)
+        stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
+    folder = Path(stage.enter(tempfile.TemporaryDirectory(prefix="drawbridge-translated-")))
+    if case.jobs:
+        volcano.define(stage)
+    if case.scheduler:
+        stage.enter(_scheduler(stage, case.scheduler))
+    written, told = _translated(stage, case, folder)
+    assert sorted(set(CODE.findall(told))) == sorted(case.codes), told
+    if case.exit == REFUSED:
+        return
+    try:
+        _applied(stage, case, written)
+    finally:
+        # Pods alone are left, for the report on what failed; nobody makes new ones when they go.
+        _kubectl(stage, "delete", MAKERS, "--all", "--cascade=orphan", "--wait=false")
+
+
+def _applied(stage: Stage, case: Case, written: Path) -> None:
+    """Apply what was translated, twice, and look at what its pods have."""
+    for again in (False, True):
+        said = _kubectl(stage, "apply", "-f", str(written))
+        assert not again or "created" not in said, said
+    if case.jobs:
+        volcano.make_pods(stage)
+    for pods in case.pods:
+        for pod in stage.wait(f"pods {pods.name} are there", partial(_made, stage, pods)):
+            holdings.compare(stage, pods, stage.running(pod["metadata"]["name"]))
+    _again(stage, written)
+
+
+def _again(stage: Stage, written: Path) -> None:
+    """Translate what the API server has made of everything: nothing is left to do."""
+    everything = json.loads(_kubectl(stage, "get", f"pods,{MAKERS}", "-o", "json"))
+    for one in everything["items"]:
+        one["spec"].pop("nodeName", None)  # a pod that has its node is left as it is anyhow
+    live = written.with_name("live.json")
+    live.write_text(json.dumps(everything), encoding="utf-8")
+    facts, wanted = written.with_name("facts.yaml"), written.with_name("config.yaml")
+    extra = ("--config", wanted) if wanted.exists() else ()
+    done = _run(DRAWBRIDGE, "translate", "-f", live, "--facts", facts, "-o", "diff", *extra)
+    assert done.returncode == UNTOUCHED, done.stdout + done.stderr
+
+
+def _units(machine: Machine, name: str, one: Advertised) -> tuple[str, ...]:
+    if one.of == "tokens":
+        return replicas((f"{machine.name}/{name}",), one.times)
+    uuids = tuple(gpu.uuid for gpu in machine.gpus)
+    return uuids if one.times == 1 else replicas(uuids, one.times)
+
+
+@contextlib.contextmanager
+def _scheduler(stage: Stage, name: str) -> Iterator[None]:
+    """Let the stock scheduler answer to another name: what a scheduler that knows claims does."""
+    plane = stage.processes
+    plane.start_scheduler(name, {"profiles": [{"schedulerName": name}]})
+    try:
+        yield
+    finally:
+        plane.processes.pop(name).stop()
+
+
+def _translated(stage: Stage, case: Case, folder: Path) -> tuple[Path, str]:
+    """Run the command as a user would; the file it wrote, and what it said."""
+    cluster, facts, before, after, configuration = (
+        folder / f"{name}.yaml" for name in ("cluster", "facts", "legacy", "translated", "config")
+    )
+    kinds = "nodes,deviceclasses,resourceslices"
+    cluster.write_text(_kubectl(stage, "get", kinds, "-o", "yaml"), encoding="utf-8")
+    before.write_text(_manifest(stage, case), encoding="utf-8")
+    extra = []
+    if case.configuration:
+        text = case.configuration.replace(NAMESPACE, stage.namespace)
+        header = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+        configuration.write_text(header + text, encoding="utf-8")
+        extra = ["--config", str(configuration)]
+    counted = _run(
+        DRAWBRIDGE, "facts", "--cluster", cluster, "--kubernetes-version", stage.version, *extra
+    )
+    assert counted.returncode < REFUSED, counted.stderr
+    facts.write_text(counted.stdout, encoding="utf-8")
+    done = _run(DRAWBRIDGE, "translate", "-f", before, "--facts", facts, "-o", "yaml", *extra)
+    assert done.returncode == case.exit, done.stderr
+    after.write_text(done.stdout, encoding="utf-8")
+    assert (done.stdout == before.read_text(encoding="utf-8")) == (case.exit != TRANSLATED)
+    return after, done.stderr
+
+
+def _manifest(stage: Stage, case: Case) -> str:
+    """Give the legacy manifest, in the stage's namespace and for its nodes."""
+    text = case.manifest
+    if case.example:
+        text = (ROOT / "examples" / "legacy" / case.example).read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^(  namespace: ).*$", rf"\g<1>{stage.namespace}", text)
+    return text.replace("STAGE", stage.name)
+
+
+def _run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(word) for word in words], check=False, capture_output=True, text=True, timeout=SECONDS
+    )
+
+
+def _kubectl(stage: Stage, *words: str) -> str:
+    plane = stage.processes
+    access = ("--kubeconfig", plane.user_config(), "-n", stage.namespace)
+    done = _run(plane.bin / "kubectl", *access, *words)
+    assert done.returncode == os.EX_OK, done.stderr
+    return done.stdout
+
+
+def _made(stage: Stage, pods: Pods) -> list[JSON]:
+    """Give the pods of a case once all of them are there."""
+    found = stage.client.get(stage.pod_path())["items"]
+    mine = [pod for pod in found if pod["metadata"]["name"].startswith(pods.name)]
+    assert len(mine) <= pods.count, f"{len(mine)} pods {pods.name}"
+    return mine if len(mine) == pods.count else []
+
+
+def _register(case: Case) -> None:
+    def play_it(stage: Stage) -> None:
+        play(case, stage)
+
+    play_it.__name__ = f"translated_{case.name}".replace("-", "_")
+    play_it.__doc__ = case.shows
+    scenario(case.suite, since=case.since, needs=("processes",))(play_it)
+
+
+for _case in (*cases(), *map(every_count, GPUS_PER_ROOT)):
+    _register(_case)
