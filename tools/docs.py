@@ -5,17 +5,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import allocator.codes
+import cli.codes
 import config.codes
 import config.schema
+import controller.codes
 import documents.codes
 import dra.codes
 import facts.codes
 import judge.codes
+import see.codes
 import solver.codes
 import translate.codes
+import translate.rules
 import translate.targets.codes
 import translate.verdicts
+import webhook.codes
 from dra.finding import page
+from tools import joint_page, migrating
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROOMS = (
@@ -29,10 +35,17 @@ ROOMS = (
     translate.codes.CODES,
     translate.targets.codes.CODES,
     translate.verdicts.CODES,
+    webhook.codes.CODES,
+    controller.codes.CODES,
+    see.codes.CODES,
+    cli.codes.CODES,
 )
 PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: page(ROOMS),
     "configuration.md": config.schema.page,
+    "joint.md": joint_page.page,
+    "migrating.md": migrating.page,
+    "rules.md": translate.rules.page,
 }
 
 

@@ -1,0 +1,67 @@
+"""docs/joint.md: every group stands in one place, and the comparison with Koordinator is right."""
+
+import pytest
+
+from e2e.nodes.machine import machine
+from tools.joint import MOST_GPUS, RELATED, UNRELATED, choice, koordinator
+from tools.joint_page import differences, page
+
+Groups = tuple[tuple[int, int], ...]
+
+
+@pytest.mark.parametrize("shape", RELATED)
+@pytest.mark.parametrize("gpus", range(1, MOST_GPUS + 1))
+def test_the_devices_of_a_group_stand_on_one_root_and_of_all_on_the_same_roots(
+    shape: str, gpus: int
+) -> None:
+    hardware, found = machine("node-1", shape), choice(shape, gpus, 100)
+    root_of = {nic.name: nic.root for nic in hardware.nics}
+    taken = [number for numbers, _ in found.given for number in numbers]
+    assert len(taken) == len(set(taken)) == gpus
+    all_of_them = len(found.given) == 1 and gpus == len(hardware.gpus)
+    for numbers, names in found.given:
+        roots = {hardware.gpus[number].root for number in numbers}
+        assert roots == {root_of[name] for name in names}
+        assert len(roots) == 1 or all_of_them
+
+
+@pytest.mark.parametrize("shape", UNRELATED)
+@pytest.mark.parametrize("gpus", range(1, 5))
+def test_where_roots_relate_nothing_a_group_stands_on_one_numa_node(shape: str, gpus: int) -> None:
+    assert choice(shape, gpus, 100).groups == ()
+    hardware, found = machine("node-1", shape), choice(shape, gpus, 100, numa=True)
+    numa_of = {nic.name: nic.numa for nic in hardware.nics}
+    assert sum(len(numbers) for numbers, _ in found.given) == gpus
+    for numbers, names in found.given:
+        nodes = {hardware.gpus[number].numa for number in numbers}
+        assert nodes == {numa_of[name] for name in names}
+        assert len(nodes) == 1
+
+
+# From the description of Koordinator's steps: as many NICs as roots at least, none from elsewhere,
+# GPUs from the smallest place that has as many.
+@pytest.mark.parametrize(
+    ("shape", "gpus", "rdma", "expected"),
+    [
+        ("hgx-h100", 4, 100, ((1, 1),) * 4),
+        ("hgx-h100", 4, 200, ((1, 1),) * 4),
+        ("aws-p4d", 3, 100, ((2, 1), (1, 1))),
+        ("aws-p4d", 2, 200, None),
+        ("dgx-a100", 2, 200, ((2, 2),)),
+        ("dgx-a100", 4, 300, ((2, 2), (2, 1))),
+        ("azure-nd-a100-v4", 1, 100, None),
+        ("oci-gb200", 5, 100, None),
+    ],
+)
+def test_what_koordinator_takes(shape: str, gpus: int, rdma: int, expected: Groups | None) -> None:
+    assert koordinator(shape, gpus, rdma) == expected
+
+
+def test_on_an_empty_machine_nothing_in_the_tables_differs() -> None:
+    assert list(differences()) == []
+    assert "differ for" not in page()
+
+
+def test_there_is_one_nic_for_a_numa_node_as_the_page_says() -> None:
+    assert choice("azure-nd-a100-v4", 2, 100, numa=True).groups == ((2, 1),)
+    assert choice("oci-gb200", 2, 200, numa=True).groups == ((2, 2),)

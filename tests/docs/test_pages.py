@@ -1,0 +1,68 @@
+"""What pages say beside commands: codes that exist, all dialects, and what the code says today."""
+
+import re
+
+import pytest
+import yaml
+
+from config.load import load
+from config.model import API_VERSION, Configuration
+from tests.docs.test_commands import PAGES, ROOT
+from tools import migrating
+from tools.docs import PAGES as GENERATED
+from tools.docs import ROOMS
+from translate.rows import ROWS
+
+CODES = {name for room in ROOMS for name in room}
+
+
+@pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
+def test_a_generated_page_is_what_the_code_says_today(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text("utf-8") == GENERATED[name]()
+
+
+@pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
+def test_every_code_that_a_page_names_exists(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text("utf-8")
+    told = re.findall(r"\(`([A-Z][A-Za-z]+)`\)|\[([A-Z][A-Za-z]+)\](?!\()", text)
+    named = {one or other for one, other in told}
+    assert named
+    assert named <= CODES, f"{name} names {named - CODES}"
+
+
+def test_every_dialect_has_its_decisions_on_the_page_and_its_example() -> None:
+    dialects = {name.partition("/")[0] for name in ROWS}
+    assert migrating.named() == dialects
+    for name in dialects:
+        assert migrating.rows(name).count("\n") >= 2
+        assert "deviceClassName: " in migrating.after(name)
+
+
+def test_every_row_is_on_the_page() -> None:
+    text = migrating.page()
+    for row in ROWS.values():
+        assert f"| `{row.legacy}` | {row.becomes} | " in text
+
+
+def test_headings_that_are_linked_exist() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        headings = {
+            re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in text.splitlines()
+            if line.startswith("#")
+        }
+        for target in re.findall(r"\]\(#([^)]+)\)", text):
+            assert target in headings, f"{page.name}: #{target}"
+
+
+def test_settings_in_the_text_are_accepted() -> None:
+    text = migrating.page()
+    settings = re.findall(r"`((?:legacy|decisions)\.\w+: [^`]+)`", text)
+    assert len(settings) >= 4
+    for each in settings:
+        place, _, value = each.partition(": ")
+        room, _, field = place.partition(".")
+        wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
+        loaded = load({**wanted, room: {field: yaml.safe_load(value)}}, ())
+        assert isinstance(loaded, Configuration), (each, loaded)

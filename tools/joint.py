@@ -1,0 +1,222 @@
+"""Koordinator's joint rule on machines met in the field, as a page: what is asked, what that gives.
+
+The machines are the rig's own data; what is asked comes from the real reading of a pod and the
+real facts, what it gives from the real solver. Beside it stands what Koordinator chooses, worked
+out from the machine alone.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from allocator.fit import Cluster
+from allocator.ledger import Ledger
+from allocator.placing import Placing
+from allocator.planner import Object, Planner
+from allocator.pods import pod_reader
+from config.model import Configuration
+from documents.patch import patched
+from dra.attributes import NUMA_NODE
+from dra.claim import template_reader
+from dra.classes import DeviceClass, class_reader
+from dra.finding import Severity
+from dra.nodes import Node
+from dra.reading import Reader
+from dra.slices import Slice, slice_reader
+from e2e.nodes.families import nics, nvidia
+from e2e.nodes.layout import Layout
+from e2e.nodes.machine import Gpu, Machine, machine
+from facts.gather import Objects, gather
+from translate.objects import Translated, translated
+from translate.pods import Given, given
+
+T = TypeVar("T")
+
+MOST_GPUS: Final = 8
+RELATED: Final = (
+    "dgx-a100",
+    "hgx-h100",
+    "aws-p4d",
+    "koordinator-fake-8g4n",
+    "koordinator-h800",
+)
+UNRELATED: Final = ("azure-nd-a100-v4", "oci-gb200")
+_CLASSES: Final = {
+    "gpu.nvidia.com": 'device.attributes["gpu.nvidia.com"].type == "gpu"',
+    "dra.net": 'device.attributes["dra.net"].rdma == true',
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A cluster of one machine."""
+
+    machine: Machine
+    by: Given
+    planner: Planner
+    cluster: Cluster
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of one pod: groups of so many GPUs and NICs, or why it is refused."""
+
+    groups: tuple[tuple[int, int], ...] = ()
+    findings: tuple[str, ...] = ()
+    # What an empty node gives: the devices of each group, GPUs by number and NICs by name.
+    given: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+
+    @property
+    def nics(self) -> int:
+        """How many NICs are asked for in all."""
+        return sum(nics for _, nics in self.groups)
+
+
+@cache
+def ground(shape: str, *, numa: bool = False) -> Ground:
+    """Make the cluster of one machine; with `numa` the NICs say their node as GPUs do."""
+    hardware = machine("node-1", shape)
+    published = (nvidia.layout(hardware), nics.dranet(hardware))
+    slices = tuple(each for layout in published for each in _slices(layout, numa=numa))
+    classes = tuple(_class(name, text) for name, text in _CLASSES.items())
+    node = Node("node-1")
+    planner = Planner()
+    objects: tuple[Object, ...] = (*slices, *classes, node)
+    for each in objects:
+        planner.put(each)
+    counted = gather(Objects(slices, classes, (node,))).facts
+    return Ground(hardware, given(Configuration(), counted), planner, Cluster(nodes=(node,)))
+
+
+def _slices(layout: Layout, *, numa: bool) -> Iterator[Slice]:
+    devices = [device.published() for sheet in layout.sheets for device in sheet.devices]
+    if numa:
+        devices = [_on_numa(each) for each in devices]
+    raw = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": layout.driver},
+        "spec": {
+            "driver": layout.driver,
+            "nodeName": layout.node,
+            "pool": {"name": layout.node, "generation": 1, "resourceSliceCount": 1},
+            "devices": devices,
+        },
+    }
+    yield _read(slice_reader(), raw)
+
+
+def _read(reader: Reader[T], raw: object) -> T:
+    read = reader.one(raw)
+    if isinstance(read, tuple):
+        raise ValueError(read)  # noqa: TRY004  # it is the content that is wrong
+    return read
+
+
+def _on_numa(device: dict[str, Any]) -> dict[str, Any]:
+    attributes = device["attributes"]
+    number = attributes.get(NUMA_NODE) or attributes["numaNode"]
+    return {**device, "attributes": {**attributes, NUMA_NODE: number}}
+
+
+def _class(name: str, expression: str) -> DeviceClass:
+    text = f'device.driver == "{name}" && {expression}'
+    raw = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": text}}]},
+    }
+    return _read(class_reader(), raw)
+
+
+def pod(gpus: int, rdma: int) -> dict[str, Any]:
+    """Write the pod: so many GPUs, and NICs that share their PCIe roots."""
+    rule = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
+    limits = {"koordinator.sh/gpu": f"{100 * gpus}", "koordinator.sh/rdma": f"{rdma}"}
+    key = "scheduling.koordinator.sh/device-joint-allocate"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "worker", "annotations": {key: json.dumps(rule)}},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+    }
+
+
+@cache
+def choice(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> Choice:
+    """Translate the pod for a machine, and place it there."""
+    on = ground(shape, numa=numa)
+    asked = pod(gpus, rdma)
+    one = translated(asked, "Pod//worker", on.by)
+    told = tuple(
+        f"{each.message} [{each.code}]"
+        for each in one.findings
+        if each.severity is Severity.ERROR or each.code == "NeighbourhoodChanged"
+    )
+    if not one.templates:
+        return Choice(findings=told)
+    spec: Any = one.templates[0]["spec"]
+    counts = [each["exactly"]["count"] for each in spec["spec"]["devices"]["requests"]]
+    groups = tuple(zip(counts[::2], counts[1::2], strict=True))
+    return Choice(groups, told, tuple(_placed(asked, one, on)))
+
+
+def _placed(
+    asked: dict[str, Any], one: Translated, on: Ground
+) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
+    """Say which devices each group gets on the empty machine."""
+    templates = [_read(template_reader(), dict(each)) for each in one.templates]
+    carried = _read(pod_reader(), patched(asked, one.edits))
+    placement = Placing(on.planner, Ledger(), on.cluster, (), templates).pod(carried)
+    if placement.node is None:
+        raise ValueError(f"{on.machine.shape} gives {asked} nothing: {placement.reasons}")
+    results = [each for _, written in placement.claims for each in _results(written)]
+    names = {f"pci-{nic.bus.replace(':', '-').replace('.', '-')}": nic for nic in on.machine.nics}
+    for _, group in groupby(results, lambda each: each["request"].partition("-")[2]):
+        devices = [each["device"] for each in group]
+        numbers = (int(each.partition("-")[2]) for each in devices if each.startswith("gpu-"))
+        beside = (names[each].name for each in devices if each in names)
+        yield tuple(sorted(numbers)), tuple(sorted(beside))
+
+
+def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the API has it
+    found: list[dict[str, Any]] = written["devices"]["results"]
+    return found
+
+
+def koordinator(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
+    """What Koordinator takes on the empty machine: GPUs and NICs on each root, or nothing.
+
+    GPUs come from the smallest of root, NUMA node and machine that has as many, in order. NICs are
+    taken from their roots in turns, at least one from each, and from nowhere else.
+    """
+    hardware = machine("node-1", shape)
+    taken = _gpus(hardware, gpus)
+    if taken is None:
+        return None
+    roots = list(dict.fromkeys(each.root for each in taken))
+    wanted = max(1 if rdma <= 100 else rdma // 100, len(roots))
+    free = {root: sum(nic.root == root for nic in hardware.nics) for root in roots}
+    got = dict.fromkeys(roots, 0)
+    for _ in range(wanted):
+        open_roots = [root for root in roots if got[root] < free[root]]
+        if not open_roots:
+            return None
+        got[min(open_roots, key=lambda root: got[root])] += 1
+    if not all(got.values()):
+        return None
+    return tuple((sum(each.root == root for each in taken), got[root]) for root in roots)
+
+
+def _gpus(hardware: Machine, count: int) -> Sequence[Gpu] | None:
+    whole: list[list[Gpu]] = [list(hardware.gpus)]
+    by_numa = [[g for g in hardware.gpus if g.numa == n] for n in {g.numa for g in hardware.gpus}]
+    by_root = [[g for g in hardware.gpus if g.root == r] for r in {g.root for g in hardware.gpus}]
+    for scope in (by_root, by_numa, whole):
+        if fitting := [place for place in scope if len(place) >= count]:
+            return min(fitting, key=lambda place: place[0].index)[:count]
+    return None

@@ -1,0 +1,89 @@
+"""docs/joint.md: what becomes of Koordinator's joint rule, machine by machine.
+
+Fills what `tools.joint` found out into the text beside this file; what differs from Koordinator is
+counted, not remembered.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from tools.joint import MOST_GPUS, RELATED, UNRELATED, Choice, choice, ground, koordinator
+
+TEXT: Final = Path(__file__).parent / "joint.md"
+
+
+def page() -> str:
+    """Write the page."""
+    parts = {
+        "plain": _table(RELATED, lambda shape, gpus: choice(shape, gpus, 100)),
+        "counted": _table(RELATED, lambda shape, gpus: choice(shape, gpus, 100 * gpus)),
+        "given": _devices("aws-p4d"),
+        "refused": choice(UNRELATED[0], 1, 100).findings[0],
+        "numa": _table(UNRELATED, lambda shape, gpus: choice(shape, gpus, 100, numa=True)),
+        "changed": choice(UNRELATED[0], 1, 100, numa=True).findings[0],
+        "small": choice("hgx-h100", 4, 200).findings[0],
+        "same": same(),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
+
+
+def _table(shapes: tuple[str, ...], found: Callable[[str, int], Choice]) -> str:
+    rows = ["| GPUs | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
+    for gpus in range(1, MOST_GPUS + 1):
+        cells = (_cell(found(shape, gpus), shape) for shape in shapes)
+        rows.append(f"| {gpus} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _cell(each: Choice, shape: str) -> str:
+    if not each.groups:
+        text = each.findings[0].partition(": ")[2].rpartition(" [")[0]
+        return f"refused: {text}"
+    machine = ground(shape).machine
+    if each.groups == ((len(machine.gpus), len(machine.nics)),):
+        return f"all ({each.nics} NICs)"
+    runs = ((group, len(list(alike))) for group, alike in groupby(each.groups))
+    texts = (f"{n} of {a}:{b}" if n > 1 else f"{a}:{b}" for (a, b), n in runs)
+    return ", ".join(texts) + f" ({each.nics} NIC{'s' if each.nics > 1 else ''})"
+
+
+def _devices(shape: str) -> str:
+    rows = ["| GPUs | each group's devices |", "|---|---|"]
+    for gpus in range(1, MOST_GPUS + 1):
+        groups = (
+            " ".join([*(f"gpu-{number}" for number in numbers), *names])
+            for numbers, names in choice(shape, gpus, 100).given
+        )
+        rows.append(f"| {gpus} | " + ", ".join(groups) + " |")
+    return "\n".join(rows)
+
+
+def differences() -> Iterator[str]:
+    """Find the pods of the tables for which Koordinator takes other numbers on an empty machine."""
+    for shape in (*RELATED, *UNRELATED):
+        for gpus in range(1, MOST_GPUS + 1):
+            for rdma in dict.fromkeys((100, 100 * gpus)):
+                ours, theirs = choice(shape, gpus, rdma).groups, koordinator(shape, gpus, rdma)
+                if _numbers(shape, ours) != _numbers(shape, theirs or ()):
+                    yield f"{shape} with {gpus} GPUs and rdma {rdma}"
+
+
+def _numbers(shape: str, groups: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    """The groups, in whatever order; of all a machine has, the sums."""
+    total = (sum(gpus for gpus, _ in groups), sum(nics for _, nics in groups))
+    machine = ground(shape).machine
+    return [total] if total == (len(machine.gpus), len(machine.nics)) else sorted(groups)
+
+
+def same() -> str:
+    """Say of how many pods the numbers agree with Koordinator's."""
+    found = list(differences())
+    if found:
+        return "On an empty machine the numbers differ for " + "; ".join(found) + "."
+    return (
+        "On an empty machine, yes: the same GPUs on each root and the same NICs in every line of\n"
+        "the first two tables, and the same refusals on the machines whose roots relate nothing."
+    )
