@@ -27,7 +27,7 @@ CAPACITY_EXCEEDED = Code(
     remedy="Delete pods that hold shares of the device until the rest fits.",
 )
 COUNTER_EXCEEDED = Code(
-    name="CounterExceeded",
+    name="CounterOverdrawn",
     severity=Severity.ERROR,
     text="Allocated devices draw more from a counter than its set has, by what is published now.",
     example="Pool/gpu.nvidia.com/node-1: gpu-0-counters has 40Gi memory, devices draw 45Gi",

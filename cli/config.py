@@ -5,16 +5,7 @@ Also how every command reads its `--config`. Knows nothing of what fields mean.
 
 import argparse
 
-import allocator.codes
 import config.codes
-import controller.codes
-import dra.codes
-import facts.codes
-import judge.codes
-import translate.codes
-import translate.targets.codes
-import translate.verdicts
-import webhook.codes
 from cli import show
 from cli.reading import sources
 from cli.streams import Streams
@@ -62,19 +53,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 
 def known() -> tuple[str, ...]:
-    """The codes that a configuration may speak of; that a file cannot be read is no opinion."""
-    rooms = (
-        dra.codes.CODES,
-        judge.codes.CODES,
-        allocator.codes.CODES,
-        facts.codes.CODES,
-        translate.codes.CODES,
-        translate.targets.codes.CODES,
-        translate.verdicts.CODES,
-        webhook.codes.CODES,
-        controller.codes.CODES,
-    )
-    return tuple(name for room in rooms for name in room)
+    """The codes that a configuration may speak of: of every room that looks at a cluster.
+
+    That a file, the Configuration itself or a live cluster cannot be read is no opinion. Processes
+    take the same (`serve.settings`), so that a file which is good here is good there.
+    """
+    from cli.rooms import CODES  # noqa: PLC0415  # loads all rooms, and only files need it
+
+    return CODES
 
 
 def configuration(name: str | None, streams: Streams) -> Configuration | tuple[Located, ...]:

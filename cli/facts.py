@@ -8,19 +8,18 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cli import config, live, show
+from cli.facts_file import given
 from cli.lint import ERRORS, exit_code
 from cli.live import UnreadableError
-from cli.reading import read, sources
+from cli.reading import read
 from cli.streams import Streams
 from cli.world import World, world
 from config.model import Configuration
-from documents.document import Document, Located, Source
-from documents.read import documents as documents_of
+from documents.document import Located
 from dra import gates
 from dra.finding import Finding
 from facts import text
 from facts.gather import Objects, gather
-from facts.model import Facts
 
 if TYPE_CHECKING:
     from cluster.session import Session
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         show.findings(wanted, streams.err)
         return ERRORS
     try:
-        files, version = _objects(options, streams)
+        files, version = objects(options, streams)
     except UnreadableError as error:
         show.findings((error.located,), streams.err)
         return ERRORS
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     return exit_code(each.finding for each in told)
 
 
-def _objects(options: argparse.Namespace, streams: Streams) -> tuple[World, str]:
+def objects(options: argparse.Namespace, streams: Streams) -> tuple[World, str]:
     """Read the objects, and the version of the server that has them."""
     if options.cluster and options.context is None:
         return world(read(options.cluster, streams.stdin)), gates.NEWEST
@@ -104,21 +103,3 @@ def gates_of(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:
     """The gates that two options name, or what is wrong with them."""
     read_ = gates.parse(overrides)
     return read_ if isinstance(read_, tuple) else gates.gates(version, read_)
-
-
-def given(name: str, streams: Streams, base: Facts | None = None) -> Facts | tuple[Located, ...]:
-    """Read facts from a file; tables that it does not have are those of `base`."""
-    found: list[Document] = []
-    for source in sources([name], streams.stdin):
-        if not isinstance(source, Source):
-            return (source,)
-        found += [each for each in documents_of(source) if not each.empty]
-    if unread := tuple(located for each in found for located in each.findings):
-        return unread
-    value = found[0].value if len(found) == 1 else None
-    facts = text.read(value, base)
-    if isinstance(facts, Facts):
-        return facts
-    if len(found) != 1:
-        return tuple(Located(each, name, 0, 0) for each in facts)
-    return tuple(found[0].located(each) for each in facts)

@@ -1,12 +1,14 @@
 """`drawbridge lint`: what is wrong with ResourceSlices and DeviceClasses, before anybody waits.
 
-Reads files, asks the judge, prints findings at their lines. Exit code 0 when there is nothing
-worse than an info, 1 with warnings, 2 with errors or bad input. Judges nothing itself.
+Of claims and their templates it looks at the rules for our own allocator. Reads files, asks the
+judge, prints findings at their lines. Exit code 0 when there is nothing worse than an info, 1 with
+warnings, 2 with errors or bad input. Judges nothing itself.
 """
 
 import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from cli import config, show
 from cli.reading import read
@@ -15,17 +17,24 @@ from cli.world import World, world
 from config.model import Configuration
 from config.policy import declarations, treated
 from documents.document import Document, Located
+from documents.paths import get
 from dra.cel import Selectors
+from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
 from dra.gates import NEWEST
-from judge import classes, slices
+from dra.rules import RULES
+from judge import claims, classes, slices
 from judge.codes import NOTHING_TO_JUDGE
 
 NAME = "lint"
-HELP = "find what is wrong with ResourceSlices and DeviceClasses"
+HELP = "find what is wrong with ResourceSlices, DeviceClasses and rules of claims"
 
 CLEAN, WARNINGS, ERRORS = 0, 1, 2
+_RULES: Final = (
+    ("metadata", "annotations", RULES),
+    ("spec", "metadata", "annotations", RULES),
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,10 +71,12 @@ def judged(documents: Iterable[Document | Located], wanted: Configuration) -> li
     """Give all findings about these documents, by file and line, treated as the user wants."""
     places: dict[str, Document] = {}
     order: dict[str, int] = {}
-    files = world(_remembered(documents, places, order))
+    ruled: list[Document] = []
+    files = world(_remembered(documents, places, order, ruled))
     # Of an object that is there twice the judge looks at the last one, and so do we.
     files = replace(files, places=places)
-    found = (*files.findings, *files.located(_judged(files, wanted)))
+    rules = tuple(_rules(ruled))
+    found = (*files.findings, *rules, *files.located(_judged(files, wanted, rules=bool(ruled))))
     located = [
         replace(each, finding=finding)
         for each in found
@@ -75,20 +86,39 @@ def judged(documents: Iterable[Document | Located], wanted: Configuration) -> li
 
 
 def _remembered(
-    documents: Iterable[Document | Located], places: dict[str, Document], order: dict[str, int]
+    documents: Iterable[Document | Located],
+    places: dict[str, Document],
+    order: dict[str, int],
+    ruled: list[Document],
 ) -> Iterator[Document | Located]:
-    """Pass documents on; remember where each object stands last, and in which order files came."""
+    """Pass documents on; remember where each object stands last, and in which order files came.
+
+    Claims with rules are remembered whole: one that has no name yet is found by nothing else.
+    """
     for each in documents:
         if isinstance(each, Document):
             places[each.name] = each.forgetting()
+            if any(get(each.value, path) is not None for path in _RULES):
+                ruled.append(each)
         source = each.source.name if isinstance(each, Document) else each.source
         order.setdefault(source, len(order))
         yield each
 
 
-def _judged(files: World, wanted: Configuration) -> Iterator[Finding]:
-    if not files.slices and not files.classes and not files.findings:
-        message = "there is no ResourceSlice and no DeviceClass in the input"
+def _rules(documents: Iterable[Document]) -> Iterator[Located]:
+    """Judge the rules of claims; one that cannot be read has its findings already."""
+    claim, template = claim_reader(), template_reader()
+    for each in documents:
+        kind = get(each.value, ("kind",))
+        if kind in (CLAIM, TEMPLATE):
+            read = (claim if kind == CLAIM else template).one(each.value, ordinal=each.index)
+            if not isinstance(read, tuple):
+                yield from (each.located(one) for one in claims.judge(read, each.name))
+
+
+def _judged(files: World, wanted: Configuration, *, rules: bool) -> Iterator[Finding]:
+    if not (files.slices or files.classes or files.findings or rules):
+        message = "there is no ResourceSlice, no DeviceClass and no claim with rules in the input"
         yield NOTHING_TO_JUDGE.at("", message)
     selectors = Selectors(NEWEST)
     unset, declared = UnsetGroups(wanted.unset_groups), declarations(wanted)

@@ -12,23 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from cli import config, show
-from cli.facts import gates_of
-from cli.facts import given as facts_of
-from cli.reading import read, sources
+from cli import config, live, show
+from cli.facts_file import given as facts_of
+from cli.live import UnreadableError
+from cli.reading import sources
 from cli.streams import Streams
-from cli.world import world
 from config.model import Configuration
 from config.policy import treated
 from documents.document import Document, Layouts, Located, Source
 from documents.patch import Edit, patched
 from documents.paths import get
-from documents.read import objects
+from documents.read import objects as objects_in
 from documents.splice import apply, rewrite
 from documents.values import Value
 from dra import gates
 from dra.finding import Severity
-from facts.gather import Objects, gather
 from facts.model import Facts
 from translate.objects import Translated, translated
 from translate.pods import Given, given
@@ -78,8 +76,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="+",
         action="extend",
+        default=[],
         help="files and folders with the objects of the cluster",
     )
+    live.options(parser)
     parser.add_argument("--facts", metavar="FILE", help="what `drawbridge facts` said of it")
     config.option(parser)
     _form(parser)
@@ -87,7 +87,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _form(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubernetes-version", metavar="VERSION", default=gates.NEWEST, help="of the API server"
+        "--kubernetes-version",
+        metavar="VERSION",
+        help=f"of the API server (default: what a live one says, else {gates.NEWEST})",
     )
     parser.add_argument(
         "--feature-gates", metavar="GATE=true,...", default="", help="that differ from the defaults"
@@ -124,16 +126,12 @@ def _given(options: argparse.Namespace, streams: Streams, result: _Result) -> Gi
         result.findings += wanted
         return None
     counted: Facts | None = None
-    if options.cluster:
-        turned = gates_of(options.kubernetes_version, options.feature_gates)
-        if not isinstance(turned, gates.Gates):
-            result.findings += (Located(each, "", 0, 0) for each in turned)
+    if options.cluster or options.context is not None or options.kubeconfig:
+        found = _counted(options, streams, wanted, result)
+        if not isinstance(found, Facts):
+            result.findings += found
             return None
-        files = world(read(options.cluster, streams.stdin))
-        gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
-        counted = gathered.facts
-        about = treated(gathered.findings, wanted.findings)
-        result.findings += (*files.findings, *files.located(about))
+        counted = found
     if options.facts:
         said = facts_of(options.facts, streams, counted)
         if not isinstance(said, Facts):
@@ -143,11 +141,32 @@ def _given(options: argparse.Namespace, streams: Streams, result: _Result) -> Gi
     return given(wanted, counted)
 
 
+def _counted(
+    options: argparse.Namespace, streams: Streams, wanted: Configuration, result: _Result
+) -> Facts | tuple[Located, ...]:
+    """Count what the named cluster has, or say why it cannot be read."""
+    # These load CEL, which takes longer than a translation.
+    from cli.facts import gates_of, objects  # noqa: PLC0415
+    from facts.gather import Objects, gather  # noqa: PLC0415
+
+    try:
+        files, version = objects(options, streams)
+    except UnreadableError as error:
+        return (error.located,)
+    turned = gates_of(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(turned, gates.Gates):
+        return tuple(Located(each, "", 0, 0) for each in turned)
+    gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
+    about = treated(gathered.findings, wanted.findings)
+    result.findings += (*files.findings, *files.located(about))
+    return gathered.facts
+
+
 def _file(source: Source, by: Given | None, result: _Result) -> None:
     """Translate the objects of a file; one that is refused stays as it was."""
     layouts = Layouts()
     read_: list[tuple[Document, Translated]] = []
-    for document in objects(source):
+    for document in objects_in(source):
         result.findings += document.findings
         if document.findings or document.empty:
             continue

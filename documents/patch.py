@@ -5,8 +5,9 @@ changed. Knows nothing of text.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from documents.paths import Path, index, of_pointer, show
 from documents.values import Value
@@ -16,8 +17,7 @@ class EditError(Exception):
     """An edit that does not fit the value; its message is for the person who asked for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """One operation; a list takes an index or, to add at its end, `-`."""
 
     op: Literal["add", "replace", "remove"]

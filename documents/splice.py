@@ -84,7 +84,7 @@ def _together(
 
 
 def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:
-    return [replace(edit, path=(*document.within, *edit.path)) for edit in edits]
+    return [Edit(each.op, (*document.within, *each.path), each.value) for each in edits]
 
 
 def _applied(document: Document, edits: Sequence[Edit]) -> str:

@@ -191,6 +191,28 @@ COMPATIBILITY_ERROR = Code(
     remedy="Guard the expression: test that an attribute is there before you use it.",
 )
 
+RULES_UNREADABLE = Code(
+    name="RulesUnreadable",
+    severity=Severity.ERROR,
+    text="The annotation with the rules of a claim cannot be read, so none of them would hold.",
+    example="metadata.annotations[drawbridge.dev/rules]: joint[0]: there is no field scope here",
+    remedy="Take the annotation away, or let the pod be translated again.",
+)
+RULE_NAMES_NO_REQUEST = Code(
+    name="RuleNamesNoRequest",
+    severity=Severity.ERROR,
+    text="A rule of a claim is about requests that the claim does not have.",
+    example="metadata.annotations[drawbridge.dev/rules]: joint[0]: the claim has no request nic",
+    remedy="Name the requests as the claim does, each once.",
+)
+RULE_WITHOUT_NUMBER = Code(
+    name="RuleWithoutNumber",
+    severity=Severity.ERROR,
+    text="A rule is about a request for all devices there are, so nobody can count for it.",
+    example="metadata.annotations[drawbridge.dev/rules]: joint[0]: request nic is for all devices",
+    remedy="Ask for a number of devices.",
+)
+
 CODES = Codes(
     "dra",
     [
@@ -218,5 +240,8 @@ CODES = Codes(
         REQUEST_POLICY_REFUSED,
         CAPACITY_UNUSABLE,
         COMPATIBILITY_ERROR,
+        RULES_UNREADABLE,
+        RULE_NAMES_NO_REQUEST,
+        RULE_WITHOUT_NUMBER,
     ],
 )

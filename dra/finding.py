@@ -62,7 +62,10 @@ class Codes(Mapping[str, Code]):
 
     def __init__(self, room: str, codes: Iterable[Code]) -> None:
         self.room = room
-        self._codes = {code.name: code for code in codes}
+        self._codes: dict[str, Code] = {}
+        for code in codes:
+            if self._codes.setdefault(code.name, code) is not code:
+                raise ValueError(f"{room} has two codes of the name {code.name}")
 
     def __getitem__(self, name: str) -> Code:
         return self._codes[name]
@@ -82,9 +85,13 @@ def page(rooms: Iterable[Codes]) -> str:
         "Everything Drawbridge tells you is a finding with one of these codes. This page is",
         "generated from the tables in the code (`make docs`).",
     ]
+    told: set[str] = set()
     for room in rooms:
         lines += ["", f"## {room.room}"]
         for code in room.values():
+            if code.name in told:
+                continue  # of another room; an anchor stands for one place
+            told.add(code.name)
             lines += ["", f"### {code.name}", "", f"*{code.severity}*: {code.text}", ""]
             lines += [f"Example: {code.example}", "", f"Remedy: {code.remedy}"]
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ NOTHING_TO_JUDGE = Code(
     name="NothingToJudge",
     severity=Severity.INFO,
     text="The input has no object that this command looks at.",
-    example="there is no ResourceSlice and no DeviceClass in the input",
+    example="there is no ResourceSlice, no DeviceClass and no claim with rules in the input",
     remedy="Hand in files that have some.",
 )
 MORE_ALIKE = Code(

@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/, or with --check says which are out of date."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import allocator.codes
@@ -11,16 +11,16 @@ import config.schema
 import controller.codes
 import documents.codes
 import dra.codes
+import dra.rules
 import facts.codes
 import judge.codes
 import see.codes
 import solver.codes
 import translate.codes
-import translate.rules
 import translate.targets.codes
 import translate.verdicts
 import webhook.codes
-from dra.finding import page
+from dra.finding import Code, Codes, page
 from tools import joint_page, migrating
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -45,13 +45,31 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": config.schema.page,
     "joint.md": joint_page.page,
     "migrating.md": migrating.page,
-    "rules.md": translate.rules.page,
+    "rules.md": dra.rules.page,
 }
 
 
+def twice(rooms: Iterable[Codes]) -> list[str]:
+    """Give the names that two codes have: a page and a configuration could not tell them apart.
+
+    One code may be in the tables of two rooms, if it is the same object.
+    """
+    known: dict[str, tuple[str, Code]] = {}
+    told = []
+    for room in rooms:
+        for name, code in room.items():
+            first, other = known.setdefault(name, (room.room, code))
+            if other is not code:
+                told.append(f"{name} is a code of {first}, and another one of {room.room}")
+    return told
+
+
 def main() -> int:
-    """Write every page, or compare; 1 when a compared page differs."""
+    """Write every page, or compare; 1 when a compared page differs, or a name means two things."""
     stale = 0
+    for told in twice(ROOMS):
+        print(told)
+        stale = 1
     for name, render in PAGES.items():
         path = DOCS / name
         text = render()

@@ -40,7 +40,7 @@ def advertised(
     asked = {name for ask in asks for name in ask.resources}
     known = families(configuration)
     drivers = {driver for each in said for driver in each.drivers}
-    used = [known[driver] for driver in drivers if driver in known]
+    used = [known[driver] for driver in drivers if driver in known and known[driver].legacy]
     return tuple(
         each
         for each in facts.names
@@ -55,7 +55,8 @@ def keep_off(patch: Patch, names: Iterable[Name]) -> Iterator[Finding]:
         return
     terms = get(patch.pod, _TERMS)
     if get(patch.pod, _REQUIRED) is None:
-        patch.append(_TERMS, {_EXPRESSIONS: [_WITHOUT]})
+        # Down to the requirement, which others may put theirs beside.
+        patch.append((*_TERMS, 0, _EXPRESSIONS), _WITHOUT)
     # The terms are alternatives; one that says nothing accepts no node, and would accept most.
     for number, term in enumerate(items(terms)):
         expressions = items(mapping(term).get(_EXPRESSIONS))
@@ -73,11 +74,15 @@ def _told(names: tuple[Name, ...]) -> Iterator[Finding]:
             idle = min(each.devices, each.dual * each.most)
             yield DUAL_ADVERTISED.at(
                 where,
-                f"{each.name} is advertised by a plugin on {each.dual} nodes that publish the same "
-                f"devices; the pod keeps off them, and up to {idle} devices there stay idle for it",
+                f"{each.name} is advertised by a plugin on {_nodes(each.dual)} with slices of the "
+                f"same devices; the pod keeps off them, and up to {idle} devices stay idle there",
             )
     if not any(each.dual for each in names):
-        plugins = ", ".join(f"{each.name} on {each.nodes} nodes" for each in names)
+        plugins = ", ".join(f"{each.name} on {_nodes(each.nodes)}" for each in names)
         yield DUAL_NODES_AVOIDED.at(
             where, f"a plugin serves {plugins}; the pod keeps off where slices do as well"
         )
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

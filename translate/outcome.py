@@ -5,25 +5,22 @@ one answer. Knows nothing of the pod they came from.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from config.model import Configuration
 from dra.finding import Finding
+from dra.rules import RULES, written
 from facts.model import Facts, Name
 from translate import dual
 from translate.asks import Ask
 from translate.decide import Verdict, decide, stays
-from translate.rules import RULES, written
+from translate.memo import Memo
 from translate.targets.claims import ClaimOf, assemble
 from translate.targets.plan import Said
 from translate.targets.say import say
 from translate.template import Template, template
-
-# Far more kinds of pods than a cluster has; each takes some kilobytes.
-MOST: Final = 1024
 
 Asks = tuple[Ask, ...]
 
@@ -39,32 +36,11 @@ class Outcome(msgspec.Struct, frozen=True):
     classes: tuple[str, ...] = ()  # that the claims ask for
 
 
-class Memo:
-    """Outcomes under one configuration and the same facts, by the asks; of a bounded number."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._known: dict[Asks, Outcome] = {}
-
-    def get(self, asks: Asks) -> Outcome | None:
-        """Recall the outcome of equal asks; none of asks that hold what the user wrote freely."""
-        try:
-            return self._known.get(asks)
-        except TypeError:  # settings of networks may be lists
-            return None
-
-    def keep(self, asks: Asks, outcome: Outcome) -> None:
-        """Remember an outcome; when there is no room, those that were there before are gone."""
-        if len(self._known) >= self._most:
-            self._known.clear()
-        try:
-            self._known[asks] = outcome
-        except TypeError:
-            return
+Known = Memo[Asks, Outcome]
 
 
 def outcome(
-    asks: Asks, facts: Facts | None, configuration: Configuration, memo: Memo | None = None
+    asks: Asks, facts: Facts | None, configuration: Configuration, memo: Known | None = None
 ) -> Outcome:
     """Decide about the asks of a pod, and print the claims of those that are translated."""
     if memo is not None and (known := memo.get(asks)) is not None:

@@ -1,6 +1,6 @@
 """The changes of one pod, composed as JSON patch operations, and the way back from them.
 
-Command line and admission apply the same operations. The way back is a JSON patch as well; it
+Command line and admission apply the same operations. The way back (translate.back)
 stands on the pod as an annotation, which anybody may have written: a hint, never a ground for
 trust. Knows nothing of devices.
 """
@@ -11,38 +11,20 @@ from typing import Final
 
 import msgspec
 
-from documents.patch import Edit, EditError, edits_of, patched
+from documents.patch import Edit, EditError
 from documents.paths import Path, get, index, show
 from documents.values import Value, same
+from translate.back import Step, gone, naming, operation, read, written
 
+_Operation = dict[str, Value]
 _SCALAR: Final = (str, int, float, bool, type(None))
 ORIGINAL: Final = "drawbridge.dev/original"
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
-def pointer(path: Path) -> str:
-    """Write a path as a JSON pointer (RFC 6901)."""
-    text = ""
-    for token in path:
-        if isinstance(token, str) and ("/" in token or "~" in token):
-            token = token.replace("~", "~0").replace("/", "~1")  # noqa: PLW2901  # as it is written
-        text += f"/{token}"
-    return text
-
-
-_Operation = dict[str, Value]
-
-
 def operations(edits: Iterable[Edit]) -> list[_Operation]:
     """Write edits as the operations of a JSON patch (RFC 6902)."""
-    return [_operation(edit.op, edit.path, edit.value) for edit in edits]
-
-
-def _operation(op: str, path: Path, value: Value = None) -> _Operation:
-    operation: _Operation = {"op": op, "path": pointer(path)}
-    if op != "remove":
-        operation["value"] = value
-    return operation
+    return [operation(edit.op, edit.path, edit.value) for edit in edits]
 
 
 class Patch:
@@ -54,7 +36,8 @@ class Patch:
     def __init__(self, pod: Value) -> None:
         self.pod = pod
         self.edits: list[Edit] = []
-        self._undo: list[_Operation] = []
+        self._given = pod
+        self._undo: list[list[Step]] = []  # of each edit, in the order in which it is undone
         self._copies: dict[int, Value] = {}  # by identity; held, so that none is given twice
         self._opened: dict[Path, Value] = {}  # what may be changed, by path; until paths change
 
@@ -67,11 +50,11 @@ class Patch:
         if held is None:
             self._build(path, value)
         elif isinstance(held, dict) and name not in held:
-            self._make(held, Edit("add", path, value), *_leaving(path, value))
+            self._make(held, Edit("add", path, value), _leaving(path, value))
         elif not _there(held, name):
             raise EditError(f"there is no object or item at {show(path[:-1])}")
         elif not same(before := get(held, (name,)), value):
-            undo = _operation("replace", path, before)
+            undo = [*_as_put(path, value), Step("replace", path, before)]
             self._make(held, Edit("replace", path, value), undo)
 
     def append(self, path: Path, value: Value) -> None:
@@ -82,35 +65,40 @@ class Patch:
         elif isinstance(held, list):
             # By its number, so that the way back takes this one and no later one.
             at = (*path, len(held))
-            self._make(held, Edit("add", at, value), _operation("remove", at))
+            self._make(held, Edit("add", at, value), _leaving(at, value))
         else:
             raise EditError(f"there is no list at {show(path)}")
 
     def _build(self, path: Path, value: Value) -> None:
         """Add a value with all that is missing above it; the way back takes it apart again."""
-        size = next(i for i in range(1, len(path)) if get(self.pod, path[:i]) is None)
+        size, above = 1, get(self.pod, path[:1])
+        while above is not None:
+            above = get(above, (path[size],))
+            size += 1
         top, held = path[:size], self._holder(path[:size])
         there = _there(held, top[-1])
         if not there and not isinstance(held, dict):
             raise EditError(f"there is no object or item at {show(top[:-1])}")
-        undo = _leaving(path, value) if isinstance(path[-1], str) else [_operation("remove", path)]
+        undo = _leaving(path, value) if isinstance(path[-1], str) else []
         for end in range(len(path) - 1, size - 1, -1):
-            undo.insert(0, _operation("remove", path[:end]))
-            value = {f"{path[end]}": value} if isinstance(path[end], str) else [value]
+            token = path[end]
+            made = path[:end]
+            value = {token: value} if isinstance(token, str) else [value]
+            rest: Value = value if not undo else {} if isinstance(token, str) else []
+            undo += (Step("test", made, rest), Step("remove", made))
         if there:
-            undo[0] = _operation("replace", top)
-        self._make(held, Edit("replace" if there else "add", top, value), *undo)
+            undo[-1] = Step("replace", top)
+        self._make(held, Edit("replace" if there else "add", top, value), undo)
 
     def remove(self, path: Path) -> None:
-        """Take out what stands at `path`, and an object that is empty without it."""
+        """Take out what stands at `path`, and an object or list that is empty without it."""
         held, name = self._holder(path), path[-1]
-        if not _there(held, name):
+        if not isinstance(held, dict | list) or not _there(held, name):
             return
-        alone = isinstance(held, dict) and len(held) == 1 and len(path) > 1
-        if alone and path[-2] in _GOES_WHEN_EMPTY:
+        if len(held) == 1 and len(path) > 1 and path[-2] in _GOES_WHEN_EMPTY:
             self.remove(path[:-1])
         else:
-            undo = _operation("add", path, get(held, (name,)))
+            undo = [*_beside(held, path), Step("add", path, get(held, (name,)))]
             self._make(held, Edit("remove", path), undo)
 
     def remember(self) -> None:
@@ -118,16 +106,16 @@ class Patch:
         if not self.edits:
             return
         path = (*_ANNOTATIONS, ORIGINAL)
-        written = get(self.pod, path)
-        before = written_edits(written) if isinstance(written, str) else ()
+        before = _way(self._given)
         if get(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
         # First of all: annotations that were made for this can only go when they are empty.
-        first = [] if before else [_operation("remove", path)]
-        back = [*first, *reversed(self._undo), *operations(before)]
+        first = [] if before else [Step("remove", path)]
+        undo = [step for each in reversed(self._undo) for step in each]
+        back = [*written([*first, *undo]), *(operation(*step) for step in before)]
         self.put(path, _text(back))
 
-    def _make(self, held: Value, edit: Edit, *undo: _Operation) -> None:
+    def _make(self, held: Value, edit: Edit, undo: list[Step]) -> None:
         """Make an edit in what holds its end."""
         name = edit.path[-1]
         if edit.op != "add" and not (
@@ -147,7 +135,18 @@ class Patch:
             else:
                 held[int(name)] = edit.value
         self.edits.append(edit)
-        self._undo += undo
+        self._undo.append([*self._through(edit.path), *undo])
+
+    def _through(self, path: Path) -> list[Step]:
+        """Name the items that a path goes through, where they have names."""
+        steps = []
+        for end in range(1, len(path) - 1):
+            if type(path[end]) is int:
+                at = (*path[: end + 1], "name")
+                name = get(self.pod, at)
+                if isinstance(name, str):
+                    steps.append(Step("test", at, name))
+        return steps
 
     def _holder(self, path: Path) -> Value:
         """Give what holds the end of `path`, to be changed; none where there is nothing."""
@@ -183,11 +182,25 @@ def _there(held: Value, name: str | int) -> bool:
     return isinstance(held, list) and index(name, len(held)) is not None
 
 
-def _leaving(path: Path, value: Value) -> list[_Operation]:
-    """Undo an addition, last first; what holds something of others by then would stay."""
-    empty = type(value)() if isinstance(value, (dict, list)) and value else None
-    emptied = [] if empty is None else [_operation("replace", path, empty)]
-    return [_operation("remove", path), *emptied]
+def _leaving(path: Path, value: Value) -> list[Step]:
+    """Undo an addition."""
+    return [*_as_put(path, value), Step("remove", path)]
+
+
+def _as_put(path: Path, value: Value) -> list[Step]:
+    """Make sure, before what was put somewhere goes, that it is that and nothing more."""
+    if type(path[-1]) is int:
+        return naming(path, value)
+    return [Step("test", path, value)] if isinstance(value, (dict, list)) else []
+
+
+def _beside(held: Value, path: Path) -> list[Step]:
+    """Name the neighbour of an item that goes from a list, as it is called without the item."""
+    at = path[-1]
+    if not isinstance(held, list) or not isinstance(at, int) or len(held) < 2:
+        return []
+    before = max(at - 1, 0)
+    return naming((*path[:-1], before), held[before if at else 1])
 
 
 def _text(back: list[_Operation]) -> str:
@@ -198,43 +211,42 @@ def _text(back: list[_Operation]) -> str:
         return json.dumps(back, separators=(",", ":"))
 
 
-# Objects that say nothing when they are empty; `resources` or `metadata` may be somebody's.
-_GOES_WHEN_EMPTY: Final = frozenset({"limits", "requests", "nodeSelector", "annotations", "labels"})
-
-
-def written_edits(text: str) -> tuple[Edit, ...]:
-    """Read a way back; empty where the annotation says nothing that can be read."""
-    try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        return ()
-    if not isinstance(read, list) or not all(isinstance(each, dict) for each in read):
-        return ()
-    try:
-        return edits_of(read)
-    except EditError:
-        return ()
+# What says nothing when it is empty, and is not kept so by the API server; `resources` or
+# `metadata` may be somebody's.
+_GOES_WHEN_EMPTY: Final = frozenset(
+    {
+        "annotations",
+        "env",
+        "finalizers",
+        "labels",
+        "limits",
+        "nodeSelector",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        "requests",
+        "schedulingGates",
+    }
+)
 
 
 def restored(pod: Value) -> Value | None:
     """Take a pod back to what was asked; None where it does not say so, or not in a way that fits.
 
-    An annotation that somebody copied or wrote gives some pod or none, and nothing else happens.
+    What others have inserted since stays. An annotation that somebody copied or wrote gives some
+    pod or none, and nothing else happens.
     """
-    text = get(pod, (*_ANNOTATIONS, ORIGINAL))
-    edits = written_edits(text) if isinstance(text, str) else ()
-    if not edits:
+    steps = read(get(pod, (*_ANNOTATIONS, ORIGINAL)))
+    if not steps:
         return None
     try:
-        for edit in edits:
-            if edit.op != "remove" or not _in_use(pod, edit.path):
-                pod = patched(pod, (edit,))
+        return gone(pod, steps)[0]
     except EditError:
         return None
-    return pod
 
 
-def _in_use(pod: Value, path: Path) -> bool:
-    """Whether a list or object that was made to hold something holds something of others."""
-    held = get(pod, path) if path else None
-    return isinstance(held, dict | list) and bool(held) and isinstance(get(pod, path[:-1]), dict)
+def _way(pod: Value) -> list[Step]:
+    """The way back that a pod says, by the indices of today; none where it does not fit."""
+    steps = read(get(pod, (*_ANNOTATIONS, ORIGINAL)))
+    try:
+        return gone(pod, steps)[1] if steps else []
+    except EditError:
+        return []

@@ -17,7 +17,7 @@ from documents.values import Value
 from dra.finding import Finding, Severity
 from facts import text
 from facts.model import Facts
-from translate import beside, dual, schedulers
+from translate import beside, dual, essence, schedulers
 from translate.asks import Ask, Reading, Trace
 from translate.codes import (
     CONTAINER_WITHOUT_CLAIM,
@@ -32,7 +32,8 @@ from translate.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from translate.outcome import Memo, Outcome, outcome
+from translate.memo import Memo
+from translate.outcome import Known, Outcome, outcome
 from translate.patch import Patch
 from translate.podview import annotation_path, items, mapping
 from translate.read import read
@@ -68,7 +69,8 @@ class Given(msgspec.Struct, frozen=True):
     configuration: Configuration = Configuration()
     facts: Facts | None = None
     digest: str = ""  # of the facts
-    memo: Memo | None = None
+    memo: Known | None = None
+    kept: Memo[bytes, "Translation"] | None = None  # by the essence of the pod
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -78,19 +80,30 @@ class Translation(msgspec.Struct, frozen=True):
     templates: tuple[Template, ...] = ()
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # that the templates ask for
-    pod: Value = None  # with the edits made; None without edits
 
 
 def given(configuration: Configuration, facts: Facts | None = None) -> Given:
     """Put together what decides; the hash of the facts is computed once for all pods."""
-    return Given(configuration, facts, text.digest(facts) if facts else "", Memo())
+    return Given(configuration, facts, text.digest(facts) if facts else "", Memo(), Memo())
 
 
 def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
     """Translate a pod, or a pod template; any plain value will do.
 
     A template does not say the `namespace` that its pods will be in, and a network is named in it.
+    Pods that differ in nothing that a translation looks at are translated once.
     """
+    key = essence.key(pod, namespace) if by.kept is not None else None
+    if by.kept is None or key is None:
+        return _translated(pod, by, namespace)
+    known = by.kept.get(key)
+    if known is None:
+        known = _translated(pod, by, namespace)
+        by.kept.keep(key, known)
+    return known
+
+
+def _translated(pod: Value, by: Given, namespace: str) -> Translation:
     reading = read(_in(namespace, pod), by.configuration.legacy)
     if not reading.asks:
         return Translation(findings=reading.findings)
@@ -140,7 +153,7 @@ def _changed(
         patch.put(("metadata", "annotations", FACTS), by.digest)
     patch.remember()
     templates = tuple(made for _, made in result.claims)
-    return Translation(tuple(patch.edits), templates, findings, result.classes, patch.pod)
+    return Translation(tuple(patch.edits), templates, findings, result.classes)
 
 
 def _beside(patch: Patch, reading: Reading, result: Outcome) -> Iterator[Finding]:

@@ -93,6 +93,12 @@ class PodView(msgspec.Struct, frozen=True):
         """Say what becomes of a label."""
         return Trace(_LABELS, key, _at(self.metadata, "labels", key), removed, asks=asks)
 
+    def domains(self) -> frozenset[str]:
+        """The domains of all its device resources: `nvidia.com` of `nvidia.com/gpu`."""
+        return frozenset(
+            [name.partition("/")[0] for one in self.containers for name in one.resources]
+        )
+
     def without(self, traces: Collection[Trace]) -> "PodView":
         """Return the pod without the resources that a dialect has read."""
         read = {(trace.path[:-2], trace.name) for trace in traces if "resources" in trace.path}

@@ -4,6 +4,7 @@ The order says who owns a name that several dialects use: whoever comes first an
 pod. Knows nothing of clusters or of DRA.
 """
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Final
 
@@ -77,7 +78,7 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
     dialects = tuple(name for part in parts for name in part.dialects)
     return Reading(
         tokens.beside(asks),
-        tuple(_pointed(trace, went) for part in parts for trace in part.traces),
+        _pointed((trace for part in parts for trace in part.traces), went),
         (
             *seen.findings,
             *_mixed(dialects),
@@ -90,20 +91,34 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
 
 
 def _spoken(seen: PodView, legacy: Legacy) -> tuple[list[Reading], PodView]:
-    """Let every dialect take what it knows; return what they read, and the pod without it."""
-    rest = seen
+    """Let every dialect take what it knows; return what they read, and the pod without it.
+
+    A dialect that reads only resources is not asked where none of a domain of its own is left.
+    """
+    rest, left = seen, seen.domains()
     parts = []
     for dialect in _ORDER:
+        if dialect.DOMAINS is not None and left.isdisjoint(dialect.DOMAINS):
+            continue
         part: Reading = dialect.read(rest, legacy)
         if part is not NOTHING:
             parts.append(part)
             rest = rest.without(part.traces)
+            left = rest.domains()
     return parts, rest
 
 
-def _pointed(trace: Trace, went: Names) -> Trace:
-    names = dict.fromkeys(new for old in trace.asks for new in went.get(old, (old,)))
-    return replace(trace, asks=tuple(names)) if trace.asks != tuple(names) else trace
+def _pointed(traces: Iterable[Trace], went: Names) -> tuple[Trace, ...]:
+    """Let traces name the asks that theirs went into."""
+    if not went:
+        return tuple(traces)
+    return tuple(
+        replace(
+            each,
+            asks=tuple(dict.fromkeys(new for old in each.asks for new in went.get(old, (old,)))),
+        )
+        for each in traces
+    )
 
 
 def _mixed(dialects: tuple[str, ...]) -> tuple[Finding, ...]:

@@ -18,8 +18,13 @@ Names = Mapping[str, tuple[str, ...]]
 
 
 def folded(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], Names, tuple[Finding, ...]]:
-    """Let init containers use later containers' devices; say which asks each one went into."""
+    """Let init containers use later containers' devices.
+
+    Says which asks each one went into; nothing of asks that are what they were.
+    """
     given = tuple(asks)
+    if not any(map(_passing, given)):
+        return given, {}, ()
     pool = {ask.name: ask for ask in given if not _passing(ask)}
     own = tuple(pool.values())
     findings: list[Finding] = []
@@ -47,7 +52,8 @@ def folded(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], Names, tuple[Finding, 
 
 
 def _passing(ask: Ask) -> bool:
-    return bool(ask.users) and all(user.role is Role.INIT for user in ask.users)
+    users = ask.users
+    return bool(users) and users[0].role is Role.INIT and all(u.role is Role.INIT for u in users)
 
 
 def _covers(held: Ask, wanted: Ask) -> bool:

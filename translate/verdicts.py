@@ -50,7 +50,7 @@ SERVER_UNKNOWN = Code(
     severity=Severity.WARNING,
     text="Nothing is known of the cluster, so a legacy name counts as served by a device plugin.",
     example="spec: nvidia.com/gpu counts as served by a device plugin",
-    remedy="Give the cluster with --cluster or its facts with --facts.",
+    remedy="Give the cluster with --context or --cluster, or its facts with --facts.",
 )
 POD_BOUND = Code(
     name="PodBound",
@@ -171,27 +171,6 @@ DUAL_NODES_AVOIDED = Code(
     example="spec.affinity.nodeAffinity: a plugin serves nvidia.com/gpu on 3 nodes",
     remedy="Nothing has to be done.",
 )
-RULES_UNREADABLE = Code(
-    name="RulesUnreadable",
-    severity=Severity.ERROR,
-    text="The annotation with the rules of a claim cannot be read, so none of them would hold.",
-    example="metadata.annotations[drawbridge.dev/rules]: joint[0]: there is no field scope here",
-    remedy="Take the annotation away, or let the pod be translated again.",
-)
-RULE_NAMES_NO_REQUEST = Code(
-    name="RuleNamesNoRequest",
-    severity=Severity.ERROR,
-    text="A rule of a claim is about requests that the claim does not have.",
-    example="joint[0]: the claim has no request nic",
-    remedy="Name the requests as the claim does, each once.",
-)
-RULE_WITHOUT_NUMBER = Code(
-    name="RuleWithoutNumber",
-    severity=Severity.ERROR,
-    text="A rule is about a request for all devices there are, so nobody can count for it.",
-    example="joint[0]: request nic is for all devices",
-    remedy="Ask for a number of devices.",
-)
 SCHEDULER_OURS = Code(
     name="SchedulerOurs",
     severity=Severity.INFO,
@@ -234,9 +213,6 @@ CODES = Codes(
         DUAL_ADVERTISED,
         DUAL_NODES_AVOIDED,
         TEMPLATE_DIFFERS,
-        RULES_UNREADABLE,
-        RULE_NAMES_NO_REQUEST,
-        RULE_WITHOUT_NUMBER,
         SCHEDULER_OURS,
     ],
 )

@@ -20,7 +20,7 @@ TEMPLATE_TAKEN = Code(
     remedy="Delete the template; it is made again as it has to be.",
 )
 FIELD_DROPPED = Code(
-    name="FieldDropped",
+    name="ClaimFieldDropped",
     severity=Severity.ERROR,
     text=(
         "The API server drops a field of the claim because it is older or a feature is off, and "

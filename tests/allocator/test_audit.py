@@ -78,7 +78,7 @@ def codes(found: tuple[Finding, ...]) -> list[str]:
         (["one", "two"], []),
         (["one", "one"], ["DeviceHeldTwice"]),
         (["two", "three"], ["GroupsContradict"]),
-        (["one", "three"], ["CounterExceeded", "GroupsContradict"]),
+        (["one", "three"], ["CounterOverdrawn", "GroupsContradict"]),
         (["two", "four"], ["GroupsContradict"]),
         (["four"], []),
     ],

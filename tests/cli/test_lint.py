@@ -211,3 +211,50 @@ def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
 def test_any_bytes_give_findings(data: bytes) -> None:
     code, _ = findings("-f", "-", stdin=data)
     assert code in (0, 1, 2)
+
+
+RULED = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: pair, namespace: team}
+spec:
+  metadata:
+    annotations:
+      drawbridge.dev/rules: '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules","near":[
+        {"requests":["gpu","nic"],"attributes":["resource.kubernetes.io/pcieRoot"]}]}'
+  spec:
+    devices:
+      requests:
+      - {name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata:
+  generateName: pair-
+  annotations: {drawbridge.dev/rules: "{}"}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+"""
+
+
+def test_the_rules_of_claims_and_templates_are_judged_where_they_stand() -> None:
+    code, out = lint("-f", "-", stdin=RULED.encode())
+    assert code == 2
+    first, second = (line for line in out.splitlines() if line.startswith("<stdin>:"))
+    assert first.startswith("<stdin>:7:")
+    assert "RuleNamesNoRequest" in first
+    assert "near[0]: the claim has no request nic" in first
+    assert second.startswith("<stdin>:18:")
+    assert "RulesUnreadable" in second
+    told = findings("-f", "-", stdin=RULED.encode())[1]
+    assert [(each["object"], each["path"]) for each in told] == [
+        (
+            "ResourceClaimTemplate/team/pair",
+            "spec.metadata.annotations[drawbridge.dev/rules]",
+        ),
+        ("ResourceClaim#2", "metadata.annotations[drawbridge.dev/rules]"),
+    ]
+
+
+def test_rules_that_hold_are_clean() -> None:
+    whole = RULED.partition("---")[0].replace('"nic"', '"gpu"').replace('["gpu","gpu"]', '["gpu"]')
+    assert findings("-f", "-", stdin=whole.encode()) == (0, [])

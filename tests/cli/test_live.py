@@ -14,6 +14,7 @@ from cli.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
+LEGACY = INVENTORY.parent / "legacy"
 KINDS = {"Node", "DeviceClass", "ResourceSlice"}
 OBJECTS: list[dict[str, Any]] = [
     each
@@ -25,12 +26,20 @@ OBJECTS: list[dict[str, Any]] = [
 
 def command(*words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    return dispatch(words, Streams(io.BytesIO(), out, err), "drawbridge"), *(
-        stream.getvalue() for stream in (out, err)
-    )
+    code = dispatch(words, Streams(io.BytesIO(), out, err), "drawbridge")
+    return code, out.getvalue(), err.getvalue()
 
 
 def facts(folder: Path, *words: str, version: str = "1.36", **trouble: Any) -> tuple[int, str, str]:  # noqa: ANN401  # the fake's own
+    return on_live(folder, "facts", *words, version=version, **trouble)
+
+
+def on_live(
+    folder: Path,
+    *words: str,
+    version: str = "1.36",
+    **trouble: Any,  # noqa: ANN401  # the fake's own
+) -> tuple[int, str, str]:
     async def play() -> tuple[int, str, str]:
         async with FakeApi(version=version) as api:
             for each in OBJECTS:
@@ -38,7 +47,7 @@ def facts(folder: Path, *words: str, version: str = "1.36", **trouble: Any) -> t
             if trouble:
                 api.fail(403, times=9, **trouble)
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
-            return await asyncio.to_thread(command, "facts", *words, *access)
+            return await asyncio.to_thread(command, *words, *access)
 
     return asyncio.run(play())
 
@@ -52,6 +61,25 @@ def test_facts_of_a_live_cluster_are_those_of_its_files(
     here = facts(tmp_path, "--context")
     assert here == command("facts", "--cluster", str(dump), "--kubernetes-version", "1.36")
     assert "NVIDIA" in here[1]
+
+
+def test_a_translation_for_a_live_cluster_is_that_for_its_files(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    words = ("translate", "-f", str(LEGACY / "nvidia.yaml"))
+    here = on_live(tmp_path, *words, "--context")
+    assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert here[0] == 1
+    # What decides was counted: without it who serves the name is told as not known.
+    assert "ServerUnknown" not in here[2]
+    assert "ServerUnknown" in command(*words)[2]
+
+
+def test_nothing_is_translated_for_a_cluster_that_cannot_be_read(tmp_path: Path) -> None:
+    manifest = LEGACY / "nvidia.yaml"
+    code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), part="resourceslices")
+    assert (code, out) == (2, manifest.read_text())
+    assert "[ClusterUnreadable]" in err
 
 
 def test_the_version_is_what_the_server_says_unless_another_is_named(tmp_path: Path) -> None:

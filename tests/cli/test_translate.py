@@ -219,3 +219,39 @@ def test_every_example_is_read_and_translated_once(file: Path) -> None:
 
 def test_there_is_an_example_for_every_dialect() -> None:
     assert len(LEGACY) >= 11
+
+
+CONFIGURED = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+targets:
+- {kind: gpu, driver: gpu.nvidia.com, class: gpu.nvidia.com, sharing: memory}
+legacy: {renames: {example.com/gpu: nvidia.com/gpu}}
+findings: {TolerationAdded: off}
+"""
+
+
+def test_a_configuration_and_facts_of_files_make_the_templates(tmp_path: Path) -> None:
+    """Names out of a configuration are written into templates, hashed, and printed."""
+    told, wanted = tmp_path / "facts.yaml", tmp_path / "config.yaml"
+    wanted.write_text(CONFIGURED)
+    inventory = str(ROOT / "examples" / "inventory")
+    out = io.StringIO()
+    known = Streams(io.BytesIO(), out, io.StringIO())
+    line = ["facts", "--cluster", inventory, "--config", str(wanted), "-o", "yaml"]
+    assert dispatch(line, known, "drawbridge") == 0
+    told.write_text(out.getvalue())
+    pod = POD.replace("nvidia.com/gpu: 1", "example.com/gpu: 1")
+    options = ("--facts", str(told), "--config", str(wanted))
+    code, read = printed(pod, *options)
+    assert code == 1, read["findings"]
+    assert "TolerationAdded" not in [each["code"] for each in read["findings"]]
+    (template,) = read["templates"]
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "gpu.nvidia.com"
+    claim = read["objects"][0]["spec"]["resourceClaims"][0]
+    assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+    for form in ("yaml", "diff"):
+        code, text, _ = run("-f", "-", *options, "-o", form, stdin=pod.encode())
+        assert code == 1
+        assert template["metadata"]["name"].encode() in text

@@ -17,7 +17,7 @@ from dra.finding import Severity
 from tests.tables import Plain, cases
 from translate.asks import Ask, Bytes, Distinct, Percent, Reading, Share, Trace
 from translate.codes import CODES
-from translate.read import read
+from translate.read import _ORDER, read
 from translate.rows import ROWS
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
@@ -204,3 +204,13 @@ def test_what_the_projects_refuse_is_found(case: Plain) -> None:
     warned = {"ReplicasAreOne", "VendorWithoutDriver", "AmountUnreadable"}
     refused = any(each.severity is Severity.ERROR for each in found)
     assert refused != bool(warned & set(case["findings"]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_dialect_is_passed_over_that_would_have_read_something(
+    case: Plain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_ = reading(case)
+    for dialect in _ORDER:
+        monkeypatch.setattr(dialect, "DOMAINS", None)
+    assert reading(case) == read_

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from documents.patch import Edit, EditError, edits_of, patched
 from documents.paths import get
 from documents.values import same
-from translate.patch import ORIGINAL, Patch, operations, pointer, restored, written_edits
+from translate.back import pointer, read
+from translate.patch import ORIGINAL, Patch, operations, restored
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p"},
@@ -166,7 +167,7 @@ def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
 def test_a_pod_without_a_way_back_has_none() -> None:
     assert restored(POD) is None
     assert restored({"metadata": {"annotations": {ORIGINAL: 7}}}) is None
-    assert written_edits("[]") == ()
+    assert read("[]") == ()
 
 
 KEYS = st.sampled_from(["a", "b/c", "limits", "d~e"])

@@ -21,6 +21,7 @@ from translate.podview import Container, PodView, Resource, annotation_path, map
 from translate.selectors import Selector
 
 NAME: Final = "hami"
+DOMAINS: Final = frozenset({"nvidia.com"})
 WORDS: Final = vgpu.Words(
     count="nvidia.com/gpu",
     memory="nvidia.com/gpumem",

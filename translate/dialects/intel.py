@@ -10,6 +10,7 @@ from translate.podview import PodView, Resource
 from translate.selectors import DriverKind
 
 NAME: Final = "intel"
+DOMAINS: Final = frozenset({"gpu.intel.com", "intel.com"})
 # The last one is what the charts of the DRA driver call its class.
 _GPUS: Final = {"gpu.intel.com/i915": "i915", "gpu.intel.com/xe": "xe", "intel.com/gpu": ""}
 _MONITORING: Final = {

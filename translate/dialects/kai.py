@@ -32,6 +32,8 @@ from translate.draft import Draft
 from translate.podview import PodView, annotation_path, text
 
 NAME: Final = "kai"
+# Annotations and labels ask by themselves, whatever resources there are.
+DOMAINS: Final = None
 _FRACTION: Final = "gpu-fraction"
 _MEMORY: Final = "gpu-memory"
 _NUMBER: Final = "gpu-fraction-num-devices"

@@ -27,6 +27,9 @@ from translate.draft import Draft
 from translate.podview import PodView, Resource, annotation_path
 
 NAME: Final = "koordinator"
+DOMAINS: Final = frozenset(
+    {"koordinator.sh", "kubernetes.io", "huawei.com", "nvidia.com", "amd.com", "dcu.com"}
+)
 _OWN: Final = "koordinator.sh/"
 _FIRST: Final = "kubernetes.io/"
 _GPU, _CORE, _MEMORY = "gpu", "gpu-core", "gpu-memory"

@@ -14,6 +14,7 @@ from translate.podview import PodView, Resource, items, mapping
 from translate.selectors import Profile
 
 NAME: Final = "nvidia"
+DOMAINS: Final = frozenset({"nvidia.com"})
 GPU: Final = "nvidia.com/gpu"
 
 _INSTASLICE: Final = "org.instaslice/accelarator"  # spelt so

@@ -14,6 +14,15 @@ from translate.podview import PodView
 from translate.selectors import Nic, NicKind, ResourceName, Selector
 
 NAME: Final = "rdma"
+DOMAINS: Final = frozenset(
+    {
+        "rdma",
+        "nvidia.com",
+        "vpc.amazonaws.com",
+        "vke.volcengine.com",
+        "networking.gke.io.networks",
+    }
+)
 _SHARED: Final = "rdma/"
 _COMMON: Final = "token"  # the word for a count that counts nothing
 _DEVICES: Final = (

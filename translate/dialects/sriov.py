@@ -19,6 +19,8 @@ from translate.podview import PodView, Resource, annotation_path, items
 from translate.selectors import Nic, NicKind, ResourceName, Selector
 
 NAME: Final = "sriov"
+# Networks are asked for by annotations, and the configuration may name any pool.
+DOMAINS: Final = None
 _POOL: Final = re.compile(
     r"(?:mellanox\.com|openshift\.io)/.+"
     r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"

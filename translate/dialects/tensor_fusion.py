@@ -29,6 +29,8 @@ from translate.podview import PodView, Resource, annotation_path, label_path, te
 from translate.selectors import ProductContains, Profile, Selector, Uuid
 
 NAME: Final = "tensor-fusion"
+# Annotations and labels ask by themselves, whatever resources there are.
+DOMAINS: Final = None
 _PREFIX: Final = "tensor-fusion.ai/"
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"

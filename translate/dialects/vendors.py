@@ -15,6 +15,15 @@ from translate.draft import Draft
 from translate.podview import Container, PodView, Resource
 
 NAME: Final = "vendors"
+DOMAINS: Final = frozenset(
+    {
+        "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
+        "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
+        "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai", "intel.com",
+        "k8s.amazonaws.com", "koordinator.sh", "kunlunxin.com", "metax-tech.com", "mthreads.com",
+        "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
+    }
+)  # fmt: skip
 # Vendor, whose names of a number of devices come first and of their parts second.
 _KNOWN: Final = tuple(
     (vendor, re.compile(count), re.compile(part))

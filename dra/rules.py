@@ -6,17 +6,18 @@ against the claim. Knows nothing of pods and of who asked.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dra.claim import ALL
-from dra.finding import Finding
+from dra.claim import ALL, ClaimSpec, choices
+from dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
+from dra.finding import Code, Finding
 from dra.walk import Schema, convert
-from translate.verdicts import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
 
 RULES: Final = "drawbridge.dev/rules"
+PATH: Final = f"metadata.annotations[{RULES}]"
 API_VERSION: Final = "drawbridge.dev/v1alpha1"
 KIND: Final = "Rules"
 # As many constraints as a claim may have, and what their text may take of its annotations.
@@ -113,36 +114,38 @@ def read(text: str) -> Rules | tuple[Finding, ...]:
     return rules
 
 
-def check(rules: Rules, requests: Mapping[str, Mapping[str, object]]) -> tuple[Finding, ...]:
-    """Check rules against the requests of their claim, by name."""
-    return tuple(_checked(rules, requests))
+def check(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
+    """Check rules against the claim that they are about."""
+    return tuple(_checked(rules, spec))
 
 
-def _checked(rules: Rules, requests: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+def _checked(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
+    requests = {each.name: each for each in spec.devices.requests}
     parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
     parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
     for place, names in parts:
         for name in names:
             if name not in requests:
-                yield RULE_NAMES_NO_REQUEST.at(place, f"the claim has no request {name}")
-            elif _all(requests[name]):
-                yield RULE_WITHOUT_NUMBER.at(
-                    place, f"request {name} is for all devices; a rule needs a number of them"
-                )
+                yield _wrong(RULE_NAMES_NO_REQUEST, place, f"the claim has no request {name}")
+            elif any(way.wanted.allocation_mode == ALL for way in choices(requests[name])):
+                why = f"request {name} is for all devices; a rule needs a number of them"
+                yield _wrong(RULE_WITHOUT_NUMBER, place, why)
         if len(set(names)) < len(names) or not names:
-            yield RULE_NAMES_NO_REQUEST.at(place, "it names no request, or one of them twice")
+            why = "it names no request, or one of them twice"
+            yield _wrong(RULE_NAMES_NO_REQUEST, place, why)
     for i, rule in enumerate(rules.joint):
         if not (rule.primary and rule.others):
-            yield RULE_NAMES_NO_REQUEST.at(f"joint[{i}]", "it needs primary and others")
+            why = "it needs primary and others"
+            yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
 
 
-def _all(request: Mapping[str, object]) -> bool:
-    exactly = request.get("exactly")
-    return isinstance(exactly, Mapping) and exactly.get("allocationMode") == ALL
+def _wrong(code: Code, place: str, why: str) -> Finding:
+    """Tell of a place within the annotation, which is one text for whoever locates findings."""
+    return code.at(PATH, f"{place}: {why}")
 
 
 def _unreadable(why: str) -> Finding:
-    return RULES_UNREADABLE.at(f"metadata.annotations[{RULES}]", why)
+    return RULES_UNREADABLE.at(PATH, why)
 
 
 def schema() -> dict[str, object]:

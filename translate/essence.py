@@ -1,16 +1,20 @@
 """What of a pod a translation looks at, so that pods of many owners that ask alike are seen as one.
 
-A pod is translated from its essence alone, whether the answer is remembered or not: lists have as
-many items and objects the same keys as the pod, so that what is edited in one is edited in the
-other. Left out is only what says nothing of devices in any dialect: images, commands, probes, most
-of the environment. Knows no dialect.
+A pod and its essence are translated alike: lists have as many items and objects the same keys as
+the pod, so that what is edited in one is edited in the other. Left out is only what says nothing
+of devices in any dialect: images, commands, probes, most of the environment. Knows no dialect.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from documents.values import Value
 
+_ENCODER: Final = msgspec.msgpack.Encoder()
+# Halves of characters, numbers of more than 64 bits, what is nested too deeply or no value.
+_UNWRITABLE: Final = (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError)
 # Of a container. What is not named here stays.
 _UNREAD: Final = frozenset(
     {
@@ -57,6 +61,19 @@ _OF_METADATA: Final = frozenset(
 )
 
 
+def key(pod: Value, namespace: str = "") -> bytes | None:
+    """Write the essence of a pod so that equal bytes are equal values; None of what is none.
+
+    Not as JSON, which has one word for null and for numbers that are none.
+    """
+    if not isinstance(pod, dict):
+        return None
+    try:
+        return _ENCODER.encode((namespace, essence(pod)))
+    except _UNWRITABLE:
+        return None
+
+
 def essence(pod: Mapping[str, Value]) -> Value:
     """Give a pod as a translation looks at it."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
@@ -93,16 +110,18 @@ def _container(one: Value) -> Value:
         return one
     kept: dict[str, Value] = {key: None if key in _UNREAD else value for key, value in one.items()}
     if isinstance(env := kept.get("env"), list):
-        kept["env"] = [_variable(each) for each in env]
+        kept["env"] = _environment(env)
     return kept
 
 
-def _variable(one: Value) -> Value:
-    name = one.get("name") if isinstance(one, dict) else None
-    if not isinstance(name, str):
-        return None  # no variable, whatever it is
-    # Of every other one only that it is there can count.
-    return one if name.startswith(_ENVIRONMENT) else {"name": name}
+def _environment(listed: list[Value]) -> Value:
+    """Keep the variables about devices; of every other one only that it is there can count."""
+    kept = []
+    for each in listed:
+        name = each.get("name") if isinstance(each, dict) else None
+        other = isinstance(name, str) and not name.startswith(_ENVIRONMENT)
+        kept.append({"name": name} if other else each)
+    return kept
 
 
 def _volume(one: Value) -> Value:

@@ -1,0 +1,23 @@
+"""Do the rules of a claim hold together? Those that its annotation says, for our own allocator.
+
+Everything else about claims depends on the devices there are, which is the solver's to say.
+"""
+
+from msgspec.structs import replace
+
+from dra.claim import Claim, Template
+from dra.finding import Finding
+from dra.rules import RULES, Rules, check, read
+
+
+def judge(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
+    """Give what is wrong with the rules of a claim, or of the claims that a template makes."""
+    if isinstance(claim, Template):
+        annotations, spec, above = claim.spec.metadata.annotations, claim.spec.spec, "spec."
+    else:
+        annotations, spec, above = claim.metadata.annotations, claim.spec, ""
+    if RULES not in annotations:
+        return ()
+    rules = read(annotations[RULES])
+    found = check(rules, spec) if isinstance(rules, Rules) else rules
+    return tuple(replace(each, object=about, path=above + each.path) for each in found)

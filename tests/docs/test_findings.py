@@ -1,0 +1,52 @@
+"""The page of all codes: a name is one code, whoever says it."""
+
+import pytest
+
+from dra.finding import Code, Codes, Severity, page
+from tools.docs import ROOMS, main, twice
+
+
+def code(name: str, text: str) -> Code:
+    return Code(name=name, severity=Severity.ERROR, text=text, example="e", remedy="r")
+
+
+def test_no_name_means_two_things() -> None:
+    assert twice(ROOMS) == []
+
+
+def test_a_name_that_two_codes_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rooms = (
+        Codes("judge", [code("Lost", "a"), code("Kept", "a")]),
+        Codes("see", [code("Lost", "b")]),
+    )
+    assert twice(rooms) == ["Lost is a code of judge, and another one of see"]
+    monkeypatch.setattr("tools.docs.ROOMS", rooms)
+    monkeypatch.setattr("tools.docs.PAGES", {})
+    assert main() == 1
+    assert "Lost is a code of judge" in capsys.readouterr().out
+
+
+def test_codes_that_read_alike_are_two_all_the_same() -> None:
+    assert twice([Codes("judge", [code("Lost", "a")]), Codes("see", [code("Lost", "a")])])
+
+
+def test_one_code_in_two_rooms_stands_on_the_page_once() -> None:
+    shared = code("Shared", "a")
+    rooms = (Codes("judge", [shared]), Codes("see", [shared, code("Own", "b")]))
+    assert twice(rooms) == []
+    assert page(rooms).count("### Shared") == 1
+    assert "### Own" in page(rooms)
+
+
+def test_a_room_has_no_name_twice() -> None:
+    with pytest.raises(ValueError, match="judge has two codes of the name Lost"):
+        Codes("judge", [code("Lost", "a"), code("Lost", "b")])
+
+
+def test_the_page_has_every_code_once() -> None:
+    headings = [line for line in page(ROOMS).splitlines() if line.startswith("### ")]
+    names = [line.removeprefix("### ") for line in headings]
+    assert len(names) == len(set(names))
+    assert set(names) == {name for room in ROOMS for name in room}

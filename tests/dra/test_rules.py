@@ -1,0 +1,76 @@
+"""The annotation with the rules of a claim: read strictly, and checked against the claim."""
+
+import pytest
+from msgspec.structs import replace
+
+from dra import rules
+from dra.claim import ALL, ClaimSpec, Devices, Exactly, Request, SubRequest
+from dra.finding import Severity
+from dra.rules import RULES, Joint, Near, Rules, Strategy, check, page, read, schema, written
+
+HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "characters"),
+        ("[" * 10_000, "no JSON"),
+        ("[]", "it is no Rules"),
+        ('{"kind":"Rules"}', "it is no Rules"),
+        ('{"apiVersion":"drawbridge.dev/v2","kind":"Rules"}', "it is no Rules"),
+        (HEAD + ',"joints":[]}', "joints"),
+        (HEAD + ',"joint":[{"primary":["gpu"],"others":["nic"]}]}', "joint[0]"),
+        (HEAD + ',"near":[{"requests":"gpu","attributes":[]}]}', "near[0].requests"),
+        (HEAD + ',"strategy":{"nodes":"cheapest"}}', "strategy.nodes"),
+        (HEAD + ',"near":[' + ",".join(['{"requests":[],"attributes":[]}'] * 33) + "]}", "more"),
+    ],
+)
+def test_what_is_no_annotation_of_this_version_is_refused(text: str, words: str) -> None:
+    found = read(text)
+    assert isinstance(found, tuple)
+    assert words in " ".join(each.message for each in found)
+    assert {each.severity for each in found} == {Severity.ERROR}
+    assert all(each.path == f"metadata.annotations[{RULES}]" for each in found)
+
+
+ONE = Request("", Exactly(device_class_name="c"))
+EVERY = Exactly(device_class_name="c", allocation_mode=ALL)
+REQUESTS = (
+    replace(ONE, name="gpu"),
+    replace(ONE, name="nic"),
+    Request("all", EVERY),
+    Request("either", None, (SubRequest(name="a", device_class_name="c", allocation_mode=ALL),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "codes"),
+    [
+        (Rules(joint=(Joint(("gpu",), ("nic",), ("a/b",)),)), []),
+        (Rules(joint=(Joint(("gpu",), ("card",), ("a/b",)),)), ["RuleNamesNoRequest"]),
+        (Rules(joint=(Joint(("gpu",), ("gpu",), ("a/b",)),)), ["RuleNamesNoRequest"]),
+        (Rules(joint=(Joint(("gpu",), (), ("a/b",)),)), ["RuleNamesNoRequest"]),
+        (Rules(joint=(Joint(("gpu",), ("all",), ("a/b",)),)), ["RuleWithoutNumber"]),
+        (Rules(near=(Near(("either",), ("a/b",)),)), ["RuleWithoutNumber"]),
+        (Rules(near=(Near((), ("a/b",)),)), ["RuleNamesNoRequest"]),
+        (Rules(near=(Near(("gpu",), ("a/b",), required=False),)), []),
+        (Rules(strategy=Strategy(nodes="packed")), []),
+    ],
+)
+def test_rules_are_about_requests_of_their_claim(rule: Rules, codes: list[str]) -> None:
+    found = check(rule, ClaimSpec(Devices(REQUESTS)))
+    assert [each.code for each in found] == codes
+    assert all(each.remedy and each.path == rules.PATH for each in found)
+
+
+def test_no_rules_are_no_text() -> None:
+    assert written(Rules()) == ""
+
+
+def test_the_page_shows_an_example_that_reads() -> None:
+    text = page().split("```json\n", 2)[1].partition("```")[0]
+    assert isinstance(read(text), Rules)
+    assert set(schema()["$defs"]) == {"Rules", "Joint", "Near", "Strategy"}  # type: ignore[call-overload]
+    assert rules.KIND in page()

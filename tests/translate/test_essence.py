@@ -1,0 +1,108 @@
+"""What a translation looks at: pods that differ in nothing of it are translated once, and alike."""
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+
+from config.model import Configuration
+from documents.values import Value
+from tests.tables import Plain
+from translate.essence import key
+from translate.memo import LONGEST, Memo
+from translate.pods import given, translate
+
+
+def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:
+    return {
+        "metadata": {
+            "generateName": f"{owner}-",
+            "labels": {"app": owner, "pod-template-hash": f"{len(owner)}"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner}],
+        },
+        "spec": {
+            "serviceAccountName": owner,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": image,
+                    "env": [{"name": name, "value": value} for name, value in env.items()],
+                    "resources": {"limits": {"nvidia.com/gpu": 1}},
+                }
+            ],
+        },
+    }
+
+
+def test_pods_of_many_owners_that_ask_alike_share_one_translation() -> None:
+    by = given(Configuration())
+    first = translate(pod("a", "one", LEVEL="1"), by)
+    assert translate(pod("b", "other", LEVEL="2"), by) is first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda p: p["spec"].update(schedulerName="x"), id="scheduler"),
+        pytest.param(lambda p: p["spec"].update(nodeName="x"), id="node"),
+        pytest.param(lambda p: p["metadata"].update(namespace="x"), id="namespace"),
+        pytest.param(lambda p: p["metadata"].update(annotations={"x": "y"}), id="annotation"),
+        pytest.param(lambda p: p["spec"].update(tolerations=[{"key": "x"}]), id="toleration"),
+        pytest.param(
+            lambda p: p["spec"]["containers"][0].update(env=[{"name": "NVIDIA_X", "value": "1"}]),
+            id="variable",
+        ),
+        pytest.param(
+            lambda p: p["spec"]["containers"][0]["resources"].update(
+                limits={"nvidia.com/gpu": True}
+            ),
+            id="true is not 1",
+        ),
+        pytest.param(
+            lambda p: p["spec"]["containers"][0]["resources"].update(
+                limits={"nvidia.com/gpu": 1.0}
+            ),
+            id="1.0 is not 1",
+        ),
+    ],
+)
+def test_what_a_translation_looks_at_makes_another_key(change: Callable[[Plain], None]) -> None:
+    other = copy.deepcopy(pod())
+    change(other)
+    assert key(other) != key(pod())
+
+
+def test_no_number_and_null_are_not_the_same() -> None:
+    assert key({"spec": {"x": math.nan}}) != key({"spec": {"x": None}})
+
+
+def test_the_namespace_is_part_of_the_key() -> None:
+    assert key(pod(), "one") != key(pod(), "other")
+
+
+@pytest.mark.parametrize("value", ["\ud800", 1 << 80, object()], ids=["half", "huge", "none"])
+def test_what_cannot_be_written_has_no_key(value: object) -> None:
+    assert key({"spec": {"x": value}}) is None  # type: ignore[dict-item]  # that is the point
+
+
+def test_what_cannot_be_written_is_translated_all_the_same() -> None:
+    odd = pod()
+    odd["metadata"]["annotations"] = {"x": "\ud800"}  # type: ignore[index,call-overload]
+    by = given(Configuration())
+    assert translate(odd, by).findings == translate(pod(), by).findings
+
+
+def test_a_memo_is_bounded() -> None:
+    memo: Memo[bytes, int] = Memo(most=2)
+    for number in range(3):
+        memo.keep(b"%d" % number, number)
+    assert [memo.get(b"%d" % number) for number in range(3)] == [None, None, 2]
+
+
+def test_a_memo_keeps_no_long_keys_and_none_that_have_no_hash() -> None:
+    memo: Memo[object, int] = Memo()
+    memo.keep(b"x" * (LONGEST + 1), 1)
+    memo.keep(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so
+    assert memo.get(b"x" * (LONGEST + 1)) is None
+    assert memo.get(("a", [])) is None  # type: ignore[arg-type]
