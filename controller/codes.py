@@ -74,7 +74,9 @@ QUOTA_MIRRORED = Code(
     severity=Severity.INFO,
     text=(
         "No class is mapped to a resource with a quota. What claims may hold is limited by a "
-        "quota of ours, drawbridge-quota, and device plugins and claims share the limit."
+        "quota of ours, drawbridge-quota, and device plugins and claims share the limit. Each is "
+        "held to it at once; what both take at the same moment may together be up to twice the "
+        "limit. The entry count/recounts.drawbridge.dev limits nothing."
     ),
     example="requests.nvidia.com/gpu: 10 in team-a: gpu.nvidia.com 10 in drawbridge-quota",
     remedy="A DeviceClass with that extendedResourceName lets Kubernetes count both by itself.",

@@ -13,6 +13,7 @@ from controller import codes
 from controller.needs import About, Object, Store, Told
 from dra.finding import Finding
 from translate.interest import CONTAINERS, RESOURCES, Interest, interest
+from webhook.scope import LABEL
 
 NAME: Final = "drawbridge"
 PODS: Final = "pods.drawbridge.dev"
@@ -21,6 +22,10 @@ KIND: Final = "MutatingWebhookConfiguration"
 ASKS: Final = "asks-for-devices"
 DUTY: Final = "conditions"
 _SHOWN: Final = 5
+_WIDEN: Final = (
+    "Take the label's Exists out of the namespaceSelector of the webhooks pods.drawbridge.dev and "
+    "workloads.drawbridge.dev."
+)
 
 Conditions = Mapping[str, Mapping[str, str]]
 
@@ -108,7 +113,23 @@ def inactive(live: Object | None, configuration: Configuration) -> tuple[Finding
             message = f"webhook {each.get('name')}: {'; '.join(wrong)}{_named(configuration)}"
             path = f"webhooks[{i}].matchConditions"
             found.append(codes.NAME_NOT_ACTIVE.at(path, message, object=about))
+        if each.get("name") == PODS and configuration.scope.namespace_selector and _labelled(each):
+            path = f"webhooks[{i}].namespaceSelector"
+            message = (
+                f"webhook {PODS}: only pods of namespaces with the label {LABEL} are sent, and "
+                "scope.namespaceSelector is for those without it"
+            )
+            found.append(codes.NAME_NOT_ACTIVE.at(path, message, object=about, remedy=_WIDEN))
     return tuple(found)
+
+
+def _labelled(webhook: Mapping[str, Any]) -> bool:
+    """Whether only namespaces with the label are selected."""
+    selector = webhook.get("namespaceSelector") or {}
+    return LABEL in (selector.get("matchLabels") or {}) or any(
+        each.get("key") == LABEL and each.get("operator") in {"Exists", "In"}
+        for each in selector.get("matchExpressions") or ()
+    )
 
 
 def _webhooks(live: Object) -> list[dict[str, Any]]:

@@ -7,13 +7,12 @@ are good for.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from controller import codes
-from controller.needs import About, Now, Object, Store, Told, refused
+from controller.needs import About, Object, Store, Told, refused
 from documents.paths import get
 from documents.values import Value
 from dra.finding import Finding
@@ -22,7 +21,6 @@ from facts.gather import KEPT_BY
 
 NAME: Final = "drawbridge-probe"
 DUTY: Final = "probe"
-EVERY: Final = timedelta(hours=1)
 _CLASS: Final = "drawbridge-probe"
 _OWN: Final = "drawbridge.dev/probe"
 
@@ -143,20 +141,21 @@ class Probed(msgspec.Struct, frozen=True):
 
 
 class ProbeDuty:
-    """Asks at the start, when the version changed, and every hour."""
+    """Asks with every step; what is found, and what there is to say of it, is told when it is new.
+
+    Often, because a server that comes back with a feature off drops what it kept a moment before,
+    and whoever asked for a part of a device would have all of it until somebody notices.
+    """
 
     name = DUTY
 
-    def __init__(
-        self, templates: Store, version: Callable[[], Awaitable[str]], told: Told, now: Now
-    ) -> None:
+    def __init__(self, templates: Store, version: Callable[[], Awaitable[str]], told: Told) -> None:
         self.probed: Probed | None = None
         self.listener: Callable[[], None] = lambda: None
         self._templates = templates
         self._version = version
         self._told = told
-        self._now = now
-        self._last: datetime | None = None
+        self._findings: tuple[Finding, ...] = ()
         self._answered = asyncio.Event()
 
     async def known(self) -> Probed:
@@ -167,27 +166,28 @@ class ProbeDuty:
         return self.probed
 
     async def step(self) -> None:
-        """Ask what has to be asked again; an answer that the world keeps back is an exception."""
-        version, now = await self._version(), self._now()
-        before = self.probed
-        fresh = self._last is not None and now - self._last < EVERY
-        if before is not None and before.version == version and fresh:
-            return
-        found = tuple(sorted([name for name in TRIALS if await self._keeps(name)]))
-        known = gates_of(version, found)
+        """Ask; an answer that the world keeps back is an exception."""
+        version = await self._version()
+        found, findings = [], []
+        for name in sorted(TRIALS):
+            keeps, finding = await self._keeps(name)
+            found += [name] * keeps
+            findings += [finding] if finding else []
+        known = gates_of(version, tuple(found))
         if not known[1]:
             message = f"the API server is {version}, and {known[0].version} is assumed"
-            self._say(codes.VERSION_UNKNOWN.at("", message))
-        self.probed, self._last = Probed(version, found, known[0]), now
+            findings.append(codes.VERSION_UNKNOWN.at("", message))
+        self._tell(tuple(findings))
+        before, self.probed = self.probed, Probed(version, tuple(found), known[0])
         self._answered.set()
         self._told.count(DUTY, "probed")
         if self.probed != before:
             self.listener()
 
-    async def _keeps(self, name: str) -> bool:
+    async def _keeps(self, name: str) -> tuple[bool, Finding | None]:
         trial = TRIALS[name]
         try:
-            return kept(trial, await self._templates.create(template(trial), dry_run=True))
+            return kept(trial, await self._templates.create(template(trial), dry_run=True)), None
         except Exception as error:
             if not refused(error, 400, 403, 422):
                 raise
@@ -195,10 +195,12 @@ class ProbeDuty:
             # A right or a quota that is missing says nothing about fields, and may come.
             if said is None and not refused(error, 422):
                 raise
-            if said is None:
-                self._say(codes.PROBE_REFUSED.at(name, f"{name}: {error}"))
-            return bool(said)
+            untold = codes.PROBE_REFUSED.at(name, f"{name}: {error}") if said is None else None
+            return bool(said), untold
 
-    def _say(self, finding: Finding) -> None:
+    def _tell(self, findings: tuple[Finding, ...]) -> None:
         about = About("ResourceClaimTemplate", NAME, api_version="resource.k8s.io/v1")
-        self._told.say(finding, about, "Probe")
+        for finding in findings:
+            if finding not in self._findings:
+                self._told.say(finding, about, "Probe")
+        self._findings = findings

@@ -12,7 +12,7 @@ import msgspec
 
 from controller.codes import TEMPLATE_UNKNOWN
 from controller.needs import About, Kept, Now, Store, Told, Watched, refused
-from controller.ours import USED, may_be_ours, stands_for_content
+from controller.ours import may_be_ours, stands_for_content
 from controller.shapes import Named, Pod
 from documents.values import Value
 from dra.finding import Finding
@@ -21,6 +21,7 @@ from translate.patch import ORIGINAL, restored
 from translate.pods import FACTS, Given, translate
 from translate.template import Template
 from webhook.codes import TEMPLATE_TAKEN
+from webhook.templates import demanding, lost, placed
 
 DUTY: Final = "templates"
 _OVER: Final = ("Succeeded", "Failed")
@@ -129,14 +130,15 @@ class TemplatesDuty:
             return
         raw = msgspec.json.decode(pod.raw)
         made = again(raw, pod.namespace, missing, self._worlds(pod.value))
-        for template in made:
-            await self._make(template, pod.namespace)
-        if made:
+        dropped = [each for one in made if (each := await self._make(one, pod.namespace))]
+        if made and not dropped:
             self._stuck.pop(key, None)
         elif self._stuck.get(key) != pod.uid:
             # Without any facts yet there may be more to try in a moment.
             self._stuck[key] = pod.uid if self._given() is not None else ""
-            if self._stuck[key]:
+            for each in dropped:
+                self._tell(each, pod, "dropped")
+            if not made and self._stuck[key]:
                 self._tell(_unknown(pod.value, missing), pod, "unknown")
 
     def _worlds(self, pod: Pod) -> Iterator[Given]:
@@ -152,21 +154,22 @@ class TemplatesDuty:
         if not noted:
             yield Given(now.configuration)
 
-    async def _make(self, template: Template, namespace: str) -> None:
-        used = {USED: self._now().isoformat(timespec="seconds").replace("+00:00", "Z")}
-        whole = dict(template.object)
-        metadata = dict(whole["metadata"]) if isinstance(whole["metadata"], dict) else {}
-        annotations = metadata.get("annotations")
-        own = annotations if isinstance(annotations, dict) else {}
-        whole["metadata"] = {**metadata, "namespace": namespace, "annotations": {**own, **used}}
+    async def _make(self, template: Template, namespace: str) -> Finding | None:
+        """Make a template; not one of which the API server would keep less, and so give more."""
+        whole = placed(template, namespace, self._now())
         try:
+            if demanding(template):
+                tried = await self._store.create(whole, namespace, dry_run=True)
+                if (dropped := lost(tried, template)) is not None:
+                    return dropped
             await self._store.create(whole, namespace)
         except Exception as error:
             # Somebody was faster; the watch tells whether it says the same.
             if not refused(error, 409):
                 raise
-            return
+            return None
         self._told.count(DUTY, "made")
+        return None
 
     def _check(self, template: Kept[Named], key: Key, pod: Kept[Pod]) -> None:
         """Tell of a template whose content is not what its name stands for."""

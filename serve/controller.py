@@ -28,6 +28,7 @@ from cluster.resources import (
     RESOURCE_QUOTAS,
     SLICES,
     TEMPLATES,
+    VALIDATING_WEBHOOKS,
 )
 from cluster.session import AccessError, Session
 from cluster.write import Writer
@@ -56,10 +57,12 @@ LEASE: Final = "drawbridge-controller"
 PACES: Final = {
     # What decides how soon pods see a change, against what counting a large fleet costs.
     "facts": Pace(least=3, rest=4, every=60, most=60),
-    "probe": Pace(least=1, every=60, most=60),
+    "probe": Pace(least=1, every=30, most=60),
     # Somebody waits for these; to fail fast costs little.
     "templates": Pace(least=0.02, every=60, retry=0.5, most=5),
-    "quota": Pace(least=0.2, every=300, most=30),
+    # A change of ours lets the API server's controller count anew, by what it has seen; a pod is
+    # charged before it can be seen, and what is counted without it is believed for minutes.
+    "quota": Pace(delay=0.3, least=0.2, every=3, most=30),
     "conditions": Pace(least=0.5, every=60, most=30),
     # Nobody tells when the last pod of a plugin that went is gone.
     "dual": Pace(least=1, every=15, most=60),
@@ -85,6 +88,7 @@ class Caches:
         self.quotas = Cache(session, RESOURCE_QUOTAS, Quota)
         self.namespaces = Cache(session, NAMESPACES, Named)
         self.webhooks = Cache(session, MUTATING_WEBHOOKS, Named)
+        self.validating = Cache(session, VALIDATING_WEBHOOKS, Named)
 
     def every(self) -> tuple[Cache[Any], ...]:
         """All of them."""
@@ -98,6 +102,11 @@ class Caches:
         """Say what is not read yet."""
         waiting = (each for each in self.every() if not each.synced)
         return [f"{each.resource.plural} are not read yet: {each.trouble}" for each in waiting]
+
+    def configurations(self) -> list[Object]:
+        """Every webhook configuration, mutating ones and validating ones."""
+        kept = (*self.webhooks.all(), *self.validating.all())
+        return [msgspec.json.decode(each.raw) for each in kept]
 
     def webhook(self) -> Object | None:
         """Our own webhook configuration, as it is."""
@@ -120,7 +129,7 @@ class Duties:
         settings, namespace = where.settings, where.namespace
         templates = Bound(writer, TEMPLATES)
         trials = Bound(writer, TEMPLATES, namespace)
-        self.probe = ProbeDuty(trials, where.session.version, telling, _now)
+        self.probe = ProbeDuty(trials, where.session.version, telling)
         self.facts = FactsDuty(
             Sources(caches.slices, caches.classes, caches.nodes),
             Bound(writer, CONFIG_MAPS),
@@ -163,11 +172,7 @@ class Duties:
                 told=telling,
                 about=own,
             ),
-            OthersDuty(
-                lambda: [msgspec.json.decode(each.raw) for each in caches.webhooks.all()],
-                telling,
-                hooks,
-            ),
+            OthersDuty(caches.configurations, telling, hooks),
         )
 
     def every(self) -> tuple[Duty, ...]:
@@ -198,6 +203,7 @@ class Duties:
         caches.quotas.subscribe(self._wake("quota"))
         caches.namespaces.subscribe(self._wake("quota"))
         caches.webhooks.subscribe(self._wake("conditions", "others"))
+        caches.validating.subscribe(self._wake("others"))
         settings.subscribe(self._wake("facts", "conditions", "quota"))
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [

@@ -122,8 +122,8 @@ class Made:
         return task.result() if done else Ensured.LATER
 
     async def _made(self, key: Key, template: Template) -> State:
-        whole = _placed(template, key[0], self._now())
-        if _demanding(template):
+        whole = placed(template, key[0], self._now())
+        if demanding(template):
             tried = await self._store.create(key[0], whole, dry_run=True)
             if tried is not None and (dropped := lost(tried, template)):
                 self._keep(key, dropped, self._now() + _TAKEN)
@@ -137,7 +137,7 @@ class Made:
         return state
 
     async def _looked(self, key: Key, template: Template) -> State:
-        whole = _placed(template, key[0], self._now())
+        whole = placed(template, key[0], self._now())
         tried = await self._store.create(key[0], whole, dry_run=True)
         if tried is None:
             return await self._compared(key, template, dry_run=True)
@@ -200,7 +200,7 @@ def _dropped(ours: Value, theirs: Value, path: str) -> str:
     return ""
 
 
-def _demanding(template: Template) -> bool:
+def demanding(template: Template) -> bool:
     """Whether it says anything that an older API server might drop."""
     devices = mapping(get(template.object, ("spec", "spec", "devices")))
     for request in items(devices.get("requests")):
@@ -211,7 +211,7 @@ def _demanding(template: Template) -> bool:
     return any("distinctAttribute" in mapping(each) for each in items(devices.get("constraints")))
 
 
-def _placed(template: Template, namespace: str, now: datetime) -> dict[str, Value]:
+def placed(template: Template, namespace: str, now: datetime) -> dict[str, Value]:
     """Put a template into a namespace, marked as ours and as used: no part of what it says."""
     metadata = mapping(template.object.get("metadata"))
     placed: Value = {

@@ -150,6 +150,21 @@ async def test_what_can_no_longer_be_read_does_not_stand_there_as_it_was(rig: Ri
     assert rig.told == ["+good", "-good", "+last"]
 
 
+async def test_what_could_not_be_read_and_went_unseen_is_forgotten(rig: Rig) -> None:
+    rig.api.put(unreadable("bad"))
+    async with rig.running():
+        await rig.watched()
+        assert rig.cache.undecodable == 1
+        rig.api.remove("configmaps", "bad")
+        rig.api.put(text("last", "1"))
+        rig.api.expire()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
+        await rig.watched()
+        await rig.holds(last="1")
+
+    assert rig.cache.undecodable == 0
+
+
 async def test_a_listener_that_raises_is_a_counted_bug(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -298,11 +298,11 @@ async def test_the_server_must_have_a_certificate_of_the_kubeconfigs_authority(
 
         assert await asked(of(**{"certificate-authority": str(authority.file)})) == "1.36"
         assert await asked(of(**{"insecure-skip-tls-verify": True})) == "1.36"
-        before = len(api.requests)
-        with pytest.raises(UnreachableError, match="certificate verify failed") as caught:
-            await asked(of(**{"certificate-authority": str(other.file)}))
-        assert caught.value.hopeless
-        assert len(api.requests) == before
+        clock, wrong = Clock(), of(**{"certificate-authority": str(other.file)})
+        async with Session(wrong, pause=clock.pause) as session:
+            with pytest.raises(UnreachableError, match="certificate verify failed"):
+                await session.version()
+        assert clock.pauses == [], "what cannot get better is not tried again"
 
 
 async def test_the_name_to_expect_may_be_another_than_the_address(tmp_path: Path) -> None:
@@ -313,6 +313,19 @@ async def test_the_name_to_expect_may_be_another_than_the_address(tmp_path: Path
             await asked(Credentials(config(tmp_path / "config", api.url, {}, **trusted)))
         named = {**trusted, "tls-server-name": "api.example.com"}
         assert await asked(Credentials(config(tmp_path / "config", api.url, {}, **named)))
+
+
+async def test_the_same_certificates_keep_their_connections(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    trusted = {"certificate-authority": str(authority.file)}
+    credentials = Credentials(config(tmp_path / "config", "https://127.0.0.1:1", {}, **trusted))
+    first = await credentials.access()
+    second = await credentials.renew(first)
+    Authority(tmp_path)
+    third = await credentials.renew(second)
+
+    assert first.tls is second.tls
+    assert third.tls is not second.tls
 
 
 async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:

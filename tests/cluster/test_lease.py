@@ -202,6 +202,19 @@ async def test_the_fence_closes_by_itself_when_renewing_hangs(rig: Rig) -> None:
         gate.set()
 
 
+async def test_the_time_of_a_renewal_runs_from_its_beginning(rig: Rig) -> None:
+    def slow() -> None:
+        rig.clock.time += RENEW - 1
+
+    assert await rig.election._try()  # noqa: SLF001  # one round of its election
+    rig.api.when(slow, method="PUT", part="leases")
+    assert await rig.election._try()  # noqa: SLF001  # and the next
+    await rig.election.check()
+    rig.clock.time += 1
+    with pytest.raises(NotLeadingError):
+        await rig.election.check()
+
+
 async def test_an_answer_that_was_lost_costs_nothing(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()

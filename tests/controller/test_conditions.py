@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from config.model import Configuration, Legacy
+from config.model import Configuration, LabelSelector, Legacy, Scope
 from config.texts import NetworkName, ResourceName
 from controller.conditions import (
     ASKS,
@@ -76,6 +76,35 @@ def test_a_condition_that_is_not_ours_names_what_was_configured() -> None:
 def test_a_condition_of_somebody_else_may_keep_pods_away() -> None:
     (found,) = inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
     assert "condition mine is not ours and may keep pods from us" in found.message
+
+
+CHOOSING = Configuration(scope=Scope(namespace_selector=LabelSelector()))
+LABEL = "drawbridge.dev/translate"
+NOT_OFF = {"key": LABEL, "operator": "NotIn", "values": ["off"]}
+NARROW: tuple[Plain, ...] = (
+    {"matchExpressions": [{"key": LABEL, "operator": "Exists"}, NOT_OFF]},
+    {"matchExpressions": [{"key": LABEL, "operator": "In", "values": ["enforce"]}]},
+    {"matchLabels": {LABEL: "enforce"}},
+)
+WIDE: tuple[Plain, ...] = ({"matchExpressions": [NOT_OFF]}, {"matchLabels": {"team": "a"}}, {})
+
+
+@pytest.mark.parametrize("selector", NARROW)
+def test_namespaces_that_are_chosen_but_never_sent_are_told(selector: Plain) -> None:
+    held = live(asks())
+    held["webhooks"][1]["namespaceSelector"] = selector
+    (finding,) = inactive(held, CHOOSING)
+    assert (finding.code, finding.path) == ("NameNotActive", "webhooks[1].namespaceSelector")
+    assert "scope.namespaceSelector" in finding.message
+    assert "Exists" in finding.remedy
+    assert inactive(held, USUAL) == ()
+
+
+@pytest.mark.parametrize("selector", WIDE)
+def test_namespaces_that_are_chosen_and_sent_are_nothing_to_tell(selector: Plain) -> None:
+    held = live(asks())
+    held["webhooks"][1]["namespaceSelector"] = selector
+    assert inactive(held, CHOOSING) == ()
 
 
 def test_without_the_configuration_nothing_is_active() -> None:

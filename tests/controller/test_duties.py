@@ -94,6 +94,11 @@ def test_what_happens_meanwhile_waits_for_the_least_time_and_no_longer() -> None
     assert waits == [("sleep", 2), ("woken", 60)]
 
 
+def test_a_duty_that_is_not_to_be_hasty_waits_when_it_is_woken() -> None:
+    waits, _ = played(lambda: Doing(works, works), woken=True, pace=Pace(delay=3, least=2))
+    assert waits[:3] == [("sleep", 2), ("woken", 300), ("sleep", 3)]
+
+
 def test_whoever_takes_long_rests_long_but_not_for_ever() -> None:
     waits, _ = played(lambda: Doing(works), pace=Pace(least=2, rest=4, every=60))
     assert waits == [("sleep", 40), ("until", 60)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import datetime as dt
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +10,7 @@ from controller.needs import Object
 from controller.probe import TRIALS, Probed, ProbeDuty, gates_of
 from controller.shapes import Named
 from facts.gather import KEPT_BY
-from tests.controller.world import Ears, Kind, Watch, WorldError
+from tests.controller.world import Ears, Kind, WorldError
 
 ALL = tuple(sorted(TRIALS))
 
@@ -20,10 +19,10 @@ class Scene:
     """A server that drops what it is told to, and refuses what is left invalid."""
 
     def __init__(self, *dropped: str, version: str = "1.36") -> None:
-        self.templates, self.ears, self.watch = Kind(Named), Ears(), Watch()
+        self.templates, self.ears = Kind(Named), Ears()
         self.version = version
         self.templates.keeps = lambda value: without(value, dropped)
-        self.duty = ProbeDuty(self.templates, self._version, self.ears, self.watch)
+        self.duty = ProbeDuty(self.templates, self._version, self.ears)
 
     async def _version(self) -> str:
         return self.version
@@ -76,18 +75,25 @@ def test_admin_access_in_a_namespace_that_may_ask_it_comes_back() -> None:
     assert "exactly.adminAccess" in scene.step()
 
 
-def test_it_asks_again_after_an_hour_and_when_the_version_changes() -> None:
-    scene = Scene()
+def test_a_server_that_comes_back_without_a_feature_is_known_at_the_next_step() -> None:
+    scene, heard = Scene(), []
+    scene.duty.listener = lambda: heard.append(scene.duty.probed)
+    assert scene.step() == ALL
     scene.step()
-    asked = len(scene.templates.asked)
-    scene.step()
-    assert len(scene.templates.asked) == asked
-    scene.watch.now += dt.timedelta(hours=1)
-    scene.step()
-    assert len(scene.templates.asked) == 2 * asked
+    assert len(heard) == 1
+    scene.templates.keeps = lambda value: without(value, ("exactly.capacity",))
+    assert "exactly.capacity" not in scene.step()
     scene.version = "1.37"
     scene.step()
-    assert len(scene.templates.asked) == 3 * asked
+    assert [each and each.version for each in heard] == ["1.36", "1.36", "1.37"]
+
+
+def test_what_there_is_to_say_is_said_once_and_again_when_it_comes_back() -> None:
+    scene = Scene(version="1.39")
+    for version in ("1.39", "1.39", "1.36", "1.39"):
+        scene.version = version
+        scene.step()
+    assert scene.ears.codes == ["ServerVersionUnknown"] * 2
 
 
 def refusing(code: int, message: str = "no") -> Callable[[str, Object], None]:

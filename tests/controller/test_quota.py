@@ -8,7 +8,7 @@ import pytest
 from config.load import load
 from config.model import Configuration
 from controller.needs import Object
-from controller.quota import NAME, OURS, QuotaDuty
+from controller.quota import NAME, OURS, RECOUNT, QuotaDuty
 from controller.shapes import Named, Quota
 from dra.quota import DEVICES
 from facts.model import Class, Cluster, Facts
@@ -53,8 +53,14 @@ class Scene:
         for name, entries in case["quotas"].items():
             self.limit(name, entries, **{k: case[k] for k in ("scopes",) if k in case})
         self.given: Given | None = world(case)
+        self.seconds = 0.0
         self.duty = QuotaDuty(
-            self.quotas, self.namespaces, self.quotas, lambda: self.given, self.ears
+            self.quotas,
+            self.namespaces,
+            self.quotas,
+            lambda: self.given,
+            self.ears,
+            now=lambda: self.seconds,
         )
         if "held" in case:
             self.hold(case["held"])
@@ -179,3 +185,27 @@ def test_ours_that_changed_a_moment_ago_is_deleted_the_next_time() -> None:
     assert scene.step() is not None
     scene.quotas.trouble = lambda _verb, _value: None
     assert scene.step() is None
+
+
+def test_some_time_after_a_change_the_api_server_counts_once_more() -> None:
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    hard = {GPUS: "10", "requests.nvidia.com/gpu": "10"}
+    assert scene.step() == hard
+    for seconds, expected in ((1, hard), (3, {**hard, RECOUNT: "0"}), (9, {**hard, RECOUNT: "0"})):
+        scene.seconds = seconds
+        assert scene.step() == expected
+    assert scene.quotas.asked == [("apply", NAME)] * 2
+    scene.limit("gpus", {"requests.nvidia.com/gpu": [10, 2]})
+    assert scene.step() == {GPUS: "8", "requests.nvidia.com/gpu": "10"}
+    scene.seconds = 12
+    assert RECOUNT in (scene.step() or {})
+
+
+def test_a_new_leader_lets_all_be_counted_once() -> None:
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    hard = {GPUS: "10", "requests.nvidia.com/gpu": "10", RECOUNT: "0"}
+    metadata = {"name": NAME, "namespace": TEAM, "labels": dict(OURS)}
+    scene.quotas.put({"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}})
+    assert scene.step() == hard
+    scene.seconds = 3
+    assert scene.step() == {key: value for key, value in hard.items() if key != RECOUNT}

@@ -82,6 +82,7 @@ def test_a_missing_template_is_made_as_admission_would_have() -> None:
     stored = scene.templates.objects[TEAM, name]
     assert stands_for_content(stored)
     assert stored["metadata"]["annotations"] == {USED: "2026-03-01T12:00:00Z"}
+    assert stored["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "drawbridge"}
     assert scene.ears.counts == {("templates", "made"): 1}
 
 
@@ -226,6 +227,54 @@ def test_a_good_template_is_not_told_of() -> None:
     scene.put(pod)
     scene.step()
     assert scene.ears.said == []
+
+
+SHARES = Facts(
+    cluster=Cluster(keeps=("exactly.capacity",)),
+    classes=(Class("hami-core-gpu.project-hami.io"),),
+)
+
+
+def sharing() -> tuple[Scene, Object, str]:
+    """A scene with shares, and a pod that asks for one, with the name of its template."""
+    by = given(Configuration(), SHARES)
+    asked = copy.deepcopy(ASKED)
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
+    asked["spec"]["containers"][0]["resources"]["limits"] = limits
+    done = translate(asked, by, TEAM)
+    (made,) = done.templates
+    return Scene(now=by), jsonpatch.apply_patch(asked, operations(done.edits)), made.name
+
+
+def without_capacity(value: Object) -> Object:
+    for each in value["spec"]["spec"]["devices"]["requests"]:
+        each["exactly"].pop("capacity", None)
+    return value
+
+
+def test_a_share_is_not_made_where_its_amount_would_be_dropped() -> None:
+    scene, pod, name = sharing()
+    scene.templates.keeps = without_capacity
+    kept = scene.put(pod)
+    assert scene.step() == []
+    assert scene.templates.asked == [("dry-run", name)]
+    ((code, about),) = scene.ears.said
+    assert (code, about.uid) == ("ClaimFieldDropped", kept.uid)
+    assert "exactly.capacity" in scene.ears.findings[0].message
+    scene.put(pod)
+    scene.step()
+    assert scene.ears.codes == ["ClaimFieldDropped"]
+
+
+def test_a_share_is_made_as_soon_as_its_amount_is_kept_again() -> None:
+    scene, pod, name = sharing()
+    scene.templates.keeps = without_capacity
+    scene.put(pod)
+    scene.step()
+    scene.templates.keeps = copy.deepcopy
+    scene.duty.facts_changed()
+    assert scene.step() == [name]
+    assert stands_for_content(scene.templates.objects[TEAM, name])
 
 
 def test_somebody_who_was_faster_is_no_error() -> None:

@@ -151,7 +151,7 @@ async def test_a_dropped_field_is_named_and_nothing_stays_behind(
     for ask in (room.ensure(of(**exactly)), room.made.look("team", of(**exactly), 5)):
         found = await ask
         assert isinstance(found, Finding)
-        assert found.code == "FieldDropped"
+        assert found.code == "ClaimFieldDropped"
         assert found.path == f"spec.spec.devices.requests[0].exactly.{dropped}"
         assert dropped in found.message
     assert room.store.held == {}
