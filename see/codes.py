@@ -15,10 +15,7 @@ NOT_TRANSLATED = Code(
     ),
 )
 # Where the label is there already.
-ASK_WHY: Final = (
-    "`drawbridge translate -f FILE --facts FACTS` with the pod's manifest says why; the facts are "
-    "what `drawbridge facts` prints."
-)
+ASK_WHY: Final = "`drawbridge translate -f FILE --context` with the pod's manifest says why."
 ORIGINAL_UNREADABLE = Code(
     name="OriginalUnreadable",
     severity=Severity.WARNING,

@@ -19,6 +19,8 @@ import controller.codes
 import dra.codes
 import facts.codes
 import judge.codes
+import see.codes
+import solver.codes
 import translate.codes
 import translate.targets.codes
 import translate.verdicts
@@ -39,6 +41,7 @@ KNOWN: Final = tuple(
     for room in (
         dra.codes.CODES,
         judge.codes.CODES,
+        solver.codes.CODES,
         allocator.codes.CODES,
         facts.codes.CODES,
         translate.codes.CODES,
@@ -46,6 +49,7 @@ KNOWN: Final = tuple(
         translate.verdicts.CODES,
         webhook.codes.CODES,
         controller.codes.CODES,
+        see.codes.CODES,
     )
     for name in room
 )

@@ -16,6 +16,7 @@ from config.policy import treated
 from documents.patch import Edit
 from documents.values import Value
 from dra.finding import Finding, Severity
+from translate.essence import essence
 from translate.interest import Interest, covers, interest
 from translate.patch import ORIGINAL
 from translate.pods import Given
@@ -23,7 +24,6 @@ from translate.template import Template
 from webhook import memory, pods, review, scope, told, updates, workloads
 from webhook.claims import Claims
 from webhook.codes import TEMPLATE_LATER, TEMPLATE_TAKEN
-from webhook.essence import essence
 from webhook.memory import Bare, Key, Memory
 from webhook.needs import Ensured, Known, Templates
 from webhook.pods import Answer, Manner, Outcome, Said
@@ -291,7 +291,9 @@ def _command(name: str, namespace: str, mode: Mode) -> str:
     """Name the command that tells what no warning has room for."""
     who = f"{name or 'POD'} -n {namespace}"
     if mode is Mode.REPORT:
-        return f"all of it: kubectl get pod {who} -o yaml | drawbridge translate -f -"
+        # A pod that has its node would be left as it is.
+        read = f"kubectl get pod {who} -o yaml | grep -v nodeName:"
+        return f"all of it: {read} | drawbridge translate -f - --context"
     return f"all of it: kubectl drawbridge explain {who}"
 
 

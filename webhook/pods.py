@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from config.policy import treated
-from documents.patch import Edit
+from documents.patch import Edit, patched
 from documents.values import Value
 from dra.finding import Finding, Severity
 from translate.patch import operations
@@ -31,6 +31,9 @@ from webhook.told import reason, translated, warnings
 _FORBIDDEN: Final = frozenset(
     each.name for each in (LIMIT_EXCEEDED, LIMIT_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
 )
+
+# What is refused is not there to be asked about.
+_OF_A_FILE: Final = "all of it: drawbridge translate -f FILE --context"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ def decide(pod: Value, namespace: str, by: Given, claims: Claims) -> Outcome:
     findings = tuple(treated(done.findings, by.configuration.findings))
     if not done.edits:
         return Outcome(findings=findings)
-    after = done.pod
+    after = patched(pod, done.edits)
     taken = asked(pod, after)
     about = {each.name: claims.of(each, by.facts) for each in done.templates}
     total: Counter[str] = Counter()
@@ -118,7 +121,7 @@ def say(
     if manner.mode is Mode.REPORT:
         return _reported(outcome, findings, manner, refused=refused)
     if refused:
-        return refusal(findings, manner.rest)
+        return refusal(findings)
     codes = tuple(dict.fromkeys(each.code for each in findings))
     lines = [f"translated: {each}" for each in outcome.lines]
     shown = warnings(lines, findings, manner.rest)
@@ -133,11 +136,12 @@ def say(
     return Said(allowed(patch, shown, audit), "translated", codes)
 
 
-def refusal(findings: Iterable[Finding], rest: str) -> Said:
+def refusal(findings: Iterable[Finding]) -> Said:
     """Write the answer that refuses something for the errors among the findings."""
     findings = tuple(findings)
     codes = tuple(dict.fromkeys(each.code for each in findings))
-    shown = warnings((), (each for each in findings if each.severity is Severity.WARNING), rest)
+    others = (each for each in findings if each.severity is Severity.WARNING)
+    shown = warnings((), others, _OF_A_FILE)
     return Said(denied(denial(findings), shown, _audit("denied", codes)), "denied", codes)
 
 

@@ -30,13 +30,14 @@ def line(finding: Finding) -> str:
 def warnings(lines: Sequence[str], findings: Iterable[Finding], rest: str) -> list[str]:
     """Give the lines that fit: errors, what is translated, warnings, then what is merely told.
 
-    `rest` is the command that tells those which do not fit.
+    `rest` is the command that tells those which do not fit, or not as a whole.
     """
     ordered = sorted(findings, key=lambda each: _ORDER.index(each.severity))
     errors = [line(each) for each in ordered if each.severity is Severity.ERROR]
     others = [line(each) for each in ordered if each.severity is not Severity.ERROR]
-    told = [short(each) for each in dict.fromkeys((*errors, *lines, *others))]
-    if sum(map(len, told)) <= MOST:
+    whole = list(dict.fromkeys((*errors, *lines, *others)))
+    told = [short(each) for each in whole]
+    if sum(map(len, told)) <= MOST and all(len(each) <= LONGEST for each in whole):
         return told
     last = short(rest)
     left, fitting = MOST - len(last), []

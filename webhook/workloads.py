@@ -46,7 +46,7 @@ def answer(
     command = _command(request)
     refused = [one for _, one in outcomes if one.refused]
     if refused and len(refused) == len(all_places) and mode is Mode.ENFORCE:
-        return pods.refusal(findings, command)
+        return pods.refusal(findings)
     lines = list(_lines((one for _, one in outcomes), mode))
     told = [each for each in findings if each.severity is not Severity.INFO]
     if not lines and not told:
@@ -111,4 +111,4 @@ def _command(request: Request) -> str:
     kind = request.kind.kind.lower()
     group = f".{request.kind.group}" if request.kind.group else ""
     get_it = f"kubectl get {kind}{group} {request.name or 'NAME'} -n {request.namespace} -o yaml"
-    return short(f"all of it: {get_it} | drawbridge translate -f -")
+    return short(f"all of it: {get_it} | drawbridge translate -f - --context")

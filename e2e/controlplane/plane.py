@@ -25,7 +25,8 @@ from e2e.controlplane import build, files
 from e2e.controlplane.client import ApiError, Client
 from e2e.controlplane.processes import Process, free_port
 
-SERVICES = "127.100.0.0/24"
+# A range for each port, so that two control planes on one machine have different Services.
+SERVICES = "127.{}.0.0/24"
 CONTROLLERS = (
     "cronjob-controller",
     "daemonset-controller",
@@ -172,7 +173,7 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--cert-dir={self.folder / 'certs'}",
-            f"--service-cluster-ip-range={SERVICES}",
+            f"--service-cluster-ip-range={SERVICES.format(100 + self.port % 100)}",
             "--endpoint-reconciler-type=none",
             "--authorization-mode=RBAC",
             f"--token-auth-file={self.token_file}",

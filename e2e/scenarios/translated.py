@@ -127,18 +127,8 @@ def every_count(shape: str) -> Case:
 
 def play(case: Case, stage: Stage) -> None:
     """Build the cluster, translate for it, apply the result, and look at what the pods have."""
-    for suffix, node in case.nodes.items():
-        machine = stage.hardware(suffix, node.shape)
-        plugins = {name: _units(machine, name, one) for name, one in node.plugins.items()}
-        stage.node(suffix, node.shape, node.drivers, plugins)
-    for name, like in case.serves.items():
-        body = device_class(f"serves-{like}", CLASSES[like], extendedResourceName=name)
-        stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
+    build(case, stage)
     folder = Path(stage.enter(tempfile.TemporaryDirectory(prefix="drawbridge-translated-")))
-    if case.jobs:
-        volcano.define(stage)
-    if case.scheduler:
-        stage.enter(_scheduler(stage, case.scheduler))
     written, told = _translated(stage, case, folder)
     assert sorted(set(CODE.findall(told))) == sorted(case.codes), told
     if case.exit == REFUSED:
@@ -150,6 +140,21 @@ def play(case: Case, stage: Stage) -> None:
         _kubectl(stage, "delete", MAKERS, "--all", "--cascade=orphan", "--wait=false")
 
 
+def build(case: Case, stage: Stage) -> None:
+    """Add the nodes of a case and what else its manifest needs."""
+    for suffix, node in case.nodes.items():
+        machine = stage.hardware(suffix, node.shape)
+        plugins = {name: _units(machine, name, one) for name, one in node.plugins.items()}
+        stage.node(suffix, node.shape, node.drivers, plugins)
+    for name, like in case.serves.items():
+        body = device_class(f"serves-{like}", CLASSES[like], extendedResourceName=name)
+        stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
+    if case.jobs:
+        volcano.define(stage)
+    if case.scheduler:
+        stage.enter(_scheduler(stage, case.scheduler))
+
+
 def _applied(stage: Stage, case: Case, written: Path) -> None:
     """Apply what was translated, twice, and look at what its pods have."""
     for again in (False, True):
@@ -158,7 +163,7 @@ def _applied(stage: Stage, case: Case, written: Path) -> None:
     if case.jobs:
         volcano.make_pods(stage)
     for pods in case.pods:
-        for pod in stage.wait(f"pods {pods.name} are there", partial(_made, stage, pods)):
+        for pod in stage.wait(f"pods {pods.name} are there", partial(made, stage, pods)):
             holdings.compare(stage, pods, stage.running(pod["metadata"]["name"]))
     _again(stage, written)
 
@@ -201,7 +206,7 @@ def _translated(stage: Stage, case: Case, folder: Path) -> tuple[Path, str]:
     )
     kinds = "nodes,deviceclasses,resourceslices"
     cluster.write_text(_kubectl(stage, "get", kinds, "-o", "yaml"), encoding="utf-8")
-    before.write_text(_manifest(stage, case), encoding="utf-8")
+    before.write_text(manifest(stage, case), encoding="utf-8")
     extra = []
     if case.configuration:
         text = case.configuration.replace(NAMESPACE, stage.namespace)
@@ -220,7 +225,7 @@ def _translated(stage: Stage, case: Case, folder: Path) -> tuple[Path, str]:
     return after, done.stderr
 
 
-def _manifest(stage: Stage, case: Case) -> str:
+def manifest(stage: Stage, case: Case) -> str:
     """Give the legacy manifest, in the stage's namespace and for its nodes."""
     text = case.manifest
     if case.example:
@@ -243,7 +248,7 @@ def _kubectl(stage: Stage, *words: str) -> str:
     return done.stdout
 
 
-def _made(stage: Stage, pods: Pods) -> list[JSON]:
+def made(stage: Stage, pods: Pods) -> list[JSON]:
     """Give the pods of a case once all of them are there."""
     found = stage.client.get(stage.pod_path())["items"]
     mine = [pod for pod in found if pod["metadata"]["name"].startswith(pods.name)]

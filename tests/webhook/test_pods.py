@@ -134,7 +134,8 @@ async def test_a_field_that_the_api_server_drops_refuses_the_pod() -> None:
     answer = await town.pod(pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000}))
     assert answer.status["code"] == 422
     assert (
-        "FieldDropped: spec.spec.devices.requests[0].exactly.capacity" in answer.status["message"]
+        "ClaimFieldDropped: spec.spec.devices.requests[0].exactly.capacity"
+        in answer.status["message"]
     )
     assert town.store.held == {}, "a template that takes whole devices must not stay behind"
 

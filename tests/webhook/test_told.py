@@ -49,6 +49,11 @@ def test_where_not_all_fits_the_last_line_names_the_command() -> None:
     assert len(told) < 20
 
 
+def test_where_a_line_is_cut_the_last_one_names_the_command() -> None:
+    told = warnings([f"translated: {'a' * LONGEST}"], [finding(INFO)], "all of it: x")
+    assert [each[:13] for each in told] == ["translated: a", "Code: spec: m", "all of it: x"]
+
+
 def test_what_a_header_cannot_carry_becomes_a_space() -> None:
     assert safe("a\nb\x00c\x7fd\u200be\ud800f", 99) == "a b c d e f"
     assert safe("\u00fcber 32\u00a0GiB \u4e2d", 99) == "\u00fcber 32 GiB \u4e2d"

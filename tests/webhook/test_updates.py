@@ -13,8 +13,12 @@ from config.model import Legacy
 from documents.patch import patched
 from documents.values import same
 from tests.tables import Plain, cases
+from tests.translate.injected import INJECTED, injected, theirs, without_theirs
+from tests.translate.test_back import VALID
+from tests.translate.test_properties import CLUSTERS, asked
 from tests.webhook.town import Town, pod, review
-from translate.patch import ORIGINAL
+from translate.patch import ORIGINAL, restored
+from translate.pods import Given, translate
 from webhook.updates import healed, merged
 
 CASES = cases(Path(__file__).parent / "cases" / "updates.yaml")
@@ -32,8 +36,9 @@ def asked_for(case: Plain) -> Plain:
 async def test_the_table_of_updates(case: Plain) -> None:
     town = Town()
     asked = asked_for(case)
-    stands = (await town.pod(asked)).after
-    assert stands["spec"]["resourceClaims"]
+    translated = (await town.pod(asked)).after
+    assert translated["spec"]["resourceClaims"]
+    stands = jsonpatch.apply_patch(translated, case.get("others", []))
     begins = asked if case.get("from") == "asked" else stands
     update = jsonpatch.apply_patch(begins, case.get("change", []))
     answer = await town.pod(update, operation="UPDATE", old=stands)
@@ -170,6 +175,24 @@ def test_a_merge_keeps_what_stands_and_what_is_changed(
     assert merged(stands, stands, update) == update
     result = merged(stands, asked, update)
     assert merged(stands, asked, result) == result
+
+
+@settings(deadline=None, max_examples=80)
+@given(VALID, st.sampled_from(CLUSTERS), INJECTED)
+def test_what_was_asked_with_what_others_inserted_changes_nothing(
+    pod: Plain, by: Given, steps: list[tuple[str, int, int]]
+) -> None:
+    """As somebody who replaces the pod by what it would be without us."""
+    done = translate(pod, by)
+    if not done.edits:
+        return
+    stands = injected(patched(pod, done.edits), asked(pod), steps)
+    update = restored(stands)
+    edits, told = healed(stands, update, by.configuration.legacy)
+    assert told == ()
+    kept = patched(update, edits)
+    assert without_theirs(kept) == without_theirs(stands)
+    assert theirs(kept) == theirs(stands)
 
 
 def test_hostile_ways_back_end_nobody() -> None:

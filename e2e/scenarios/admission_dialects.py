@@ -1,0 +1,175 @@
+"""Legacy manifests of every dialect through real admission: told, translated, and running.
+
+The cases are those of translated.yaml: the same clusters, manifests and devices in the end, where
+translated.py takes the command and applies its files. Here the manifest itself is applied in a
+namespace that is opted in, and `admission_dialects.yaml` says what a person reads then.
+
+Imports nothing of ours: whatever decides is on the other side of the API server.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from e2e.installed.installation import Installed, installed, template_names
+from e2e.installed.kubectl import Kubectl, Ran
+from e2e.scenarios import holdings, translated, volcano
+from e2e.scenarios.admission import NEEDS, ORIGINAL
+from e2e.scenarios.admission_scope import configure, configured
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, Case
+
+TOLD = Path(__file__).with_name("admission_dialects.yaml")
+GAP = " ... "
+# How the API server answers whoever replaces a running pod by a manifest, translated or not.
+FIXED = "pod updates may not change fields other than"
+SMOKE = frozenset({"koordinator"})
+
+
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person reads when a manifest is applied, by the parts of each line that are stable.
+
+    `refused` is why it is refused. Whoever applies once more reads nothing.
+    """
+
+    warnings: list[str] = []
+    refused: str = ""
+
+
+def told() -> dict[str, Told]:
+    """Read what is expected of each case."""
+    return msgspec.convert(yaml.safe_load(TOLD.read_text(encoding="utf-8")), dict[str, Told])
+
+
+def play(case: Case, wanted: Told, stage: Stage) -> None:
+    """Build the cluster, apply the manifest in every way there is, and look at its pods."""
+    town = installed(stage)
+    translated.build(case, stage)
+    if case.configuration:
+        stage.enter(_configured(stage, town, case.configuration))
+    decided(stage, town)
+    kubectl = town.kubectl.inside(stage.namespace)
+    text = translated.manifest(stage, case)
+    tried = kubectl("apply", "--dry-run=server", "-f", "-", given=text)
+    assert left_by(stage) == [], "a dry run leaves nothing"
+    applied = kubectl("apply", "-f", "-", given=text)
+    assert (applied.code, applied.err) == (tried.code, tried.err), f"{tried}{applied}"
+    if case.exit == REFUSED:
+        compare(applied, wanted.warnings)
+        assert applied.code == 1, applied
+        assert wanted.refused, f"nothing says how it is refused\n{applied}"
+        assert says(applied.err, wanted.refused), applied
+        assert left_by(stage) == [], "what is refused is not there"
+        return
+    try:
+        compare(applied.done(), wanted.warnings)
+        _running(stage, case)
+        _again(stage, kubectl, text)
+    finally:
+        # Pods alone are left, for the report on what failed; nobody makes new ones when they go.
+        kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").done()
+
+
+def _running(stage: Stage, case: Case) -> None:
+    """Wait until all pods run, and compare what they have."""
+    if case.jobs:
+        volcano.make_pods(stage)
+    for pods in case.pods:
+        for made in stage.wait(f"pods {pods.name}", partial(translated.made, stage, pods)):
+            pod = stage.running(made["metadata"]["name"])
+            holdings.compare(stage, pods, pod)
+            marked = ORIGINAL in pod["metadata"].get("annotations", {})
+            assert marked == (case.exit == TRANSLATED), pod["metadata"]
+    assert bool(template_names(stage)) == (case.exit == TRANSLATED)
+
+
+def _again(stage: Stage, kubectl: Kubectl, text: str) -> None:
+    """Apply, compare and replace what runs: all of it goes on as it is."""
+    before = living(stage)
+    different = kubectl("diff", "-f", "-", given=text)
+    assert (different.code, different.out) == (0, ""), different
+    again = kubectl("apply", "-f", "-", given=text).done()
+    assert ("created" in again.out, again.warnings) == (False, []), again
+    for pod in (one for one in yaml.safe_load_all(text) if one["kind"] == "Pod"):
+        ran = kubectl("replace", "-f", "-", given=pod)
+        assert ran.code == 1, ran
+        assert FIXED in ran.err, ran
+    assert living(stage) == before
+
+
+def living(stage: Stage) -> dict[str, JSON]:
+    """Give what must not change of running pods, by UID."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return {pod["metadata"]["uid"]: pod["spec"] for pod in pods}
+
+
+def left_by(stage: Stage) -> list[str]:
+    """Name the pods, claims and templates of the namespace."""
+    paths = (stage.pod_path(), stage.claim_path())
+    found = [one for path in paths for one in stage.client.get(path)["items"]]
+    return [*(one["metadata"]["name"] for one in found), *template_names(stage)]
+
+
+def compare(ran: Ran, wanted: Sequence[str]) -> None:
+    """See that each expected line was printed, in order, and no other."""
+    lines = ran.warnings
+    assert len(lines) == len(wanted), f"{len(wanted)} lines are expected\n{ran}"
+    for line, parts in zip(lines, wanted, strict=True):
+        assert says(line, parts), f"expected {parts}\n{ran}"
+        assert len(line) <= 256, line
+
+
+def says(line: str, wanted: str) -> bool:
+    """Tell whether a line has these parts, one after the other."""
+    for part in wanted.split(GAP):
+        _, found, line = line.partition(part)
+        if not found:
+            return False
+    return True
+
+
+def decided(stage: Stage, town: Installed) -> None:
+    """Wait until admission decides by what the cluster has now."""
+    access = ("--config", str(town.folder / "drawbridge-config" / "config.yaml"))
+
+    def published() -> bool:
+        ran = town.drawbridge("facts", "--context", "-o", "json", *access).done()
+        return bool(json.loads(ran.out)["hash"] == town.facts_hash())
+
+    def followed() -> bool:
+        used = [each.said("facts in use")[-1]["hash"] for each in town.webhooks]
+        return used == [town.facts_hash()] * len(used)
+
+    stage.wait("the controller has counted everything", published)
+    stage.wait("both webhooks decide by it", followed)
+
+
+@contextlib.contextmanager
+def _configured(stage: Stage, town: Installed, text: str) -> Iterator[None]:
+    """Let a case's configuration be in use."""
+    with configured(stage, town) as whole:
+        more: Mapping[str, object] = yaml.safe_load(text.replace(NAMESPACE, stage.namespace))
+        configure(stage, town, yaml.safe_dump({**whole, **more}))
+        yield
+
+
+def _register(case: Case, wanted: Told) -> None:
+    def play_it(stage: Stage) -> None:
+        play(case, wanted, stage)
+
+    play_it.__name__ = f"admitted_{case.name}".replace("-", "_")
+    play_it.__doc__ = case.shows
+    suite = "smoke" if case.name in SMOKE else "full"
+    scenario(suite, since=case.since, rig="installed", needs=NEEDS)(play_it)
+
+
+_told = told()
+for _case in translated.cases():
+    _register(_case, _told.get(_case.name, Told()))

@@ -1,0 +1,363 @@
+"""Everything that makes pods: its author is told, and the pods it makes are translated.
+
+One GPU a pod unless a scenario says otherwise, on a machine of eight. What the pods are given is
+read from the drivers' books.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from e2e.installed.installation import COMMANDS, in_step, installed, opt_in, template_names
+from e2e.installed.kubectl import Kubectl, Ran, run
+from e2e.scenarios.admission import (
+    GPU,
+    LEGACY,
+    NEEDS,
+    ORIGINAL,
+    claim_of,
+    deployment,
+    devices,
+    legacy,
+)
+from e2e.scenarios.admission_scope import plugged, pods_of
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+Maker = Callable[[JSON, int], JSON]
+BATCH = "/apis/batch/v1"
+# Not for anybody's eyes: what differs between two objects of one kind in what kubectl says.
+RENAMED: Final = "the-other"
+
+
+def stateful_set(pod: JSON, replicas: int) -> JSON:
+    """Give a StatefulSet of such pods; it makes them one after the other."""
+    body = deployment(pod, replicas)
+    return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": "none"}}
+
+
+def daemon_set(pod: JSON, _: int) -> JSON:
+    """Give a DaemonSet: one pod on every node that the pod selects."""
+    body = deployment(pod, 0)
+    spec = {key: value for key, value in body["spec"].items() if key != "replicas"}
+    return {**body, "kind": "DaemonSet", "spec": spec}
+
+
+def replica_set(pod: JSON, replicas: int) -> JSON:
+    """Give a ReplicaSet of nobody's."""
+    return {**deployment(pod, replicas), "kind": "ReplicaSet"}
+
+
+def job(pod: JSON, replicas: int) -> JSON:
+    """Give a Job that runs this many pods at once."""
+    template = deployment(pod, 0)["spec"]["template"]
+    spec = {"parallelism": replicas, "completions": replicas, "template": template}
+    template["spec"] = {**template["spec"], "restartPolicy": "Never"}
+    metadata = {"name": pod["metadata"]["name"]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def cron_job(pod: JSON, replicas: int) -> JSON:
+    """Give a CronJob that starts such a Job every minute, as long as none runs."""
+    made = job(pod, replicas)
+    spec = {
+        "schedule": "* * * * *",
+        "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"spec": made["spec"]},
+    }
+    return {**made, "kind": "CronJob", "spec": spec}
+
+
+MAKERS: Mapping[str, Maker] = {
+    "statefulset": stateful_set,
+    "daemonset": daemon_set,
+    "replicaset": replica_set,
+    "job": job,
+    "cronjob": cron_job,
+}
+
+
+def enter(stage: Stage, *suffixes: str) -> Kubectl:
+    """Add machines of eight GPUs that admission knows, and give who applies."""
+    town = installed(stage)
+    for suffix in suffixes:
+        stage.node(suffix, "dgx-a100", {GPU: "full"})
+    in_step(stage, town, legacy(stage, "probe"), "A100")
+    return town.kubectl.inside(stage.namespace)
+
+
+def told(ran: Ran, kind: str, count: int = 1) -> None:
+    """See that the author is told what each pod becomes, and how to see all of it."""
+    first, *_, last = ran.done().warnings
+    plural = "device" if count == 1 else "devices"
+    assert first == (
+        f"pods will be translated: {LEGACY}: {count} of container main -> "
+        f"{count} {plural} of class {GPU} (claim drawbridge)"
+    ), ran
+    assert last.startswith(f"all of it: kubectl get {kind}"), ran
+
+
+def followed(kubectl: Kubectl, ran: Ran) -> str:
+    """Do what the last warning says, as a person would who wants to know all of it."""
+    words = ran.warnings[-1].removeprefix("all of it: ")
+    path = f"{kubectl.program.parent}{os.pathsep}{COMMANDS}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "KUBECONFIG": str(kubectl.access), "PATH": path}
+    done = run(["sh", "-c", words], (words,), environment=environment)
+    # As diff does, the command says by its exit code that there is something to do.
+    assert done.code == 1, done
+    return done.out
+
+
+def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
+    """Wait for exactly so many pods, all running, of one template, with so many GPUs each."""
+
+    def settled() -> list[JSON]:
+        found = pods_of(stage, app)
+        fits = len(found) == pods and all(_runs(each, count) for each in found)
+        return found if fits else []
+
+    what = f"{pods} pods of {app} run with {count} GPUs each"
+    found = stage.wait(what, settled)
+    names = [each["metadata"]["name"] for each in found]
+    held = {name: devices(stage, name) for name in names}
+    for each in found:
+        assert held[each["metadata"]["name"]] == stage.fleet.held_by(each)
+    everything = [device for some in held.values() for device in some]
+    assert len(set(everything)) == len(everything) == pods * count, held
+    assert len({claim_of(stage, name)[0] for name in names}) == 1, names
+    return found
+
+
+def _runs(pod: JSON, count: int) -> bool:
+    """Tell whether a translated pod runs that asked for this many."""
+    asked = f'"{LEGACY}":"{count}"'
+    original = pod["metadata"].get("annotations", {}).get(ORIGINAL, "")
+    return pod.get("status", {}).get("phase") == "Running" and asked in original.replace(" ", "")
+
+
+def uids(pods: list[JSON]) -> set[str]:
+    """Tell pods apart."""
+    return {each["metadata"]["uid"] for each in pods}
+
+
+def replaced_alike(stage: Stage, kubectl: Kubectl, kind: str, body: JSON, twin: JSON) -> None:
+    """`kubectl replace` of a manifest says of a translated one what it says of any other."""
+    kubectl.apply(twin).done()
+    _settled(stage, twin["metadata"]["name"])
+    words = ("replace", "--save-config", "-f", "-")
+    ran = [kubectl(*words, given=each) for each in (body, twin)]
+    names = [each["metadata"]["name"] for each in (body, twin)]
+    ours, theirs = map(_plain, ran, names)
+    assert ours == theirs, f"{ran[0]}{ran[1]}"
+    kubectl("delete", kind, twin["metadata"]["name"], "--cascade=foreground").done()
+
+
+def _settled(stage: Stage, app: str) -> None:
+    def settled() -> bool:
+        found = pods_of(stage, app)
+        return all(each.get("status", {}).get("phase") == "Running" for each in found)
+
+    stage.wait(f"{app} runs", settled)
+
+
+def _plain(ran: Ran, name: str) -> tuple[int, str]:
+    """Give what was said up to where it shows the whole object, without the name."""
+    said = [line for line in (ran.out + ran.err).splitlines() if not line.startswith("Warning")]
+    return ran.code, said[0].replace(name, RENAMED).partition("{")[0] if said else ""
+
+
+def untranslated(stage: Stage, make: Maker, name: str, replicas: int) -> JSON:
+    """Give one of the same kind that asks for nothing, and is none of our business."""
+    pod = stage.pod_object(name)
+    return make(pod, replicas)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_deployment_is_scaled_and_rolled_out(stage: Stage) -> None:
+    """Its pods are of one template however many; a changed request makes another, and rolls."""
+    kubectl = enter(stage, "a")
+    body = deployment(legacy(stage, "serve"), 2)
+    told(kubectl.apply(body), "deployment.apps serve")
+    try:
+        first = running(stage, "serve", 2)
+        for replicas in (4, 1, 2):
+            ran = kubectl("scale", "deployment/serve", f"--replicas={replicas}").done()
+            assert ran.warnings == [], ran
+            running(stage, "serve", replicas)
+        kubectl("rollout", "restart", "deployment/serve").done()
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        again = running(stage, "serve", 2)
+        assert not uids(first) & uids(again)
+        assert len(template_names(stage)) == 1
+        told(kubectl.apply(deployment(legacy(stage, "serve", 2), 2)), "deployment.apps serve", 2)
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        running(stage, "serve", 2, 2)
+        assert len(template_names(stage)) == 2
+        kubectl("rollout", "undo", "deployment/serve").done()
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        running(stage, "serve", 2)
+        assert len(template_names(stage)) == 2
+    finally:
+        kubectl("delete", "deployment", "serve", "--cascade=foreground").done()
+
+
+def play(kind: str, stage: Stage) -> None:
+    """Apply one of a kind, in every way there is, and look at its pods."""
+    kubectl = enter(stage, "a", "b")
+    make = MAKERS[kind]
+    body = make(legacy(stage, "work"), 2)
+    tried = kubectl.apply(body, words=("--dry-run=server",))
+    applied = kubectl.apply(body)
+    try:
+        told(applied, kind)
+        assert applied.warnings == tried.done().warnings, f"{tried}{applied}"
+        if kind == "cronjob":
+            _is_due(stage)
+        pods = running(stage, "work", 2)
+        (template,) = template_names(stage)
+        assert template in followed(kubectl, applied)
+        different = kubectl("diff", "-f", "-", given=body)
+        assert (different.code, different.out) == (0, ""), different
+        again = kubectl.apply(body).done()
+        assert (again.warnings, "unchanged" in again.out) == ([], True), again
+        replaced_alike(stage, kubectl, kind, body, untranslated(stage, make, "bystander", 2))
+        assert uids(running(stage, "work", 2)) == uids(pods)
+        _changed(stage, kubectl, kind)
+    finally:
+        kubectl("delete", kind, "work", "--cascade=foreground").done()
+
+
+def _changed(stage: Stage, kubectl: Kubectl, kind: str) -> None:
+    """Ask for two instead of one: the pods follow where their kind lets them."""
+    body = MAKERS[kind](legacy(stage, "work", 2), 2)
+    if kind == "job":
+        # What a Job makes its pods from cannot be changed.
+        assert "field is immutable" in kubectl.apply(body).err
+        kubectl("delete", "job", "work", "--cascade=foreground").done()
+    told(kubectl.apply(body), kind, 2)
+    if kind == "cronjob":
+        kubectl("delete", "job", "--all", "--cascade=foreground").done()
+        _is_due(stage)
+    elif kind == "replicaset":
+        kubectl("delete", "pod", "--all", "--wait=false").done()
+    running(stage, "work", 2, 2)
+    assert len(template_names(stage)) == 2
+
+
+def _is_due(stage: Stage) -> None:
+    """Let a CronJob's controller believe that it has missed a minute."""
+    path = stage.path("cronjobs", "work", BATCH)
+    stage.client.patch(f"{path}/status", {"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}})
+
+
+def _register(kind: str) -> None:
+    play_it = partial(play, kind)
+    play_it.__name__ = f"the_pods_of_a_{kind}_are_translated"  # type: ignore[attr-defined]
+    play_it.__doc__ = f"A {kind}: told at once, one template for all its pods, applied again."
+    scenario("full", rig="installed", needs=NEEDS)(play_it)
+
+
+for _kind in MAKERS:
+    _register(_kind)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def pods_whose_names_are_made_up_share_a_template(stage: Stage) -> None:
+    """`kubectl create` of a pod with generateName, twice: two pods, two claims, one template."""
+    kubectl = enter(stage, "a")
+    body = legacy(stage, "work")
+    body["metadata"] = {"generateName": "work-", "labels": {"app": "work"}}
+    for _ in range(2):
+        ran = kubectl("create", "-f", "-", given=body).done()
+        assert ran.warnings[0].startswith(f"translated: {LEGACY}: 1 of container main -> "), ran
+    running(stage, "work", 2)
+    assert len(template_names(stage)) == 1
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def replacing_a_running_pod_is_refused_as_ever(stage: Stage) -> None:
+    """`kubectl replace` of a bare pod by its manifest fails, and says what it says of any pod."""
+    kubectl = enter(stage, "a")
+    body = legacy(stage, "work", labels={"app": "work"})
+    kubectl.apply(body).done()
+    before = running(stage, "work", 1)
+    replaced_alike(stage, kubectl, "pod", body, untranslated(stage, _alone, "bystander", 1))
+    assert [each["spec"] for each in running(stage, "work", 1)] == [before[0]["spec"]]
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def what_may_be_changed_of_a_pod_can_still_be_changed(stage: Stage) -> None:
+    """Image, labels, tolerations: applied to a translated pod they change, and nothing else."""
+    kubectl = enter(stage, "a")
+    body = legacy(stage, "work", labels={"app": "work"})
+    kubectl.apply(body).done()
+    (before,) = running(stage, "work", 1)
+    body["metadata"]["labels"]["team"] = "research"
+    body["spec"]["containers"][0]["image"] = "example.com/other"
+    added = {"key": "example.com/slow", "operator": "Exists", "effect": "NoSchedule"}
+    body["spec"]["tolerations"] = [*before["spec"]["tolerations"], added]
+    different = kubectl("diff", "-f", "-", given=body)
+    changes = [line for line in different.out.splitlines() if line[:1] in ("+", "-")]
+    assert (different.code, bool(changes)) == (1, True), different
+    assert not any(LEGACY in line or "drawbridge" in line for line in changes), different
+    kubectl.apply(body).done()
+    (after,) = running(stage, "work", 1)
+    assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "research"}
+    wanted = {**before["spec"], "tolerations": body["spec"]["tolerations"]}
+    wanted["containers"] = [{**before["spec"]["containers"][0], "image": "example.com/other"}]
+    assert after["spec"] == wanted
+    kubectl.apply(body).done()
+    assert stage.get_pod("work")["spec"] == wanted
+
+
+def _alone(pod: JSON, _: int) -> JSON:
+    return pod
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_report_names_a_command_that_tells_all_of_it(stage: Stage) -> None:
+    """Also of a pod that runs by now: where it does is no part of what it asked."""
+    plugged(stage, "old")
+    kubectl = enter(stage, "a")
+    body = legacy(stage, "work")
+    (main,) = body["spec"]["containers"]
+    # Names so long that a warning has no room for what becomes of them.
+    names = [each * 63 for each in "ab"]
+    body["spec"]["containers"] = [{**main, "name": name} for name in names]
+    tried = kubectl.apply(body, words=("--dry-run=server",)).done()
+    opt_in(stage, "report")
+
+    def reported() -> list[str]:
+        ran = kubectl.apply(legacy(stage, "probe"), words=("--dry-run=server",)).done()
+        return [each for each in ran.warnings if each.startswith("would be")]
+
+    stage.wait("it is reported only", reported)
+    ran = kubectl.apply(body).done()
+    stage.running("work")
+    assert ran.warnings[0][:240] == f"would be {tried.warnings[0]}"[:240]
+    assert "kind: ResourceClaimTemplate" in followed(kubectl, ran)
+
+
+@scenario("smoke", rig="installed", needs=NEEDS)
+def a_workload_whose_pods_could_not_start_is_refused(stage: Stage) -> None:
+    """Nobody serves replicas: who applies hears the sentence that the pods would have got."""
+    kubectl = enter(stage, "a")
+    pod = stage.pod_object("work", limits={f"{LEGACY}.shared": "1"})
+    refused = kubectl.apply(pod)
+    for kind, make, where in (
+        ("deployments", deployment, "spec.template.spec"),
+        ("cronjobs", cron_job, "spec.jobTemplate.spec.template.spec"),
+    ):
+        for words in (("--dry-run=server",), ()):
+            ran = kubectl.apply(make(pod, 2), words=words)
+            assert ran.code == 1, ran
+            assert f"NoTargetSaysIt: {where}.containers[0]: " in ran.err, ran
+            assert _sentence(ran) == _sentence(refused), f"{ran}{refused}"
+        assert kubectl.get(kind)["items"] == []
+    assert pods_of(stage, "work") == []
+
+
+def _sentence(ran: Ran) -> str:
+    return ran.err.partition(".containers[0]: ")[2]
