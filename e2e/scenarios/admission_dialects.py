@@ -141,7 +141,7 @@ def decided(stage: Stage, town: Installed) -> None:
 
     def published() -> bool:
         ran = town.drawbridge("facts", "--context", "-o", "json", *access).done()
-        return bool(json.loads(ran.out)["hash"] == town.facts_hash())
+        return _counted(json.loads(ran.out)) == _counted(town.facts() or {})
 
     def followed() -> bool:
         used = [each.said("facts in use")[-1]["hash"] for each in town.webhooks]
@@ -149,6 +149,12 @@ def decided(stage: Stage, town: Installed) -> None:
 
     stage.wait("the controller has counted everything", published)
     stage.wait("both webhooks decide by it", followed)
+
+
+def _counted(facts: Mapping[str, object]) -> dict[str, object]:
+    # What the server keeps is tried by the controller, and by the command told from the version:
+    # 1.34 keeps tolerations of devices although their gate is off.
+    return {name: item for name, item in facts.items() if name not in ("hash", "cluster")}
 
 
 @contextlib.contextmanager
