@@ -118,11 +118,11 @@ class DualDuty:
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
         asked = [names for pod in pods if (names := _of_plugins(pod, given))]
         if asked:
-            names = ", ".join(sorted(set[str]().union(*asked)))
+            whole = ", ".join(sorted(set[str]().union(*asked)))
             return DUAL_HELD.at(
                 "status.allocatable",
                 f"{node} advertises no device of slices any more, but {len(asked)} pods there "
-                f"still hold what a plugin gave them for {names}; translated pods keep off",
+                f"still hold what a plugin gave them for {whole}; translated pods keep off",
             )
         if coming := _some(status.get("capacity"), given):
             # A plugin that restarts leaves the capacity for minutes, and comes back.

@@ -26,6 +26,7 @@ class Duty(Protocol):
 class Pace(msgspec.Struct, frozen=True):
     """How often, in seconds."""
 
+    delay: float = 0.0  # from being woken to the step
     least: float = 0.0  # between two steps, however much happens
     rest: float = 0.0  # between two steps, as often as the first took; never above `every`
     every: float = 300.0  # even if nothing happens
@@ -91,3 +92,5 @@ async def keep(duty: Duty, woken: asyncio.Event, pace: Pace, report: Report, clo
         took = clock.now() - began
         await clock.sleep(max(pace.least, min(pace.rest * took, pace.every)))
         await clock.until(woken, pace.every)
+        if pace.delay:
+            await clock.sleep(pace.delay)

@@ -5,9 +5,12 @@ done here. Elsewhere pods and claims would each have the whole limit. A quota of
 the administrator's and gives each side what the other leaves: claims the limit less what pods hold,
 pods the limit less what claims hold. Each side binds at once against its own entry; what the other
 side took a moment ago is known after a round through the quota controller and through here, and
-in that moment both may take the same rest. Knows nothing of pods.
+in that moment both may take the same rest: together at most twice the limit. The round must not be
+too fast, because every change of a limit lets the stock controller count anew, and what was charged
+a moment ago is not yet there to be counted. Knows nothing of pods.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -34,6 +37,9 @@ _LIMITS: Final = "limits."
 # Devices, percent of one, and memory in MiB and in bytes.
 _AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
 _HOOK: Final = quantities({})
+# An entry that limits nothing. Any change of what is limited lets the API server count anew.
+RECOUNT: Final = "count/recounts.drawbridge.dev"
+_QUIET: Final = 2.0
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -247,13 +253,15 @@ class QuotaDuty:
 
     name = DUTY
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what is watched, written and known
         self,
         quotas: Watched[Quota],
         namespaces: Watched[Named],
         store: Store,
         given: Callable[[], Given | None],
         told: Told,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quotas = quotas
         self._namespaces = namespaces
@@ -262,6 +270,11 @@ class QuotaDuty:
         self._told = told
         self._known: tuple[Given | None, dict[str, Becomes]] = (None, {})
         self._said: dict[str, tuple[Finding, ...]] = {}
+        self._now = now
+        # When a limit was changed last, where nothing was counted since; who just began to lead
+        # does not know, and so lets all be counted once.
+        self._changed: dict[str, float] = {}
+        self._counted: set[str] = set()
 
     async def step(self) -> None:
         """Write what has to change; of a namespace that needs nothing our quota is taken away."""
@@ -288,10 +301,33 @@ class QuotaDuty:
             wanted = wanted._replace(findings=(*wanted.findings, *more))
         if wanted.hard and wanted.hard != _hard(ours):
             await self._store.apply(_quota(namespace, wanted.hard), namespace)
+            self._changed[namespace] = self._now()
+            self._counted.discard(namespace)
             self._told.count(DUTY, "mirrored")
         elif ours is not None and not wanted.hard:
             await self._remove(ours)
+        elif ours is not None:
+            await self._recount(namespace, ours)
         self._tell(namespace, wanted.findings)
+
+    async def _recount(self, namespace: str, ours: Quota) -> None:
+        """Let the API server count once more, some time after limits were changed.
+
+        It counts when they change, and something that was charged just then may not have been
+        there to be counted; what is counted wrong would be believed for minutes.
+        """
+        if namespace in self._counted:
+            return
+        since = self._changed.setdefault(namespace, self._now())
+        if self._now() - since < _QUIET:
+            return
+        hard = _hard(ours)
+        if RECOUNT not in (ours.spec.hard or {}):
+            hard[RECOUNT] = "0"
+        await self._store.apply(_quota(namespace, hard), namespace)
+        self._counted.add(namespace)
+        self._changed.pop(namespace, None)
+        self._told.count(DUTY, "recounted")
 
     async def _remove(self, ours: Quota) -> None:
         at = ours.metadata
@@ -329,7 +365,8 @@ def _ours(quota: Quota) -> bool:
 
 
 def _hard(quota: Quota | None) -> dict[str, str]:
-    return {key: f"{value}" for key, value in ((quota.spec.hard if quota else None) or {}).items()}
+    hard = (quota.spec.hard if quota else None) or {}
+    return {key: f"{value}" for key, value in hard.items() if key != RECOUNT}
 
 
 def _held(quota: Quota | None) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, or measures one.
 
-    python -m e2e [smoke|full|compat|chaos|timings|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|timings|rates|list] [-k PART]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -11,6 +11,7 @@ import signal
 import sys
 from types import FrameType
 
+from e2e.rates import rates
 from e2e.runner import run_suite, say, summary
 from e2e.scenarios.registry import SUITES, found
 from e2e.timings import timings
@@ -28,7 +29,7 @@ def main() -> int:
         "what",
         nargs="?",
         default=os.environ.get("SUITE", "smoke"),
-        choices=[*SUITES, "timings", "list"],
+        choices=[*SUITES, "timings", "rates", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names that contain this")
     arguments = parser.parse_args()
@@ -39,6 +40,9 @@ def main() -> int:
         return 0
     if arguments.what == "timings":
         timings(say)
+        return 0
+    if arguments.what == "rates":
+        rates(say)
         return 0
     counts = run_suite(arguments.what, arguments.part)
     say(summary(counts))

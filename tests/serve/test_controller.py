@@ -216,6 +216,32 @@ async def _mirrored(tmp_path: Path) -> None:
             await api.until(lambda: not mirrored())
 
 
+def test_other_webhooks_of_both_kinds_are_told(tmp_path: Path) -> None:
+    asyncio.run(_others(tmp_path))
+
+
+async def _others(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]
+        for kind in ("Mutating", "Validating"):
+            api.put(
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": f"{kind}WebhookConfiguration",
+                    "metadata": {"name": "hami-webhook"},
+                    "webhooks": [{"name": "vgpu.hami.io", "clientConfig": {}, "rules": rules}],
+                }
+            )
+
+        def told(order: str) -> bool:
+            return any(f"HAMi: vgpu.hami.io of hami-webhook {order}" in n for n in notes(api))
+
+        async with running(api, tmp_path):
+            await api.until(lambda: told("runs after ours"))
+            await api.until(lambda: told("checks after ours"))
+
+
 def test_a_configuration_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
     wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
@@ -227,6 +253,11 @@ def labels(api: FakeApi, name: str) -> dict[str, str]:
     assert node is not None
     found: dict[str, str] = node["metadata"]["labels"]
     return found
+
+
+def notes(api: FakeApi) -> list[str]:
+    """What events say."""
+    return [each["note"] for each in api.all("events")]
 
 
 def webhook(api: FakeApi, number: int) -> dict[str, Any]:

@@ -1,0 +1,169 @@
+"""Two worlds in one cluster: device plugins and DRA side by side, and nodes that have both.
+
+Pods of namespaces that did not opt in and translated pods compete. The log of the node side spans
+both worlds, so a GPU that is handed out twice fails the scenario whoever did it.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from e2e.installed.installation import NAMESPACE, Installed, in_step, installed
+from e2e.nodes.machine import Machine
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+DUAL = "drawbridge.dev/dual"
+SHAPE, EACH = "dgx-a100", 8
+WRITERS = 16
+PATIENCE_SECONDS = 120.0
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+
+
+@contextlib.contextmanager
+def left_alone(stage: Stage) -> Iterator[str]:
+    """Give the path of the pods of a namespace that did not opt in; it is cleared afterwards."""
+    name = f"{stage.namespace}-old"
+    stage.client.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    path = f"/api/v1/namespaces/{name}"
+    stage.wait("it has its account", lambda: stage.exists(f"{path}/serviceaccounts/default"))
+    try:
+        yield f"{path}/pods"
+    finally:
+        stage.client.call("DELETE", f"{path}/pods")
+        stage.wait("its pods are gone", lambda: not stage.client.get(f"{path}/pods")["items"])
+        stage.client.delete(path)
+
+
+def labelled(stage: Stage, machines: Iterable[Machine]) -> set[str]:
+    """Name the nodes that pods with claims keep off."""
+    nodes = (stage.client.get(f"/api/v1/nodes/{each.name}") for each in machines)
+    return {
+        each["metadata"]["name"] for each in nodes if each["metadata"]["labels"].get(DUAL) == "true"
+    }
+
+
+def running(stage: Stage, path: str) -> Counter[str]:
+    """Count the pods that run, by node."""
+    pods = stage.client.get(path)["items"]
+    return Counter(
+        pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Running"
+    )
+
+
+def told(town: Installed, code: str) -> list[str]:
+    """Give what controllers have logged with a code."""
+    lines = (line for each in town.controllers for line in each.lines())
+    return [line["msg"] for line in lines if line.get("finding", {}).get("code") == code]
+
+
+def written(stage: Stage, code: str) -> list[str]:
+    """Give what events of our namespace say with a code."""
+    return [each["note"] for each in stage.client.get(EVENTS)["items"] if each["reason"] == code]
+
+
+def burst(stage: Stage, olds: str, old: int, new: int) -> None:
+    """Create pods of both worlds at once, one of each kind in turn as far as they go."""
+
+    def create(path: str, body: JSON) -> None:
+        stage.client.create(path, body)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing = []
+        for number in range(max(old, new)):
+            if number < old:
+                body = legacy(stage, f"old-{number}")
+                writing.append(pool.submit(create, olds, body))
+            if number < new:
+                body = legacy(stage, f"new-{number}")
+                writing.append(pool.submit(create, stage.pod_path(), body))
+        for each in writing:
+            each.result()
+
+
+def unplug(stage: Stage, machine: Machine) -> None:
+    """Let the device plugin of a node end: nothing is advertised, what it gave stays given."""
+    amounts = {LEGACY: "0"}
+    status = {"status": {"allocatable": amounts, "capacity": amounts}}
+    stage.client.patch(f"/api/v1/nodes/{machine.name}/status", status)
+
+
+def add_nodes(stage: Stage) -> dict[str, list[Machine]]:
+    """Add two nodes of each kind: with a plugin, with a driver, with both."""
+    kinds = {"plugin": (False, True), "driver": (True, False), "both": (True, True)}
+    nodes: dict[str, list[Machine]] = {}
+    for kind, (driver, plugin) in kinds.items():
+        for number in range(2):
+            suffix = f"{kind}-{number}"
+            units = tuple(each.uuid for each in stage.hardware(suffix, SHAPE).gpus)
+            drivers = {GPU: "full"} if driver else {}
+            plugins = {LEGACY: units} if plugin else {}
+            nodes.setdefault(kind, []).append(stage.node(suffix, SHAPE, drivers, plugins))
+    return nodes
+
+
+def gone_from(stage: Stage, path: str, node: str) -> None:
+    """Delete the pods of a node, and wait for it."""
+    pods = stage.client.get(path, fieldSelector=f"spec.nodeName={node}")["items"]
+    for pod in pods:
+        stage.client.delete(f"{path}/{pod['metadata']['name']}", grace=None)
+    stage.wait(f"nothing runs on {node}", lambda: not running(stage, path)[node])
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def no_gpu_is_handed_out_by_a_plugin_and_by_a_driver(stage: Stage) -> None:
+    """Translated pods keep off nodes with both, until the plugin and its last pod are gone."""
+    town = installed(stage)
+    nodes = add_nodes(stage)
+    both = {each.name for each in nodes["both"]}
+    every = [each for some in nodes.values() for each in some]
+    stage.wait("the nodes with both are labelled", lambda: labelled(stage, every) == both)
+    probe = legacy(stage, "probe")
+    in_step(stage, town, probe)
+    ran = town.kubectl.inside(stage.namespace).apply(probe, words=("--dry-run=server",)).done()
+    assert any("advertised by a plugin on 2 nodes" in each for each in ran.warnings), ran
+    idle = f"{2 * EACH} devices of DRA stay idle on 2 nodes"
+    words = (*both, idle)
+    stage.wait("the log names them", lambda: _say(told(town, "DualNodes"), words))
+    stage.wait("an event names them", lambda: _say(written(stage, "DualNodes"), words))
+    olds = stage.enter(left_alone(stage))
+    burst(stage, olds, old=5 * EACH, new=3 * EACH)
+    with_plugin = {each.name for each in (*nodes["plugin"], *nodes["both"])}
+    expected = dict.fromkeys(with_plugin, EACH)
+    stage.wait("plugins are full", lambda: running(stage, olds) == expected, PATIENCE_SECONDS)
+    own = dict.fromkeys((each.name for each in nodes["driver"]), EACH)
+    stage.wait(
+        "nodes with drivers only are full",
+        lambda: running(stage, stage.pod_path()) == own,
+        PATIENCE_SECONDS,
+    )
+    _plugin_goes(stage, town, nodes["both"][0], olds)
+    assert labelled(stage, every) == {nodes["both"][1].name}
+
+
+def _plugin_goes(stage: Stage, town: Installed, machine: Machine, olds: str) -> None:
+    """See that a node stays closed for claims as long as a pod has a GPU of the plugin."""
+    node = machine.name
+    before = running(stage, stage.pod_path())
+    unplug(stage, machine)
+    stage.wait(
+        "who still holds devices is told",
+        lambda: _say(told(town, "DualNodesHeld"), (node, f"{EACH} pods")),
+    )
+    assert labelled(stage, [machine]) == {node}
+    assert running(stage, stage.pod_path()) == before
+    gone_from(stage, olds, node)
+    stage.wait("the label goes", lambda: not labelled(stage, [machine]), PATIENCE_SECONDS)
+    stage.wait(
+        "pods that waited run there",
+        lambda: running(stage, stage.pod_path())[node] == EACH,
+        PATIENCE_SECONDS,
+    )
+
+
+def _say(texts: Iterable[str], words: Collection[str]) -> bool:
+    """Whether one of the texts has all the words."""
+    return any(all(word in text for word in words) for text in texts)

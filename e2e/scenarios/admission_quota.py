@@ -1,0 +1,185 @@
+"""A quota on a name that no class maps: claims and pods of device plugins share it by our mirror.
+
+What binds is the API server: each side against its own entry, at once. What the other side took is
+known after a round through the controllers; in that moment both may take the same rest.
+"""
+
+import contextlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from e2e.controlplane.client import ApiError
+from e2e.installed.installation import Installed, in_step, installed
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy
+from e2e.scenarios.kept import DEVICES, LIMIT, MODE, MOST, QUOTA, limited
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+SHAPE = "dgx-a100"
+KINDS = ("claims", "plugins")
+EACH, WRITERS = 20, 16
+# Of each kind, one after the other before the rest: so both have some, whoever is faster.
+FIRST = 2
+# So many pods with claims come before those of plugins, which are charged sooner than claims.
+LEADS = (0, 4, 8, 12)
+PATIENCE_SECONDS = 60.0
+FORBIDDEN = 403
+
+
+def pod(stage: Stage, kind: str, number: int) -> JSON:
+    """Give a pod for one GPU; of device plugins where it opts out of translation."""
+    body = legacy(stage, f"{kind}-{number}")
+    if kind == "plugins":
+        body["metadata"]["labels"][MODE] = "off"
+    return body
+
+
+def ours(stage: Stage) -> JSON:
+    """Give our quota of the stage's namespace."""
+    return stage.client.get(stage.path("resourcequotas", QUOTA))
+
+
+def entries(quota: JSON, part: str, what: str) -> tuple[int, int]:
+    """Give the entries for claims and for pods of plugins."""
+    found = quota.get(part, {}).get(what, {})
+    return int(found.get(DEVICES, -1)), int(found.get(LIMIT, -1))
+
+
+def held(stage: Stage) -> Counter[str]:
+    """Count the GPUs that claims have been allocated, and those that plugins have handed out."""
+    claims = stage.client.get(stage.claim_path())["items"]
+    found = [each.get("status", {}).get("allocation", {}).get("devices", {}) for each in claims]
+    pods = {each["metadata"]["uid"] for each in stage.client.get(stage.pod_path())["items"]}
+    units = stage.fleet.kubelet.units.copy()
+    return Counter(
+        claims=sum(len(each.get("results", ())) for each in found),
+        plugins=sum(len(each.get(LEGACY, ())) for uid, each in units.items() if uid in pods),
+    )
+
+
+def in_balance(stage: Stage) -> bool:
+    """Whether each side may take what the other leaves, and the API server counts by that."""
+    quota = ours(stage)
+    used = entries(quota, "status", "used")
+    wanted = (max(0, MOST - used[1]), max(0, MOST - used[0]))
+    return entries(quota, "spec", "hard") == entries(quota, "status", "hard") == wanted
+
+
+def balanced(stage: Stage) -> Counter[str]:
+    """Wait until all is counted that is held, and nothing may be added; give what is held."""
+
+    def settled() -> bool:
+        taken = held(stage)
+        used = entries(ours(stage), "status", "used")
+        return in_balance(stage) and used == (taken["claims"], taken["plugins"])
+
+    stage.wait("both sides are in balance", settled, PATIENCE_SECONDS)
+    return held(stage)
+
+
+def create(stage: Stage, kind: str, number: int) -> str:
+    """Create a pod; what the API server said where it refused."""
+    try:
+        stage.client.create(stage.pod_path(), pod(stage, kind, number))
+    except ApiError as problem:
+        if problem.code != FORBIDDEN:
+            raise
+        return str(problem)
+    return ""
+
+
+def clear(stage: Stage) -> None:
+    """Delete all pods, and wait until nothing is held and each side may take all."""
+    stage.client.call("DELETE", stage.pod_path())
+    stage.wait("the pods are gone", lambda: not stage.client.get(stage.pod_path())["items"])
+    wanted = (MOST, MOST)
+    stage.wait(
+        "all is free",
+        lambda: balanced(stage).total() == 0 and entries(ours(stage), "spec", "hard") == wanted,
+        PATIENCE_SECONDS,
+    )
+
+
+@contextlib.contextmanager
+def shared(stage: Stage, town: Installed) -> Iterator[None]:
+    """Add more GPUs of either world than the quota allows, and the quota."""
+    for number in range(2):
+        units = tuple(each.uuid for each in stage.hardware(f"p-{number}", SHAPE).gpus)
+        stage.node(f"p-{number}", SHAPE, plugins={LEGACY: units})
+        stage.node(f"d-{number}", SHAPE, {GPU: "full"})
+    in_step(stage, town, legacy(stage, "probe"))
+    limited(stage, MOST)
+    stage.wait("ours is there", lambda: in_balance(stage))
+    yield
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def claims_and_pods_of_plugins_share_a_limit(stage: Stage) -> None:
+    """One after the other they take ten GPUs and no more, and a finding says what binds."""
+    town = installed(stage)
+    stage.enter(shared(stage, town))
+    said = f"requests.{LEGACY}: {MOST} in gpus: no class maps the name, so claims of {GPU} and pods"
+    stage.wait("the finding", lambda: any(said in each for each in stage.events("gpus")))
+    for number in range(MOST // 2):
+        for kind in KINDS:
+            assert not create(stage, kind, number)
+            stage.running(f"{kind}-{number}")
+            balanced(stage)
+    assert held(stage) == Counter(claims=5, plugins=5)
+    assert entries(ours(stage), "spec", "hard") == (5, 5)
+    for kind in KINDS:
+        assert QUOTA in create(stage, kind, MOST)
+    stage.delete_pod("plugins-0")
+    stage.wait("a claim may be made", lambda: in_balance(stage) and not create(stage, "claims", 5))
+    stage.running("claims-5")
+    assert balanced(stage) == Counter(claims=6, plugins=4)
+
+
+def some(stage: Stage) -> None:
+    """Let each kind hold some."""
+    for number in range(FIRST):
+        for kind in KINDS:
+            assert not create(stage, kind, number)
+            stage.running(f"{kind}-{number}")
+            balanced(stage)
+
+
+def rush(stage: Stage, lead: int) -> Counter[str]:
+    """Create the others at once; the most that each kind was seen to hold meanwhile."""
+    most: Counter[str] = Counter()
+    rest = [(kind, number) for number in range(FIRST, EACH) for kind in KINDS]
+    rest.sort(key=lambda each: each[1] + (lead if each[0] == "plugins" else 0))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing = [pool.submit(create, stage, *each) for each in rest]
+        while not all(each.done() for each in writing):
+            most |= held(stage)
+    for each in writing:
+        each.result()
+    return most
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def claims_and_pods_of_plugins_at_once_are_each_within_the_limit(stage: Stage) -> None:
+    """Neither ever holds more than ten; how many both hold beyond that is measured and said.
+
+    Twice the limit is the most there can be: when both take all of it before either is known.
+    """
+    town = installed(stage)
+    stage.enter(shared(stage, town))
+    for lead in LEADS:
+        some(stage)
+        began = time.monotonic()
+        most = rush(stage, lead)
+        wrote = time.monotonic() - began
+        taken = balanced(stage)
+        most |= taken
+        figures = f"claims {taken['claims']}, plugins {taken['plugins']} of {MOST} together"
+        sys.stdout.write(f"      lead {lead}: {figures}, created in {wrote:.1f} s\n")
+        assert max(most.values()) <= MOST, most
+        assert min(taken.values()) >= FIRST, taken
+        assert taken.total() >= MOST, taken
+        clear(stage)
