@@ -32,7 +32,8 @@ Conditions = Mapping[str, Mapping[str, str]]
 
 def conditions(by: Interest) -> Conditions:
     """The expression of every condition, by webhook and name."""
-    asks = " ||\n".join([*_containers(by), *_keys(by), _marked(by)])
+    # The mark first: the API server asks once more about a pod that we have just translated.
+    asks = " ||\n".join([_marked(by), *_containers(by), *_keys(by)])
     return {PODS: {ASKS: asks}}
 
 

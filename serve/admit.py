@@ -54,7 +54,6 @@ class Limits(NamedTuple):
 
 LIMITS: Final = Limits()
 # To look a child up costs more than to count; there are few, and they stay.
-_in_flight = functools.cache(metrics.IN_FLIGHT.labels)
 _requests = functools.cache(metrics.REQUESTS.labels)
 _latency = functools.cache(metrics.LATENCY.labels)
 _translations = functools.cache(metrics.TRANSLATIONS.labels)
@@ -94,6 +93,11 @@ class Door:
         self._ready = ready
         self._limits = limits
         self._ways: dict[str, _Way] = {}
+        self._running = dict.fromkeys((*map(_webhook, self._asks), _UNKNOWN), 0)
+        for webhook in self._running:
+            # Read when somebody looks: a gauge that goes up and down costs more than to count.
+            count = functools.partial(self._running.__getitem__, webhook)
+            metrics.IN_FLIGHT.labels(webhook).set_function(count)
         self._asking = 0
         self._held = 0
 
@@ -102,8 +106,7 @@ class Door:
         started = time.perf_counter()
         path = request.raw_path
         way = self._ways.get(path) or self._way(path)
-        running = _in_flight(way.webhook)
-        running.inc()
+        self._running[way.webhook] += 1
         try:
             answer = await self._answer(request, way, started)
         except RefusedError as refused:
@@ -113,7 +116,7 @@ class Door:
         except Exception as bug:  # noqa: BLE001  # whatever it is, it costs one request only
             answer = _crashed(bug, b"", way)
         finally:
-            running.dec()
+            self._running[way.webhook] -= 1
         if self.closing:
             answer.force_close()
         _requests(way.webhook, answer.status).inc()
@@ -198,10 +201,14 @@ class Door:
         ask = self._asks.get(name)
         if ask is None:  # not remembered: there is no end to such paths
             return _Way(_UNKNOWN, None, timeouts.DEFAULT)
-        way = _Way(name.rpartition("/")[2], ask, timeouts.allowed(query))
+        way = _Way(_webhook(name), ask, timeouts.allowed(query))
         if len(self._ways) < _WAYS:
             self._ways[path] = way
         return way
+
+
+def _webhook(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 async def _within(seconds: float, asked: Asked) -> Reply:
