@@ -17,7 +17,7 @@ from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from aiohttp.web_protocol import RequestPayloadError
 
 from serve import metrics, timeouts
-from serve.logs import say
+from serve.logs import say, say_soon
 from webhook import review
 from webhook.admission import Reply
 from webhook.review import Denial
@@ -292,7 +292,7 @@ def _tell(reply: Reply, way: _Way, started: float) -> None:
     level = _TOLD.get(reply.outcome, logging.DEBUG)
     if not _LOG.isEnabledFor(level):
         return
-    say(
+    say_soon(
         _LOG,
         level,
         reply.outcome,

@@ -155,8 +155,8 @@ class Admission:
         """Give the answer of the pod alone: remembered, else made."""
         others = self._known.others()
         self._memory.under(given, others)
-        key = memory.key(pod, request.namespace, mode)
-        answer = self._memory.get(key)
+        key, name = memory.key(pod, request.namespace, mode), memory.called(pod)
+        answer = self._memory.get(key, name)
         if answer is not None:
             return answer
         value = review.value(request.object)
@@ -165,14 +165,19 @@ class Admission:
         if not covers(value, self._interest(given)):
             answer = Answer(Outcome(), Said(review.allowed(), "allowed"))
         else:
-            answer = self._alike(essence(value), key, given, others)
-        self._memory.put(key, answer, 2 * len(answer.said.rest))
+            answer = self._alike(essence(value), key.of(name), given, others)
+        self._keep(key, name, answer)
         return answer
+
+    def _keep(self, key: Key, name: str, answer: Answer) -> None:
+        """Remember an answer: for its pod alone if that is named in it."""
+        own = key.of(name) if answer.said.named else key
+        self._memory.put(own, answer, 2 * len(answer.said.rest))
 
     def _alike(self, pod: Value, own: Key, given: Given, others: Sequence[Finding]) -> Answer:
         """Give the answer for all pods that ask alike."""
         key = memory.essential(own, pod)
-        answer = self._memory.alike(key)
+        answer = self._memory.alike(key, own.name)
         if answer is not None:
             return answer
         outcome = pods.decide(pod, own.namespace, given, self._claims)
@@ -181,7 +186,7 @@ class Admission:
             outcome = msgspec.structs.replace(outcome, findings=about)
         manner = _manner(own.name, own.namespace, Mode(own.mode), given)
         answer = Answer(outcome, pods.say(outcome, manner))
-        self._memory.put(key, answer, 2 * len(answer.said.rest))
+        self._keep(key, own.name, answer)
         return answer
 
     def _interest(self, given: Given) -> Interest:

@@ -2,8 +2,8 @@
 
 Pods of one owner differ in a name, in the volume of their service account's token, in their number.
 A key is the pod's own bytes without these; it is compared byte for byte, so that no two pods are
-taken for each other by chance. Bounded in entries and in bytes. Knows
-nothing of what is answered.
+taken for each other by chance. Only an answer that names its pod is kept for that name alone.
+Bounded in entries and in bytes. Knows nothing of what is answered.
 """
 
 import re
@@ -51,10 +51,14 @@ class Key(NamedTuple):
 
     namespace: str
     mode: str
-    name: str  # of a pod without an owner, whose answer may name it
     labels: bytes
     annotations: bytes
     spec: bytes
+    name: str = ""  # of a pod without an owner, if its answer names it
+
+    def of(self, name: str) -> "Key":
+        """Give the key of the one pod of that name."""
+        return self._replace(name=name)
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -89,22 +93,25 @@ def key(pod: Bare, namespace: str, mode: str) -> Key:
     """Make the key of a pod."""
     head = pod.metadata
     labels, annotations = bytes(head.labels), bytes(head.annotations)
-    owned = bool(head.owner_references)
-    if not owned:
-        return Key(namespace, mode, head.name, labels, annotations, _spec(bytes(pod.spec), ""))
+    if not head.owner_references:
+        return Key(namespace, mode, labels, annotations, _spec(bytes(pod.spec), ""))
     return Key(
         namespace,
         mode,
-        "",
         _unnumbered(labels),
         _unnumbered(annotations),
         _spec(bytes(pod.spec), _own_name(head)),
     )
 
 
+def called(pod: Bare) -> str:
+    """Give the name by which an answer may call the pod: of those with an owner there are more."""
+    return "" if pod.metadata.owner_references else pod.metadata.name
+
+
 def essential(own: Key, essence: Value) -> Key:
     """Make the key of all pods with this essence, for an answer that is the same for all."""
-    return Key(own.namespace, own.mode, own.name, _ESSENTIAL, b"", msgspec.json.encode(essence))
+    return Key(own.namespace, own.mode, _ESSENTIAL, b"", msgspec.json.encode(essence))
 
 
 def _own_name(head: Head) -> str:
@@ -162,20 +169,25 @@ class Memory:
             self._bytes = 0
         self._by = (given, others)
 
-    def get(self, key: Key) -> Answer | None:
-        """Return the answer that was given for this key."""
-        held = self._kept.get(key)
-        if held is None:
+    def get(self, key: Key, name: str = "") -> Answer | None:
+        """Return the answer that was given for this key, or to the pod of this name."""
+        answer = self.alike(key, name)
+        if answer is None:
             self.misses += 1
-            return None
-        self.hits += 1
-        self._kept.move_to_end(key)
-        return held[0]
+        else:
+            self.hits += 1
+        return answer
 
-    def alike(self, key: Key) -> Answer | None:
+    def alike(self, key: Key, name: str = "") -> Answer | None:
         """Return the answer for pods of this essence; what is counted are pods."""
         held = self._kept.get(key)
-        return held[0] if held else None
+        if held is None and name:
+            key = key.of(name)
+            held = self._kept.get(key)
+        if held is None:
+            return None
+        self._kept.move_to_end(key)
+        return held[0]
 
     def put(self, key: Key, answer: Answer, size: int) -> None:
         """Keep an answer of so many bytes; the one used least lately goes first."""

@@ -25,7 +25,7 @@ from webhook.limits import LimitRange
 from webhook.quota import ResourceQuota
 from webhook.review import Denial, allowed, denied
 from webhook.scope import Mode
-from webhook.told import reason, translated, warnings
+from webhook.told import reason, short, translated, warnings
 
 # What may be had by somebody else, or at another time.
 _FORBIDDEN: Final = frozenset(
@@ -66,6 +66,7 @@ class Said(msgspec.Struct, frozen=True):
     rest: bytes
     outcome: str
     codes: tuple[str, ...] = ()
+    named: bool = False  # whether the command in it, and with it the pod's name, is told
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -125,15 +126,16 @@ def say(
     codes = tuple(dict.fromkeys(each.code for each in findings))
     lines = [f"translated: {each}" for each in outcome.lines]
     shown = warnings(lines, findings, manner.rest)
+    named = _ends(shown, manner)
     if not outcome.edits:
-        return Said(allowed((), shown, _audit("", codes)), "allowed", codes)
+        return Said(allowed((), shown, _audit("", codes)), "allowed", codes, named)
     audit = _audit("translated", codes)
     if outcome.templates:
         audit["templates"] = ",".join(each.name for each in outcome.templates)
     if manner.digest:
         audit["facts"] = manner.digest
     patch = operations((*outcome.edits, *edits))
-    return Said(allowed(patch, shown, audit), "translated", codes)
+    return Said(allowed(patch, shown, audit), "translated", codes, named)
 
 
 def refusal(findings: Iterable[Finding]) -> Said:
@@ -157,7 +159,13 @@ def _reported(
     if not would and not findings:
         return Said(allowed(), "allowed")
     shown = warnings(would, findings, manner.rest)
-    return Said(allowed((), shown, _audit("reported", codes)), "reported", codes)
+    rest = allowed((), shown, _audit("reported", codes))
+    return Said(rest, "reported", codes, _ends(shown, manner))
+
+
+def _ends(shown: Sequence[str], manner: Manner) -> bool:
+    """Tell whether warnings end with the command that tells the rest."""
+    return bool(shown) and shown[-1] == short(manner.rest)
 
 
 def _audit(outcome: str, codes: tuple[str, ...]) -> dict[str, str]:

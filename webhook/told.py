@@ -11,7 +11,7 @@ from documents.paths import get
 from documents.values import Value
 from dra.finding import Finding, Severity
 from translate.podview import items, mapping
-from webhook.asked import Asked
+from webhook.asked import Asked, Holder
 
 LONGEST: Final = 256
 # The API server cuts all of them when they are longer than 4096 together; others warn as well.
@@ -75,20 +75,27 @@ def translated(
     `made` says in words what the claims of each template are.
     """
     old = {_name(each) for each in items(get(before, ("spec", "resourceClaims")))}
+    users = _users(after, asked)
     lines = []
     for claim in items(get(after, ("spec", "resourceClaims"))):
         name, became = _name(claim), made.get(_text(claim, "resourceClaimTemplateName"))
         if name in old or became is None:
             continue
-        users = [each for each in asked.holders if _uses(after, each.path, name)]
-        words = [word for each in users for word in each.words()]
-        words = words or list(asked.annotations) or [f"container {each.name}" for each in users]
+        theirs = users.get(name, ())
+        words = [word for each in theirs for word in each.words()]
+        words = words or list(asked.annotations) or [f"container {each.name}" for each in theirs]
         lines.append(f"{', '.join(words)} -> {became} (claim {name})")
     return tuple(lines)
 
 
-def _uses(pod: Value, path: tuple[str | int, ...], claim: str) -> bool:
-    return any(_name(each) == claim for each in items(get(pod, (*path, "resources", "claims"))))
+def _users(pod: Value, asked: Asked) -> Mapping[str, Sequence[Holder]]:
+    """Sort the containers by the claims that they use; a pod may have very many of both."""
+    found: dict[str, list[Holder]] = {}
+    for each in asked.holders:
+        uses = items(get(pod, (*each.path, "resources", "claims")))
+        for name in dict.fromkeys(map(_name, uses)):
+            found.setdefault(name, []).append(each)
+    return found
 
 
 def _name(value: Value) -> str:

@@ -27,6 +27,11 @@ def lines() -> Iterator[io.StringIO]:
     root.handlers[:], root.level = handlers, level
 
 
+def only() -> None:
+    """Let nobody but ours listen, as in a process of ours; the test runner does here."""
+    del logging.getLogger().handlers[1:]
+
+
 def read(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -155,6 +160,64 @@ def test_a_log_that_nobody_reads_any_more_fails_nobody() -> None:
         logs.say(logging.getLogger("serve.test"), logging.INFO, "said")
     finally:
         root.handlers[:], root.level = handlers, level
+
+
+async def said_in_turn(stream: io.StringIO) -> list[list[str]]:
+    """Say lines that wait and lines that do not; gives what was written after each pair."""
+    log, seen = logging.getLogger("serve.test"), []
+    together = (("one", logs.say_soon), ("two", logs.say_soon))
+    at_once = (("three", logs.say_soon), ("four", logs.say))
+    for pair in (together, at_once):
+        for word, say in pair:
+            say(log, logging.INFO, word)
+        seen.append([each["msg"] for each in read(stream)])
+    logs.say_soon(log, logging.INFO, "five")
+    logs.say_soon(log, logging.ERROR, "six")
+    seen.append([each["msg"] for each in read(stream)])
+    logs.say_soon(log, logging.INFO, "seven")
+    log.warning("eight")
+    seen.append([each["msg"] for each in read(stream)])
+    logs.say_soon(log, logging.INFO, "nine")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    seen.append([each["msg"] for each in read(stream)])
+    logs.say_soon(log, logging.INFO, "ten")
+    return seen
+
+
+def test_lines_of_pods_wait_for_each_other_and_for_nothing_else(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only()
+    monkeypatch.setattr(logs, "TOGETHER", 0)
+    seen = asyncio.run(asyncio.wait_for(said_in_turn(lines), 5))
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    assert seen == [[], words[:4], words[:6], words[:8], words]
+    # The loop of the tenth has ended: nobody would write it later.
+    logs.say_soon(logging.getLogger("serve.test"), logging.INFO, "eleven")
+    assert [each["msg"] for each in read(lines)] == [*words, "ten", "eleven"]
+
+
+def test_a_flood_of_lines_is_written_before_it_is_large(lines: io.StringIO) -> None:
+    only()
+
+    async def play() -> None:
+        for _ in range(1000):
+            logs.say_soon(logging.getLogger("serve.test"), logging.INFO, "said")
+        assert len(read(lines)) > 700
+
+    asyncio.run(play())
+
+
+def test_lines_that_wait_are_written_when_the_process_ends(lines: io.StringIO) -> None:
+    only()
+
+    async def play() -> None:
+        logs.say_soon(logging.getLogger("serve.test"), logging.INFO, "last")
+
+    asyncio.run(play())
+    logging.shutdown([lambda: logging.getLogger().handlers[0]])  # as Python itself does at the end
+    assert [each["msg"] for each in read(lines)] == ["last"]
 
 
 def test_lines_of_other_libraries_are_json_too(lines: io.StringIO) -> None:

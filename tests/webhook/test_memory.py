@@ -127,6 +127,21 @@ def test_pods_of_one_owner_are_translated_once(kind: str) -> None:
     assert (town.memory.misses, town.memory.hits, len(town.memory)) == (1, 4, 2)
 
 
+def test_pods_without_an_owner_are_translated_once_whatever_their_names() -> None:
+    async def ask() -> Town:
+        town = Town()
+        answers = [
+            await town.pod({**pod({"nvidia.com/gpu": "1"}), "metadata": {"name": f"pod-{number}"}})
+            for number in range(5)
+        ]
+        assert answers[0].patch
+        assert all(each.patch == answers[0].patch for each in answers)
+        return town
+
+    town = asyncio.run(ask())
+    assert (town.memory.misses, town.memory.hits, len(town.memory)) == (1, 4, 2)
+
+
 def test_pods_that_ask_alike_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Plain] = []
     decide = webhook.pods.decide
@@ -165,6 +180,9 @@ def test_the_name_of_one_pod_is_not_told_to_another() -> None:
         for name in ("first", "second"):
             answer = await town.pod({**many, "metadata": {"name": name}})
             assert answer.warnings[-1] == f"all of it: kubectl drawbridge explain {name} -n team"
+        assert town.memory.hits == 0
+        await town.pod({**many, "metadata": {"name": "first"}})
+        assert town.memory.hits == 1
 
     asyncio.run(ask())
 
