@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench._cluster import IN, OUT
 from bench._load import MARK, Connection, Kind, connect, numbered
-from bench._webhook_server import ECHO, IN, OUT
+from bench._webhook_server import ECHO
 from e2e.controlplane.certificates import self_signed
 
 HOST = "drawbridge-webhook.drawbridge-system.svc"

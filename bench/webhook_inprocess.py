@@ -14,17 +14,14 @@ from typing import Any
 
 import msgspec
 
+from bench._cluster import IN, OUT, Known, Store
 from bench.webhook import pod as written
 from config.model import Configuration
-from documents.values import Value
-from dra.finding import Finding
 from facts.model import Class, Facts, Name
-from translate.pods import Given, given
+from translate.pods import given
 from webhook import review
 from webhook.admission import Admission
-from webhook.limits import LimitRange
 from webhook.memory import Memory
-from webhook.quota import ResourceQuota
 from webhook.templates import Made
 
 ROUNDS, CALLS = 7, 400
@@ -33,65 +30,6 @@ FACTS = Facts(
     classes=(Class(GPU, drivers=(GPU,), devices=64),),
     names=(Name("nvidia.com/gpu", nodes=8, devices=64, most=8),),
 )
-
-
-class _Known:
-    """A cluster of two namespaces."""
-
-    def __init__(self) -> None:
-        self._given = given(Configuration(), FACTS)
-        self._labels: Mapping[str, Mapping[str, str]] = {
-            "in": {"drawbridge.dev/translate": "enforce"},
-            "out": {},
-        }
-
-    def given(self) -> Given:
-        """What decides."""
-        return self._given
-
-    def namespace(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace."""
-        return self._labels.get(name)
-
-    def limits(self, namespace: str) -> Sequence[LimitRange]:
-        """None."""
-        del namespace
-        return ()
-
-    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        """None."""
-        del namespace
-        return ()
-
-    def others(self) -> Sequence[Finding]:
-        """None."""
-        return ()
-
-
-class _Store:
-    """Templates that are made at once."""
-
-    def __init__(self) -> None:
-        self._held: dict[tuple[str, str], Mapping[str, Value]] = {}
-
-    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """What a watch would have said."""
-        return self._held.get((namespace, name))
-
-    async def create(
-        self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
-    ) -> Mapping[str, Value] | None:
-        """Make one."""
-        if not dry_run:
-            self._held[namespace, value["metadata"]["name"]] = value  # type: ignore[index,call-overload]
-        return value
-
-    async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Read one."""
-        return self._held.get((namespace, name))
-
-    async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Nothing to do."""
 
 
 class _Called(msgspec.Struct):
@@ -111,7 +49,7 @@ async def _echo(body: bytes) -> bytes:
 
 
 def _body(
-    number: int, owner: str, *, namespace: str = "in", gpus: int = 1, legacy: bool = True
+    number: int, owner: str, *, namespace: str = IN, gpus: int = 1, legacy: bool = True
 ) -> bytes:
     asks = {"nvidia.com/gpu": f"{gpus}"} if legacy else {}
     text = json.dumps(written("web", "registry/web:1", owner, asks, {}))
@@ -135,7 +73,7 @@ def _numbers() -> Iterator[int]:
 
 
 _KINDS: Mapping[str, Callable[[int], bytes]] = {
-    "out of scope": lambda i: _body(i, "abc", namespace="out"),
+    "out of scope": lambda i: _body(i, "abc", namespace=OUT),
     "repeated": lambda i: _body(i, "abc"),
     "distinct": lambda i: _body(i, f"owner-{i}", gpus=i % 8 + 1),
     "distinct, nothing asked": lambda i: _body(i, f"none-{i}", legacy=False),
@@ -151,7 +89,9 @@ async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float
 
 async def _rows() -> None:
     admission = Admission(
-        _Known(), Made(_Store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)), Memory()
+        Known(given(Configuration(), FACTS)),
+        Made(Store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
+        Memory(),
     )
     number = _numbers()
     best: dict[str, float] = {}

@@ -25,10 +25,11 @@ class Backoff:
     def pause(self, at_least: float | None = None) -> float:
         """Give the next pause; the server's own wish is a lower bound, for it knows its load."""
         # All replicas lose their watches in the same moment: without chance they would come back
-        # in the same moment, too.
-        pause = self._next * (0.5 + self._chance())
+        # in the same moment, too; most of all when they are told the same second.
+        chance = self._chance()
+        pause = self._next * (0.5 + chance)
         self._next = min(self._next * 2, self._most)
-        return max(pause, at_least or 0.0)
+        return max(pause, (at_least or 0.0) * (1 + chance / 4))
 
     def reset(self) -> None:
         """Begin again at the shortest."""

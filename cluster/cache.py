@@ -55,6 +55,7 @@ _LOG = logging.getLogger("cluster.cache")
 # A server ends a watch after this long, so that none holds on to one server forever.
 WATCH_SECONDS: Final = (300, 600)
 LIST_SECONDS: Final = 60.0
+SILENT_SECONDS: Final = 100.0  # bookmarks come once a minute
 # So many lists in a row below what was seen are the truth.
 SET_BACK: Final = 3
 # A page that expires before the next is asked for was too small for this server.
@@ -198,6 +199,11 @@ class Cache(Generic[T]):
         """Seconds since the server last said anything; infinite before it ever did."""
         return float("inf") if self._heard is None else self._now() - self._heard
 
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing is wrong, as far as can be known, and the server spoke lately."""
+        return self.synced and not self.trouble and self.age() < SILENT_SECONDS
+
     def get(self, name: str, namespace: str = "") -> Kept[T] | None:
         """Give one object."""
         return self._shelf.objects.get((namespace, name))
@@ -234,7 +240,8 @@ class Cache(Generic[T]):
     async def _rest(self, error: ApiError) -> None:
         self.trouble = f"{error}"
         pause = self._backoff.pause(error.retry_after)
-        _LOG.info("%s: %s; again in %.1f s", self.resource.plural, error, pause)
+        level = logging.WARNING if error.forbidden else logging.INFO
+        _LOG.log(level, "%s: %s; again in %.1f s", self.resource.plural, error, pause)
         await self._pause(pause)
 
     async def _begin(self) -> None:
@@ -319,6 +326,8 @@ class Cache(Generic[T]):
         usual = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
         stream = self._session.stream(self._path, query={**self._chosen, **usual, **query})
         async with stream as chunks, aclosing(chunks):
+            if listing is None:
+                self.trouble = ""
             async for lines in chunks:
                 self._heard = self._now()
                 self._told += 1

@@ -39,6 +39,11 @@ class ApiError(Exception):
         return self.code == 409 and self.reason != "AlreadyExists"
 
     @property
+    def forbidden(self) -> bool:
+        """Whether somebody has to give a right, or credentials, before it can succeed."""
+        return self.code in (401, 403)
+
+    @property
     def missing(self) -> bool:
         """Whether there is no such object, or no such kind."""
         return self.code == 404

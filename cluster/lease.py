@@ -126,7 +126,10 @@ class Election:
         except (ApiError, TimeoutError) as error:
             # Somebody wrote it, or we did without being told: what we know of it may be old.
             self._known = False
-            _LOG.info("the Lease %s: %s", self._name, str(error) or "no answer in time")
+            forbidden = isinstance(error, ApiError) and error.forbidden
+            # Where nobody may lead nothing is done at all, and nothing else says why.
+            level = logging.WARNING if forbidden else logging.INFO
+            _LOG.log(level, "the Lease %s: %s", self._name, str(error) or "no answer in time")
             return False
         if won:
             self._renewed = began

@@ -27,6 +27,8 @@ _WIDEN: Final = (
     "workloads.drawbridge.dev."
 )
 
+_APPLY: Final = "Apply the manifests of the installation again; they bring it back."
+
 Conditions = Mapping[str, Mapping[str, str]]
 
 
@@ -108,6 +110,9 @@ def inactive(live: Object | None, configuration: Configuration) -> tuple[Finding
         message = f"there is no {KIND} {NAME}: no pod is sent to Drawbridge"
         return (codes.NAME_NOT_ACTIVE.at("", message, object=about),)
     found = []
+    if all(each.get("name") != PODS for each in _webhooks(live)):
+        message = f"{KIND} {NAME} has no webhook {PODS}: no pod is sent to Drawbridge"
+        found.append(codes.NAME_NOT_ACTIVE.at("webhooks", message, object=about, remedy=_APPLY))
     for i, each in enumerate(_webhooks(live)):
         wrong = _differences(each, conditions(interest(configuration)), strict=True)
         if wrong:
@@ -122,6 +127,11 @@ def inactive(live: Object | None, configuration: Configuration) -> tuple[Finding
             )
             found.append(codes.NAME_NOT_ACTIVE.at(path, message, object=about, remedy=_WIDEN))
     return tuple(found)
+
+
+def labelled(live: Object | None) -> bool:
+    """Whether pods are sent only of namespaces that have the label."""
+    return any(each.get("name") == PODS and _labelled(each) for each in _webhooks(live or {}))
 
 
 def _labelled(webhook: Mapping[str, Any]) -> bool:

@@ -11,14 +11,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.codes import DUAL_HELD, DUAL_NODES
+from controller.duties import apart
 from controller.needs import About, Kept, Object, Store, Told, Watched, refused
 from controller.shapes import Named
 from dra.finding import Finding
 from facts.families import families, serves
+from facts.model import DUAL as LABEL
 from facts.offers import Twice
 from translate.pods import Given
 
-LABEL: Final = "drawbridge.dev/dual"
 DUTY: Final = "dual"
 _SHOWN: Final = 10
 
@@ -88,14 +89,23 @@ class DualDuty:
             return
         found = told(twice)
         findings = {found} if found else set()
-        for name, value in sorted(labels(self._nodes.all(), twice).items()):
+        self._told.level(DUTY, "nodes", len(twice))
+        self._told.level(DUTY, "idle devices", sum(each.devices for each in twice))
+
+        async def keep(change: tuple[str, str | None]) -> None:
+            name, value = change
             held = await self._held(name, given) if value is None else None
             if held is not None:
                 findings.add(held)
             else:
                 await self._label(name, value)
-        self._told.level(DUTY, "nodes", len(twice))
-        self._told.level(DUTY, "idle devices", sum(each.devices for each in twice))
+
+        try:
+            await apart(sorted(labels(self._nodes.all(), twice).items()), keep)
+        finally:
+            self._tell(findings)
+
+    def _tell(self, findings: set[Finding]) -> None:
         for finding in sorted(findings - self._said, key=lambda each: each.message):
             self._told.say(finding, self._about, "LabelNodes")
         self._said = frozenset(findings)

@@ -4,12 +4,16 @@ One duty's failure is told and counted and stops no other. Knows no duty.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 _FACTOR: Final = 2.0
+# Not authenticated, too late, too often: these pass, and the same is let in the next time.
+_PASSING: Final = (401, 408, 429)
+
+T = TypeVar("T")
 
 
 class Duty(Protocol):
@@ -67,6 +71,35 @@ class Steady:
             return
 
 
+async def apart(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
+    """Do something for each; what is refused for one does not keep the others from it.
+
+    The first exception is raised in the end. Where nobody can be asked all the others would fail as
+    well, and wait for the next step.
+    """
+    first: Exception | None = None
+    for each in items:
+        try:
+            await do(each)
+        except Exception as error:
+            if _concerns_all(error):
+                raise
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def lasting(error: Exception) -> bool:
+    """Whether the API server refused just what was tried, and would again."""
+    code = getattr(error, "code", 0)
+    return 400 <= code < 500 and code not in _PASSING
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether it is about the API server, or the way to it; a bug, too, is about one thing."""
+    return isinstance(error, OSError) or (hasattr(error, "code") and not lasting(error))
+
+
 Report = Callable[[str, Exception | None], None]
 
 
@@ -83,8 +116,14 @@ async def keep(duty: Duty, woken: asyncio.Event, pace: Pace, report: Report, clo
             await duty.step()
         except Exception as error:  # noqa: BLE001  # bugs, too, must not end the other duties
             report(duty.name, error)
-            # Whatever wakes a duty that fails does not make the world better.
-            await clock.sleep(min(pace.retry * _FACTOR**failures, pace.most))
+            pause = min(pace.retry * _FACTOR**failures, pace.most)
+            if lasting(error):
+                # What is refused to one must not keep the others waiting.
+                await clock.sleep(min(pause, max(pace.least, pace.retry)))
+                await clock.until(woken, pause)
+            else:
+                # Whatever wakes a duty then does not make the world better.
+                await clock.sleep(pause)
             failures = min(failures + 1, 20)
             continue
         failures = 0

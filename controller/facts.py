@@ -77,7 +77,7 @@ def version(data: Mapping[str, str], digest: str) -> Facts | None:
         return None
     try:
         found = text.read(msgspec.json.decode(written))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return found if isinstance(found, Facts) and text.digest(found) == digest else None
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from controller.duties import apart
 from controller.needs import Kept, Now, Store, Told, Watched, refused
 from controller.ours import USED, may_be_ours, stands_for_content
 from controller.shapes import Named, Pod
@@ -74,12 +75,14 @@ class JanitorDuty:
         found: dict[str, list[Kept[Named]]] = {}
         for each in idle(self._templates.all(), self._now()):
             found.setdefault(each.namespace, []).append(each)
-        for namespace, templates in sorted(found.items()):
-            pods = msgspec.convert(await self._pods.list(namespace), list[Pod], strict=False)
-            needed = referred(pods)
-            for template in templates:
-                if template.name not in needed:
-                    await self._collect(template)
+        await apart(sorted(found.items()), self._look)
+
+    async def _look(self, found: tuple[str, list[Kept[Named]]]) -> None:
+        """Collect what no pod of a namespace refers to."""
+        namespace, templates = found
+        pods = msgspec.convert(await self._pods.list(namespace), list[Pod], strict=False)
+        needed = referred(pods)
+        await apart((each for each in templates if each.name not in needed), self._collect)
 
     async def _collect(self, template: Kept[Named]) -> None:
         try:

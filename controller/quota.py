@@ -12,31 +12,26 @@ a moment ago is not yet there to be counted. Knows nothing of pods.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
+from controller.charged import Becomes, becomes
 from controller.codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
+from controller.duties import apart
 from controller.needs import About, Object, Store, Told, Watched, refused
 from controller.shapes import Named, Quota
-from documents.paths import get
-from documents.values import Value
-from dra.claim import ClaimSpec
 from dra.finding import Finding
 from dra.quantity import QuantityError, from_json
-from dra.quota import DEVICES, REQUESTS, charges
-from dra.reading import quantities
-from translate.pods import Given, translate
-from translate.podview import items, mapping
+from dra.quota import DEVICES, REQUESTS
+from translate.pods import Given
 from webhook.scope import Mode, of_namespace
 
 NAME: Final = "drawbridge-quota"
 DUTY: Final = "quota"
 OURS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _LIMITS: Final = "limits."
-# Devices, percent of one, and memory in MiB and in bytes.
-_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
-_HOOK: Final = quantities({})
 # An entry that limits nothing. Any change of what is limited lets the API server count anew.
 RECOUNT: Final = "count/recounts.drawbridge.dev"
 _QUIET: Final = 2.0
@@ -48,15 +43,6 @@ class Limit(msgspec.Struct, frozen=True):
     hard: int
     used: int
     quota: str
-
-
-class Becomes(msgspec.Struct, frozen=True):
-    """What is charged for so many of a legacy name."""
-
-    classes: frozenset[str] = frozenset()
-    counted: bool = True  # as many devices as the amount says
-    mapped: bool = False  # the API server charges the claims to the name itself
-    shares: bool = False
 
 
 class Mirror(NamedTuple):
@@ -100,65 +86,6 @@ def _device(key: str) -> str:
     name = key.removeprefix(REQUESTS)
     native = "/" not in name or "kubernetes.io/" in name
     return "" if name == key or native else name
-
-
-def becomes(name: str, by: Given) -> Becomes:
-    """What a legacy name becomes by itself; the translation is asked about usual amounts."""
-    for amount_of in _AMOUNTS:
-        one, two = (_charged(name, count, by) for count in (amount_of, 2 * amount_of))
-        if one is None:
-            continue
-        classes = frozenset(key.removesuffix(DEVICES) for key in one if key.endswith(DEVICES))
-        counted = (
-            amount_of == 1 and two is not None and all(_one_each(c, one, two) for c in classes)
-        )
-        mapped = f"{REQUESTS}{name}" in one
-        return Becomes(classes, counted, mapped, _shares(name, amount_of, by))
-    return Becomes()
-
-
-def _one_each(name: str, one: Mapping[str, int], two: Mapping[str, int]) -> bool:
-    key = f"{name}{DEVICES}"
-    return (one.get(key), two.get(key)) == (1, 2)
-
-
-def _pod(name: str, count: int) -> Value:
-    resources: Value = {"limits": {name: str(count)}, "requests": {name: str(count)}}
-    return {"metadata": {}, "spec": {"containers": [{"name": "one", "resources": resources}]}}
-
-
-def _specs(name: str, count: int, by: Given) -> list[Value]:
-    made = translate(_pod(name, count), by, "default").templates
-    return [get(each.object, ("spec", "spec")) for each in made]
-
-
-def _charged(name: str, count: int, by: Given) -> Mapping[str, int] | None:
-    """What the claims of a pod are charged; None where there are none."""
-    facts = by.facts
-    serving = facts is not None and "extended_resource" in facts.cluster.gates
-    classes = {each.name: each.extended for each in facts.classes} if facts and serving else {}
-    total: dict[str, int] = {}
-    specs = _specs(name, count, by)
-    for spec in specs:
-        read = msgspec.convert(spec, ClaimSpec, dec_hook=_HOOK)
-        for key, devices in charges(read, classes).items():
-            total[key] = total.get(key, 0) + devices
-    return total if specs else None
-
-
-def _shares(name: str, count: int, by: Given) -> bool:
-    """Whether what is asked for is a part of a device."""
-    requests = (
-        mapping(request)
-        for spec in _specs(name, count, by)
-        for request in items(get(spec, ("devices", "requests")))
-    )
-    ways = (
-        way
-        for each in requests
-        for way in (each.get("exactly"), *items(each.get("firstAvailable")))
-    )
-    return any("capacity" in mapping(way) for way in ways)
 
 
 def mirror(
@@ -285,9 +212,20 @@ class QuotaDuty:
             self._known = (given, {})
         by_namespace: dict[str, list[Quota]] = {}
         for each in self._quotas.all():
-            by_namespace.setdefault(each.namespace, []).append(each.value)
-        for namespace, quotas in sorted(by_namespace.items()):
-            await self._keep(namespace, quotas, given)
+            if not self._ends(each.namespace):
+                by_namespace.setdefault(each.namespace, []).append(each.value)
+        self._forget(by_namespace.keys())
+
+        async def keep(found: tuple[str, list[Quota]]) -> None:
+            await self._keep(*found, given)
+
+        await apart(sorted(by_namespace.items()), keep)
+
+    def _forget(self, namespaces: AbstractSet[str]) -> None:
+        """Forget namespaces that have no quota any more: most are gone."""
+        self._said = {name: each for name, each in self._said.items() if name in namespaces}
+        self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
+        self._counted &= namespaces
 
     async def _keep(self, namespace: str, quotas: list[Quota], given: Given) -> None:
         ours = next((each for each in quotas if _ours(each)), None)
@@ -344,6 +282,11 @@ class QuotaDuty:
         kept = self._namespaces.get(namespace)
         labels = (kept.value.metadata.labels or {}) if kept else {}
         return of_namespace(namespace, labels, given.configuration.scope).mode is Mode.ENFORCE
+
+    def _ends(self, namespace: str) -> bool:
+        """Whether nothing can be made in a namespace any more."""
+        kept = self._namespaces.get(namespace)
+        return kept is not None and kept.value.metadata.deletion_timestamp is not None
 
     def _becomes(self, name: str) -> Becomes:
         given, known = self._known

@@ -6,11 +6,13 @@ Knows nothing of why a template is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import msgspec
 
 from controller.codes import TEMPLATE_UNKNOWN
+from controller.duties import apart
 from controller.needs import About, Kept, Now, Store, Told, Watched, refused
 from controller.ours import may_be_ours, stands_for_content
 from controller.shapes import Named, Pod
@@ -21,10 +23,12 @@ from translate.patch import ORIGINAL, restored
 from translate.pods import FACTS, Given, translate
 from translate.template import Template
 from webhook.codes import TEMPLATE_TAKEN
-from webhook.templates import demanding, lost, placed
+from webhook.templates import demanding, lost, placed, refusal
 
 DUTY: Final = "templates"
 _OVER: Final = ("Succeeded", "Failed")
+# A quota may have room again, a policy may be changed; nobody tells.
+_AGAIN: Final = timedelta(seconds=5)
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 
@@ -68,6 +72,7 @@ class TemplatesDuty:
         self._now = now
         self._due: set[Key] = set()
         self._stuck: dict[Key, str] = {}  # with the uid of the pod that was told
+        self._refused: dict[Key, tuple[str, datetime]] = {}  # the same, and when to try again
         self._checked: dict[Key, tuple[str, bool]] = {}  # templates, by version: are they good
         self._warned: dict[Key, str] = {}  # pods, with the version of the bad template
         self._first = True
@@ -81,6 +86,7 @@ class TemplatesDuty:
             key = (before.namespace, before.name)
             self._due.discard(key)
             self._stuck.pop(key, None)
+            self._refused.pop(key, None)
             self._warned.pop(key, None)
 
     def template_changed(self, before: Kept[Named] | None, after: Kept[Named] | None) -> None:
@@ -103,20 +109,39 @@ class TemplatesDuty:
         if self._first:
             self._due.update((each.namespace, each.name) for each in self._pods.all())
             self._first = False
-        failed: Exception | None = None
-        for key in sorted(self._due):
-            self._due.discard(key)
-            pod = self._pods.get(key[1], key[0])
-            if pod is None or not _waits(pod.value):
-                continue
+        now = self._now()
+        self._due.update(key for key, (_, again) in self._refused.items() if again <= now)
+        try:
+            await apart(sorted(self._due), self._look)
+        finally:
+            waiting = len(self._stuck) + len(self._refused)
+            self._told.level(DUTY, "pods that cannot be helped", waiting)
+
+    async def _look(self, key: Key) -> None:
+        """Help one pod if it needs help; with an exception it stays due."""
+        pod = self._pods.get(key[1], key[0])
+        if pod is not None and _waits(pod.value) and not self._must_wait(key, pod):
             try:
                 await self._help(key, pod)
-            except Exception as error:  # noqa: BLE001  # one pod's trouble is not the others'
-                self._due.add(key)
-                failed = error
-        self._told.level(DUTY, "pods that cannot be helped", len(self._stuck))
-        if failed is not None:
-            raise failed
+            except Exception as error:
+                if not refused(error, 400, 403, 404, 422):
+                    raise
+                self._put_off(key, pod, error)
+            else:
+                self._refused.pop(key, None)
+        self._due.discard(key)
+
+    def _must_wait(self, key: Key, pod: Kept[Pod]) -> bool:
+        """Whether the API server refused what the pod needs just now."""
+        uid, again = self._refused.get(key, ("", None))
+        return again is not None and uid == pod.uid and self._now() < again
+
+    def _put_off(self, key: Key, pod: Kept[Pod], error: Exception) -> None:
+        """Tell, once, what the API server has against a pod's template, and try again later."""
+        names = " and ".join(name for name in pod.value.templates if may_be_ours(name))
+        if self._refused.get(key, ("",))[0] != pod.uid:
+            self._tell(refusal(names, f"{error}"), pod, "refused")
+        self._refused[key] = (pod.uid, self._now() + _AGAIN)
 
     async def _help(self, key: Key, pod: Kept[Pod]) -> None:
         names = [name for name in pod.value.templates if may_be_ours(name)]

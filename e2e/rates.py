@@ -1,24 +1,23 @@
-"""How many pods a second an API server creates, without a webhook, with an echo, and with ours.
+"""How many pods a second an API server creates, without a webhook, with echoes, and with ours.
 
-`python -m e2e rates`: kinds of pods take turns, and each round is compared with the echo's of the
-same round. The webhooks listen on their Services' own addresses, without the rig's relay between;
-the scheduler and the stock controllers stand still, or what they do with claims would be measured.
+`python -m e2e rates`: kinds of pods take turns, and each round is compared with the echoes' of the
+same round: with the plain one, and with one that is registered as ours and gives our answers by
+heart. The webhooks listen on their Services' own addresses, without the rig's relay between; the
+scheduler and the stock controllers stand still, or what they do with claims would be measured.
 """
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import json
 import os
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from e2e.controlplane.certificates import self_signed
+from e2e import echoes
 from e2e.controlplane.client import JSON
 from e2e.controlplane.plane import ControlPlane
 from e2e.creators import Creator, connect, request
@@ -29,11 +28,17 @@ from e2e.scenarios import objects
 from e2e.scenarios.registry import RIGS
 from e2e.timings import cpu_seconds, until
 
-CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 7, 4.0, 2.0
+CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 12, 2.0, 2.0
 GPU, LEGACY, TYPE = "gpu.nvidia.com", "nvidia.com/gpu", "nvidia.com/use-gputype"
-NONE, ECHO, OUT, OURS = "no webhook", "echo", "ours, out of scope", "ours, translated"
-NAMESPACES = {NONE: "rates-none", ECHO: "rates-echo", OUT: "rates-out", OURS: "rates-ours"}
-HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+NONE, ECHO, TWIN = "no webhook", "echo", "echo of our answers"
+OUT, OURS = "ours, out of scope", "ours, translated"
+NAMESPACES = {
+    NONE: "rates-none",
+    ECHO: "rates-echo",
+    TWIN: "rates-twin",
+    OUT: "rates-out",
+    OURS: "rates-ours",
+}
 # Eight ways to ask; what they become is eight templates.
 ASKS = tuple((count, kind) for count in range(1, 5) for kind in ("", "A100"))
 BESIDE = ("kube-scheduler", "kube-controller-manager")
@@ -50,7 +55,10 @@ class Round:
 
 
 def pod(number: int, count: int, kind: str) -> JSON:
-    """Write a pod of the usual size; without a count it asks for no device."""
+    """Write a pod of the usual size; without a count it asks for no device.
+
+    Its label `ask` is what the echo of our answers knows it by.
+    """
     env = [{"name": f"SETTING_{i}", "value": f"value-{i}-" + "v" * 24} for i in range(24)]
     amounts = {"cpu": "2", "memory": "8Gi", **({LEGACY: f"{count}"} if count else {})}
     container = {
@@ -64,16 +72,20 @@ def pod(number: int, count: int, kind: str) -> JSON:
     return {
         "metadata": {
             "name": f"pod-{number}",
-            "labels": {"app": "serve"},
+            "labels": {"app": "serve", "ask": _ask(count, kind)},
             "annotations": {"team": "serving", **({TYPE: kind} if kind else {})},
         },
         "spec": {"containers": [container]},
     }
 
 
+def _ask(count: int, kind: str) -> str:
+    return f"{count}-of-{kind or 'any'}"
+
+
 def pods(kind: str, numbers: "itertools.count[int]") -> Iterator[JSON]:
     """Give pods of a kind without end."""
-    asks = ASKS if kind == OURS else ((0, ""),)
+    asks = ASKS if kind in (TWIN, OURS) else ((0, ""),)
     for count, product in itertools.cycle(asks):
         yield pod(next(numbers), count, product)
 
@@ -86,11 +98,10 @@ def path_of(kind: str) -> str:
 class Bench:
     """A control plane with everything that is compared."""
 
-    def __init__(self, plane: ControlPlane, town: Installed, echo: Replica) -> None:
+    def __init__(self, plane: ControlPlane, webhooks: Mapping[str, Replica]) -> None:
         self.plane = plane
-        self.town = town
         self.numbers = itertools.count(1)
-        self.pids = {ECHO: _pid(echo), OUT: _pid(town.webhooks[0]), OURS: _pid(town.webhooks[0])}
+        self.pids = {kind: each.running().child.pid for kind, each in webhooks.items()}
         self.servers = [plane.processes[n].child.pid for n in ("kube-apiserver", "etcd")]
 
     def requests(self, kind: str) -> Iterator[bytes]:
@@ -125,16 +136,12 @@ class Bench:
 
 def _admitted(one: JSON) -> str:
     """Say by what is on a pod who saw it."""
+    namespace = one["metadata"]["namespace"]
     if "drawbridge.dev/original" in one["metadata"].get("annotations", {}):
-        return OURS
+        return TWIN if namespace == NAMESPACES[TWIN] else OURS
     if "rig.drawbridge.dev/echo" in one["metadata"]["labels"]:
         return ECHO
-    return OUT if one["metadata"]["namespace"] == NAMESPACES[OUT] else NONE
-
-
-def _pid(replica: Replica) -> int:
-    """Give the pid of a process that runs."""
-    return replica.running().child.pid
+    return OUT if namespace == NAMESPACES[OUT] else NONE
 
 
 def namespaces(plane: ControlPlane) -> None:
@@ -160,35 +167,13 @@ def install(plane: ControlPlane) -> Installed:
     return town
 
 
-def echoing(plane: ControlPlane) -> Replica:
-    """Start the echo behind a Service of its own, and let it be asked about its namespace."""
-    name = NAMESPACES[ECHO]
-    spec = {"selector": {"app": "echo"}, "ports": [{"port": 443}]}
-    service = {"metadata": {"name": "echo"}, "spec": spec}
-    made = plane.admin.create(f"/api/v1/namespaces/{name}/services", service)
-    folder = plane.folder / "echo"
-    folder.mkdir()
-    public, private = self_signed(folder, f"echo.{name}.svc")
-    words = (sys.executable, "-m", "e2e.installed.echo", public, private, made["spec"]["clusterIP"])
-    replica = Replica("echo", words, folder / "log")
-    plane.processes["echo"] = replica.start()
-    until(lambda: bool(replica.port("admission")))
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
-    hook = {
-        "name": f"echo.{name}.svc",
-        "clientConfig": {
-            "service": {"namespace": name, "name": "echo", "path": "/"},
-            "caBundle": base64.b64encode(public.read_bytes()).decode(),
-        },
-        "rules": [{**rule, "resources": ["pods"]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "timeoutSeconds": 5,
-    }
-    plane.admin.create(HOOKS, {"metadata": {"name": "rig-echo"}, "webhooks": [hook]})
-    return replica
+def twin(plane: ControlPlane) -> Replica:
+    """Start the echo of our answers, each asked for once about a pod as the API server sends it."""
+    answers = {}
+    for count, kind in ASKS:
+        made = plane.admin.create(path_of(NONE), pod(0, count, kind), dryRun="All")
+        answers[_ask(count, kind)] = echoes.answer(plane, made, NAMESPACES[OURS])
+    return echoes.start(plane, echoes.Echo("twin", NAMESPACES[TWIN], echoes.ours(plane), answers))
 
 
 @contextlib.contextmanager
@@ -200,8 +185,10 @@ def prepared() -> Iterator[Bench]:
             plane.admin.apply(path, objects.device_class(name, expression))
         fleet.add("gpu-1", "dgx-a100", {GPU: "full"})
         namespaces(plane)
-        town, echo = install(plane), echoing(plane)
-        bench = Bench(plane, town, echo)
+        (webhook,) = install(plane).webhooks
+        echo = echoes.start(plane, echoes.Echo("echo", NAMESPACES[ECHO], echoes.PLAIN, {}))
+        until(partial(_meant, plane, OURS))
+        bench = Bench(plane, {ECHO: echo, TWIN: twin(plane), OUT: webhook, OURS: webhook})
         for kind in NAMESPACES:
             until(partial(_meant, plane, kind))
         for name in BESIDE:
@@ -235,22 +222,33 @@ async def play(bench: Bench) -> dict[str, list[Round]]:
     return found
 
 
-def row(kind: str, rounds: list[Round], echo: list[Round]) -> str:
+def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
     """Give one line of the table; ratios are of rounds that were played beside each other."""
     each = " ".join(f"{one.rate:.0f}" for one in rounds)
-    ratios = [100 * one.rate / other.rate for one, other in zip(rounds, echo, strict=True)]
-    noise = f"{min(ratios):.0f} to {max(ratios):.0f}"
     shares = [statistics.median(getattr(one, who) for one in rounds) for who in _WHO]
     # What does not depend on who else uses the machine.
     costs = [
         statistics.median(1000 * getattr(one, who) / one.rate for one in rounds) for who in _WHO
     ]
-    cells = [kind, each, f"{statistics.median(ratios):.0f} % ({noise})", f"{100 * shares[0]:.0f} %"]
+    cells = [kind, each, *(ratio(rounds, other) for other in beside), f"{100 * shares[0]:.0f} %"]
     return f"| {' | '.join([*cells, *(f'{cost:.2f}' for cost in costs)])} |"
 
 
+def ratio(rounds: list[Round], others: list[Round]) -> str:
+    """Compare round by round: the median, and the least and the most of the middle half."""
+    found = [100 * one.rate / other.rate for one, other in zip(rounds, others, strict=True)]
+    low, middle, high = statistics.quantiles(found, n=4)
+    return f"{middle:.0f} % ({low:.0f} to {high:.0f})"
+
+
 _WHO = ("client", "server", "webhook")
-_HEAD = ("pods", "a second, each round", "of the echo's", "client's share of a processor")
+_HEAD = (
+    "pods",
+    "a second, each round",
+    "of the echo's",
+    "of the echo of our answers",
+    "client's share of a processor",
+)
 _COSTS = tuple(f"ms of {who} a pod" for who in ("client", "API server and etcd", "webhook"))
 
 
@@ -262,5 +260,5 @@ def rates(say: Callable[[str], None]) -> None:
         say(f"|{'---|' * len((*_HEAD, *_COSTS))}")
         found = asyncio.run(play(bench))
         for kind, rounds in found.items():
-            say(row(kind, rounds, found[ECHO]))
+            say(row(kind, rounds, [found[ECHO], found[TWIN]]))
         say(f"\nload after: {os.getloadavg()[0]:.1f}")

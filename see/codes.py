@@ -15,7 +15,11 @@ NOT_TRANSLATED = Code(
     ),
 )
 # Where the label is there already.
-ASK_WHY: Final = "`drawbridge translate -f FILE --context` with the pod's manifest says why."
+ASK_WHY: Final = (
+    "`drawbridge translate -f FILE --context` with the pod's manifest says why. If it would be "
+    "translated, it was not sent to us: see `kubectl get events -n default --field-selector "
+    "reason=NameNotActive`, or create it again."
+)
 ORIGINAL_UNREADABLE = Code(
     name="OriginalUnreadable",
     severity=Severity.WARNING,

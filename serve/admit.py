@@ -48,16 +48,11 @@ class Limits(NamedTuple):
 
     body: int = 8 * MIB
     in_flight: int = 256  # that are being answered, their bodies read
-    held: int = 128 * MIB  # of bodies that are still coming in
+    held: int = 128 * MIB  # of bodies that are coming in or being answered
     slow: float = 10.0  # seconds a body may take to come in
 
 
 LIMITS: Final = Limits()
-# To look a child up costs more than to count; there are few, and they stay.
-_requests = functools.cache(metrics.REQUESTS.labels)
-_latency = functools.cache(metrics.LATENCY.labels)
-_translations = functools.cache(metrics.TRANSLATIONS.labels)
-_findings = functools.cache(metrics.FINDINGS.labels)
 Asked = Coroutine[Any, Any, Reply]
 Ask = Callable[[bytes, float], Asked]
 
@@ -119,15 +114,18 @@ class Door:
             self._running[way.webhook] -= 1
         if self.closing:
             answer.force_close()
-        _requests(way.webhook, answer.status).inc()
-        _latency(way.webhook).observe(time.perf_counter() - started)
+        metrics.REQUESTS.add(way.webhook, f"{answer.status}")
+        metrics.LATENCY.add(way.webhook, time.perf_counter() - started)
         return answer
 
     async def _answer(self, request: web.BaseRequest, way: _Way, started: float) -> web.Response:
         ask = self._may_come_in(request, way)
         body = await self._body(request, way.seconds)
         seconds = way.seconds - (time.perf_counter() - started)
+        if self._held + len(body) > self._limits.held:  # whoever waits keeps a body as well
+            raise self._too_much()
         self._asking += 1
+        self._held += len(body)
         try:
             reply = await _within(seconds, ask(body, timeouts.deadline(seconds)))
         except TimeoutError:
@@ -137,6 +135,7 @@ class Door:
             return _crashed(bug, body, way)
         finally:
             self._asking -= 1
+            self._held -= len(body)
         _tell(reply, way, started)
         return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
 
@@ -187,7 +186,7 @@ class Door:
                 if len(body) > self._limits.body:
                     raise self._too_large()
                 if self._held > self._limits.held:
-                    raise RefusedError(429, "too much at once", Retry_After="1", Connection="close")
+                    raise self._too_much()
         finally:
             self._held -= len(body)
         return bytes(body)
@@ -195,6 +194,10 @@ class Door:
     def _too_large(self) -> RefusedError:
         message = f"a review of more than {self._limits.body} bytes is not read"
         return RefusedError(413, message, Connection="close")
+
+    @staticmethod
+    def _too_much() -> RefusedError:
+        return RefusedError(429, "too much at once", Retry_After="1", Connection="close")
 
     def _way(self, path: str) -> _Way:
         name, _, query = path.partition("?")
@@ -279,16 +282,16 @@ def _crashed(bug: Exception, body: bytes, way: _Way) -> web.Response:
 
 def _no_answer(uid: str, status: int, message: str, way: _Way) -> web.Response:
     """Write a review that says why there is no answer; the status makes failurePolicy decide."""
-    _translations(way.webhook, "", "error").inc()
+    metrics.TRANSLATIONS.add(way.webhook, "", "error")
     denial = Denial(status, _REASONS[status], f"drawbridge: {message}")
     body = review.answer(uid, review.denied(denial))
     return web.Response(body=body, status=status, headers=_JSON_HEADERS)
 
 
 def _tell(reply: Reply, way: _Way, started: float) -> None:
-    _translations(way.webhook, reply.operation, reply.outcome).inc()
+    metrics.TRANSLATIONS.add(way.webhook, reply.operation, reply.outcome)
     for code in reply.codes:
-        _findings(code).inc()
+        metrics.FINDINGS.add(code)
     level = _TOLD.get(reply.outcome, logging.DEBUG)
     if not _LOG.isEnabledFor(level):
         return

@@ -45,13 +45,14 @@ from controller.quota import QuotaDuty
 from controller.shapes import Named, Node, Pod, Quota
 from controller.templates import TemplatesDuty
 from serve import logs, metrics
-from serve.http import operations
+from serve.http import Ready, operations
 from serve.settings import Settings
 from serve.stop import Stop
 from serve.stores import Bound, Telling, report
 
 _LOG: Final = logging.getLogger("serve.controller")
 REFUSED: Final = 2
+BUG: Final = 3
 LEASE: Final = "drawbridge-controller"
 
 PACES: Final = {
@@ -59,7 +60,7 @@ PACES: Final = {
     "facts": Pace(least=3, rest=4, every=60, most=60),
     "probe": Pace(least=1, every=30, most=60),
     # Somebody waits for these; to fail fast costs little.
-    "templates": Pace(least=0.02, every=60, retry=0.5, most=5),
+    "templates": Pace(least=0.02, every=5, retry=0.5, most=5),
     # A change of ours lets the API server's controller count anew, by what it has seen; a pod is
     # charged before it can be seen, and what is counted without it is believed for minutes.
     "quota": Pace(delay=0.3, least=0.2, every=3, most=30),
@@ -227,6 +228,13 @@ async def run(options: argparse.Namespace) -> int:
     except AccessError as error:
         logs.say(_LOG, logging.ERROR, "no way to the API server", reason=str(error))
         return REFUSED
+    except OSError as error:
+        reason = error.strerror or str(error)
+        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=reason)
+        return REFUSED
+    except ExceptionGroup as bugs:
+        _LOG.critical("a bug ended the process", exc_info=bugs)
+        return BUG
     finally:
         stop.remove()
     return 0
@@ -239,17 +247,22 @@ async def _serve(options: argparse.Namespace, where: Where, stop: Stop) -> None:
     identity = election.identity
     events = Events(Writer(where.session), "drawbridge.dev/controller", identity)
     caches, telling = Caches(where.session), Telling(events, lambda: where.settings.current)
+    telling.level("lease", "leading", 0)
     duties = Duties(where, caches, Writer(where.session, fence=election), telling)
 
     def ready() -> list[str]:
         return [*(["stopping"] if stop.asked else []), *caches.missing()]
 
     async def lead() -> None:
-        await _lead(caches, duties, identity)
+        telling.level("lease", "leading", 1)
+        try:
+            await _lead(caches, duties, identity)
+        finally:
+            telling.level("lease", "leading", 0)
 
-    background = [where.settings.run(), events.run(), *(each.run() for each in caches.every())]
-    with _measured(caches):
-        async with operations(options.health, options.metrics, ready), _running(background):
+    async with _operated(options, ready, caches):
+        background = (where.settings.run(), events.run(), *(each.run() for each in caches.every()))
+        async with _running(background):
             await _until_asked(stop, election.run(lead))
     logs.say(_LOG, logging.INFO, "stopped")
 
@@ -278,13 +291,16 @@ async def _lead(caches: Caches, duties: Duties, identity: str) -> None:
             group.create_task(keep(duty, woken, PACES[duty.name], report, clock))
 
 
-@contextlib.contextmanager
-def _measured(caches: Caches) -> Iterator[None]:
-    """Let whoever reads the metrics see the caches."""
+@contextlib.asynccontextmanager
+async def _operated(
+    options: argparse.Namespace, ready: Ready, caches: Caches
+) -> AsyncIterator[None]:
+    """Serve health and metrics, with what the caches have to say."""
     collector = metrics.Caches(caches.named)
     metrics.REGISTRY.register(collector)
     try:
-        yield
+        async with operations(options.health, options.metrics, ready):
+            yield
     finally:
         metrics.REGISTRY.unregister(collector)
 

@@ -31,9 +31,10 @@ def listener(at: Address, name: str) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((at.host, at.port))
         opened.listen(512)
-    except OSError:
+    except OSError as error:
         opened.close()
-        raise
+        message = f"{name} cannot listen on {at.host}:{at.port}: {error.strerror or error}"
+        raise OSError(error.errno, message) from None
     opened.setblocking(False)  # noqa: FBT003  # the socket's own form
     say(_LOG, logging.INFO, "listening", name=name, address=shown(opened))
     return opened

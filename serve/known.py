@@ -21,6 +21,7 @@ from cluster.resources import (
 )
 from cluster.session import Session
 from config.model import Configuration
+from controller import conditions
 from controller.others import others
 from dra.finding import Finding
 from serve import metrics, published
@@ -28,6 +29,7 @@ from serve.logs import say
 from translate.pods import Given, given
 from webhook.limits import LimitRange
 from webhook.quota import ResourceQuota
+from webhook.scope import LABEL
 
 _LOG: Final = logging.getLogger("serve.known")
 OURS: Final = "app.kubernetes.io/managed-by=drawbridge"
@@ -71,7 +73,9 @@ class Known:
         self._limits: dict[str, tuple[LimitRange, ...]] = {}
         self._quotas: dict[str, tuple[ResourceQuota, ...]] = {}
         self._others: tuple[Finding, ...] | None = None
+        self._unsent: tuple[Finding, ...] | None = None
         self.facts.subscribe(self._facts_changed)
+        self.namespaces.subscribe(self._namespace_changed)
         self.ranges.subscribe(lambda *both: _forget(self._limits, *both))
         self.hard.subscribe(lambda *both: _forget(self._quotas, *both))
         self.webhooks.subscribe(self._webhooks_changed)
@@ -100,7 +104,7 @@ class Known:
 
     def configure(self, configuration: Configuration) -> None:
         """Take another configuration from now on."""
-        self._configuration = configuration
+        self._configuration, self._unsent = configuration, None
         if self._given is not None:
             self._given = given(configuration, self._given.facts)
 
@@ -109,9 +113,27 @@ class Known:
         return self._given
 
     def namespace(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace; None while unknown."""
+        """The labels of a namespace; None while unknown.
+
+        So is one without the label, where only those with it are sent to us and our news of
+        namespaces may be old: somebody has labelled it since, and counts on its pods being
+        translated.
+        """
         kept = self.namespaces.get(name)
-        return None if kept is None else kept.value.metadata.labels or _NO_LABELS
+        if kept is None:
+            return None
+        labels = kept.value.metadata.labels or _NO_LABELS
+        if LABEL not in labels and not self.namespaces.fresh and self._labelled():
+            return None
+        return labels
+
+    def _labelled(self) -> bool:
+        return conditions.labelled(self._live())
+
+    def _live(self) -> Any:  # noqa: ANN401  # JSON
+        """Our webhook configuration as it is."""
+        kept = self.webhooks.get(conditions.NAME)
+        return None if kept is None else msgspec.json.decode(kept.raw)
 
     def limits(self, namespace: str) -> Sequence[LimitRange]:
         """The LimitRanges of a namespace."""
@@ -136,6 +158,12 @@ class Known:
             self._others = tuple(others(read))
         return self._others
 
+    def unsent(self) -> Sequence[Finding]:
+        """Why pods may be made without our being asked, at this moment."""
+        if self._unsent is None:
+            self._unsent = conditions.inactive(self._live(), self._configuration)
+        return self._unsent
+
     def _facts_changed(
         self,
         _before: Kept[published.Published] | None,
@@ -158,8 +186,16 @@ class Known:
         say(_LOG, logging.INFO, "facts in use", hash=digest)
         self._given = given(self._configuration, found)
 
+    def _namespace_changed(
+        self, before: Kept[Namespace] | None, after: Kept[Namespace] | None
+    ) -> None:
+        """Forget what was remembered of a namespace that is gone, though it never had any."""
+        if before is not None and after is None:
+            self._limits.pop(before.name, None)
+            self._quotas.pop(before.name, None)
+
     def _webhooks_changed(self, *_: object) -> None:
-        self._others = None
+        self._others = self._unsent = None
 
 
 def _forget(remembered: dict[str, Any], before: Kept[Any] | None, after: Kept[Any] | None) -> None:

@@ -11,29 +11,30 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
 )
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from serve.tallies import Tally, Times
+
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
-REQUESTS: Final = Counter(
+REQUESTS: Final = Tally(
     "controller_runtime_webhook_requests",
     "Admission requests by webhook and HTTP status.",
     ["webhook", "code"],
-    registry=REGISTRY,
+    REGISTRY,
 )
-LATENCY: Final = Histogram(
+LATENCY: Final = Times(
     "controller_runtime_webhook_latency_seconds",
     "How long an admission request took.",
-    ["webhook"],
-    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-    registry=REGISTRY,
+    "webhook",
+    (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    REGISTRY,
 )
 IN_FLIGHT: Final = Gauge(
     "controller_runtime_webhook_requests_in_flight",
@@ -46,17 +47,14 @@ PANICS: Final = Counter(
     "Admission requests that met a bug of ours.",
     registry=REGISTRY,
 )
-TRANSLATIONS: Final = Counter(
+TRANSLATIONS: Final = Tally(
     "drawbridge_translations",
     "Answers by webhook, operation and outcome.",
     ["webhook", "operation", "outcome"],
-    registry=REGISTRY,
+    REGISTRY,
 )
-FINDINGS: Final = Counter(
-    "drawbridge_findings",
-    "Findings told in answers, by code.",
-    ["code"],
-    registry=REGISTRY,
+FINDINGS: Final = Tally(
+    "drawbridge_findings", "Findings told in answers, by code.", ["code"], REGISTRY
 )
 TEMPLATES: Final = Counter(
     "drawbridge_templates_ensured",

@@ -21,6 +21,7 @@ from webhook.needs import StoreError
 _LOG: Final = logging.getLogger("serve.store")
 _WORLD: Final = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
 _REMEMBERED: Final = 4096
+_PASSING: Final = (401, 408, 409, 429)
 
 
 class Store:
@@ -80,7 +81,9 @@ class Store:
 def _failed(what: str, namespace: str, name: str, error: Exception) -> StoreError:
     text = "a template could not be reached"
     say(_LOG, logging.WARNING, text, what=what, namespace=namespace, name=name, reason=str(error))
-    return StoreError(f"{what} {namespace}/{name}: {error}")
+    # Who is not let in by mistake, or comes too often, may be let in the next time.
+    refused = isinstance(error, ApiError) and 400 <= error.code < 500 and error.code not in _PASSING
+    return StoreError(f"{what} {namespace}/{name}: {error}", f"{error}" if refused else "")
 
 
 def _name(value: Mapping[str, Any]) -> str:

@@ -72,7 +72,8 @@ async def run(options: argparse.Namespace) -> int:
         logs.say(_LOG, logging.ERROR, "no way to the API server", reason=str(error))
         return REFUSED
     except OSError as error:
-        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=str(error))
+        reason = error.strerror or str(error)
+        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=reason)
         return REFUSED
     except ExceptionGroup as bugs:
         _LOG.critical("a bug ended the process", exc_info=bugs)

@@ -7,7 +7,7 @@ gets an answer; what raises is a bug, and its caller answers for it.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,16 +18,17 @@ from documents.values import Value
 from dra.finding import Finding, Severity
 from translate.essence import essence
 from translate.interest import Interest, covers, interest
-from translate.patch import ORIGINAL
+from translate.patch import ORIGINAL, operations
 from translate.pods import Given
 from translate.template import Template
-from webhook import memory, pods, review, scope, told, updates, workloads
+from webhook import bare, memory, pods, review, scope, told, updates, workloads
+from webhook.bare import Bare
 from webhook.claims import Claims
 from webhook.codes import TEMPLATE_LATER, TEMPLATE_TAKEN
-from webhook.memory import Bare, Key, Memory
+from webhook.memory import Key, Memory
 from webhook.needs import Ensured, Known, Templates
 from webhook.pods import Answer, Manner, Outcome, Said
-from webhook.review import Denial, Malformed, Request
+from webhook.review import Asked, Denial, Malformed, Request
 from webhook.scope import InScope, Mode
 
 # How long a template is waited for where nobody says how long there is.
@@ -53,6 +54,16 @@ class Reply(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class _Question(NamedTuple):
+    """What is asked about a pod that is being created, and what it is answered with."""
+
+    request: Asked
+    body: bytes
+    mode: Mode
+    given: Given
+    seconds: float | None
+
+
 class Admission:
     """Answers reviews; keeps only what it can make again."""
 
@@ -66,6 +77,9 @@ class Admission:
 
     async def pods(self, body: bytes, seconds: float | None = None) -> Reply:
         """Answer a review of a pod; `seconds` is how long the API server waits."""
+        created = bare.created(body)
+        if created is not None and created.object is not None:
+            return await self._pod(created, created.object, body, seconds)
         request = review.decode(body)
         if isinstance(request, Malformed):
             return _malformed(request)
@@ -75,18 +89,24 @@ class Admission:
             return _reply(request, Said(review.allowed(), "allowed"))
         if request.operation == "UPDATE":
             return self._updated(request)
-        return await self._pod(request, seconds)
+        return await self._pod(request, bare.bare(request.object), body, seconds)
 
-    async def _pod(self, request: Request, seconds: float | None) -> Reply:
+    async def _pod(
+        self, request: Asked, pod: Bare | Malformed, body: bytes, seconds: float | None
+    ) -> Reply:
         given = self._known.given()
         if given is None:
             return _unready(request, "configuration and facts are not read yet")
-        found = await self._scope(request, given.configuration.scope, seconds)
+        if not request.namespace:
+            return _wrong(request, "request.namespace is empty: every pod has a namespace")
+        found = await self._scope(request.namespace, given.configuration.scope, seconds)
         if found is None:
             return _unready(request, f"namespace {request.namespace} is not known here yet")
         if found.mode is Mode.OFF:
             return _reply(request, _outside(found))
-        return await self._created(request, found, given, seconds)
+        if isinstance(pod, Malformed):
+            return _wrong(request, pod.why)
+        return await self._created(pod, _Question(request, body, found.mode, given, seconds))
 
     async def workloads(self, body: bytes, seconds: float | None = None) -> Reply:
         """Answer a review of an object that makes pods: warnings, early refusals, no change."""
@@ -96,20 +116,17 @@ class Admission:
         given = self._known.given()
         if request.sub_resource or request.operation not in {"CREATE", "UPDATE"} or given is None:
             return _reply(request, Said(review.allowed(), "allowed"))
-        found = await self._scope(request, given.configuration.scope, seconds)
+        found = await self._scope(request.namespace, given.configuration.scope, seconds)
         if found is None or found.mode is Mode.OFF:
             return _reply(request, _outside(found))
-        ranges = self._known.limits(request.namespace)
-        said = workloads.answer(request, found.mode, given, self._claims, ranges)
+        around = workloads.Around(self._known.limits(request.namespace), self._known.unsent())
+        said = workloads.answer(request, found.mode, given, self._claims, around)
         if isinstance(said, Malformed):
             return _wrong(request, said.why)
         return _reply(request, said)
 
-    async def _scope(
-        self, request: Request, scopes: Scope, seconds: float | None
-    ) -> InScope | None:
+    async def _scope(self, name: str, scopes: Scope, seconds: float | None) -> InScope | None:
         """Say what is done in the namespace; wait a little for one that was made this moment."""
-        name = request.namespace
         labels = self._known.namespace(name)
         if labels is None:
             labels = await self._appears(name, seconds)
@@ -134,32 +151,30 @@ class Admission:
                 return labels
         return None
 
-    async def _created(
-        self, request: Request, found: InScope, given: Given, seconds: float | None
-    ) -> Reply:
-        pod = memory.bare(request.object)
-        out = pod if isinstance(pod, Malformed) else _stays(pod, request.namespace, given)
+    async def _created(self, pod: Bare, asked: _Question) -> Reply:
+        request = asked.request
+        out = _stays(pod, request.namespace, asked.given)
         if isinstance(out, Malformed):
             return _wrong(request, out.why)
-        if out or isinstance(pod, Malformed):
+        if out:
             return _reply(request, Said(review.allowed(), "allowed"))
-        answer = self._answer(request, pod, found.mode, given)
+        answer = self._answer(pod, asked)
         if isinstance(answer, Malformed):
             return _wrong(request, answer.why)
-        said = self._surrounded(request, answer, found.mode, given)
+        said = self._surrounded(pod, answer, asked)
         if said.outcome == "translated":
-            said = await self._ensured(request, answer, said, given, seconds)
+            said = await self._ensured(answer, said, asked)
         return _reply(request, said, pod.metadata.name or pod.metadata.generate_name)
 
-    def _answer(self, request: Request, pod: Bare, mode: Mode, given: Given) -> Answer | Malformed:
+    def _answer(self, pod: Bare, asked: _Question) -> Answer | Malformed:
         """Give the answer of the pod alone: remembered, else made."""
-        others = self._known.others()
+        given, others = asked.given, self._known.others()
         self._memory.under(given, others)
-        key, name = memory.key(pod, request.namespace, mode), memory.called(pod)
+        key, name = memory.key(pod, asked.request.namespace, asked.mode), memory.called(pod)
         answer = self._memory.get(key, name)
         if answer is not None:
             return answer
-        value = review.value(request.object)
+        value = review.object_of(asked.body)
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._interest(given)):
@@ -195,33 +210,35 @@ class Admission:
             self._seen = (given.configuration, interest(given.configuration))
         return self._seen[1]
 
-    def _surrounded(self, request: Request, answer: Answer, mode: Mode, given: Given) -> Said:
+    def _surrounded(self, pod: Bare, answer: Answer, asked: _Question) -> Said:
         """Give the answer with what stands in the namespace today."""
         outcome = answer.outcome
         if not outcome.edits or outcome.refused:
             return answer.said
-        ranges = self._known.limits(request.namespace)
-        quotas = self._known.quotas(request.namespace)
-        if not ranges and not quotas:
+        namespace, given = asked.request.namespace, asked.given
+        ranges = self._known.limits(namespace)
+        quotas = self._known.quotas(namespace)
+        about = _mislabelled(pod, asked.mode, given)
+        if not ranges and not quotas and not about:
             return answer.said
         found, edits = pods.surroundings(outcome, ranges, quotas, given)
-        if not found and not edits:
+        if not found and not edits and not about:
             return answer.said
-        return pods.say(outcome, _manner("", request.namespace, mode, given), found, edits)
+        found = (*found, *about)
+        return pods.say(outcome, _manner("", namespace, asked.mode, given), found, edits)
 
-    async def _ensured(
-        self, request: Request, answer: Answer, said: Said, given: Given, seconds: float | None
-    ) -> Said:
+    async def _ensured(self, answer: Answer, said: Said, asked: _Question) -> Said:
         """See to the templates; one that is taken or cannot be had refuses the pod."""
+        request, given = asked.request, asked.given
         ask = self._templates.look if request.dry_run else self._templates.ensure
-        waits = _SECONDS if seconds is None else seconds
+        waits = _SECONDS if asked.seconds is None else asked.seconds
         templates, name = answer.outcome.templates, request.namespace
         states: Sequence[Ensured | Finding]
         if len(templates) == 1:
             states = (await ask(name, templates[0], waits),)
         else:
             states = await asyncio.gather(*(ask(name, each, waits) for each in templates))
-        if all(each in _FINE for each in states):
+        if _FINE.issuperset(states):
             return said
         found = [
             each if isinstance(each, Finding) else _about(name, template, each)
@@ -231,7 +248,7 @@ class Admission:
         told_of = tuple(treated(found, given.configuration.findings))
         if not told_of:
             return said
-        more, edits = self._again(request.namespace, answer, given)
+        more, edits = self._again(name, answer, given)
         manner = _manner("", name, Mode.ENFORCE, given)
         return pods.say(answer.outcome, manner, (*told_of, *more), edits)
 
@@ -255,7 +272,7 @@ class Admission:
         given = self._known.given() or Given()
         edits, found = updates.healed(old, new, given.configuration.legacy)
         told_of = tuple(treated(found, given.configuration.findings))
-        outcome = Outcome(edits, findings=told_of)
+        outcome = Outcome(edits, findings=told_of, operations=operations(edits))
         manner = Manner(Mode.ENFORCE, "", _command(request.name, request.namespace, Mode.ENFORCE))
         said = pods.say(outcome, manner)
         if not edits or any(each.severity is Severity.ERROR for each in told_of):
@@ -272,11 +289,20 @@ def _stays(pod: Bare, namespace: str, given: Given) -> bool | Malformed:
     percent = given.configuration.scope.rollout.percent
     if percent >= 100 and _OPT_OUT not in bytes(pod.metadata.labels):
         return False
-    read = memory.metadata(pod)
+    read = bare.metadata(pod)
     if isinstance(read, Malformed):
         return read
     chosen = scope.rolled_out(scope.owner(namespace, read), percent)
     return scope.opted_out(read) or not chosen
+
+
+def _mislabelled(pod: Bare, mode: Mode, given: Given) -> tuple[Finding, ...]:
+    """Tell of a label by which the pod does not opt out."""
+    if _OPT_OUT not in bytes(pod.metadata.labels):
+        return ()
+    read = bare.metadata(pod)
+    found = () if isinstance(read, Malformed) else scope.mislabelled(read, mode)
+    return tuple(treated(found, given.configuration.findings))
 
 
 def _about(namespace: str, template: Template, state: Ensured) -> Finding:
@@ -315,7 +341,7 @@ def _outside(found: InScope | None) -> Said:
     return Said(review.allowed((), lines), "allowed", codes)
 
 
-def _reply(request: Request, said: Said, name: str = "") -> Reply:
+def _reply(request: Asked, said: Said, name: str = "") -> Reply:
     return Reply(
         200,
         review.answer(request.uid, said.rest),
@@ -328,13 +354,13 @@ def _reply(request: Request, said: Said, name: str = "") -> Reply:
     )
 
 
-def _wrong(request: Request, why: str) -> Reply:
+def _wrong(request: Asked, why: str) -> Reply:
     """Refuse what is no pod, or no object, although the envelope is right."""
     denial = Denial(400, "BadRequest", told.safe(why, 1024))
     return _reply(request, Said(review.denied(denial), "error"))
 
 
-def _unready(request: Request, why: str) -> Reply:
+def _unready(request: Asked, why: str) -> Reply:
     """Refuse what cannot be answered yet; whoever asks again gets an answer."""
     denial = Denial(503, "ServiceUnavailable", f"{why}; try again")
     return _reply(request, Said(review.denied(denial), "error"))

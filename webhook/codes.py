@@ -9,6 +9,16 @@ LABEL_UNKNOWN = Code(
     example="the label of namespace team-a is on; nothing is translated there",
     remedy="Label the namespace enforce, report or off.",
 )
+POD_LABEL_UNKNOWN = Code(
+    name="PodLabelUnknown",
+    severity=Severity.WARNING,
+    text=(
+        "A pod's label drawbridge.dev/translate has a value that means nothing on a pod: a pod can "
+        "opt out, and what else is done is for its namespace to say."
+    ),
+    example="metadata.labels[drawbridge.dev/translate]: it is report, and only off has a meaning",
+    remedy="Label the pod off to leave it as it is, or its namespace report or off.",
+)
 TEMPLATE_TAKEN = Code(
     name="TemplateTaken",
     severity=Severity.ERROR,
@@ -35,6 +45,16 @@ TEMPLATE_LATER = Code(
     text="The template of a pod's claim could not be made at once; the pod waits until it is.",
     example="ResourceClaimTemplate drawbridge-0a1b...: the API server did not answer in time",
     remedy="Nothing has to be done; the controller makes it.",
+)
+TEMPLATE_REFUSED = Code(
+    name="TemplateRefused",
+    severity=Severity.WARNING,
+    text=(
+        "The API server refuses the template of a pod's claim: for a quota, a policy, or a right "
+        "that is missing. The pod waits until it is made."
+    ),
+    example="ResourceClaimTemplate drawbridge-0a1b...: 403 Forbidden: exceeded quota: objects",
+    remedy="See to what the message names; the controller tries again every few seconds.",
 )
 LIMIT_EXCEEDED = Code(
     name="LimitRangeExceeded",
@@ -88,9 +108,11 @@ CODES = Codes(
     "webhook",
     [
         LABEL_UNKNOWN,
+        POD_LABEL_UNKNOWN,
         TEMPLATE_TAKEN,
         FIELD_DROPPED,
         TEMPLATE_LATER,
+        TEMPLATE_REFUSED,
         LIMIT_EXCEEDED,
         LIMIT_UNMEETABLE,
         QUOTA_EXCEEDED,

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from documents.values import Value
+from webhook.bare import Bare, Head
 from webhook.pods import Answer
-from webhook.review import UNDECODABLE, Malformed
-from webhook.scope import Metadata, Owner
 
 _TOKEN: Final = b'"name":"kube-api-access-'
 _TOKEN_SIZE: Final = len(_TOKEN) + 6  # five letters and the quote
@@ -27,23 +26,6 @@ _NUMBERED: Final = re.compile(
     rb'"(statefulset\.kubernetes\.io/pod-name|apps\.kubernetes\.io/pod-index'
     rb'|batch\.kubernetes\.io/job-completion-index)":"[^"\\]*"'
 )
-
-
-class Head(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a pod's metadata is looked at; the bytes are decoded when they are needed."""
-
-    name: str = ""
-    generate_name: str = ""
-    labels: msgspec.Raw = msgspec.Raw()
-    annotations: msgspec.Raw = msgspec.Raw()
-    owner_references: tuple[Owner, ...] | None = None
-
-
-class Bare(msgspec.Struct, frozen=True):
-    """A pod as far as it has to be read to be recognised."""
-
-    metadata: Head
-    spec: msgspec.Raw
 
 
 class Key(NamedTuple):
@@ -61,32 +43,7 @@ class Key(NamedTuple):
         return self._replace(name=name)
 
 
-class _Labels(msgspec.Struct, frozen=True):
-    labels: dict[str, str] | None = None
-
-
 _ESSENTIAL: Final = b"essence"  # no labels are written so
-_BARE: Final = msgspec.json.Decoder(Bare)
-_TEXTS: Final = msgspec.json.Decoder(dict[str, str] | None)
-
-
-def bare(raw: msgspec.Raw) -> Bare | Malformed:
-    """Read as much of a pod as a key needs."""
-    try:
-        return _BARE.decode(raw)
-    except UNDECODABLE as error:
-        return Malformed(f"the pod cannot be read: {error}")
-
-
-def metadata(pod: Bare) -> Metadata | Malformed:
-    """Read what decides about the scope of a pod."""
-    head = pod.metadata
-    raw = bytes(head.labels)
-    try:
-        labels = _TEXTS.decode(raw) if raw else None
-    except UNDECODABLE as error:
-        return Malformed(f"metadata.labels cannot be read: {error}")
-    return Metadata(head.name, head.generate_name, labels, head.owner_references)
 
 
 def key(pod: Bare, namespace: str, mode: str) -> Key:
@@ -116,7 +73,7 @@ def essential(own: Key, essence: Value) -> Key:
 
 def _own_name(head: Head) -> str:
     """Give the name that a spec may hold as its pod's own; most owners give their pods none."""
-    if all(each.kind in _NAMELESS for each in head.owner_references or ()):
+    if _NAMELESS.issuperset([each.kind for each in head.owner_references or ()]):
         return ""
     # An indexed Job gives its pods a host name, and a name that begins with that.
     return head.name or head.generate_name.removesuffix("-")

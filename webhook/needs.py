@@ -45,6 +45,9 @@ class Known(Protocol):
     def others(self) -> Sequence[Finding]:
         """What there is to say of other webhooks that touch the same pods."""
 
+    def unsent(self) -> Sequence[Finding]:
+        """Why pods may be made without our being asked, at this moment."""
+
 
 class Templates(Protocol):
     """The templates that translated pods refer to. A Finding says why one cannot be had at all."""
@@ -60,7 +63,14 @@ class Templates(Protocol):
 
 
 class StoreError(Exception):
-    """The API server could not be asked, or said no; all a `Store` raises for that."""
+    """The API server could not be asked, or said no; all a `Store` raises for that.
+
+    `refused` is what it said where it would say the same again.
+    """
+
+    def __init__(self, message: str, refused: str = "") -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class Store(Protocol):

@@ -45,6 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     asked: Asked = Asked()
     charges: Mapping[str, int] = {}
     lines: tuple[str, ...] = ()
+    operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
 
     @property
     def refused(self) -> bool:
@@ -90,7 +91,7 @@ def decide(pod: Value, namespace: str, by: Given, claims: Claims) -> Outcome:
         total.update(about[template.name].charges)
     words = {name: each.words for name, each in about.items()}
     lines = translated(pod, after, words, taken)
-    return Outcome(done.edits, done.templates, findings, taken, total, lines)
+    return Outcome(done.edits, done.templates, findings, taken, total, lines, done.operations)
 
 
 def surroundings(
@@ -134,7 +135,7 @@ def say(
         audit["templates"] = ",".join(each.name for each in outcome.templates)
     if manner.digest:
         audit["facts"] = manner.digest
-    patch = operations((*outcome.edits, *edits))
+    patch = [*outcome.operations, *operations(edits)]
     return Said(allowed(patch, shown, audit), "translated", codes, named)
 
 

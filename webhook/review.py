@@ -7,7 +7,7 @@ request, or a value that says what is wrong. Knows nothing of pods.
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -28,16 +28,21 @@ class GroupKind(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel"):
-    """What is asked; the objects are bytes, empty where there is none."""
+class Asked(msgspec.Struct, frozen=True, rename="camel"):
+    """What is asked, without the objects."""
 
     uid: str
     kind: GroupKind
-    operation: str
+    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]  # counted: there is no other
     namespace: str = ""
     name: str = ""
     sub_resource: str | None = None
     dry_run: bool | None = None
+
+
+class Request(Asked, frozen=True):
+    """What is asked; the objects are bytes, empty where there is none."""
+
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 
@@ -86,12 +91,17 @@ def decode(body: bytes) -> Request | Malformed:
     except UNDECODABLE as error:
         return Malformed(f"this is no {KIND}: {error}", _uid(body))
     request = review.request
+    if well_formed(review.api_version, review.kind, request):
+        return request
     if review.api_version != API_VERSION or review.kind != KIND:
         said = f"{review.kind} of {review.api_version}"
         return Malformed(f"{KIND} of {API_VERSION} is needed, not {said}", request.uid)
-    if not request.uid:
-        return Malformed("request.uid is empty")
-    return request
+    return Malformed("request.uid is empty")
+
+
+def well_formed(api_version: str, kind: str, asked: Asked) -> bool:
+    """Tell whether a review is one of those that are answered."""
+    return api_version == API_VERSION and kind == KIND and bool(asked.uid)
 
 
 def _uid(body: bytes) -> str:
@@ -110,6 +120,12 @@ def value(raw: msgspec.Raw) -> dict[str, Value] | Malformed:
     except UNDECODABLE as error:
         return Malformed(f"the object cannot be read: {error}")
     return read if isinstance(read, dict) else Malformed("the object is no object")
+
+
+def object_of(body: bytes) -> dict[str, Value] | Malformed:
+    """Decode the object of a review that was read before."""
+    read = decode(body)
+    return read if isinstance(read, Malformed) else value(read.object)
 
 
 def answer(uid: str, rest: bytes = _ALLOWED) -> bytes:

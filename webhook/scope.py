@@ -14,10 +14,19 @@ import msgspec
 
 from config.model import LabelRequirement, LabelSelector, Operator, Scope
 from dra.finding import Finding
-from webhook.codes import LABEL_UNKNOWN
+from webhook.codes import LABEL_UNKNOWN, POD_LABEL_UNKNOWN
 
 LABEL: Final = "drawbridge.dev/translate"
-_HASH: Final = "pod-template-hash"
+# Who makes ReplicaSets names them after itself and a hash that is on the pod as well.
+_HASHES: Final = {
+    "pod-template-hash": "Deployment",
+    "rollouts-pod-template-hash": "Rollout",
+}
+# Who makes other owners of pods says by a label of the pod who it is.
+_LABELS: Final = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+}
 _TIMED: Final = re.compile(r"(.+)-\d{8,}")
 _SHARES: Final = 2**32
 
@@ -98,19 +107,38 @@ def opted_out(pod: Metadata) -> bool:
     return (pod.labels or {}).get(LABEL) == Mode.OFF
 
 
+def mislabelled(pod: Metadata, mode: Mode) -> tuple[Finding, ...]:
+    """Tell of a pod's label that does not do what somebody hopes for."""
+    said = (pod.labels or {}).get(LABEL)
+    if said in (None, Mode.OFF, mode):
+        return ()
+    message = f"it is {said or 'empty'}, and only off has a meaning on a pod"
+    return (POD_LABEL_UNKNOWN.at(f"metadata.labels[{LABEL}]", message),)
+
+
 def owner(namespace: str, pod: Metadata) -> str:
     """Name the root owner of a pod, as far as the pod shows it."""
     owners = pod.owner_references or ()
     first = next((each for each in owners if each.controller), owners[0] if owners else None)
     if first is None:
         return f"{namespace}/Pod/{pod.name or pod.generate_name}"
-    kind, name = first.kind, first.name
-    digest = (pod.labels or {}).get(_HASH)
-    if kind == "ReplicaSet" and digest and name.endswith(f"-{digest}"):
-        kind, name = "Deployment", name.removesuffix(f"-{digest}")
-    elif kind == "Job" and (timed := _TIMED.fullmatch(name)):
-        kind, name = "CronJob", timed[1]
+    kind, name = _root(first, pod.labels or {})
     return f"{namespace}/{kind}/{name}"
+
+
+def _root(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Say who made the owner, where that shows."""
+    for label, kind in _LABELS.items():
+        if name := labels.get(label):
+            return kind, name
+    if owner.kind == "ReplicaSet":
+        for label, kind in _HASHES.items():
+            digest = labels.get(label)
+            if digest and owner.name.endswith(f"-{digest}"):
+                return kind, owner.name.removesuffix(f"-{digest}")
+    elif owner.kind == "Job" and (timed := _TIMED.fullmatch(owner.name)):
+        return "CronJob", timed[1]
+    return owner.kind, owner.name
 
 
 def rolled_out(owner: str, percent: int) -> bool:

@@ -18,7 +18,7 @@ from documents.values import Value
 from dra.finding import Finding
 from translate.podview import items, mapping
 from translate.template import USED, Template, says_the_same
-from webhook.codes import FIELD_DROPPED
+from webhook.codes import FIELD_DROPPED, TEMPLATE_REFUSED
 from webhook.needs import Ensured, Store, StoreError
 
 State = Ensured | Finding
@@ -114,12 +114,24 @@ class Made:
         task = self._calls.get((key, dry_run))
         if task is None:
             ask = self._looked(key, template) if dry_run else self._made(key, template)
-            task = asyncio.create_task(_never_fails(ask))
+            task = asyncio.create_task(self._told(key, ask))
             self._calls[key, dry_run] = task
             task.add_done_callback(lambda _: self._calls.pop((key, dry_run), None))
         # One that gives up waiting does not end it for the others.
         done, _ = await asyncio.wait((task,), timeout=seconds)
         return task.result() if done else Ensured.LATER
+
+    async def _told(self, key: Key, asked: Awaitable[State]) -> State:
+        """Wait for an answer; what the world has against it is one as well."""
+        try:
+            return await asked
+        except StoreError as error:
+            if not error.refused:
+                return Ensured.LATER
+            # The pod is let in all the same: the controller makes it as soon as that is allowed.
+            refused = refusal(key[1], error.refused)
+            self._keep(key, refused, self._now() + _TAKEN)
+            return refused
 
     async def _made(self, key: Key, template: Template) -> State:
         whole = placed(template, key[0], self._now())
@@ -166,6 +178,11 @@ class Made:
         task = asyncio.create_task(touch)
         self._renewals.add(task)
         task.add_done_callback(self._renewals.discard)
+
+
+def refusal(name: str, why: str) -> Finding:
+    """Say why a template cannot be made now."""
+    return TEMPLATE_REFUSED.at("spec.resourceClaims", f"ResourceClaimTemplate {name}: {why}")
 
 
 def lost(stored: Mapping[str, Value], template: Template) -> Finding | None:
@@ -235,13 +252,6 @@ def _used(stored: Mapping[str, Value]) -> datetime | None:
     except ValueError:
         return None
     return read if read is not None and read.tzinfo is not None else None
-
-
-async def _never_fails(asked: Awaitable[State]) -> State:
-    try:
-        return await asked
-    except StoreError:
-        return Ensured.LATER
 
 
 async def _never_told(asked: Awaitable[None]) -> None:

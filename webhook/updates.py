@@ -33,6 +33,7 @@ _OF_CONTAINER: Final = ("resources", "env")
 # Not node selectors and affinity: others may narrow these while a pod is gated.
 _OF_SPEC: Final = ("resourceClaims", "tolerations", "schedulerName", "runtimeClassName")
 _NARROWING: Final = ("nodeSelector", "affinity")
+_OF_TERM: Final = frozenset({"matchExpressions", "matchFields"})
 
 
 def marked(pod: Value) -> bool:
@@ -98,6 +99,8 @@ def _objects(
 def _lists(old: Held, asked: Held, new: list[Value]) -> Value:
     """Merge lists by what their items are called; what has no name is its own."""
     lists = [each if isinstance(each, list) else [] for each in (old, asked)]
+    if len(lists[0]) == len(new) and all(map(_is_term, (*lists[0], *new))):
+        return _terms(lists[0], lists[1], new)
     named = [{_called(item): item for item in each} for each in (*lists, new)]
     if any(len(one) != len(each) for one, each in zip(named, (*lists, new), strict=True)):
         return new  # a name twice
@@ -110,6 +113,17 @@ def _lists(old: Held, asked: Held, new: list[Value]) -> Value:
     return result
 
 
+def _is_term(item: Value) -> bool:
+    return isinstance(item, dict) and _OF_TERM.issuperset(item)
+
+
+def _terms(old: list[Value], asked: list[Value], new: list[Value]) -> Value:
+    """Merge terms of node selectors by their order: none comes or goes, and any may be narrowed."""
+    was: list[Held] = [*asked, *([NOTHING] * len(old))]
+    several = (merged(*each) for each in zip(old, was[: len(old)], new, strict=True))
+    return [each for each in several if not isinstance(each, _Nothing)]
+
+
 def _called(item: Value) -> str:
     if isinstance(item, dict) and isinstance(item.get("name"), str):
         return f"{item['name']}\n{item.get('request', '')}"
@@ -118,7 +132,9 @@ def _called(item: Value) -> str:
 
 def _edit(new: Value, path: Path, value: Held) -> Iterator[Edit]:
     """Let `value` stand at `path` of the update."""
-    held = mapping(get(new, path[:-1]))
+    held = get(new, path[:-1])
+    if not isinstance(held, dict):
+        return  # no pod, which is for the API server to say
     stands: Held = held.get(str(path[-1]), NOTHING)
     if _same(stands, value):
         return

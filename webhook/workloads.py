@@ -5,6 +5,7 @@ templates alone is never spoken of. Knows no kind of object by itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,12 +21,19 @@ from webhook.claims import Claims
 from webhook.limits import LimitRange
 from webhook.pods import Outcome, Said
 from webhook.review import Malformed, Request, allowed, value
-from webhook.scope import LABEL, Mode, Owner
+from webhook.scope import Mode, Owner
 from webhook.told import short, warnings
 
 
+class Around(NamedTuple):
+    """What stands around a workload: LimitRanges, and why its pods may never be sent to us."""
+
+    ranges: Sequence[LimitRange] = ()
+    unsent: Sequence[Finding] = ()
+
+
 def answer(
-    request: Request, mode: Mode, given: Given, claims: Claims, ranges: Sequence[LimitRange]
+    request: Request, mode: Mode, given: Given, claims: Claims, around: Around
 ) -> Said | Malformed:
     """Answer a review of such an object."""
     new = value(request.object)
@@ -34,20 +42,27 @@ def answer(
     if not _chosen(new, request, given) or _unchanged(request, new):
         return Said(allowed(), "allowed")
     all_places = places(new)
-    found = [each for each in all_places if not _opted_out(each)]
+    found = [each for each in all_places if not scope.opted_out(_labels(each))]
 
     def decided(place: Place) -> Outcome:
         outcome = pods.decide(place.pod, request.namespace, given, claims)
-        return _limited(outcome, given, ranges)
+        return _surrounded(outcome, place, mode, given, around.ranges)
 
     outcomes = [(place, decided(place)) for place in found]
     findings = tuple(dict.fromkeys(each for one in outcomes for each in _findings(*one)))
-    codes = tuple(dict.fromkeys(each.code for each in findings))
-    command = _command(request)
+    if any(one.edits for _, one in outcomes):
+        # We see the workload though nobody may send us its pods.
+        findings += tuple(treated(around.unsent, given.configuration.findings))
     refused = [one for _, one in outcomes if one.refused]
     if refused and len(refused) == len(all_places) and mode is Mode.ENFORCE:
         return pods.refusal(findings)
     lines = list(_lines((one for _, one in outcomes), mode))
+    return _told(lines, findings, _command(request))
+
+
+def _told(lines: list[str], findings: Sequence[Finding], command: str) -> Said:
+    """Let the object in, with what there is to say of it."""
+    codes = tuple(dict.fromkeys(each.code for each in findings))
     told = [each for each in findings if each.severity is not Severity.INFO]
     if not lines and not told:
         return Said(allowed(), "allowed", codes)
@@ -61,9 +76,14 @@ def _audit(outcome: str, codes: Iterable[str]) -> dict[str, str]:
     return {"outcome": outcome, "findings": ",".join(codes)}
 
 
-def _limited(outcome: Outcome, given: Given, ranges: Sequence[LimitRange]) -> Outcome:
-    found = treated(limits.early(outcome.asked, ranges), given.configuration.findings)
-    return replace(outcome, findings=(*outcome.findings, *found))
+def _surrounded(
+    outcome: Outcome, place: Place, mode: Mode, given: Given, ranges: Sequence[LimitRange]
+) -> Outcome:
+    if not outcome.edits:
+        return outcome
+    found = (*limits.early(outcome.asked, ranges), *scope.mislabelled(_labels(place), mode))
+    told = treated(found, given.configuration.findings)
+    return replace(outcome, findings=(*outcome.findings, *told))
 
 
 def _lines(outcomes: Iterable[Outcome], mode: Mode) -> Iterator[str]:
@@ -90,8 +110,11 @@ def _chosen(new: Value, request: Request, given: Given) -> bool:
     return scope.rolled_out(owner, given.configuration.scope.rollout.percent)
 
 
-def _opted_out(place: Place) -> bool:
-    return mapping(get(place.pod, ("metadata", "labels"))).get(LABEL) == Mode.OFF
+def _labels(place: Place) -> scope.Metadata:
+    labels = mapping(get(place.pod, ("metadata", "labels")))
+    return scope.Metadata(
+        labels={key: text for key, text in labels.items() if isinstance(text, str)}
+    )
 
 
 def _unchanged(request: Request, new: Value) -> bool:

@@ -1,9 +1,10 @@
 """A webhook that only echoes, in the form of ours: what any webhook in Python costs here.
 
-    python -m e2e.installed.echo CERTIFICATE KEY ADDRESS
+    python -m e2e.installed.echo CERTIFICATE KEY ADDRESS [ANSWERS]
 
-Reads the review whole, and allows it with a patch that is ready; says its port as the processes of
-an installation do. Knows nothing of pods.
+Reads the review whole, and allows it with a patch that is ready; with a file of answers, gives the
+one under the pod's label `ask`. Says its port as the processes of an installation do. Decides
+nothing.
 """
 
 import asyncio
@@ -11,6 +12,9 @@ import base64
 import json
 import ssl
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -22,26 +26,41 @@ PATCH = base64.b64encode(
 IDLE_SECONDS = 120.0
 
 
-async def echo(request: web.BaseRequest) -> web.Response:
-    """Answer one review; a client that asks whether anybody is there sends none."""
-    if request.method != "POST":
-        return web.Response(text="ok")
-    review = msgspec.json.decode(await request.read())
-    response = {
-        "uid": review["request"]["uid"],
-        "allowed": True,
-        "patchType": "JSONPatch",
-        "patch": PATCH,
-    }
-    answer = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+Answers = Mapping[str, Mapping[str, Any]]
 
 
-async def serve(certificate: str, key: str, host: str) -> None:
+class Echo:
+    """Answers with what is ready."""
+
+    def __init__(self, ready: Answers) -> None:
+        self._ready = ready
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """Answer one review; a client that asks whether anybody is there sends none."""
+        if request.method != "POST":
+            return web.Response(text="ok")
+        review = msgspec.json.decode(await request.read())
+        asked = review["request"]
+        response = self._of(asked["object"]) if self._ready else _PLAIN
+        answer = {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": {**response, "uid": asked["uid"]},
+        }
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    def _of(self, pod: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._ready[pod["metadata"]["labels"]["ask"]]
+
+
+_PLAIN = {"allowed": True, "patchType": "JSONPatch", "patch": PATCH}
+
+
+async def serve(certificate: str, key: str, host: str, ready: Answers) -> None:
     """Serve on port 443 of an address until ended."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
-    server = web.Server(echo, access_log=None, keepalive_timeout=IDLE_SECONDS)
+    server = web.Server(Echo(ready).answer, access_log=None, keepalive_timeout=IDLE_SECONDS)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, host, 443, ssl=context)
     address = f"{host}:{listening.sockets[0].getsockname()[1]}"
@@ -52,4 +71,6 @@ async def serve(certificate: str, key: str, host: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(*sys.argv[1:]))
+    certificate, key, host, *files = sys.argv[1:]
+    ready = msgspec.json.decode(Path(files[0]).read_bytes()) if files else {}
+    asyncio.run(serve(certificate, key, host, ready))

@@ -225,22 +225,6 @@ def a_template_that_a_waiting_pod_lacks_is_made_again(stage: Stage) -> None:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_namespace_that_only_reports_changes_nothing(stage: Stage) -> None:
-    """Everybody is told what would become of a pod, and the pod is as its manifest says."""
-    town = installed(stage, mode="report")
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    told = stage.wait("the report", lambda: _told(kubectl, body))
-    assert LEGACY in told[0], told
-    kubectl.apply(body).done()
-    pod = stage.get_pod("train")
-    assert pod["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}
-    assert ORIGINAL not in pod["metadata"]["annotations"]
-    assert template_names(stage) == []
-
-
-@scenario("full", rig="installed", needs=NEEDS)
 def a_label_that_means_nothing_is_told(stage: Stage) -> None:
     """Whoever misspelt the mode of a namespace hears of it with the first pod."""
     town = installed(stage, mode="enforced")

@@ -1,5 +1,6 @@
 """Admission among others: their webhooks, claims and limits, and pods that are not ours."""
 
+import contextlib
 import json
 import re
 
@@ -36,6 +37,11 @@ def held(stage: Stage, claims: dict[str, str]) -> list[str]:
 def adding(container: JSON) -> list[JSON]:
     """Add a container at the end."""
     return [{"op": "add", "path": "/spec/containers/-", "value": container}]
+
+
+def in_front(container: JSON) -> list[JSON]:
+    """Add a container before all others, as meshes do that must start first."""
+    return [{"op": "add", "path": "/spec/containers/0", "value": container}]
 
 
 def taken_back(pod: JSON) -> JSON:
@@ -110,6 +116,38 @@ def a_sidecar_that_another_webhook_adds_is_kept(stage: Stage) -> None:
     assert [each["resources"] for each in pod["spec"]["containers"]] == [BOTH[0], {}]
     assert list(claims_of(stage, "train")) == ["drawbridge"]
     assert essence(taken_back(asked_like(pod)))["spec"] == wanted["spec"]
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_sidecar_that_comes_in_front_moves_nothing(stage: Stage) -> None:
+    """Every place that we noted is another now; the manifest applies again, the way back holds."""
+    town = installed(stage)
+    gpus(stage)
+    kubectl = town.kubectl.inside(stage.namespace)
+    body = legacy(stage, "train")
+    in_step(stage, town, body)
+    with neighbour(stage, AFTER, lambda _: in_front({"name": "proxy", "image": "none"})):
+        stage.wait("it is called", lambda: len(asked(stage, body)["spec"]["containers"]) == 2)
+        kubectl.apply(body).done()
+    before = stage.running("train")
+    assert [each["name"] for each in before["spec"]["containers"]] == ["proxy", "main"]
+    assert [each["resources"] for each in before["spec"]["containers"]] == [{}, BOTH[0]]
+    assert held(stage, claims_of(stage, "train")) == stage.fleet.held_by(before)
+    different = kubectl("diff", "-f", "-", given=body)
+    assert (different.code, different.out) == (0, ""), different
+    kubectl.apply(body).done()
+    after = stage.get_pod("train")
+    assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
+    ran = kubectl.apply(legacy(stage, "train", 2))
+    assert ran.code == 1, ran
+    assert "DevicesFixed" in ran.err, ran
+    # The way back finds what has moved by its name; who goes by numbers alone harms nobody.
+    words = ("explain", "train", "-n", stage.namespace, "-o", "json")
+    told = json.loads(town.drawbridge(*words).done().out)
+    wanted = {"container": "main", "resource": LEGACY, "amount": "1"}
+    assert (told["asked"], told["findings"]) == ([wanted], []), told
+    with contextlib.suppress(jsonpatch.JsonPatchTestFailed):
+        raise AssertionError(f"another container was changed: {taken_back(asked_like(after))}")
 
 
 @scenario("full", rig="installed", needs=NEEDS)

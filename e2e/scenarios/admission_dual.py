@@ -142,6 +142,27 @@ def no_gpu_is_handed_out_by_a_plugin_and_by_a_driver(stage: Stage) -> None:
     )
     _plugin_goes(stage, town, nodes["both"][0], olds)
     assert labelled(stage, every) == {nodes["both"][1].name}
+    _every_plugin_goes(stage, town, (*nodes["plugin"], nodes["both"][1]))
+
+
+def _every_plugin_goes(stage: Stage, town: Installed, machines: Iterable[Machine]) -> None:
+    """See that new pods keep off what is held, though nobody advertises the name any more."""
+    for machine in machines:
+        unplug(stage, machine)
+    stage.wait(
+        "new pods are told of what is held",
+        lambda: _say(_tried(stage, town), ("DualDevicesHeld", "on 1 node")),
+    )
+    (late,) = stage.client.create(stage.pod_path(), legacy(stage, "late"), dryRun="All")["spec"][
+        "affinity"
+    ]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": DUAL, "operator": "DoesNotExist"} in late["matchExpressions"], late
+
+
+def _tried(stage: Stage, town: Installed) -> list[str]:
+    """Say what `kubectl apply --dry-run=server` warns of."""
+    probe, words = legacy(stage, "late"), ("--dry-run=server",)
+    return town.kubectl.inside(stage.namespace).apply(probe, words=words).done().warnings
 
 
 def _plugin_goes(stage: Stage, town: Installed, machine: Machine, olds: str) -> None:

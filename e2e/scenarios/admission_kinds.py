@@ -312,6 +312,40 @@ def what_may_be_changed_of_a_pod_can_still_be_changed(stage: Stage) -> None:
     assert stage.get_pod("work")["spec"] == wanted
 
 
+@scenario("full", rig="installed", needs=NEEDS)
+def who_opens_the_gate_of_a_pod_can_say_where_it_runs(stage: Stage) -> None:
+    """A queue narrows what we require of nodes; the API server lets it add no other term."""
+    plugged(stage, "old")
+    enter(stage, "a")
+    body = legacy(stage, "work")
+    gates = [{"name": "example.com/queue"}]
+    stage.client.create(
+        stage.pod_path(), {**body, "spec": {**body["spec"], "schedulingGates": gates}}
+    )
+    (term,) = required(stage.get_pod("work"))
+    assert [each["key"] for each in term["matchExpressions"]] == ["drawbridge.dev/dual"]
+    field = {"key": "metadata.name", "operator": "In", "values": [f"{stage.name}-a"]}
+    here = {"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}
+    path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+    steps = [
+        {"op": "add", "path": f"{path}/nodeSelectorTerms/0/matchFields", "value": [field]},
+        {"op": "add", "path": f"{path}/nodeSelectorTerms/0/matchExpressions/-", "value": here},
+        {"op": "remove", "path": "/spec/schedulingGates"},
+    ]
+    stage.client.patch(stage.pod_path("work"), steps, "application/json-patch+json")
+    (after,) = required(stage.running("work"))
+    assert after == {"matchExpressions": [*term["matchExpressions"], here], "matchFields": [field]}
+
+
+def required(pod: JSON) -> list[JSON]:
+    """Give the terms of nodes of which a pod requires one."""
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    terms: list[JSON] = affinity["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    return terms
+
+
 def _alone(pod: JSON, _: int) -> JSON:
     return pod
 

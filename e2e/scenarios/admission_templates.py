@@ -95,6 +95,66 @@ def a_template_name_that_a_tenant_took_refuses_the_pod(stage: Stage) -> None:
     assert len(devices(stage, "train")) == 1
 
 
+@scenario("full", rig="installed", needs=NEEDS)
+def a_template_that_a_quota_refuses_is_told_and_made_when_there_is_room(stage: Stage) -> None:
+    """The pod is let in and waits; who applied it reads why, and so does who describes it."""
+    town = installed(stage)
+    gpus(stage)
+    kubectl = town.kubectl.inside(stage.namespace)
+    body = legacy(stage, "train")
+    in_step(stage, town, body)
+    none = {"hard": {"count/resourceclaimtemplates.resource.k8s.io": "0"}}
+    quota = stage.path("resourcequotas")
+    stage.client.create(quota, {"metadata": {"name": "objects"}, "spec": none})
+    (line,) = stage.wait("the dry run tells", lambda: refusals(kubectl, body))
+    assert "exceeded quota: objects" in line, line
+    (line,) = refusals(kubectl, body, ())
+    assert "exceeded quota: objects" in line, line
+    assert "exceeded quota: objects" in warned(stage, "train", "TemplateRefused")
+    assert template_names(stage) == []
+    stage.client.delete(f"{quota}/objects")
+    stage.running("train")
+
+
+@contextlib.contextmanager
+def without_a_right(stage: Stage, role: str, verb: str) -> Iterator[None]:
+    """Take a verb out of a role of ours for a while."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
+    before = stage.client.get(path)["rules"]
+    rules = [{**each, "verbs": [one for one in each["verbs"] if one != verb]} for each in before]
+    stage.client.patch(path, {"rules": rules})
+    try:
+        yield
+    finally:
+        stage.client.patch(path, {"rules": before})
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_right_that_is_missing_is_told_and_the_controller_makes_the_template(stage: Stage) -> None:
+    """An administrator forgot a verb: whoever applies a pod reads which, and the pod runs."""
+    town = installed(stage)
+    gpus(stage)
+    kubectl = town.kubectl.inside(stage.namespace)
+    body = legacy(stage, "train")
+    in_step(stage, town, body)
+    with without_a_right(stage, "drawbridge-webhook-templates", "create"):
+        (line,) = stage.wait("the dry run tells", lambda: refusals(kubectl, body))
+        assert "cannot create" in line, line
+        kubectl.apply(body).done()
+        stage.running("train")
+    # Once it may again, nobody is told anything any more.
+    stage.wait("the right is there", lambda: not refusals(kubectl, legacy(stage, "next", 2)))
+    town.excuse()
+
+
+def refusals(
+    kubectl: Kubectl, body: JSON, words: tuple[str, ...] = ("--dry-run=server",)
+) -> list[str]:
+    """Apply a pod, by default for show, and give what is said of a template that is refused."""
+    lines = kubectl.apply(body, words=words).done().warnings
+    return [each for each in lines if each.startswith("TemplateRefused: ")]
+
+
 @contextlib.contextmanager
 def nobody_generates(stage: Stage) -> Iterator[None]:
     """End who makes claims, for a while; who comes after sees only what stands then."""

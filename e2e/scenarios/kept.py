@@ -10,7 +10,7 @@ from dataclasses import replace
 from e2e.controlplane.client import ApiError
 from e2e.controlplane.plane import Options
 from e2e.installed.installation import Installed, asked, in_step, installed, template_names
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, deployment, legacy
 from e2e.scenarios.objects import JSON, RESOURCE
 from e2e.scenarios.registry import RIGS, scenario, stock
 from e2e.scenarios.stage import Stage
@@ -103,6 +103,33 @@ def conditions_that_somebody_changed_are_corrected(stage: Stage) -> None:
     lines = [line for each in town.controllers for line in each.lines()]
     told = [line for line in lines if "finding" in line]
     assert any(line["finding"]["code"] == "NameNotActive" for line in told), told
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def who_applies_a_workload_hears_that_its_pods_are_not_sent_to_us(stage: Stage) -> None:
+    """Somebody took our webhook for pods away; another one still brings us the Deployment."""
+    town = installed(stage)
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    pod = legacy(stage, "serve")
+    in_step(stage, town, pod)
+    kubectl = town.kubectl.inside(stage.namespace)
+
+    def told() -> list[str]:
+        words = ("--dry-run=server",)
+        lines = kubectl.apply(deployment(pod, 1), words=words).done().warnings
+        assert any(each.startswith("pods will be translated: ") for each in lines), lines
+        return [each for each in lines if each.startswith("NameNotActive: ")]
+
+    assert told() == []
+    before = stage.client.get(HOOKS)["webhooks"]
+    others = [each for each in before if each["name"] != "pods.drawbridge.dev"]
+    stage.client.patch(HOOKS, {"webhooks": others})
+    try:
+        (line,) = stage.wait("its author is told", told)
+    finally:
+        stage.client.patch(HOOKS, {"webhooks": before})
+    assert "has no webhook pods.drawbridge.dev" in line, line
+    stage.wait("its author is told no more", lambda: not told())
 
 
 def same(question: Callable[[], object], answer: object) -> bool:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,8 +53,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def neighbour(stage: Stage, name: str, change: Change) -> Iterator[None]:
-    """Let it be asked about the pods that are created in the stage's namespace."""
+def neighbour(
+    stage: Stage, name: str, change: Change, before: Iterable[Backend] = ()
+) -> Iterator[None]:
+    """Let it be asked about the pods that are created in the stage's namespace.
+
+    Its Service has the backends `before` as well, in front of the one that answers.
+    """
     service = stage.client.create(
         stage.path("services"),
         {"metadata": {"name": SERVICE}, "spec": {"ports": [{"port": 443}]}},
@@ -63,7 +68,8 @@ def neighbour(stage: Stage, name: str, change: Change) -> Iterator[None]:
         _served(f"{SERVICE}.{stage.namespace}.svc", change) as (port, authority),
         Relay(service["spec"]["clusterIP"], 443) as relay,
     ):
-        relay.add(Backend(port))
+        for backend in (*before, Backend(port, ready=lambda: False), Backend(port)):
+            relay.add(backend)
         stage.client.create(CONFIGURATIONS, configuration(stage, name, authority))
         try:
             yield

@@ -72,6 +72,11 @@ class Rig:
         await self.cache.until_synced()
         await self.api.until(lambda: self.api.store.watchers)
 
+    async def fresh(self, *, wanted: bool = True) -> None:
+        """Wait until it is as fresh as that; it tells nobody, so the loop is watched instead."""
+        while self.cache.fresh is not wanted:  # noqa: ASYNC110  # nothing says when
+            await asyncio.sleep(0)
+
     async def young(self) -> None:
         """Wait until there were news; they tell nobody, so the loop is watched instead."""
         while self.cache.age():  # noqa: ASYNC110  # nothing says when an answer was read

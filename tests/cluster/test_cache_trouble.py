@@ -130,7 +130,38 @@ async def test_a_server_that_is_busy_is_asked_again_when_it_says_so(rig: Rig) ->
     async with rig.running():
         await rig.watched()
 
-    assert any(pause >= 40 for pause in rig.clock.pauses)
+    # Not all in the same moment, although all are told the same.
+    assert any(40 < pause <= 50 for pause in rig.clock.pauses)
+
+
+async def test_it_is_fresh_only_while_it_follows_and_the_server_speaks(rig: Rig) -> None:
+    assert not rig.cache.fresh
+    async with rig.running():
+        await rig.watched()
+        await rig.fresh()
+        rig.api.fail(500, part="configmaps", times=float("inf"))
+        rig.api.cut_watches()
+        await rig.fresh(wanted=False)
+        rig.api.heal()
+        await rig.fresh()
+        rig.clock.time += 200
+        assert not rig.cache.fresh
+        rig.api.bookmark()
+        await rig.fresh()
+
+
+async def test_a_right_that_is_missing_is_more_than_news(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.api.fail(403, part="configmaps", message="configmaps is forbidden")
+    rig.api.fail(500, part="configmaps")
+    with caplog.at_level("INFO", "cluster.cache"):
+        async with rig.running():
+            await rig.watched()
+
+    told = {each.levelname for each in caplog.records if "is forbidden" in each.getMessage()}
+    assert told == {"WARNING"}
+    assert "INFO" in {each.levelname for each in caplog.records}
 
 
 async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -> None:

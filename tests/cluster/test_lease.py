@@ -110,6 +110,17 @@ async def test_whoever_finds_no_lease_makes_it(rig: Rig) -> None:
     assert spec["leaseTransitions"] == 0
 
 
+async def test_whoever_may_not_touch_the_lease_says_so_loudly(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.api.fail(403, part="leases", message="leases is forbidden")
+    async with rig.running():
+        await rig.leads()
+
+    (told,) = [each for each in caplog.records if "leases is forbidden" in each.getMessage()]
+    assert told.levelname == "WARNING"
+
+
 @pytest.mark.parametrize("renewed", [LONG_AGO, FAR_AWAY])
 @pytest.mark.parametrize("seconds", [LEASE, 60])
 async def test_a_holder_has_its_whole_time_however_its_clock_goes(

@@ -57,8 +57,13 @@ def test_only_our_condition_of_our_webhook_is_applied() -> None:
     assert set(change["metadata"]) == {"name"}
 
 
-def test_a_webhook_that_is_not_there_is_not_made() -> None:
-    assert applied(live(name="other.drawbridge.dev"), OURS) is None
+def test_a_webhook_that_is_not_there_is_not_made_and_told() -> None:
+    without = live(name="other.drawbridge.dev")
+    assert applied(without, OURS) is None
+    (found,) = inactive(without, USUAL)
+    assert (found.code, found.path) == ("NameNotActive", "webhooks")
+    assert "no webhook pods.drawbridge.dev" in found.message
+    assert "Apply the manifests" in found.remedy
 
 
 def test_without_any_condition_every_pod_comes() -> None:

@@ -90,6 +90,22 @@ def test_a_node_that_goes_meanwhile_is_no_trouble_and_a_server_that_fails_is() -
         scene.step()
 
 
+def test_a_node_that_may_not_be_labelled_does_not_keep_others_from_their_label() -> None:
+    scene = Scene(a={}, b={})
+    scene.twice = (*TWICE, Twice("b", (NAME,), 8))
+
+    def refuses(_verb: str, value: Object) -> None:
+        if scene.nodes.asked[-1] == ("merge", "a"):
+            raise WorldError(403, "a policy")
+        assert value
+
+    scene.nodes.trouble = refuses
+    with pytest.raises(WorldError):
+        scene.step()
+    assert scene.nodes.objects["", "b"]["metadata"]["labels"] == {LABEL: "true"}
+    assert scene.ears.codes == ["DualNodes"]
+
+
 HELD = {"phase": "Running"}
 CLAIMED = {"extendedResourceClaimStatus": {"requestMappings": [{"resourceName": NAME}]}}
 

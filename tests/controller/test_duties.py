@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from controller.duties import Duty, Pace, keep
+import pytest
+
+from controller.duties import Duty, Pace, apart, keep
+from tests.controller.world import WorldError
 
 PACE = Pace(least=2, every=60, retry=1, most=5)
 
@@ -112,6 +115,49 @@ def test_failures_are_reported_and_tried_again_ever_more_slowly() -> None:
     assert sleeps == [1, 2, 4, 5, 2, 1]
     assert reports[:2] == ["doing: no route"] * 2
     assert reports[4:] == ["doing: done", "doing: no route"]
+
+
+def test_what_is_refused_to_one_does_not_let_others_wait() -> None:
+    def refused() -> None:
+        raise WorldError(403, "exceeded quota")
+
+    waits, _ = played(lambda: Doing(refused, refused, refused), woken=True)
+    # At most the least pause until something wakes the duty.
+    assert waits[:6] == [
+        ("sleep", 1),
+        ("woken", 1),
+        *[("sleep", 2), ("woken", 2)],
+        ("sleep", 2),
+        ("woken", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "done"),
+    [
+        (WorldError(403, "a quota"), ["a", "b", "c"]),
+        (KeyError("a bug"), ["a", "b", "c"]),
+        (WorldError(0, "no answer"), ["a", "b"]),
+        (WorldError(429, "too many"), ["a", "b"]),
+        (WorldError(503, "starting"), ["a", "b"]),
+        (OSError("no route"), ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_one_s_trouble_is_not_the_others_but_the_server_s_is(
+    error: Exception, done: list[str]
+) -> None:
+    tried: list[str] = []
+
+    async def does(one: str) -> None:
+        tried.append(one)
+        if one != "a":
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        asyncio.run(apart("abc", does))
+    assert raised.value is error
+    assert tried == done
 
 
 def test_a_bug_is_reported_and_the_duty_goes_on() -> None:

@@ -89,7 +89,9 @@ def test_what_others_wrote_on_it_stays() -> None:
     assert after["metadata"]["annotations"]["note"] == "b"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"kind": "Facts"}', "null"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"kind": "Facts"}', "null", "[" * 100_000, '"\ud800"'], ids=len
+)
 def test_a_version_that_somebody_changed_is_none(content: str) -> None:
     live = following(1)
     digest = live["data"][CURRENT]

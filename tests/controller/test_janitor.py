@@ -122,6 +122,23 @@ def test_a_renewal_wins() -> None:
     assert scene.ears.counts == {}
 
 
+def test_a_namespace_that_refuses_keeps_the_others_no_longer() -> None:
+    scene = Scene()
+    old = START - dt.timedelta(days=2)
+    for namespace in ("a", "z"):
+        metadata = {"name": MADE.name, "namespace": namespace}
+        scene.templates.put({**scene.stored, "metadata": metadata}, created=old)
+
+    def refuses(_verb: str, _value: Object) -> None:
+        if len([each for each in scene.templates.asked if each[0] == "delete"]) == 1:
+            raise WorldError(403, "a policy")
+
+    scene.templates.trouble = refuses
+    with pytest.raises(WorldError):
+        scene.collects()
+    assert list(scene.templates.objects) == [("a", MADE.name)]
+
+
 def test_a_server_that_fails_is_asked_again() -> None:
     scene = Scene()
 

@@ -75,6 +75,14 @@ class Scene:
             }
         )
 
+    def beside(self, name: str, **metadata: Plain) -> None:
+        """Put another namespace there, with the same quotas."""
+        labels = {"drawbridge.dev/translate": "enforce"}
+        self.namespaces.put({"metadata": {"name": name, "labels": labels, **metadata}})
+        for each in [*self.quotas.objects.values()]:
+            at = {"name": each["metadata"]["name"], "namespace": name}
+            self.quotas.put({**each, "metadata": at})
+
     def hold(self, held: dict[str, int]) -> None:
         """Let the API server count what claims hold."""
         ours = self.quotas.objects.get((TEAM, NAME)) or {
@@ -209,3 +217,39 @@ def test_a_new_leader_lets_all_be_counted_once() -> None:
     assert scene.step() == hard
     scene.seconds = 3
     assert scene.step() == {key: value for key, value in hard.items() if key != RECOUNT}
+
+
+def test_a_namespace_that_refuses_keeps_no_other_from_its_quota() -> None:
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    scene.beside("strict")
+
+    def refuses(_verb: str, value: Object) -> None:
+        if value["metadata"]["namespace"] == "strict":
+            raise WorldError(403, "a policy")
+
+    scene.quotas.trouble = refuses
+    with pytest.raises(WorldError):
+        scene.step()
+    assert (TEAM, NAME) in scene.quotas.objects
+    assert ("strict", NAME) not in scene.quotas.objects
+
+
+def test_in_a_namespace_that_is_being_deleted_nothing_is_tried() -> None:
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    scene.beside("going", deletionTimestamp="2026-03-01T12:00:00Z")
+    scene.step()
+    assert (TEAM, NAME) in scene.quotas.objects
+    assert ("going", NAME) not in scene.quotas.objects
+
+
+def test_a_namespace_that_is_gone_is_forgotten_and_told_again_when_it_comes_back() -> None:
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    scene.step()
+    told, held = scene.ears.codes, dict(scene.quotas.objects)
+    for _, name in held:
+        scene.quotas.remove(name, TEAM)
+    scene.step()
+    for each in held.values():
+        scene.quotas.put(each)
+    scene.step()
+    assert scene.ears.codes == [*told, *told]

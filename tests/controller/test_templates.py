@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import datetime as dt
 from typing import Any
 
 import jsonpatch
@@ -51,7 +52,7 @@ class Scene:
     def __init__(self, *facts: Given, now: Given | None = NEW) -> None:
         self.pods, self.templates = Kind(Pod), Kind(Named)
         self.ears, self.known = Ears(), {each.digest: each.facts for each in facts}
-        self.given = now
+        self.given, self.watch = now, Watch()
         self.duty = TemplatesDuty(
             self.pods,
             self.templates,
@@ -59,7 +60,7 @@ class Scene:
             given=lambda: self.given,
             version=self.known.get,
             told=self.ears,
-            now=Watch(),
+            now=self.watch,
         )
 
     def put(self, pod: Object) -> Kept[Pod]:
@@ -303,11 +304,54 @@ def test_one_namespace_that_refuses_does_not_keep_the_others_waiting() -> None:
             raise WorldError(403, "exceeded quota")
 
     scene.templates.trouble = refuses
+    # No failed step: a failure would let everybody wait who comes after.
+    scene.step()
+    assert list(scene.templates.objects) == [(TEAM, name)]
+    (told,) = scene.ears.findings
+    assert (told.code, scene.ears.said[0][1].namespace) == ("TemplateRefused", "full")
+    assert name in told.message
+    assert "exceeded quota" in told.message
+    assert scene.ears.levels == {("templates", "pods that cannot be helped"): 1}
+    scene.put(full)
+    scene.step()
+    assert len(scene.ears.said) == 1
+
+
+def test_what_is_refused_is_tried_again_after_a_while_and_not_whenever_anything_happens() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+
+    def refuses(_verb: str, _value: Object) -> None:
+        raise WorldError(403, "exceeded quota")
+
+    scene.templates.trouble = refuses
+    scene.step()
+    scene.put(pod)
+    scene.step()
+    assert scene.templates.asked == [("create", name)]
+    scene.templates.trouble = lambda _verb, _value: None
+    scene.watch.now += dt.timedelta(seconds=5)
+    assert scene.step() == [name]
+    assert scene.ears.levels == {("templates", "pods that cannot be helped"): 0}
+
+
+def test_where_nobody_can_be_asked_everybody_stays_due() -> None:
+    scene = Scene()
+    pod, _ = translated()
+    for namespace in ("one", "two"):
+        scene.put({**pod, "metadata": {**pod["metadata"], "namespace": namespace}})
+
+    def fails(_verb: str, _value: Object) -> None:
+        raise WorldError(0, "no route")
+
+    scene.templates.trouble = fails
     with pytest.raises(WorldError):
         scene.step()
-    assert list(scene.templates.objects) == [(TEAM, name)]
+    assert len(scene.templates.asked) == 1
     scene.templates.trouble = lambda _verb, _value: None
     assert len(scene.step()) == 2
+    assert scene.ears.said == []
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:

@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from config.model import Configuration
 from controller.quota import NAME as QUOTA
 from facts.model import Facts
 from facts.text import read
-from serve import controller
+from serve import controller, metrics
 from serve.addresses import address
 from tests.cluster.fake.api import FakeApi
 from translate.patch import operations
@@ -132,6 +134,7 @@ async def _in_order(tmp_path: Path) -> None:
             await api.until(lambda: api.get("configmaps", FACTS, OWN))
             published = api.get("configmaps", FACTS, OWN)
             assert published is not None
+            assert leading() == 1
             assert published["data"]["current"].startswith("sha256:")
 
             await api.until(lambda: "drawbridge.dev/dual" in labels(api, "a"))
@@ -143,6 +146,7 @@ async def _in_order(tmp_path: Path) -> None:
         lease = api.get("leases", controller.LEASE, OWN)
         assert lease is not None
         assert lease["spec"]["holderIdentity"] == ""
+        assert leading() == 0
 
 
 def test_a_waiting_pod_gets_its_template_and_gets_it_again(tmp_path: Path) -> None:
@@ -246,6 +250,40 @@ def test_a_configuration_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> 
     (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
     wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
     assert asyncio.run(controller.run(wrong)) == controller.REFUSED
+
+
+@pytest.mark.parametrize("name", ["health", "metrics"])
+def test_a_port_that_is_taken_is_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        async def play() -> int:
+            async with FakeApi() as api:
+                addresses = dict.fromkeys(("health", "metrics"), address("127.0.0.1:0"))
+                return await controller.run(
+                    argparse.Namespace(
+                        kubeconfig=str(api.kubeconfig(tmp_path / "kubeconfig")),
+                        context=None,
+                        namespace=OWN,
+                        identity="one",
+                        config=None,
+                        log_level="info",
+                        **{**addresses, name: address(where)},
+                    )
+                )
+
+        assert asyncio.run(play()) == controller.REFUSED
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines[-1]["msg"] == "the process cannot go on"
+    assert lines[-1]["reason"] == f"{name} cannot listen on {where}: Address already in use"
+
+
+def leading() -> float | None:
+    """Whether it leads, as the metrics tell."""
+    name = "drawbridge_controller_level"
+    return metrics.REGISTRY.get_sample_value(name, {"duty": "lease", "what": "leading"})
 
 
 def labels(api: FakeApi, name: str) -> dict[str, str]:

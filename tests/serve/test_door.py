@@ -186,6 +186,24 @@ def test_bodies_that_come_in_are_bounded_together(tmp_path: Path) -> None:
     assert asyncio.run(play()) == [429]
 
 
+def test_bodies_that_wait_for_an_answer_are_bounded_together(tmp_path: Path) -> None:
+    """As templates are waited for while the API server is slow."""
+    body = review(padding=800)
+
+    async def play() -> tuple[Answer, Answer, Answer]:
+        async with served(tmp_path, limits=Limits(held=1500)) as house:
+            house.answering.go.clear()
+            first = asyncio.create_task(house.ask(request(body=body)))
+            await house.answering.asked_by(1)
+            refused = await house.ask(request(body=body))
+            house.answering.go.set()
+            return refused, await first, await house.ask(request(body=body))
+
+    refused, *others = asyncio.run(play())
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert [each.status for each in others] == [200, 200]
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def play() -> tuple[Answer, bool]:
         async with served(tmp_path, limits=SMALL) as house, house.line() as line:

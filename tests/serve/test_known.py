@@ -11,11 +11,14 @@ import pytest
 
 from cluster.session import Session
 from config.model import Configuration
+from controller import conditions
 from facts import text
 from facts.model import Cluster, Facts
 from serve.known import Known
 from serve.published import NAME, Published, UnpublishedError, facts, key
 from tests.cluster.fake.api import FakeApi
+from translate.codes import NETWORK_UNKNOWN
+from translate.interest import interest
 
 SYSTEM = "drawbridge-system"
 FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36"))
@@ -41,6 +44,16 @@ def namespaced(kind: str, name: str, spec: dict[str, Any], namespace: str) -> di
 def namespace(name: str, **labels: str) -> dict[str, Any]:
     metadata = {"name": name, "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def ours(**webhook: object) -> dict[str, Any]:
+    """Write our own webhook configuration."""
+    return {
+        "apiVersion": conditions.API_VERSION,
+        "kind": conditions.KIND,
+        "metadata": {"name": conditions.NAME},
+        "webhooks": [{"name": conditions.PODS, **webhook}],
+    }
 
 
 class Town(NamedTuple):
@@ -157,6 +170,34 @@ def test_labels_are_the_same_object_until_they_change(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_a_namespace_without_the_label_is_unknown_while_its_news_may_be_old(
+    tmp_path: Path,
+) -> None:
+    needs = {"matchExpressions": [{"key": "drawbridge.dev/translate", "operator": "Exists"}]}
+    label = {"drawbridge.dev/translate": "enforce"}
+
+    async def play() -> None:
+        async with town(tmp_path, namespace("plain"), namespace("in", **label)) as there:
+            api, known = there.api, there.known
+            await api.until(lambda: api.asked("GET", "namespaces", watch=True))
+            api.fail(503, part="namespaces", times=1000, retry_after=0.01)
+            api.cut_watches()
+            while not known.namespaces.trouble:  # noqa: ASYNC110  # nothing says when
+                await asyncio.sleep(0)
+            # Somebody sends every pod, and this one is none of ours.
+            assert known.namespace("plain") is not None
+            api.put(ours(namespaceSelector=needs))
+            await there.until(lambda: known.webhooks.get(conditions.NAME) is not None)
+            assert known.namespace("plain") is None
+            assert known.namespace("in") == label
+            api.heal()
+            while not known.namespaces.fresh:  # noqa: ASYNC110  # nothing says when
+                await asyncio.sleep(0)
+            assert known.namespace("plain") is not None
+
+    asyncio.run(play())
+
+
 def test_limits_and_quotas_are_those_of_the_namespace_and_follow_changes(tmp_path: Path) -> None:
     limit = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
     hard = {"hard": {"requests.nvidia.com/gpu": "1"}}
@@ -202,6 +243,27 @@ def test_other_webhooks_are_named_once_they_are_there(tmp_path: Path) -> None:
             await there.until(lambda: bool(there.known.others()))
             assert there.known.others() is there.known.others()
             assert "hami" in there.known.others()[0].message.lower()
+
+    asyncio.run(play())
+
+
+def test_what_keeps_pods_from_us_is_known_while_it_does(tmp_path: Path) -> None:
+    wanted = conditions.conditions(interest(Configuration()))[conditions.PODS]
+    held = [{"name": name, "expression": text} for name, text in wanted.items()]
+
+    async def play() -> None:
+        async with town(tmp_path) as there:
+            (found,) = there.known.unsent()
+            assert "there is no MutatingWebhookConfiguration" in found.message
+            there.api.put(ours(matchConditions=held))
+            await there.until(lambda: not there.known.unsent())
+            # Without networks, and without a word about them, fewer pods are to be sent.
+            quiet = {"findings": {NETWORK_UNKNOWN.name: "off"}}
+            there.known.configure(msgspec.convert(quiet, Configuration))
+            (found,) = there.known.unsent()
+            assert found.code == "NameNotActive"
+            there.known.configure(Configuration())
+            assert not there.known.unsent()
 
     asyncio.run(play())
 

@@ -164,7 +164,8 @@ def test_a_port_that_is_taken_is_told(name: str, tmp_path: Path) -> None:
         taken.close()
     assert code == 2
     assert lines[-1]["msg"] == "the process cannot go on"
-    assert "in use" in lines[-1]["reason"]
+    asked = {"listen": "admission"}.get(name, name)
+    assert lines[-1]["reason"] == f"{asked} cannot listen on {address}: Address already in use"
 
 
 KUBECONFIG = """\

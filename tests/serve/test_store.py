@@ -114,8 +114,11 @@ def test_every_no_of_the_server_is_a_store_error_with_the_name(code: int, tmp_pa
     async def play() -> None:
         async with house(tmp_path) as there:
             there.api.fail(code, method="POST", part="resourceclaimtemplates", times=9)
-            with pytest.raises(StoreError, match="default/drawbridge-1"):
+            with pytest.raises(StoreError, match="default/drawbridge-1") as raised:
                 await there.store.create("default", TEMPLATE)
+            # What would be said again is for the user; the rest is for later.
+            assert raised.value.refused.startswith(f"{code} " if code in (403, 404) else "")
+            assert bool(raised.value.refused) == (code in (403, 404))
 
     asyncio.run(play())
 

@@ -14,6 +14,7 @@ import webhook.pods
 from tests.tables import Plain
 from tests.webhook.town import Town, pod, review
 from webhook import memory
+from webhook.bare import bare
 from webhook.memory import Memory
 from webhook.pods import Answer, Outcome, Said
 from webhook.review import Malformed, Request, decode
@@ -206,7 +207,7 @@ def said(text: str) -> Answer:
 def key_of(object_: Plain) -> memory.Key:
     request = decode(review(object_))
     assert isinstance(request, Request)
-    read = memory.bare(request.object)
+    read = bare(request.object)
     assert not isinstance(read, Malformed)
     return memory.key(read, "team", "enforce")
 

@@ -293,3 +293,16 @@ async def test_what_there_is_to_say_of_other_webhooks_is_said_of_translated_pods
     lines = [(await town.pod(pod(each))).warnings for each in ({"nvidia.com/gpu": 1}, {"cpu": 1})]
     assert any("another webhook adds devices" in each for each in lines[0])
     assert lines[1] == []
+
+
+async def test_a_template_that_is_refused_lets_the_pod_in_and_says_why() -> None:
+    town = Town()
+    town.decides({}, FACTS)
+    town.store.refuses = "403 Forbidden: exceeded quota: objects"
+    for dry in (False, True):
+        answer = await town.pod(pod({"nvidia.com/gpu": 1}), dryRun=dry)
+        assert answer.allowed
+        assert answer.after["spec"]["resourceClaims"]
+        assert answer.reply.outcome == "translated"
+        (line,) = [each for each in answer.warnings if each.startswith("TemplateRefused: ")]
+        assert "exceeded quota: objects" in line

@@ -55,6 +55,15 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webhook.admission._STEP", 1e-9)
 
 
+def test_a_pod_without_a_namespace_is_refused_by_that() -> None:
+    whole = msgspec.json.decode(GOOD)
+    del whole["request"]["namespace"]
+    reply, _ = replies(msgspec.json.encode(whole))
+    status = msgspec.json.decode(reply.body)["response"]["status"]
+    assert (reply.outcome, status["code"]) == ("error", 400)
+    assert "request.namespace" in status["message"]
+
+
 def test_a_good_one_is_translated() -> None:
     assert replies(GOOD)[0].outcome == "translated"
 
@@ -89,6 +98,8 @@ def test_what_is_no_review_is_no_request(body: bytes) -> None:
         (b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
         (b'"AdmissionReview"', b'"Review"'),
         (b'"operation":"CREATE"', b'"operation":7'),
+        (b'"operation":"CREATE"', b'"operation":"create"'),
+        (b'"operation":"CREATE"', b'"operation":"' + b"x" * 999 + b'"'),
         (b'"operation":"CREATE"', b'"operations":"CREATE"'),
         (b'"kind":{"group"', b'"kinds":{"group"'),
         (b'"dryRun":false', b'"dryRun":"no"'),

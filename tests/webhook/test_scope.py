@@ -47,6 +47,15 @@ def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> Metadat
         ),
         (Metadata(owner_references=(Owner("A", "a"), Owner("B", "b"))), "team/A/a"),
         (Metadata("x", owner_references=()), "team/Pod/x"),
+        (
+            owned("ReplicaSet", "web-5d4f8", {"rollouts-pod-template-hash": "5d4f8"}),
+            "team/Rollout/web",
+        ),
+        (owned("Job", "a-workers-0", {"jobset.sigs.k8s.io/jobset-name": "a"}), "team/JobSet/a"),
+        (
+            owned("StatefulSet", "a-0", {"leaderworkerset.sigs.k8s.io/name": "a"}),
+            "team/LeaderWorkerSet/a",
+        ),
     ],
 )
 def test_the_root_owner_is_named_as_the_pod_shows_it(pod: Metadata, expected: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dra.finding import Finding
+from dra.finding import Finding, Severity
 from tests.tables import Plain
 from tests.webhook.town import Clock, Store
 from translate.template import USED, Template, template
@@ -132,6 +132,20 @@ async def test_errors_of_the_world_are_for_later() -> None:
     assert await room.ensure(of()) is Ensured.LATER
     assert await room.made.look("team", of(), 5) is Ensured.LATER
     room.store.fails = False
+    assert await room.ensure(of()) is Ensured.MADE
+
+
+async def test_what_is_refused_is_told_with_the_reason_and_tried_again_soon() -> None:
+    room = Room()
+    room.store.refuses = "403 Forbidden: exceeded quota: objects"
+    for state in (await room.ensure(of()), await room.made.look("team", of(), 5)):
+        assert isinstance(state, Finding)
+        assert (state.code, state.severity) == ("TemplateRefused", Severity.WARNING)
+        assert of().name in state.message
+        assert "exceeded quota: objects" in state.message
+    assert room.store.calls == ["create"]
+    room.store.refuses = ""
+    room.clock.goes(seconds=3)
     assert await room.ensure(of()) is Ensured.MADE
 
 

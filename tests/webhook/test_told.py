@@ -1,10 +1,16 @@
 """What a person reads of an answer."""
 
+from collections.abc import Iterator
+from typing import ClassVar
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from documents.paths import Path
+from documents.values import Value
 from dra.finding import Finding, Severity
-from webhook.told import LONGEST, MOST, line, reason, safe, warnings
+from webhook.asked import Asked, Holder
+from webhook.told import LONGEST, MOST, line, reason, safe, translated, warnings
 
 
 def finding(severity: Severity, message: str = "m", path: str = "spec") -> Finding:
@@ -63,3 +69,30 @@ def test_what_a_header_cannot_carry_becomes_a_space() -> None:
 def test_a_reason_has_the_errors_with_their_remedies_only() -> None:
     found = [finding(WARNING, "w"), finding(ERROR, "a"), finding(ERROR, "b")]
     assert reason(found) == "Code: spec: a (Do.); Code: spec: b (Do.)"
+
+
+class Once(tuple[Holder, ...]):
+    """Containers, and how often somebody went over them."""
+
+    __slots__ = ()
+    walks: ClassVar[int] = 0
+
+    def __iter__(self) -> Iterator[Holder]:
+        type(self).walks += 1
+        return super().__iter__()
+
+
+def test_of_thousands_of_claims_each_container_is_looked_at_once() -> None:
+    paths: list[Path] = [("spec", "containers", number) for number in range(2000)]
+    holders = Once(Holder(path, f"c{path[2]}", False, {}, {}) for path in paths)  # noqa: FBT003  # the field
+    after: Value = {
+        "spec": {
+            "containers": [{"resources": {"claims": [{"name": f"d{n}"}]}} for n in range(2000)],
+            "resourceClaims": [
+                {"name": f"d{n}", "resourceClaimTemplateName": "t"} for n in range(2000)
+            ],
+        }
+    }
+    lines = translated({}, after, {"t": "1 device"}, Asked(holders=holders))
+    assert lines[1999] == "container c1999 -> 1 device (claim d1999)"
+    assert (len(lines), Once.walks) == (2000, 1)

@@ -35,6 +35,8 @@ def asked_for(case: Plain) -> Plain:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 async def test_the_table_of_updates(case: Plain) -> None:
     town = Town()
+    if "facts" in case:
+        town.decides({}, case["facts"])
     asked = asked_for(case)
     translated = (await town.pod(asked)).after
     assert translated["spec"]["resourceClaims"]
@@ -82,6 +84,18 @@ async def test_an_update_without_its_objects_is_refused() -> None:
     stands = (await town.pod(pod({"nvidia.com/gpu": "1"}))).after
     answer = await town.pod(stands, operation="UPDATE", old=stands, object=None)
     assert answer.status["code"] == 400
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("part", ["metadata", "spec"])
+@pytest.mark.parametrize("value", [None, 1.5, "x", [], [{}]])
+async def test_what_is_no_pod_gets_no_patch_that_cannot_be_applied(part: str, value: Plain) -> None:
+    town = Town()
+    stands = (await town.pod(pod({"nvidia.com/gpu": "1"}))).after
+    answer = await town.pod({**stands, part: value}, name="p", operation="UPDATE", old=stands)
+    assert answer.allowed
+    missing = {key: each for key, each in stands.items() if key != part}
+    assert (await town.pod(missing, name="p", operation="UPDATE", old=stands)).allowed
 
 
 FORGED: Plain = st.lists(

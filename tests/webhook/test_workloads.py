@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from controller.codes import NAME_NOT_ACTIVE
 from tests.tables import Plain, cases
 from tests.webhook.town import ENFORCE, Known, Town
 from webhook.limits import LimitRange
@@ -45,6 +46,18 @@ async def test_the_table_of_workloads(case: Plain) -> None:
         assert all(begun), answer.warnings
     else:
         assert case["message"] in answer.status["message"]
+
+
+async def test_what_may_keep_its_pods_from_us_is_told_where_they_would_be_translated() -> None:
+    town = Town()
+    town.decides({}, FACTS)
+    town.known.lacks = (NAME_NOT_ACTIVE.at("webhooks[0].matchConditions", "another than ours"),)
+    lines = []
+    for name in ("nvidia.com/gpu", "cpu"):
+        containers = [{"name": "main", "resources": {"limits": {name: 1}}}]
+        lines.append((await town.workload(deployment({}, {"containers": containers}))).warnings)
+    assert any(each.startswith("NameNotActive: webhooks[0]") for each in lines[0]), lines
+    assert lines[1] == []
 
 
 async def test_without_facts_an_object_is_let_through() -> None:

@@ -69,6 +69,7 @@ class Store:
         self.calls: list[str] = []
         self.drops: tuple[str, ...] = ()  # fields of `exactly`
         self.fails = False
+        self.refuses = ""
         self.open = asyncio.Event()
         self.open.set()
 
@@ -107,6 +108,8 @@ class Store:
         await self.open.wait()
         if self.fails:
             raise StoreError("no")
+        if self.refuses:
+            raise StoreError("no", self.refuses)
 
 
 @dataclass
@@ -118,6 +121,7 @@ class Known:
     ranges: Sequence[LimitRange] = ()
     held: Sequence[ResourceQuota] = ()
     told: Sequence[Finding] = ()
+    lacks: Sequence[Finding] = ()
 
     def given(self) -> Given | None:
         return self.by
@@ -133,6 +137,9 @@ class Known:
 
     def others(self) -> Sequence[Finding]:
         return self.told
+
+    def unsent(self) -> Sequence[Finding]:
+        return self.lacks
 
 
 @dataclass
@@ -182,7 +189,7 @@ def review(object_: Plain, operation: str = "CREATE", old: Plain = None, **rest:
         "kind": {"group": group, "version": "v1", "kind": kind},
         "resource": {"group": group, "version": "v1", "resource": "pods"},
         "namespace": "team",
-        "name": object_.get("metadata", {}).get("name", ""),
+        "name": "" if "name" in rest else object_.get("metadata", {}).get("name", ""),
         "operation": operation,
         "userInfo": {"username": "somebody", "groups": ["system:authenticated"]},
         "object": object_,

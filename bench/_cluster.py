@@ -1,0 +1,88 @@
+"""A cluster from memory, as the benches of admission know one.
+
+Two namespaces, one of them opted in; templates are kept as a watch would tell them, and nothing is
+waited for.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from documents.values import Value
+from dra.finding import Finding
+from translate.pods import Given
+from webhook.limits import LimitRange
+from webhook.quota import ResourceQuota
+
+OUT: Final = "outside"
+IN: Final = "inside"
+
+
+class Known:
+    """Two namespaces, one of them opted in, and what decides there."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._labels: dict[str, Mapping[str, str]] = {
+            OUT: {"kubernetes.io/metadata.name": OUT},
+            IN: {"kubernetes.io/metadata.name": IN, "drawbridge.dev/translate": "enforce"},
+        }
+
+    def given(self) -> Given | None:
+        """What decides."""
+        return self._given
+
+    def namespace(self, name: str) -> Mapping[str, str] | None:
+        """The labels of a namespace."""
+        return self._labels.get(name)
+
+    def limits(self, namespace: str) -> Sequence[LimitRange]:
+        """None."""
+        del namespace
+        return ()
+
+    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+        """None."""
+        del namespace
+        return ()
+
+    def others(self) -> Sequence[Finding]:
+        """None."""
+        return ()
+
+    def unsent(self) -> Sequence[Finding]:
+        """Nothing keeps pods away."""
+        return ()
+
+
+class Store:
+    """Keeps what was created, as a watch would tell it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Mapping[str, Value]] = {}
+
+    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """What a watch would have said."""
+        return self._kept.get((namespace, name))
+
+    async def create(
+        self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
+    ) -> Mapping[str, Value] | None:
+        """Make one, with what an API server adds to it."""
+        stored: dict[str, Value] = msgspec.json.decode(msgspec.json.encode(value))
+        metadata = stored["metadata"]
+        if isinstance(metadata, dict):
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            metadata |= {"namespace": namespace, "creationTimestamp": now, "uid": "u"}
+            if not dry_run:
+                self._kept[namespace, str(metadata["name"])] = stored
+        return stored
+
+    async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """Read one."""
+        return self.seen(namespace, name)
+
+    async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Nothing to do."""
