@@ -181,8 +181,10 @@ def test_the_python_implementation_agrees(source: str) -> None:
     ours = _our_answer(source)
     try:
         theirs = environment.program(environment.compile(source)).evaluate(values)
-    except celpy.CELEvalError:
-        assert ours in ("error", "refused")
+    except celpy.CELEvalError as error:
+        # The sum of two strings is one of Python's there, and has no `contains` any more.
+        theirs_only = AttributeError in error.args
+        assert theirs_only or ours in ("error", "refused")
     else:
         if ours not in ("error", "refused"):
             assert theirs == ours
