@@ -38,7 +38,6 @@ from facts.model import (
     Shape,
 )
 from facts.text import plain
-from translate.patch import operations
 from translate.pods import Given, given, translate
 from translate.read import read
 
@@ -150,7 +149,7 @@ def best(work: Callable[[], object]) -> tuple[float, float]:
 
 def whole(text: bytes, by: Given) -> object:
     """Translate a pod that was just read, and compose the operations of its patch."""
-    return operations(translate(msgspec.json.decode(text), by).edits)
+    return translate(msgspec.json.decode(text), by).operations
 
 
 def one_pod() -> None:

@@ -19,6 +19,16 @@ PART_UNREADABLE = Code(
     example='namespaces "team-a" is forbidden: User "jane" cannot get resource "namespaces"',
     remedy="Nothing has to be done; with the right to read it the answer says more.",
 )
+CONFIGURATION_UNREAD = Code(
+    name="ConfigurationNotRead",
+    severity=Severity.WARNING,
+    text=(
+        "The configuration that admission follows in the cluster cannot be read, so the defaults "
+        "count, and admission may say something else."
+    ),
+    example='configmaps "drawbridge-config" is forbidden: User "jane" cannot get it',
+    remedy="Give it with --config, or ask for the right to get the ConfigMap drawbridge-config.",
+)
 POD_UNKNOWN = Code(
     name="PodUnknown",
     severity=Severity.ERROR,
@@ -27,4 +37,4 @@ POD_UNKNOWN = Code(
     remedy="Name the pod as it is called, and its namespace with -n.",
 )
 
-CODES = Codes("cli", (CLUSTER_UNREADABLE, PART_UNREADABLE, POD_UNKNOWN))
+CODES = Codes("cli", (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN))

@@ -41,14 +41,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
         show.value(schema(), "json", streams.out)
         return 0
-    read = configuration(options.config, streams)
-    if isinstance(read, Configuration):
-        show.value(plain(read), options.output or "yaml", streams.out)
+    wanted = configuration(options.config, streams)
+    if isinstance(wanted, Configuration):
+        show.value(plain(wanted), options.output or "yaml", streams.out)
         return 0
     if options.output:
-        show.value(show.plain(read), options.output, streams.out)
+        show.value(show.plain(wanted), options.output, streams.out)
     else:
-        show.findings(read, streams.err)
+        show.findings(wanted, streams.err)
     return 2
 
 
@@ -67,14 +67,20 @@ def configuration(name: str | None, streams: Streams) -> Configuration | tuple[L
     """Read the file `name`, or give all findings in it; without a name, the defaults."""
     if name is None:
         return Configuration()
-    read = list(sources([name], streams.stdin))
-    files = [each for each in read if isinstance(each, Source)]
+    files = list(sources([name], streams.stdin))
+    if unread := tuple(each for each in files if isinstance(each, Located)):
+        return unread
+    return read(*(each for each in files if isinstance(each, Source)))
+
+
+def read(*files: Source) -> Configuration | tuple[Located, ...]:
+    """Read the one Configuration of these files, or give all findings in them."""
     found = [each for file in files for each in documents_of(file) if not each.empty]
-    unread = tuple(each for each in read if isinstance(each, Located))
-    if unread := (*unread, *(located for each in found for located in each.findings)):
+    if unread := tuple(located for each in found for located in each.findings):
         return unread
     if len(found) != 1:
         message = f"there are {len(found)} documents in the file, expected one Configuration"
+        name = files[0].name if files else ""
         return (Located(config.codes.NOT_ONE.at("", message), name, 0, 0),)
     loaded = load(found[0].value, known())
     if isinstance(loaded, Configuration):

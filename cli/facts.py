@@ -12,9 +12,9 @@ from cli.facts_file import given
 from cli.lint import ERRORS, exit_code
 from cli.live import UnreadableError
 from cli.reading import read
+from cli.settled import settled
 from cli.streams import Streams
 from cli.world import World, world
-from config.model import Configuration
 from documents.document import Located
 from dra import gates
 from dra.finding import Finding
@@ -59,9 +59,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the facts, and what was found on the way to the error stream."""
-    wanted = config.configuration(options.config, streams)
-    if not isinstance(wanted, Configuration):
-        show.findings(wanted, streams.err)
+    named = not options.cluster or options.context is not None
+    wanted, before = settled(options, streams, asks_cluster=named)
+    if wanted is None:
+        show.findings(before, streams.err)
         return ERRORS
     try:
         files, version = objects(options, streams)
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         show.findings((Located(each, "", 0, 0) for each in turned), streams.err)
         return ERRORS
     gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
-    told = (*files.findings, *files.located(gathered.findings))
+    told = (*before, *files.findings, *files.located(gathered.findings))
     facts = given(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
         show.findings((*told, *facts), streams.err)

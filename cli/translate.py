@@ -16,6 +16,7 @@ from cli import config, live, show
 from cli.facts_file import given as facts_of
 from cli.live import UnreadableError
 from cli.reading import sources
+from cli.settled import settled
 from cli.streams import Streams
 from config.model import Configuration
 from config.policy import treated
@@ -121,12 +122,13 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def _given(options: argparse.Namespace, streams: Streams, result: _Result) -> Given | None:
     """Read what decides; None where that cannot be read, and then everything stays as it is."""
-    wanted = config.configuration(options.config, streams)
-    if not isinstance(wanted, Configuration):
-        result.findings += wanted
+    named = options.context is not None or (options.kubeconfig and not options.cluster)
+    wanted, told = settled(options, streams, asks_cluster=bool(named))
+    result.findings += told
+    if wanted is None:
         return None
     counted: Facts | None = None
-    if options.cluster or options.context is not None or options.kubeconfig:
+    if options.cluster or named:
         found = _counted(options, streams, wanted, result)
         if not isinstance(found, Facts):
             result.findings += found

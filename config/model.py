@@ -197,7 +197,8 @@ class Decisions(Part, frozen=True):
     """What to do where a translation says less, or is not needed."""
 
     allow_loss_of: Annotated[
-        tuple[Word, ...], says("Properties that a translation may lose instead of being refused.")
+        tuple[Literal["isolation", "exclusivity"], ...],
+        says("Properties that a translation may lose instead of being refused."),
     ] = ()
     native_extended_names: Annotated[
         Literal["leave", "translate"],
@@ -270,7 +271,11 @@ class Configuration(Part, frozen=True):
     ] = API_VERSION
     kind: Annotated[Literal["Configuration"], says("Always Configuration.")] = KIND
     placement: Annotated[
-        Placement, says("Who picks devices: Kubernetes' scheduler, or our allocator beside it.")
+        Placement,
+        says(
+            "Who picks devices: Kubernetes' scheduler, or an allocator of ours beside it. That is not "
+            "there yet, so `serve` refuses `bridge`, and only commands print what it would be told."
+        ),
     ] = Placement.NATIVE
     scope: Annotated[Scope, says("Whose pods are looked at.")] = Scope()
     legacy: Annotated[Legacy, says("Names and units of device plugins.")] = Legacy()

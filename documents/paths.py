@@ -48,7 +48,7 @@ def get(value: Value, path: Path) -> Value:
     """Return what stands at `path`, or None."""
     for token in path:
         if isinstance(value, dict):
-            value = value.get(str(token))
+            value = value.get(f"{token}")
         elif isinstance(value, list) and (at := index(token, len(value))) is not None:
             value = value[at]
         else:

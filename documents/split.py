@@ -5,6 +5,7 @@ read. A document that cannot be parsed ends where it ends and hides no other. Kn
 brackets that separate documents, and nothing else of YAML and JSON.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,6 +25,8 @@ _CONTENT = re.compile(
     rb"(?!%)[ \t]*+(?!#|" + _BREAK + rb"|\Z)"
 )
 
+# An object of JSON goes on with a text or ends; what else begins like one is YAML, or a template.
+_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:\{[ \t\r\n]*+(?:[\"}]|\Z)|\[)")
 # In JSON an opening bracket stands first or behind one of `,:[`; elsewhere a new value begins.
 # A text that is not closed ends with its line, so that it swallows no more than that.
 _VALUE = re.compile(
@@ -31,6 +34,8 @@ _VALUE = re.compile(
     rb'(?:[^"\[\]{},: \t\r\n]++|"(?:[^"\\\r\n]|\\[^\r\n])*+"?|[,:](?:[ \t\r\n]*+[\[{])*+'
     rb"|[\]}]|[ \t\r\n]++(?![\[{])|\\)*+[ \t]*+(?:\r?\n)?"
 )
+# What may stand before the first value behind a marker.
+_OPENED = re.compile(rb"(?:\xef\xbb\xbf)?(?:---[ \t]*(?:\r?\n|\Z))?[ \t\r\n]*+")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _OTHER_LINE = re.compile(rb"\n(?!\{|[ \t\r]*+(?:\n|\Z))")
 
@@ -45,13 +50,30 @@ class Chunk(NamedTuple):
 
 def split(data: bytes) -> Iterator[Chunk]:
     """Cut a file into the ranges of its documents, one after the other."""
-    head = data.removeprefix(BOM).lstrip()[:2]
-    if head[:1] in {b"{", b"["} and head != b"{{":
+    if _LIKE_JSON.match(data):
         if _one_value(data):
             return iter((Chunk(0, len(data)),))
         if next(_markers(data), None) is None:
             return _json(data)
-    return _with_comments(_yaml(data))
+    return _streams(data, _with_comments(_yaml(data)))
+
+
+def _streams(data: bytes, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Cut what stands between two markers where it is several values of JSON."""
+    for chunk in chunks:
+        opened = _OPENED.match(data, chunk.start)
+        first = opened.end() if opened else chunk.start
+        text = data[first : chunk.end]
+        if not text.startswith(b"{") or _one_value(text):
+            yield chunk
+            continue
+        # What is blank behind the last value belongs to it.
+        ends = [first + each.end for each in _json(text.rstrip())]
+        ends[-1] = chunk.end
+        if all(_one_value(data[a:b]) for a, b in itertools.pairwise([first, *ends])):
+            yield from itertools.starmap(Chunk, itertools.pairwise([chunk.start, *ends]))
+        else:
+            yield chunk
 
 
 def _markers(data: bytes) -> Iterator[re.Match[bytes]]:

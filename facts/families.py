@@ -144,6 +144,12 @@ def serves(family: Family, name: str) -> bool:
     return bool(family.legacy) and _any(family.legacy).match(name) is not None
 
 
+@functools.lru_cache
+def served(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+    """Which of the names are a family's by its patterns; those of one cluster are asked again."""
+    return frozenset(filter(_any(patterns).match, names)) if patterns else frozenset()
+
+
 @functools.cache
 def _any(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """One expression for all patterns; there are as many as there are families with some."""

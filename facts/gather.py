@@ -145,6 +145,7 @@ def _driver(name: str, published: Published, kind: str, omitted: dict[str, int])
         kind=kind,
         devices=published.devices,
         nodes=published.nodes,
+        dual=published.dual,
         attributes=attributes,
         capacities=capacities,
     )

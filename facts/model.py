@@ -4,6 +4,7 @@ Every table counts; none lists nodes or devices, and each has a bound on its siz
 facts of five thousand nodes fit in one ConfigMap. Knows nothing of how they are gathered.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -14,6 +15,8 @@ from dra.gates import NEWEST
 
 API_VERSION: Final = "drawbridge.dev/v1alpha1"
 KIND: Final = "Facts"
+# The label of nodes where a plugin hands out what slices show as well.
+DUAL: Final = "drawbridge.dev/dual"
 
 
 class Part(
@@ -82,12 +85,17 @@ class Product(Part, frozen=True):
 
 
 class Driver(Part, frozen=True):
-    """What a driver publishes: attributes by full name with their types, and capacities."""
+    """What a driver publishes: attributes by full name with their types, and capacities.
+
+    `dual` of its nodes are labelled: a plugin hands out the same devices there, or did, and what it
+    gave away may still be held.
+    """
 
     name: str
     kind: str = ""
     devices: int = 0
     nodes: int = 0
+    dual: int = 0
     attributes: Mapping[str, str] = {}
     capacities: tuple[str, ...] = ()
 
@@ -125,7 +133,7 @@ class Shape(Part, frozen=True):
         return any(each.gpus and each.nics for each in self.numa)
 
 
-class Facts(Part, frozen=True):
+class Facts(Part, frozen=True, dict=True):  # for what is looked up
     """All of it; `omitted` counts the rows that found no place in a table."""
 
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
@@ -144,16 +152,44 @@ class Facts(Part, frozen=True):
 
     def class_named(self, name: str) -> Class | None:
         """The class of this name."""
-        return next((each for each in self.classes if each.name == name), None)
+        return self._classes.get(name)
 
     def driver_named(self, name: str) -> Driver | None:
         """What the driver of this name publishes."""
-        return next((each for each in self.drivers if each.name == name), None)
+        return self._drivers.get(name)
+
+    def products_of(self, driver: str) -> tuple[Product, ...]:
+        """The products of a driver."""
+        return self._products.get(driver, ())
 
     def serving(self, name: str) -> Name:
         """Who serves an extended resource; the implicit name of a class is served by that class."""
-        found = next((each for each in self.names if each.name == name), Name(name))
+        found = self._names.get(name) or Name(name)
         implied = name.removeprefix(IMPLICIT_PREFIX)
         if implied != name and self.class_named(implied) and not found.classes:
             return msgspec.structs.replace(found, classes=(implied,))
         return found
+
+    @functools.cached_property
+    def plugged(self) -> tuple[str, ...]:
+        """The names that a plugin hands out somewhere."""
+        return tuple(each.name for each in self.names if each.nodes)
+
+    @functools.cached_property
+    def _classes(self) -> Mapping[str, Class]:
+        return {each.name: each for each in reversed(self.classes)}
+
+    @functools.cached_property
+    def _drivers(self) -> Mapping[str, Driver]:
+        return {each.name: each for each in reversed(self.drivers)}
+
+    @functools.cached_property
+    def _names(self) -> Mapping[str, Name]:
+        return {each.name: each for each in reversed(self.names)}
+
+    @functools.cached_property
+    def _products(self) -> Mapping[str, tuple[Product, ...]]:
+        found: dict[str, list[Product]] = {}
+        for each in self.products:
+            found.setdefault(each.driver, []).append(each)
+        return {driver: tuple(rows) for driver, rows in found.items()}

@@ -15,7 +15,7 @@ from dra.inventory import Inventory, Memo, PoolID, device_selected
 from dra.nodes import Node, NodeSelectorError
 from dra.quantity import Quantity
 from facts.families import Family
-from facts.model import Amount
+from facts.model import DUAL, Amount
 
 # Of capacities only the first few names: what is counted per product must stay small.
 MOST_CAPACITIES = 16
@@ -59,6 +59,7 @@ class Published:
 
     devices: int = 0
     nodes: int = 0
+    dual: int = 0
     attributes: dict[str, str] = field(default_factory=dict)
     capacities: set[str] = field(default_factory=set)
 
@@ -150,6 +151,7 @@ def _told(sight: Sight, node: Node, counted: Mapping[Key, int], places: tuple[Pl
     drivers = frozenset(key.driver for key in counted)
     for driver in drivers:
         sight.drivers[driver].nodes += 1
+        sight.drivers[driver].dual += DUAL in node.labels
     sight.nodes.append(Sighting(node, counted, places, drivers))
 
 

@@ -153,6 +153,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = False  # looks at devices without taking them
     partition: bool = False  # a hardware partition, not a whole device
     passthrough: bool = False  # for a virtual machine
+    labelled: bool = False  # its pod chooses nodes by labels that go with the device plugin
     settings: tuple[Setting, ...] = ()
     users: tuple[User, ...] = ()
     resources: tuple[str, ...] = ()  # the extended resources as the pod wrote them
@@ -168,6 +169,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             or self.joint
             or self.admin
             or self.settings
+            or self.labelled
         )
 
 

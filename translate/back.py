@@ -40,19 +40,29 @@ class Step(NamedTuple):
     value: Value = None
 
 
+# The same as it is written: an operation of a JSON patch (RFC 6902).
+Operation = dict[str, Value]
+
+
 def pointer(path: Path) -> str:
     """Write a path as a JSON pointer (RFC 6901)."""
-    text = "/".join(map(str, path))
-    if "~" in text or text.count("/") >= len(path):
-        text = "/".join(f"{token}".replace("~", "~0").replace("/", "~1") for token in path)
-    return f"/{text}" if path else ""
+    text = ""
+    for token in path:
+        key = f"{token}"
+        text += f"/{escaped(key)}" if "/" in key or "~" in key else f"/{key}"
+    return text
 
 
-def operation(op: str, path: Path, value: Value = None) -> dict[str, Value]:
-    """Write an operation of a JSON patch (RFC 6902)."""
+def escaped(key: str) -> str:
+    """Write a key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def operation(op: str, at: str, value: Value = None) -> Operation:
+    """Write an operation."""
     if op == "remove":
-        return {"op": op, "path": pointer(path)}
-    return {"op": op, "path": pointer(path), "value": value}
+        return {"op": op, "path": at}
+    return {"op": op, "path": at, "value": value}
 
 
 def read(text: Value) -> tuple[Step, ...]:
@@ -86,39 +96,22 @@ def _deep(value: Value, room: int) -> bool:
     return room == 0 or any(_deep(each, room - 1) for each in inner)
 
 
+def named(item: Value) -> str | None:
+    """The name that tells an item of a list from the others, if it has one."""
+    # Of the requests of one claim the name is the same.
+    if isinstance(item, dict) and "request" not in item:
+        name = item.get("name")
+        if isinstance(name, str):
+            return name
+    return None
+
+
 def naming(path: Path, item: Value) -> list[Step]:
     """Give the test that names the item of a list that stands at `path`."""
-    if isinstance(item, dict):
-        name = item.get("name")
-        # Of the requests of one claim the name is the same.
-        if isinstance(name, str) and "request" not in item:
-            return [Step("test", (*path, "name"), name)]
+    name = named(item)
+    if name is not None:
+        return [Step("test", (*path, "name"), name)]
     return [] if item is None else [Step("test", path, item)]
-
-
-def written(steps: Sequence[Step]) -> list[dict[str, Value]]:
-    """Write a way back, without tests that were made already while the indices are what they were.
-
-    Indices of lists are numbers here.
-    """
-    told: set[Path] = set()
-    operations: list[dict[str, Value]] = []
-    last, text = None, ""
-    for number, (op, path, value) in enumerate(steps):
-        if op == "test" and not (isinstance(value, (dict, list)) and _guards(steps, number)):
-            if path in told:
-                continue
-            told.add(path)
-        elif told and type(path[-1]) is int:
-            above, length = path[:-1], len(path) - 1
-            told = {one for one in told if one[:length] != above}
-        if path is not last:
-            last, text = path, pointer(path)
-        said: dict[str, Value] = {"op": op, "path": text}
-        if op != "remove":
-            said["value"] = value
-        operations.append(said)
-    return operations
 
 
 def _guards(steps: Sequence[Step], number: int) -> bool:
@@ -243,9 +236,12 @@ class _Going:
 def _both(theirs: Value, ours: Value) -> Value:
     """Put back what went with its last entry; others may have made it again for theirs."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        if any(isinstance(ours[key], dict | list) for key in theirs.keys() & ours.keys()):
-            raise EditError("others have put something of their own there")
+        for key in theirs.keys() & ours.keys():
+            # The same is there where a later way back says what an earlier one came to.
+            if isinstance(ours[key], dict | list) and not same(ours[key], theirs[key]):
+                raise EditError("others have put something of their own there")
         return theirs | ours
     if isinstance(theirs, list) and isinstance(ours, list):
-        return [*ours, *theirs]
+        merged = len(theirs) <= len(ours) and same(ours[len(ours) - len(theirs) :], theirs)
+        return ours if merged else [*ours, *theirs]
     return ours

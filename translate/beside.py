@@ -4,7 +4,7 @@ A container that gets devices by a claim must not choose them by its environment
 merely may be useless stays. Knows no dialect and no driver.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from documents.paths import Path, get, show
@@ -37,17 +37,26 @@ _NAMED: Final = frozenset(
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays right; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
+_READ: Final = _NAMED | {_VISIBLE, _PREFIXED}
+_Variables = Sequence[tuple[int, Mapping[str, Value]]]
+_Containers = Mapping[Path, Mapping[str, Value]]
 
 
 def change(patch: Patch, asks: Collection[Ask], every: Collection[Ask]) -> list[Finding]:
     """Make the changes for the asks that are translated; `every` are those of the whole pod."""
-    users = dict.fromkeys(user.path for ask in asks for user in ask.users)
-    removed = dict.fromkeys(ask.resources[0] for ask in asks if ask.resources)
-    findings = list(_told(patch.pod, users))
+    users = dict.fromkeys([user.path for ask in asks for user in ask.users])
+    removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
+    spec = mapping(mapping(patch.pod).get("spec"))
+    containers = _containers(spec)
+    chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
+    findings = _told(containers, users, chosen)
+    runtime = spec.get("runtimeClassName")
+    if isinstance(runtime, str) and runtime.startswith("nvidia"):
+        findings.insert(0, RUNTIME_CLASS_KEPT.at("spec.runtimeClassName", f"{runtime} stays"))
     if not any(ask.kind is Kind.NIC for ask in every):
-        findings += _host_rdma(patch.pod)
+        findings += _host_rdma(spec)
     for path in users:
-        findings += _visible(patch, path)
+        findings += _dropped(patch, path, chosen.get(path, ()))
     for ask in asks:
         for setting in ask.settings:
             if isinstance(setting, Variable):
@@ -57,83 +66,106 @@ def change(patch: Patch, asks: Collection[Ask], every: Collection[Ask]) -> list[
     return findings
 
 
-def _visible(patch: Patch, path: Path) -> Iterator[Finding]:
+def _dropped(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
     """Take the variable out, from the end, so that numbers stay right."""
-    for at, _ in reversed(list(_variables(patch.pod, path, {_VISIBLE}))):
-        patch.remove(at)
-        yield VISIBLE_DROPPED.at(show(at), f"{_VISIBLE} is taken away, the claim decides")
+    findings = []
+    for number, one in reversed(chosen):
+        if one["name"] == _VISIBLE:
+            at = (*path, "env", number)
+            patch.remove(at)
+            what = f"{_VISIBLE} is taken away, the claim decides"
+            findings.append(VISIBLE_DROPPED.at(show(at), what))
+    return findings
 
 
 def _variable(patch: Patch, ask: Ask, setting: Variable) -> None:
     for user in ask.users:
-        if not any(_variables(patch.pod, user.path, {setting.name})):
+        env = items(get(patch.pod, (*user.path, "env")))
+        if not any(mapping(each).get("name") == setting.name for each in env):
             variable: Value = {"name": setting.name, "value": setting.value}
             patch.append((*user.path, "env"), variable)
 
 
-def _tolerated(patch: Patch, name: str) -> Iterator[Finding]:
-    path: Path = ("spec", "tolerations")
-    if any(_tolerates(mapping(each), name) for each in items(get(patch.pod, path))):
-        return
-    patch.append(path, {"key": name, "operator": "Exists", "effect": "NoSchedule"})
-    yield TOLERATION_ADDED.at(show(path), f"{name} is tolerated, as it was while it was asked for")
+def _tolerated(patch: Patch, name: str) -> list[Finding]:
+    for each in items(mapping(mapping(patch.pod).get("spec")).get("tolerations")):
+        if isinstance(each, dict) and _tolerates(each, name):
+            return []
+    patch.append(
+        ("spec", "tolerations"), {"key": name, "operator": "Exists", "effect": "NoSchedule"}
+    )
+    what = f"{name} is tolerated, as it was while it was asked for"
+    return [TOLERATION_ADDED.at("spec.tolerations", what)]
 
 
 def _tolerates(one: Mapping[str, Value], name: str) -> bool:
-    effect = one.get("effect") in (None, "", "NoSchedule")  # may be unhashable
-    exists = one.get("operator") == "Exists"
-    return effect and (one.get("key") == name or (exists and not one.get("key")))
+    key = one.get("key")
+    if key != name and (key or one.get("operator") != "Exists"):
+        return False
+    return one.get("effect") in (None, "", "NoSchedule")  # may be unhashable
 
 
-def _told(pod: Value, users: Collection[Path]) -> Iterator[Finding]:
-    """Tell of what stays and may not mean what it meant."""
-    spec = mapping(get(pod, ("spec",)))
-    runtime = spec.get("runtimeClassName")
-    if isinstance(runtime, str) and runtime.startswith("nvidia"):
-        yield RUNTIME_CLASS_KEPT.at("spec.runtimeClassName", f"{runtime} stays")
-    for part in _CONTAINERS:
-        for number in range(len(items(spec.get(part)))):
-            path: Path = ("spec", part, number)
-            yield from (_of_user if path in users else _of_other)(pod, path)
+def _told(
+    containers: _Containers, users: Collection[Path], chosen: Mapping[Path, _Variables]
+) -> list[Finding]:
+    """Tell of what stays in containers and may not mean what it meant."""
+    findings: list[Finding] = []
+    for path, one in containers.items():
+        if path in chosen:
+            findings += (_of_user if path in users else _of_other)(path, chosen[path])
+        if path in users and mapping(one.get("securityContext")).get("privileged") is True:
+            what = "the container is privileged and sees every device"
+            findings.append(NOT_ENFORCED.at(show(path), what))
+    return findings
 
 
-def _of_user(pod: Value, path: Path) -> Iterator[Finding]:
-    for at, one in _variables(pod, path, {*_NAMED, _PREFIXED}):
+def _of_user(path: Path, chosen: _Variables) -> Iterator[Finding]:
+    for number, one in chosen:
         text = f"{one.get('value', '')}"
-        if one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text:
+        exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
+        if exact and one["name"] != _VISIBLE:
             yield NAMED_DEVICES.at(
-                show(at), f"{one['name']} is {text or 'set'}, and the claim gives other devices"
+                show((*path, "env", number)),
+                f"{one['name']} is {text or 'set'}, and the claim gives other devices",
             )
-    if get(pod, (*path, "securityContext", "privileged")) is True:
-        yield NOT_ENFORCED.at(show(path), "the container is privileged and sees every device")
 
 
-def _of_other(pod: Value, path: Path) -> Iterator[Finding]:
-    for at, one in _variables(pod, path, {_VISIBLE}):
+def _of_other(path: Path, chosen: _Variables) -> Iterator[Finding]:
+    for number, one in chosen:
         text = f"{one.get('value', '')}"
-        if text not in _NONE_VISIBLE:
+        if one["name"] == _VISIBLE and text not in _NONE_VISIBLE:
             yield VISIBLE_WITHOUT_CLAIM.at(
-                show(at), f"{_VISIBLE} is {text}, and the container asks for no GPU"
+                show((*path, "env", number)),
+                f"{_VISIBLE} is {text}, and the container asks for no GPU",
             )
 
 
-def _host_rdma(pod: Value) -> Iterator[Finding]:
+def _host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
     """Tell of RDMA devices that the pod takes by itself."""
-    for number, each in enumerate(items(get(pod, ("spec", "volumes")))):
-        at: Path = ("hostPath", "path")
-        path = get(each, at)
+    for number, each in enumerate(items(spec.get("volumes"))):
+        if not isinstance(each, dict) or "hostPath" not in each:
+            continue
+        path = mapping(each["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield HOST_RDMA.at(
-                show(("spec", "volumes", number, *at)),
+                show(("spec", "volumes", number, "hostPath", "path")),
                 f"{path} of the host is mounted, and no network device is asked for",
             )
 
 
-def _variables(
-    pod: Value, path: Path, names: Collection[str]
-) -> Iterator[tuple[Path, Mapping[str, Value]]]:
-    for number, each in enumerate(items(get(pod, (*path, "env")))):
-        one = mapping(each)
-        name = one.get("name")
-        if isinstance(name, str) and name in names:
-            yield (*path, "env", number), one
+def _containers(spec: Mapping[str, Value]) -> _Containers:
+    return {
+        ("spec", part, number): mapping(each)
+        for part in _CONTAINERS
+        for number, each in enumerate(items(spec.get(part)))
+    }
+
+
+def _variables(container: Mapping[str, Value]) -> _Variables:
+    """Find the variables of a container that are about devices, with their numbers."""
+    found = []
+    for number, each in enumerate(items(container.get("env"))):
+        if isinstance(each, dict):
+            name = each.get("name")
+            if isinstance(name, str) and name in _READ:
+                found.append((number, each))
+    return found

@@ -110,7 +110,7 @@ def _unsayable(
     why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {row(asks[0].row).becomes}")]
     if by is Server.PLUGIN or (by is Server.CLASS and native):
         who = f"the {by} that serves it" if any(ask.resources for ask in asks) else "who reads it"
-        what = f"stays with {who}: {why[0].message}"
+        what = f"stays with {who}: {why[0].message.removeprefix(f'{_names(asks)}: ')}"
         remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
         return Decision(Verdict.LEAVE, (_about(LEFT_AS_IT_IS, asks, what, remedy),))
     return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
@@ -136,7 +136,11 @@ def _always_lost(asks: Sequence[Ask], said: Said) -> list[Finding]:
 
 
 def _about(code: Code, asks: Sequence[Ask], what: str, remedy: str | None = None) -> Finding:
-    names = dict.fromkeys(name for ask in asks for name in (ask.resources or (ask.row,)))
     users = [user.path for ask in asks for user in ask.users]
     path = show(users[0]) if users else ""
-    return code.at(path, f"{', '.join(names)} {what}", remedy=remedy)
+    return code.at(path, f"{_names(asks)} {what}", remedy=remedy)
+
+
+def _names(asks: Sequence[Ask]) -> str:
+    names = (name for ask in asks for name in (ask.resources or (ask.row,)))
+    return ", ".join(dict.fromkeys(names))

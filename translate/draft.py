@@ -28,18 +28,20 @@ class Draft:
         self.traces: list[Trace] = []
         self.findings: list[Finding] = []
 
-    def ask(self, ask: Ask, of: Iterable[Resource]) -> Ask:
+    def ask(self, ask: Ask, of: Iterable[Resource], users: tuple[User, ...] = ()) -> Ask:
         """Name an ask, say which resources made it, and take those out of the pod."""
         resources = tuple(of)
+        name = f"{self.dialect}-{len(self.asks)}"
         named = msgspec.structs.replace(
             ask,
-            name=f"{self.dialect}-{len(self.asks)}",
+            name=name,
             row=f"{self.dialect}/{ask.row}",
-            resources=tuple(dict.fromkeys(one.written for one in resources)) or ask.resources,
+            users=users or ask.users,
+            resources=tuple(dict.fromkeys([one.written for one in resources])) or ask.resources,
         )
         self.asks.append(named)
         for one in resources:
-            self.traces += one.traces(asks=(named.name,))
+            self.traces += one.traces(asks=(name,))
         return named
 
     def count(self, one: Resource) -> int:

@@ -23,6 +23,8 @@ from translate.selectors import AllOf, AnyOf, Memory, Not, Selector
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
+# What asks for whole GPUs become on nodes whose GPUs are divided.
+_DIVIDED = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
 # A claim takes at most eight alternatives, and the last one is "whichever".
 _MOST_PREFERENCES = 7
 
@@ -78,14 +80,15 @@ def _applied(ask: Ask, found: _Found) -> Ask:
         vendor=found.vendor if said else ask.vendor,
         selectors=(*ask.selectors, *_narrower(ask, found)),
         alternatives=(*ask.alternatives, *found.alternatives),
+        labelled=bool(found.traces),
     )
-    if ask.row != "nvidia/whole":
+    if ask.row not in _DIVIDED:
         return ask
     # The bare name stands for what the node's configuration makes of it.
     if found.profile:
         profile = gpu_labels.partition(found.profile)
         ask = replace(
-            ask, row="nvidia/mig-single", partition=True, selectors=(*ask.selectors, profile)
+            ask, row=_DIVIDED[ask.row], partition=True, selectors=(*ask.selectors, profile)
         )
     if found.replica:
         if ask.count != 1:

@@ -14,7 +14,7 @@ from documents.patch import Edit
 from documents.paths import get, parse, show
 from documents.values import Value
 from dra.finding import Finding, Severity
-from translate import schedulers
+from translate import schedulers, workflows
 from translate.pods import Given, translate
 from translate.template import Template
 from translate.verdicts import ELSEWHERE
@@ -31,18 +31,23 @@ class Translated(msgspec.Struct, frozen=True):
 
 def translated(value: Value, name: str, by: Given) -> Translated:
     """Translate an object; where one pod template is refused, nothing of it is changed."""
-    found = places(value)
+    found: list[Place] = []
     namespace = _namespace(value)
     edits: list[Edit] = []
     templates: dict[str, Mapping[str, Value]] = {}
     classes: dict[str, None] = {}
-    findings = [*_untranslatable(value, found)]
-    for place in found:
+    findings: list[Finding] = []
+    for place in (*places(value), *workflows.places(value)):
         one = translate(place.pod, by, namespace)
-        edits += (Edit(each.op, moved(each.path, place), each.value) for each in one.edits)
+        there = workflows.written(place, one.edits)
+        if there is None:
+            continue
+        found.append(place)
+        edits += there
         templates |= {each.name: _placed(each, value) for each in one.templates}
         findings += (replace(each, path=_path(each.path, place)) for each in one.findings)
         classes |= dict.fromkeys(one.classes)
+    findings = [*_untranslatable(value, tuple(found)), *findings]
     if classes and isinstance(value, dict) and not any(place.object for place in found):
         findings = _of_workload(value, tuple(classes), findings)
     named = (replace(each, object=name) for each in findings)

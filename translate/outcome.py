@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from config.model import Configuration
 from dra.finding import Finding
 from dra.rules import RULES, written
-from facts.model import Facts, Name
+from facts.model import Facts
 from translate import dual
 from translate.asks import Ask
 from translate.decide import Verdict, decide, stays
@@ -32,7 +32,7 @@ class Outcome(msgspec.Struct, frozen=True):
     refused: bool = False
     asks: Asks = ()  # those that are translated
     claims: tuple[tuple[ClaimOf, Template], ...] = ()
-    plugins: tuple[Name, ...] = ()  # that hand out the same devices on some node
+    plugins: tuple[dual.Other, ...] = ()  # that hand out the same devices on some node
     classes: tuple[str, ...] = ()  # that the claims ask for
 
 

@@ -14,17 +14,81 @@ import msgspec
 from documents.patch import Edit, EditError
 from documents.paths import Path, get, index, show
 from documents.values import Value, same
-from translate.back import Step, gone, naming, operation, read, written
+from translate.back import Operation, Step, escaped, gone, named, operation, pointer, read
 
-_Operation = dict[str, Value]
-_SCALAR: Final = (str, int, float, bool, type(None))
+_ENCODER: Final = msgspec.json.Encoder()
 ORIGINAL: Final = "drawbridge.dev/original"
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
-def operations(edits: Iterable[Edit]) -> list[_Operation]:
+def operations(edits: Iterable[Edit]) -> list[Operation]:
     """Write edits as the operations of a JSON patch (RFC 6902)."""
-    return [operation(edit.op, edit.path, edit.value) for edit in edits]
+    return [operation(edit.op, pointer(edit.path), edit.value) for edit in edits]
+
+
+# A list, where the name of an item of it stands, and the name.
+_Name = tuple[str, str, str]
+
+
+class _Place:
+    """An object or list that is changed: a copy, and the places in it that are changed as well."""
+
+    __slots__ = ("at", "held", "inner", "named")
+
+    def __init__(
+        self,
+        held: dict[str, Value] | list[Value],
+        at: str = "",
+        named: tuple[tuple[str, str, dict[str, Value]], ...] = (),
+    ) -> None:
+        self.held = held.copy()
+        self.at = at  # as a pointer
+        self.named = named  # the items on the way to it: their lists, where their names stand
+        self.inner: dict[str | int, _Place] = {}
+
+    def get(self, token: str | int) -> Value:
+        """Give what stands at a key or index; none where nothing does."""
+        held = self.held
+        if isinstance(held, dict):
+            return held.get(f"{token}")
+        found = index(token, len(held))
+        return None if found is None else held[found]
+
+    def has(self, token: str | int) -> bool:
+        """Whether anything stands there, if only null."""
+        if isinstance(self.held, dict):
+            return token in self.held
+        return index(token, len(self.held)) is not None
+
+    def open(self, token: str | int) -> "_Place | None":
+        """Let what stands there be changed; None where that is no object or list."""
+        child, held = self.get(token), self.held
+        if not isinstance(child, (dict, list)):
+            return None
+        place = self.inner[token] = _Place(child, self.to(token), self.named)
+        copied = place.held
+        if isinstance(held, dict):
+            held[f"{token}"] = copied
+        else:
+            held[int(token)] = copied
+            if isinstance(token, int) and isinstance(copied, dict) and self.at:
+                place.named = (*self.named, (self.at, f"{place.at}/name", copied))
+        return place
+
+    def to(self, token: str | int) -> str:
+        """Point to what stands at a key or index."""
+        key = f"{token}"
+        if "/" in key or "~" in key:
+            key = escaped(key)
+        return f"{self.at}/{key}"
+
+    def names(self) -> list[_Name]:
+        """Name the items on the way, where they have names."""
+        return [
+            (above, at, name)
+            for above, at, item in self.named
+            if isinstance(name := item.get("name"), str)
+        ]
 
 
 class Patch:
@@ -34,72 +98,88 @@ class Patch:
     """
 
     def __init__(self, pod: Value) -> None:
-        self.pod = pod
         self.edits: list[Edit] = []
+        self.operations: list[Operation] = []  # the same as a JSON patch
         self._given = pod
-        self._undo: list[list[Step]] = []  # of each edit, in the order in which it is undone
-        self._copies: dict[int, Value] = {}  # by identity; held, so that none is given twice
-        self._opened: dict[Path, Value] = {}  # what may be changed, by path; until paths change
+        # Of each edit: what names the items on the way, the steps, and the list whose items move.
+        self._undo: list[tuple[list[_Name], list[Operation], str | None]] = []
+        self._opened: dict[Path, _Place] = {}  # until what stands there goes, or moves
+        self._top = _Place(pod if isinstance(pod, (dict, list)) else {})
+
+    @property
+    def pod(self) -> Value:
+        """The pod with the edits made."""
+        return self._top.held if self.edits else self._given
 
     def put(self, path: Path, value: Value) -> None:
         """Let `value` stand at `path`; objects above it that are missing or null are made.
 
         Raises EditError where something else is in the way, and so do the others.
         """
-        held, name = self._holder(path), path[-1]
-        if held is None:
-            self._build(path, value)
-        elif isinstance(held, dict) and name not in held:
-            self._make(held, Edit("add", path, value), _leaving(path, value))
-        elif not _there(held, name):
+        place, depth = self._inmost(path[:-1])
+        name = path[-1]
+        if depth < len(path) - 1:
+            self._build(place, depth, path, value)
+            return
+        at, before = place.to(name), place.get(name)
+        if before is not None or place.has(name):
+            if not same(before, value):
+                undo = [*_as_put(at, name, value), operation("replace", at, before)]
+                self._make(place, Edit("replace", path, value), at, undo)
+        elif isinstance(place.held, dict):
+            self._make(place, Edit("add", path, value), at, _leaving(at, name, value))
+        else:
             raise EditError(f"there is no object or item at {show(path[:-1])}")
-        elif not same(before := get(held, (name,)), value):
-            undo = [*_as_put(path, value), Step("replace", path, before)]
-            self._make(held, Edit("replace", path, value), undo)
 
     def append(self, path: Path, value: Value) -> None:
         """Add an item to the list at `path`; what is there stays as it is."""
-        held = self._holder((*path, 0))
-        if held is None:
-            self._build((*path, 0), value)
-        elif isinstance(held, list):
+        place, depth = self._inmost(path)
+        if isinstance(place.held, list) and depth == len(path):
             # By its number, so that the way back takes this one and no later one.
-            at = (*path, len(held))
-            self._make(held, Edit("add", at, value), _leaving(at, value))
-        else:
+            number = len(place.held)
+            at = f"{place.at}/{number}"
+            undo = [*_naming(at, value), operation("remove", at)]
+            self._make(place, Edit("add", (*path, number), value), at, undo)
+        elif depth == len(path) or (depth == len(path) - 1 and place.get(path[-1]) is not None):
             raise EditError(f"there is no list at {show(path)}")
+        else:
+            self._build(place, depth, (*path, 0), value)
 
-    def _build(self, path: Path, value: Value) -> None:
+    def _build(self, place: _Place, depth: int, path: Path, value: Value) -> None:
         """Add a value with all that is missing above it; the way back takes it apart again."""
-        size, above = 1, get(self.pod, path[:1])
-        while above is not None:
-            above = get(above, (path[size],))
-            size += 1
-        top, held = path[:size], self._holder(path[:size])
-        there = _there(held, top[-1])
-        if not there and not isinstance(held, dict):
-            raise EditError(f"there is no object or item at {show(top[:-1])}")
-        undo = _leaving(path, value) if isinstance(path[-1], str) else []
-        for end in range(len(path) - 1, size - 1, -1):
-            token = path[end]
-            made = path[:end]
+        top = path[depth]
+        there = place.has(top)
+        if place.get(top) is not None:
+            raise EditError(f"there is no object or item at {show(path[: depth + 1])}")
+        if not there and not isinstance(place.held, dict):
+            raise EditError(f"there is no object or item at {show(path[:depth])}")
+        at = f"{place.at}{pointer(path[depth:])}"
+        undo = _leaving(at, path[-1], value) if isinstance(path[-1], str) else []
+        for token in path[:depth:-1]:
+            at = at.rpartition("/")[0]
+            empty: Value = {} if isinstance(token, str) else []
             value = {token: value} if isinstance(token, str) else [value]
-            rest: Value = value if not undo else {} if isinstance(token, str) else []
-            undo += (Step("test", made, rest), Step("remove", made))
+            undo += (operation("test", at, empty if undo else value), operation("remove", at))
         if there:
-            undo[-1] = Step("replace", top)
-        self._make(held, Edit("replace" if there else "add", top, value), undo)
+            undo[-1] = operation("replace", at)
+        edit = Edit("replace" if there else "add", path[: depth + 1], value)
+        self._make(place, edit, at, undo)
 
     def remove(self, path: Path) -> None:
         """Take out what stands at `path`, and an object or list that is empty without it."""
-        held, name = self._holder(path), path[-1]
-        if not isinstance(held, dict | list) or not _there(held, name):
+        place, depth = self._inmost(path[:-1])
+        name = path[-1]
+        held, before = place.held, place.get(name)
+        if depth < len(path) - 1 or (before is None and not place.has(name)):
             return
-        if len(held) == 1 and len(path) > 1 and path[-2] in _GOES_WHEN_EMPTY:
+        if len(held) == 1 and depth and path[-2] in _GOES_WHEN_EMPTY:
             self.remove(path[:-1])
-        else:
-            undo = [*_beside(held, path), Step("add", path, get(held, (name,)))]
-            self._make(held, Edit("remove", path), undo)
+            return
+        at = place.to(name)
+        undo = [operation("add", at, before)]
+        if isinstance(held, list):
+            undo[:0] = _beside(place, held, name)
+        self._make(place, Edit("remove", path), at, undo)
 
     def remember(self) -> None:
         """Note the way back on the pod; what an earlier translation noted comes after it."""
@@ -110,103 +190,102 @@ class Patch:
         if get(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
         # First of all: annotations that were made for this can only go when they are empty.
-        first = [] if before else [Step("remove", path)]
-        undo = [step for each in reversed(self._undo) for step in each]
-        back = [*written([*first, *undo]), *(operation(*step) for step in before)]
+        back = [] if before else [operation("remove", pointer(path))]
+        back += self._back()
+        back += (operation(op, pointer(at), what) for op, at, what in before)
         self.put(path, _text(back))
 
-    def _make(self, held: Value, edit: Edit, undo: list[Step]) -> None:
-        """Make an edit in what holds its end."""
-        name = edit.path[-1]
-        if edit.op != "add" and not (
-            isinstance(held, dict) and isinstance(held.get(str(name)), _SCALAR)
-        ):
-            self._opened.clear()
+    def _back(self) -> list[Operation]:
+        """Undo the edits from the last one on; an item is named once until its number changes."""
+        told: dict[str, set[str]] = {}  # by the list whose items are named
+        back: list[Operation] = []
+        for names, steps, moves in reversed(self._undo):
+            for above, at, name in names:
+                among = told.setdefault(above, set())
+                if at not in among:
+                    among.add(at)
+                    back.append(operation("test", at, name))
+            back += steps
+            if moves is not None:
+                for each in [one for one in told if f"{one}/".startswith(f"{moves}/")]:
+                    del told[each]
+        return back
+
+    def _make(self, place: _Place, edit: Edit, at: str, undo: list[Operation]) -> None:
+        """Make an edit at the end of its path, `at` as a pointer, in the place that holds it."""
+        held, name = place.held, edit.path[-1]
+        op, value = edit.op, edit.value
+        moves = None
         if isinstance(held, dict):
-            if edit.op == "remove":
-                del held[str(name)]
+            if op == "remove":
+                del held[f"{name}"]
             else:
-                held[str(name)] = edit.value
-        elif isinstance(held, list):
-            if edit.op == "remove":
-                del held[int(name)]
-            elif edit.op == "add":
-                held.insert(int(name), edit.value)
+                held[f"{name}"] = value
+            if place.inner.pop(name, None):
+                self._opened.clear()
+        else:
+            moves = place.at
+            if op == "add":
+                held.insert(int(name), value)
             else:
-                held[int(name)] = edit.value
+                place.inner.clear()
+                self._opened.clear()
+                if op == "remove":
+                    del held[int(name)]
+                else:
+                    held[int(name)] = value
         self.edits.append(edit)
-        self._undo.append([*self._through(edit.path), *undo])
+        self.operations.append(operation(op, at, value))
+        self._undo.append((place.names() if place.named else [], undo, moves))
 
-    def _through(self, path: Path) -> list[Step]:
-        """Name the items that a path goes through, where they have names."""
-        steps = []
-        for end in range(1, len(path) - 1):
-            if type(path[end]) is int:
-                at = (*path[: end + 1], "name")
-                name = get(self.pod, at)
-                if isinstance(name, str):
-                    steps.append(Step("test", at, name))
-        return steps
-
-    def _holder(self, path: Path) -> Value:
-        """Give what holds the end of `path`, to be changed; none where there is nothing."""
-        above = path[:-1]
-        if (held := self._opened.get(above)) is not None:
-            return held
-        self.pod = held = self._copy(self.pod)
-        for token in above:
-            if isinstance(held, dict):
-                child = held.get(str(token))
-                if isinstance(child, (dict, list)):
-                    held[str(token)] = child = self._copy(child)
-            elif isinstance(held, list) and (at := index(token, len(held))) is not None:
-                held[at] = child = self._copy(held[at])
-            else:
-                return None
-            held = child
-        if isinstance(held, (dict, list)):
-            self._opened[above] = held
-        return held
-
-    def _copy(self, value: Value) -> Value:
-        if id(value) in self._copies or not isinstance(value, (dict, list)):
-            return value
-        copied = value.copy()
-        self._copies[id(copied)] = copied
-        return copied
+    def _inmost(self, path: Path) -> tuple[_Place, int]:
+        """Give the object or list at a path, or what holds something and comes nearest; how far."""
+        known = self._opened.get(path)
+        if known is not None:
+            return known, len(path)
+        place, depth = self._top, 0
+        for token in path:
+            inner = place.inner.get(token) or place.open(token)
+            if inner is None:
+                return place, depth
+            place = inner
+            depth += 1
+        self._opened[path] = place
+        return place, depth
 
 
-def _there(held: Value, name: str | int) -> bool:
-    if isinstance(held, dict):
-        return name in held
-    return isinstance(held, list) and index(name, len(held)) is not None
-
-
-def _leaving(path: Path, value: Value) -> list[Step]:
+def _leaving(at: str, name: str | int, value: Value) -> list[Operation]:
     """Undo an addition."""
-    return [*_as_put(path, value), Step("remove", path)]
+    return [*_as_put(at, name, value), operation("remove", at)]
 
 
-def _as_put(path: Path, value: Value) -> list[Step]:
+def _as_put(at: str, name: str | int, value: Value) -> list[Operation]:
     """Make sure, before what was put somewhere goes, that it is that and nothing more."""
-    if type(path[-1]) is int:
-        return naming(path, value)
-    return [Step("test", path, value)] if isinstance(value, (dict, list)) else []
+    if isinstance(name, int):
+        return _naming(at, value)
+    return [operation("test", at, value)] if isinstance(value, (dict, list)) else []
 
 
-def _beside(held: Value, path: Path) -> list[Step]:
+def _beside(place: _Place, held: list[Value], at: str | int) -> list[Operation]:
     """Name the neighbour of an item that goes from a list, as it is called without the item."""
-    at = path[-1]
-    if not isinstance(held, list) or not isinstance(at, int) or len(held) < 2:
+    if not isinstance(at, int) or len(held) < 2:
         return []
     before = max(at - 1, 0)
-    return naming((*path[:-1], before), held[before if at else 1])
+    return _naming(place.to(before), held[before if at else 1])
 
 
-def _text(back: list[_Operation]) -> str:
+def _naming(at: str, item: Value) -> list[Operation]:
+    """Give the test that names the item of a list that stands there."""
+    name = named(item)
+    if name is not None:
+        return [operation("test", f"{at}/name", name)]
+    return [] if item is None else [operation("test", at, item)]
+
+
+def _text(back: list[Operation]) -> str:
     """Write a way back as it can be read; halves of characters, which JSON may have, escaped."""
     try:
-        return msgspec.json.encode(back).decode()
+        return _ENCODER.encode(back).decode()
     except UnicodeEncodeError:
         return json.dumps(back, separators=(",", ":"))
 

@@ -39,11 +39,13 @@ from translate.podview import annotation_path, items, mapping
 from translate.read import read
 from translate.targets.claims import ClaimOf
 from translate.template import Template
-from translate.verdicts import PLACE_TAKEN, POD_BOUND, POD_MIRRORED, SERVER_UNKNOWN
+from translate.verdicts import LEFT_TO_CLASS, PLACE_TAKEN, POD_BOUND, POD_MIRRORED, SERVER_UNKNOWN
 
 CLAIM: Final = "drawbridge"
 FACTS: Final = "drawbridge.dev/facts"
-_MIRROR: Final[Path] = ("metadata", "annotations", "kubernetes.io/config.mirror")
+_OBJECT: Final = (dict, type(None))
+_LIST: Final = (list, type(None))
+_MIRROR: Final = "kubernetes.io/config.mirror"
 # What a translation changes; of a pod that is left as it is none of it is true.
 _OF_CLAIMS: Final = frozenset(
     code.name
@@ -77,6 +79,7 @@ class Translation(msgspec.Struct, frozen=True):
     """What becomes of one pod; without edits it stays as it is."""
 
     edits: tuple[Edit, ...] = ()
+    operations: tuple[dict[str, Value], ...] = ()  # the edits as a JSON patch
     templates: tuple[Template, ...] = ()
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # that the templates ask for
@@ -117,13 +120,19 @@ def _translated(pod: Value, by: Given, namespace: str) -> Translation:
     if result.refused:
         return Translation(findings=findings)
     if not result.claims:
-        return Translation(findings=tuple(e for e in findings if e.code not in _OF_CLAIMS))
+        unsaid = _OF_CLAIMS
+        if any(each.code == LEFT_TO_CLASS.name for each in result.findings):
+            # The labels go with the plugin all the same, and the pod would wait for ever.
+            unsaid -= {LABEL_KEPT.name}
+        return Translation(findings=tuple(e for e in findings if e.code not in unsaid))
     return _changed(pod, reading, result, findings, by)
 
 
 def _in(namespace: str, pod: Value) -> Value:
-    metadata = mapping(get(pod, ("metadata",)))
-    if not namespace or metadata.get("namespace") or not isinstance(pod, dict):
+    if not namespace or not isinstance(pod, dict):
+        return pod
+    metadata = mapping(pod.get("metadata"))
+    if metadata.get("namespace"):
         return pod
     return {**pod, "metadata": {**metadata, "namespace": namespace}}
 
@@ -153,7 +162,9 @@ def _changed(
         patch.put(("metadata", "annotations", FACTS), by.digest)
     patch.remember()
     templates = tuple(made for _, made in result.claims)
-    return Translation(tuple(patch.edits), templates, findings, result.classes)
+    return Translation(
+        tuple(patch.edits), tuple(patch.operations), templates, findings, result.classes
+    )
 
 
 def _beside(patch: Patch, reading: Reading, result: Outcome) -> Iterator[Finding]:
@@ -195,35 +206,44 @@ def _free(claims: Sequence[Value]) -> str:
 
 def _left_alone(pod: Value) -> tuple[Finding, ...]:
     """Tell why nothing can be changed: the scheduler does not look at such a pod."""
-    if get(pod, _MIRROR) is not None:
-        return (POD_MIRRORED.at(show(_MIRROR), "the pod is the mirror of a static one"),)
-    node = get(pod, ("spec", "nodeName"))
+    whole = mapping(pod)
+    if mapping(mapping(whole.get("metadata")).get("annotations")).get(_MIRROR) is not None:
+        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static one"),)
+    node = mapping(whole.get("spec")).get("nodeName")
     if node:
         return (POD_BOUND.at("spec.nodeName", f"the pod is on node {node} already"),)
     return ()
 
 
-def _unknown_server(asks: Sequence[Ask], by: Given) -> Iterator[Finding]:
-    names = dict.fromkeys(name for ask in asks for name in ask.resources)
-    if by.facts is None and names:
-        yield SERVER_UNKNOWN.at(
-            "spec", f"{', '.join(names)}: without facts it counts as served by a device plugin"
-        )
+def _unknown_server(asks: Sequence[Ask], by: Given) -> list[Finding]:
+    names = dict.fromkeys([name for ask in asks for name in ask.resources])
+    if by.facts is not None or not names:
+        return []
+    what = f"{', '.join(names)}: without facts it counts as served by a device plugin"
+    return [SERVER_UNKNOWN.at("spec", what)]
 
 
-def _taken(pod: Value, asks: Sequence[Ask]) -> Iterator[Finding]:
+def _taken(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
     """Find what is in the way of edits; to replace it would lose something of the user's."""
-    users = dict.fromkeys(user.path for ask in asks for user in ask.users)
-    objects: list[Path] = [("metadata",), ("metadata", "annotations")]
-    objects += [(*user, "resources") for user in users]
-    lists: list[Path] = [("spec", "resourceClaims"), ("spec", "tolerations")]
-    lists += [(*user, *part) for user in users for part in (("resources", "claims"), ("env",))]
-    for paths, kind, what in ((objects, dict, "an object"), (lists, list, "a list")):
-        for path in paths:
-            held = get(pod, path)
-            if held is not None and not isinstance(held, kind):
-                yield PLACE_TAKEN.at(show(path), f"{show(path)} is not {what}")
+    metadata, spec = mapping(pod).get("metadata"), mapping(mapping(pod).get("spec"))
+    objects: list[tuple[Path, Value]] = [
+        (("metadata",), metadata),
+        (("metadata", "annotations"), mapping(metadata).get("annotations")),
+    ]
+    lists: list[tuple[Path, Value]] = [
+        (("spec", "resourceClaims"), spec.get("resourceClaims")),
+        (("spec", "tolerations"), spec.get("tolerations")),
+    ]
+    for user in dict.fromkeys([user.path for ask in asks for user in ask.users]):
+        container = mapping(get(pod, user))
+        resources = container.get("resources")
+        objects.append(((*user, "resources"), resources))
+        lists.append(((*user, "resources", "claims"), mapping(resources).get("claims")))
+        lists.append(((*user, "env"), container.get("env")))
+    wrong = [(path, "an object") for path, each in objects if not isinstance(each, _OBJECT)]
+    wrong += [(path, "a list") for path, each in lists if not isinstance(each, _LIST)]
+    return [PLACE_TAKEN.at(show(path), f"{show(path)} is not {what}") for path, what in wrong]
 
 
 def _refused(findings: Sequence[Finding]) -> bool:
-    return any(each.severity is Severity.ERROR for each in findings)
+    return Severity.ERROR in [each.severity for each in findings]

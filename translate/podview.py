@@ -27,6 +27,7 @@ from translate.codes import (
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
 _LONGEST = 80  # what a message shows of a text
+_DIGITS = 19  # shorter numbers are below 2**63
 # Names in Kubernetes' own domain that are devices all the same, by Koordinator's first proposal.
 _FIRST_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
@@ -49,8 +50,10 @@ class Resource(msgspec.Struct, frozen=True):
     def traces(self, *, removed: bool = True, asks: tuple[str, ...] = ()) -> tuple[Trace, ...]:
         """Say what becomes of it."""
         return tuple(
-            Trace((*self.holder, "resources", part), self.written, value, removed, asks=asks)
-            for part, value in self.places
+            [
+                Trace((*self.holder, "resources", part), self.written, value, removed, asks=asks)
+                for part, value in self.places
+            ]
         )
 
 
@@ -93,26 +96,24 @@ class PodView(msgspec.Struct, frozen=True):
         """Say what becomes of a label."""
         return Trace(_LABELS, key, _at(self.metadata, "labels", key), removed, asks=asks)
 
-    def domains(self) -> frozenset[str]:
-        """The domains of all its device resources: `nvidia.com` of `nvidia.com/gpu`."""
-        return frozenset(
-            [name.partition("/")[0] for one in self.containers for name in one.resources]
-        )
+    def words(self) -> set[str]:
+        """What may call a dialect: its scheduler; resources, annotations, labels, and domains."""
+        found = {self.scheduler}
+        for names in (self.annotations, self.labels, *[one.resources for one in self.containers]):
+            for name in names:
+                found.add(name)
+                found.add(name.partition("/")[0])
+        return found
 
     def without(self, traces: Collection[Trace]) -> "PodView":
         """Return the pod without the resources that a dialect has read."""
         read = {(trace.path[:-2], trace.name) for trace in traces if "resources" in trace.path}
         if not read:
             return self
-        rest = (
-            Container(
-                c.user,
-                {n: r for n, r in c.resources.items() if (r.holder, r.written) not in read},
-                c.zeros,
-                c.raw,
-            )
-            for c in self.containers
-        )
+        rest = []
+        for one in self.containers:
+            left = {n: r for n, r in one.resources.items() if (r.holder, r.written) not in read}
+            rest.append(Container(one.user, left, one.zeros, one.raw))
         return replace(self, containers=tuple(rest))
 
 
@@ -176,10 +177,10 @@ def _texts(value: Value) -> dict[str, str]:
     """Read a map of texts; an unquoted `true` or number stands for the text it looks like."""
     texts = {}
     for key, item in mapping(value).items():
-        if isinstance(item, bool):
-            texts[key] = str(item).lower()
-        elif isinstance(item, str):
+        if isinstance(item, str):
             texts[key] = item
+        elif isinstance(item, bool):
+            texts[key] = str(item).lower()
         elif isinstance(item, int | float):
             texts[key] = text(item)
     return texts
@@ -187,11 +188,12 @@ def _texts(value: Value) -> dict[str, str]:
 
 def _containers(spec: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value], Role]]:
     for i, raw in enumerate(items(spec.get("initContainers"))):
-        one = mapping(raw)
-        role = Role.SIDECAR if one.get("restartPolicy") == "Always" else Role.INIT
-        yield ("spec", "initContainers", i), one, role
+        if isinstance(raw, dict):
+            role = Role.SIDECAR if raw.get("restartPolicy") == "Always" else Role.INIT
+            yield ("spec", "initContainers", i), raw, role
     for i, raw in enumerate(items(spec.get("containers"))):
-        yield ("spec", "containers", i), mapping(raw), Role.APP
+        if isinstance(raw, dict):
+            yield ("spec", "containers", i), raw, Role.APP
 
 
 def is_device(name: str) -> bool:
@@ -205,53 +207,70 @@ def _container(
     user: User, raw: Mapping[str, Value], legacy: Legacy
 ) -> tuple[Container, list[Finding], bool]:
     resources = mapping(raw.get("resources"))
-    parts = [(part, mapping(resources.get(part))) for part in ("limits", "requests")]
+    limits, requests = mapping(resources.get("limits")), mapping(resources.get("requests"))
     renames = cast("Mapping[str, str]", legacy.renames)
     known: dict[str, Resource] = {}
     zeros: dict[str, Resource] = {}
     findings: list[Finding] = []
     readable = True
-    for written in dict.fromkeys(name for _, values in parts for name in values):
+    for written in {**limits, **requests}:
         if not is_device(written):
             continue
-        places = tuple((part, values[written]) for part, values in parts if written in values)
-        amounts = [_amount(places[0][1])]
+        places = _places(written, limits, requests)
+        said = places[0][1]
+        amount = other = _amount(said)
         # Mostly the request is the limit, written twice.
-        amounts += [amounts[0] if same(v, places[0][1]) else _amount(v) for _, v in places[1:]]
-        most = max((amount for amount in amounts if amount), default=0)
+        if len(places) > 1 and not same(places[1][1], said):
+            other = _amount(places[1][1])
         name = renames.get(written, written)
-        one = Resource(name, written, most, text(places[0][1]), user.path, places)
-        if None in amounts:
+        most = max(amount or 0, other or 0)
+        one = Resource(name, written, most, text(said), user.path, places)
+        if amount is None or other is None:
             readable = False
             findings.append(_unreadable(one))
-        findings += _odd(one, amounts, known.get(name))
+        if amount != other or places[0][0] == "requests" or name in known:
+            findings += _odd(one, amount, other, known.get(name))
         (known if most else zeros)[name] = one
     return Container(user, known, zeros, raw), findings, readable
 
 
+def _places(
+    written: str, limits: Mapping[str, Value], requests: Mapping[str, Value]
+) -> tuple[tuple[str, Value], ...]:
+    if written not in requests:
+        return (("limits", limits[written]),)
+    if written not in limits:
+        return (("requests", requests[written]),)
+    return ("limits", limits[written]), ("requests", requests[written])
+
+
 def _unreadable(one: Resource) -> Finding:
-    written = ", ".join(text(value) for _, value in one.places)
+    written = ", ".join([text(value) or "the empty text" for _, value in one.places])
     return AMOUNT_UNREADABLE.at(
         one.where, f"{one.written} is {written}, where a whole number from 0 on is needed"
     )
 
 
-def _odd(one: Resource, amounts: list[int | None], other: Resource | None) -> Iterator[Finding]:
-    if len(amounts) == 2 and None not in amounts and amounts[0] != amounts[1]:
+def _odd(
+    one: Resource, amount: int | None, other: int | None, before: Resource | None
+) -> Iterator[Finding]:
+    if amount is not None and other is not None and amount != other:
         yield AMOUNTS_DISAGREE.at(
             show((*one.holder, "resources")),
             f"{one.written} has limit {one.text} and request {text(one.places[1][1])}",
         )
-    if one.places[0][0] == "requests" and amounts[0]:
+    if one.places[0][0] == "requests" and amount:
         yield REQUESTS_ONLY.at(one.where, f"there is no limit of {one.written}; the request counts")
-    if other is not None and any(amounts):
+    if before is not None and (amount or other):
         yield REQUESTS_CONTRADICT.at(
-            one.where, f"{one.written} and {other.written} are names of the same resource"
+            one.where, f"{one.written} and {before.written} are names of the same resource"
         )
 
 
 def _amount(value: Value) -> int | None:
     """Read the amount of a device: null and zero are none; None where it is no whole number."""
+    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < _DIGITS:
+        return int(value)
     try:
         quantity = from_json(value)
     except QuantityError:

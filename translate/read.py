@@ -4,7 +4,7 @@ The order says who owns a name that several dialects use: whoever comes first an
 pod. Knows nothing of clusters or of DRA.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Final
 
@@ -50,6 +50,12 @@ _ORDER: Final[tuple[ModuleType, ...]] = (
     vendors,
     sriov,
 )
+# The places in that order of those whom a word calls.
+_CALLS: Final[Mapping[str, Sequence[int]]] = {
+    word: [place for place, each in enumerate(_ORDER) if word in each.CALLED_BY]
+    for dialect in _ORDER
+    for word in dialect.CALLED_BY
+}
 # Each of these allocates GPUs by itself and knows nothing of the others.
 _ALONE: Final[dict[str, str]] = {
     koordinator.NAME: "Koordinator",
@@ -72,17 +78,17 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
     parts, rest = _spoken(seen, legacy)
     if not parts and not seen.findings and not any(one.resources for one in rest.containers):
         return NOTHING
-    labelled = narrowed(seen, tuple(ask for part in parts for ask in part.asks))
+    labelled = narrowed(seen, tuple([ask for part in parts for ask in part.asks]))
     parts.append(labelled)
     asks, went, about = folded(labelled.asks)
-    dialects = tuple(name for part in parts for name in part.dialects)
+    dialects = tuple([name for part in parts for name in part.dialects])
     return Reading(
         tokens.beside(asks),
-        _pointed((trace for part in parts for trace in part.traces), went),
+        _pointed([trace for part in parts for trace in part.traces], went),
         (
             *seen.findings,
             *_mixed(dialects),
-            *(finding for part in parts for finding in part.findings),
+            *[finding for part in parts for finding in part.findings],
             *about,
             *_unknown(rest),
         ),
@@ -91,21 +97,23 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
 
 
 def _spoken(seen: PodView, legacy: Legacy) -> tuple[list[Reading], PodView]:
-    """Let every dialect take what it knows; return what they read, and the pod without it.
-
-    A dialect that reads only resources is not asked where none of a domain of its own is left.
-    """
-    rest, left = seen, seen.domains()
+    """Let the dialects take what they know; return what they read, and the pod without it."""
+    rest = seen
     parts = []
-    for dialect in _ORDER:
-        if dialect.DOMAINS is not None and left.isdisjoint(dialect.DOMAINS):
-            continue
+    for dialect in _called(seen.words(), legacy):
         part: Reading = dialect.read(rest, legacy)
         if part is not NOTHING:
             parts.append(part)
             rest = rest.without(part.traces)
-            left = rest.domains()
     return parts, rest
+
+
+def _called(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:
+    """Give the dialects that may have something to say, in their order."""
+    numbers = {number for word in words if word in _CALLS for number in _CALLS[word]}
+    if legacy.networks:
+        numbers.add(_ORDER.index(sriov))
+    return [_ORDER[number] for number in sorted(numbers)]
 
 
 def _pointed(traces: Iterable[Trace], went: Names) -> tuple[Trace, ...]:
@@ -129,11 +137,11 @@ def _mixed(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
     return (DIALECTS_MIXED.at("spec", f"devices are asked for in the dialects of {names} at once"),)
 
 
-def _unknown(rest: PodView) -> tuple[Finding, ...]:
-    return tuple(
+def _unknown(rest: PodView) -> list[Finding]:
+    return [
         DEVICE_UNKNOWN.at(
             one.where, f"{one.written}: {one.text} is asked for, and no dialect here knows it"
         )
         for container in rest.containers
         for one in container.resources.values()
-    )
+    ]

@@ -61,7 +61,18 @@ _ROWS: Final = (
     Row("koordinator/memory", "koordinator.sh/gpu-memory: bytes", _SHARE),
     Row("koordinator/rdma", "koordinator.sh/rdma: 100*N", "count N of a NIC class"),
     _lossy("koordinator/rdma-share", "koordinator.sh/rdma: 1 to 99", "whole NICs", "density"),
-    _lossy("koordinator/rdma-all", "koordinator.sh/rdma, ApplyForAll", "all NICs", "density"),
+    Row("koordinator/rdma-all", "koordinator.sh/rdma: 100, ApplyForAll", "all NICs"),
+    _lossy(
+        "koordinator/rdma-all-share",
+        "koordinator.sh/rdma: 1 to 99, ApplyForAll",
+        "all NICs; nothing beside GPUs in the host's network",
+        "density",
+    ),
+    _never(
+        "koordinator/rdma-all-vf",
+        "koordinator.sh/rdma with a vfSelector, ApplyForAll",
+        "nothing: a claim asks for all VFs or for a number, not for one of every NIC",
+    ),
     Row("koordinator/rdma-vf", "koordinator.sh/rdma with a vfSelector", "VFs of different PFs"),
     _never("koordinator/npu", "huawei.com/npu-core: P", _NO_DRIVER),
     _never("koordinator/fpga", "koordinator.sh/fpga: 100*N", _NO_DRIVER),
@@ -103,4 +114,4 @@ def row(name: str) -> Row:
     """The row of this name; where there is none, the target alone says how well it can be said."""
     if name.startswith(_VENDORS):
         return _never(name, name, _NO_DRIVER)
-    return ROWS.get(name, Row(name, name, ""))
+    return ROWS.get(name) or Row(name, name, "")

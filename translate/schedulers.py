@@ -22,11 +22,11 @@ _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 _USUAL: Final = "default-scheduler"
 OURS: Final = "drawbridge"
 _ALONE: Final = "tensor-fusion-scheduler"
-_QUEUES: Final[tuple[Path, ...]] = (
-    ("metadata", "labels", "kueue.x-k8s.io/queue-name"),
-    ("metadata", "labels", "kai.scheduler/queue"),
-    ("metadata", "labels", "runai/queue"),
-    ("metadata", "annotations", "scheduling.volcano.sh/queue-name"),
+_QUEUES: Final = (
+    ("labels", "kueue.x-k8s.io/queue-name"),
+    ("labels", "kai.scheduler/queue"),
+    ("labels", "runai/queue"),
+    ("annotations", "scheduling.volcano.sh/queue-name"),
 )
 # Of jobs that say for their pods who schedules them: group and kind, and who that is by default.
 _JOBS: Final = {
@@ -40,8 +40,8 @@ def change(patch: Patch, told: Iterable[Finding], *, bridge: bool) -> Iterator[F
 
     In bridge placement it goes to the scheduler that asks our allocator.
     """
-    name = get(patch.pod, _SCHEDULER)
-    where = show(_SCHEDULER)
+    where = "spec.schedulerName"
+    name = mapping(mapping(patch.pod).get("spec")).get("schedulerName")
     if name == _ALONE:
         yield SCHEDULER_UNUSABLE.at(where, f"{name} chooses GPUs by itself and knows no claims")
     elif name in _WITHOUT_CLAIMS:
@@ -64,16 +64,20 @@ def queued(
     value: Value, asks: Collection[Ask], classes: Collection[str], told: Iterable[Finding] = ()
 ) -> Iterator[Finding]:
     """Tell of the queue that an object waits in, where nothing told of its scheduler."""
-    if any(each.code == SCHEDULER_KEPT.name for each in told):
+    metadata = mapping(mapping(value).get("metadata"))
+    said = {part: mapping(metadata.get(part)) for part in ("labels", "annotations")}
+    waits = [each for each in _QUEUES if each[1] in said[each[0]]]
+    if not waits or any(each.code == SCHEDULER_KEPT.name for each in told):
         return
-    for path in _QUEUES:
-        queue = get(value, path)
+    for part, key in waits:
+        queue = said[part][key]
         if not isinstance(queue, str) or not queue:
             continue
         names = dict.fromkeys(name for ask in asks for name in ask.resources)
         counted = f" counted {', '.join(names)} and" if names else ""
         yield QUEUE_COUNTS.at(
-            show(path), f"queue {text(queue)}{counted} has to map {', '.join(classes)}"
+            show(("metadata", part, key)),
+            f"queue {text(queue)}{counted} has to map {', '.join(classes)}",
         )
 
 

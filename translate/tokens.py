@@ -15,10 +15,11 @@ TOKEN = "rdma/token"  # noqa: S105  # a row of the decisions' table
 
 def beside(asks: Sequence[Ask]) -> tuple[Ask, ...]:
     """Let each token go with the GPUs of its container, if they are one ask of their own."""
+    tokens = [ask for ask in asks if ask.row == TOKEN]
+    if not tokens:
+        return tuple(asks)
     linked = {ask.name: ask for ask in asks}
-    for token in asks:
-        if token.row != TOKEN:
-            continue
+    for token in tokens:
         users = {user.path for user in token.users}
         gpus = [
             ask

@@ -171,6 +171,16 @@ DUAL_NODES_AVOIDED = Code(
     example="spec.affinity.nodeAffinity: a plugin serves nvidia.com/gpu on 3 nodes",
     remedy="Nothing has to be done.",
 )
+DUAL_HELD = Code(
+    name="DualDevicesHeld",
+    severity=Severity.WARNING,
+    text=(
+        "No plugin serves the name any more, but nodes are still labelled for it: pods hold what "
+        "it gave them, or it only restarts. DRA knows nothing of that, so the pod keeps off them."
+    ),
+    example="spec.affinity.nodeAffinity: devices of gpu.nvidia.com on 2 nodes may still be held",
+    remedy="Let the old pods end, or drain the nodes: the label goes with the last of them.",
+)
 SCHEDULER_OURS = Code(
     name="SchedulerOurs",
     severity=Severity.INFO,
@@ -212,6 +222,7 @@ CODES = Codes(
         QUEUE_COUNTS,
         DUAL_ADVERTISED,
         DUAL_NODES_AVOIDED,
+        DUAL_HELD,
         TEMPLATE_DIFFERS,
         SCHEDULER_OURS,
     ],

@@ -58,24 +58,28 @@ TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("apps.kruise.io", "StatefulSet"): ("spec.template",),
     ("apps.kruise.io", "DaemonSet"): ("spec.template",),
     ("apps.kruise.io", "BroadcastJob"): ("spec.template",),
+    ("apps.openshift.io", "DeploymentConfig"): ("spec.template",),
+    ("flow.volcano.sh", "JobTemplate"): ("spec.tasks[].template",),
+    ("keda.sh", "ScaledJob"): ("spec.jobTargetRef.template",),
 }
 # A place is the spec of a pod itself, with annotations and labels beside its containers, and
-# `model` one more container.
+# `model` one more container. Containers without room for `resourceClaims` (of a ServingRuntime) or
+# for annotations (of its workers) are none: the API server would drop what is written there.
 SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("serving.kserve.io", "InferenceService"): (
         "spec.predictor",
-        "spec.predictor.workerSpec",
         "spec.transformer",
         "spec.explainer",
     ),
-    ("serving.kserve.io", "ServingRuntime"): ("spec", "spec.workerSpec"),
-    ("serving.kserve.io", "ClusterServingRuntime"): ("spec", "spec.workerSpec"),
 }
-# These say what there is or what is already a claim, not what a pod of theirs asks for.
-_SILENT: Final = frozenset({"resource.k8s.io"})
+# Where a kind names a device beside how many of it: Spark's executors, KubeVirt's machines.
+_NAMED: Final = ("name", "deviceName")
+_NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
+# These say what there is, may be, or is already a claim, not what a pod of theirs asks for.
+_SILENT: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
 _MODEL: Final = "model"
-# Argo's workflows patch their pods with a text of YAML; what is merged when stands in no table.
-_PATCH: Final = "podSpecPatch"
+# Argo's workflows and kustomizations patch with a text; what is merged when stands in no table.
+_PATCHES: Final = frozenset({"podSpecPatch", "patch"})
 _KEYS: Final = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)[\"']?\s*:")
 # Deeper than any object of Kubernetes, and less than what the reader of documents lets through.
 _DEEPEST: Final = 64
@@ -89,6 +93,8 @@ class Place:
     path: Path
     at: Mapping[Path, Path] = field(repr=False)
     object: bool = False  # it is a pod, and no template
+    # Claims stand as a text; these parts of the pod's spec are said elsewhere, for others as well.
+    given: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +204,21 @@ def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Re
     for key, child in value.items():
         if key in {"limits", "requests"} and isinstance(child, dict):
             yield from (Request((*path, key), name) for name in child if is_device(name))
-        elif key == _PATCH and isinstance(child, str):
+        elif key in _PATCHES and isinstance(child, str):
             named = dict.fromkeys(_KEYS.findall(child))
             yield from (Request((*path, key), name) for name in named if is_device(name))
         else:
+            if key in _NUMBERED:
+                yield from _by_name(child, (*path, key))
             yield from _requests(child, (*path, key), covered)
+
+
+def _by_name(value: Value, path: Path) -> Iterator[Request]:
+    """Find devices that stand as values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
+    listed = value if isinstance(value, list) else [value]
+    for number, item in enumerate(listed):
+        at: Path = (*path, number) if isinstance(value, list) else path
+        for key in _NAMED:
+            name = item.get(key) if isinstance(item, dict) else None
+            if isinstance(name, str) and is_device(name):
+                yield Request(at, name)

@@ -3,37 +3,14 @@
 import msgspec
 import pytest
 
-from allocator.ledger import DeviceID, Ledger, Promise, Refusal
+from allocator.ledger import Ledger, Promise
 from allocator.mark import Mark, MarkedDevice, write
 from dra.device import Counter, CounterUse
 from dra.inventory import PoolID
 from dra.quantity import parse
 from solver.world import View, view_of
 from tests.allocator.claims import DRIVER, POOL, allocation, claim
-
-P = PoolID(DRIVER, POOL)
-LATER = 10.0
-
-
-def device(name: str) -> DeviceID:
-    return DeviceID(P, name)
-
-
-def promised(ledger: Ledger, **promises: str) -> Refusal | None:
-    made = {uid: Promise(allocation(*text.split())) for uid, text in promises.items()}
-    return ledger.assume(made, until=LATER, view=ledger.view())
-
-
-def held(ledger: Ledger) -> dict[str, list[str]]:
-    return {each.name: [*ledger.holders(each)] for each in ledger.devices()}
-
-
-def of(*uids: str) -> Ledger:
-    ledger = Ledger()
-    for uid in uids:
-        ledger.observe(claim(uid, 1))
-    return ledger
-
+from tests.allocator.ledgers import LATER, P, held, of, promised
 
 # --- views ---
 

@@ -145,6 +145,13 @@ def test_a_list_in_json_is_translated_item_by_item() -> None:
     ]
 
 
+def test_a_stream_of_json_with_its_templates_can_be_read_again() -> None:
+    pod = json.dumps(yaml.safe_load(POD))
+    code, once, _ = run("-f", "-", stdin=f"{pod}\n{pod}\n".encode())
+    assert (code, once.count(b"\n---\n")) == (1, 1)
+    assert run("-f", "-", stdin=once)[:2] == (0, once)
+
+
 def test_a_request_that_cannot_be_translated_here_is_never_silent() -> None:
     text = (
         "apiVersion: example.com/v1\nkind: Farm\nmetadata: {name: f}\n"

@@ -22,11 +22,11 @@ def device_class(
     return DeviceClass(metadata=metadata, spec=spec)
 
 
-def node(name: str, allocatable: dict[str, object]) -> Node:
+def node(name: str, allocatable: dict[str, object], labels: dict[str, str] | None = None) -> Node:
     raw = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": labels or {}},
         "status": {"allocatable": allocatable},
     }
     read = node_reader().one(raw)

@@ -82,6 +82,16 @@ def test_the_order_of_objects_changes_nothing() -> None:
     assert text.canonical(gather(objects).facts) == text.canonical(gather(shuffled).facts)
 
 
+def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there() -> None:
+    devices = [clusters.gpu("gpu-0")]
+    slices = tuple(clusters.slice_of("gpu.nvidia.com", name, devices) for name in ("n1", "n2"))
+    labels = {"drawbridge.dev/dual": "true"}
+    nodes = tuple(clusters.node(name, {}, labels) for name in ("n1", "n3"))
+    facts = gather(Objects(slices, nodes=nodes)).facts
+    (driver,) = facts.drivers
+    assert (driver.nodes, driver.dual, facts.names) == (2, 1, ())
+
+
 def test_another_device_is_another_hash() -> None:
     one, more = (gather(clusters.fleet(count)).facts for count in (4, 5))
     assert text.digest(one) != text.digest(more)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jsonpatch
 import pytest
+from hypothesis import example, settings
 from hypothesis import given as every
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from config.model import Configuration
@@ -120,7 +120,15 @@ STEPS = st.lists(
 )
 
 
+# What an earlier way back put back where something was again, a later one finds there.
+AGAIN: Plain = [
+    {"op": "replace", "path": "/b/c", "value": {"name": "x"}},
+    {"op": "add", "path": "/b", "value": {"name": "x"}},
+]
+
+
 @settings(max_examples=300)
+@example(AGAIN, None)
 @every(STEPS, st.sampled_from([[], [{"name": "x"}, {"name": "y", "b": []}], {"0": 1}, None]))
 def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(written: Plain, held: Plain) -> None:
     pod: Plain = {
@@ -136,6 +144,15 @@ def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(written: Plain, h
     assert pod == before
     assert read(get(patch.pod, ("metadata", "annotations", ORIGINAL)))
     assert restored(patch.pod) is not None
+
+
+def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
+    written = [{"op": "add", "path": "/b/c", "value": each} for each in ([1], [2])]
+    patch = Patch({"b": {}, "metadata": {"annotations": {ORIGINAL: json.dumps(written)}}})
+    patch.put(("spec", "x"), 1)
+    patch.remember()
+    back: Plain = restored(patch.pod)
+    assert back["b"] == {"c": [2, 1]}
 
 
 @pytest.mark.parametrize(

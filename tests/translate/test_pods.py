@@ -265,6 +265,23 @@ def test_junk_anywhere_in_a_pod_that_asks_has_an_answer(place: Plain, junk: Plai
             assert restored(patched(pod, done.edits)) == pod
 
 
+HINTS = (
+    {"gpu-fraction": "0.5"},
+    {"tensor-fusion.ai/is-local-gpu": "true", "tensor-fusion.ai/gpu-count": "3"},
+    {"tensor-fusion.ai/is-local-gpu": "true", "tensor-fusion.ai/vram-limit": "1Gi"},
+)
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+@pytest.mark.parametrize("junk", [None, 7, "text", [1], [{}]])
+@pytest.mark.parametrize("hints", HINTS, ids=str)
+def test_what_is_no_container_gets_nothing(hints: Plain, junk: Plain, part: str) -> None:
+    pod: Plain = {"metadata": {"annotations": hints}, "spec": {"containers": [], part: [junk]}}
+    for by in (UNKNOWING, PLUGIN, OURS):
+        done = translate(pod, by)
+        assert patched(pod, done.edits)["spec"][part] == [junk]
+
+
 @pytest.mark.parametrize("place", ["resources", "env", "claims", "limits"])
 @pytest.mark.parametrize("junk", [7, "text", [1], {"a": 1}])
 def test_junk_beside_a_request_is_never_lost(place: str, junk: Plain) -> None:

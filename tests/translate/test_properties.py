@@ -76,6 +76,7 @@ def holds(pod: Plain, by: Given) -> Translation:
     if not done.edits:
         return done
     after = patched(pod, done.edits)
+    assert list(done.operations) == operations(done.edits)
     assert jsonpatch.apply_patch(pod, operations(done.edits)) == after
     again = translate(after, by)
     assert (again.edits, again.templates) == ((), ())

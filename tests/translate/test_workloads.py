@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from documents.paths import get, show
+from documents.paths import Path, get, show
 from tests.tables import Plain
 from translate.workloads import SPECS, TEMPLATES, elsewhere, moved, places
 
@@ -144,3 +144,62 @@ def test_a_claim_asks_already_as_it_should() -> None:
 
 def test_the_tables_name_no_kind_twice() -> None:
     assert not TEMPLATES.keys() & SPECS.keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (
+            {"executor": {"gpu": {"name": "nvidia.com/gpu", "quantity": 1}}},
+            ("spec", "executor", "gpu"),
+        ),
+        (
+            {"devices": {"gpus": [{"name": "a", "deviceName": "nvidia.com/GA102GL_A10"}]}},
+            ("spec", "devices", "gpus", 0),
+        ),
+        (
+            {"gpu": {"limits": {"nvidia.com/gpu": 1}}},
+            ("spec", "gpu", "limits"),
+        ),
+    ],
+    ids=["Spark", "KubeVirt", "limits below a part of that name"],
+)
+def test_a_device_that_stands_as_a_value_is_named_as_well(spec: Plain, path: Path) -> None:
+    (request,) = elsewhere({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ())
+    assert request.path == path
+    assert request.name.startswith("nvidia.com/")
+
+
+def test_a_name_that_is_no_device_is_passed_over() -> None:
+    spec = {"gpu": {"name": "fast", "quantity": 1}, "gpus": ["nvidia.com/gpu"], "hostDevices": 3}
+    assert elsewhere({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("ServingRuntime", {"containers": [container()]}),
+        ("ClusterServingRuntime", {"workerSpec": {"containers": [container()]}}),
+        ("InferenceService", {"predictor": {"workerSpec": {"containers": [container()]}}}),
+    ],
+)
+def test_what_has_no_room_for_a_claim_is_named_and_no_place(kind: str, spec: Plain) -> None:
+    value = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": kind, "spec": spec}
+    assert places(value) == ()
+    assert [each.name for each in elsewhere(value, ())] == ["nvidia.com/gpu"]
+
+
+def test_what_nodes_may_have_is_not_asked_for() -> None:
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": {"limits": dict(GPU)}}
+    assert elsewhere(pool, ()) == ()
+
+
+def test_a_request_in_the_text_of_a_patch_is_named() -> None:
+    patch = "spec:\n  limits:\n    nvidia.com/gpu: 2\n"
+    value = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "patches": [{"patch": patch, "target": {"kind": "Pod"}}],
+    }
+    (request,) = elsewhere(value, ())
+    assert (show(request.path), request.name) == ("patches[0].patch", "nvidia.com/gpu")

@@ -11,7 +11,7 @@ from translate.draft import Draft
 from translate.podview import PodView, Resource, annotation_path
 
 NAME: Final = "aliyun"
-DOMAINS: Final = frozenset({"aliyun.com"})
+CALLED_BY: Final = frozenset({"aliyun.com"})
 _MEMORY: Final = "aliyun.com/gpu-mem"
 _CORES: Final = "aliyun.com/gpu-core.percentage"
 _PLACED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")

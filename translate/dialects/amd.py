@@ -13,9 +13,9 @@ from translate.podview import PodView
 from translate.selectors import Profile
 
 NAME: Final = "amd"
-DOMAINS: Final = frozenset({"amd.com"})
+CALLED_BY: Final = frozenset({"amd.com"})
 _GPU: Final = "amd.com/gpu"
-_PARTS: Final = ("amd.com/gpumem", "amd.com/gpucores")
+_PARTS: Final = ("amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores")
 _PARTITION: Final = re.compile(r"amd\.com/([sdtqc]px_nps[0-9])")
 
 

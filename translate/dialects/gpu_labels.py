@@ -19,6 +19,7 @@ from translate.selectors import (
     DriverVersion,
     Memory,
     Not,
+    ProductContains,
     ProductIs,
     Profile,
     Selector,
@@ -30,7 +31,11 @@ _GI: Final = 1 << 30
 _INTEGER: Final = re.compile(r"-?\d{1,9}")
 _VRAM: Final = re.compile(r"(\d{1,6})G(?:i?B?)")
 _MIG: Final = re.compile(r"(.+?)-MIG-(.+)")
-_ALL: Final = re.compile(r"all-(\d+g\.\d+gb(?:\+[a-z.]+)?)")
+_ALL: Final = re.compile(r"all-(\d+g\.\d+gb(?:[.+-][a-z.]+)?)")
+_MODE: Final = re.compile(r"[sdtqc]px_nps[0-9]")
+# Families that say something of the names of their products.
+_SERIES: Final = {"Flex_Series": "flex", "Max_Series": "max", "A_Series": "arc a"}
+_UNDIVIDED: Final = "spx_nps1"
 _PRESENT: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.memory",
                    "nvidia.com/gpu.family", "nvidia.com/gpu.count")  # fmt: skip
 
@@ -205,6 +210,30 @@ def _mig_config(term: Term) -> Meaning:
     return Meaning((), kept.findings, kept=True, profile=found[1])
 
 
+def _in_name(words: Callable[[str], str]) -> Callable[[Term], Meaning]:
+    """Read a label by words that the product's name has: Intel's labels and names differ."""
+
+    def read(term: Term) -> Meaning:
+        parts = [words(value).lower().split() for value in term.values]
+        if term.operator not in {"In", "NotIn"} or not all(parts) or not parts:
+            return _kept(term)
+        ways = tuple(both(tuple(ProductContains((one,)) for one in each)) for each in parts)
+        selector = ways[0] if len(ways) == 1 else AnyOf(ways)
+        return Meaning(
+            _sided(term, selector), (_loose(term, "it is looked for in the names of products"),)
+        )
+
+    return read
+
+
+def _mode(term: Term) -> Meaning:
+    """Read in which mode AMD's GPUs of a node are divided: its plugin counts what comes of it."""
+    value = term.values[0] if len(term.values) == 1 else ""
+    if term.operator != "In" or not _MODE.fullmatch(value):
+        return _kept(term)
+    return Meaning(profile="" if value == _UNDIVIDED else value)
+
+
 def _vram(term: Term) -> Meaning:
     sizes = [_VRAM.fullmatch(value) for value in term.values]
     if term.operator not in {"In", "NotIn"} or not sizes:
@@ -251,8 +280,9 @@ _READERS: Final[dict[str, Callable[[Term], Meaning]]] = {
     "amd.com/gpu.product-name": _words(ProductIs),
     "amd.com/gpu.family": _words(_family),
     "amd.com/gpu.vram": _vram,
-    "gpu.intel.com/product": _words(ProductIs),
-    "gpu.intel.com/family": _words(_family),
+    "amd.com/gpu.compute-memory-partition": _mode,
+    "gpu.intel.com/product": _in_name(lambda value: value.replace("_", " ").replace("-", " ")),
+    "gpu.intel.com/family": _in_name(lambda value: _SERIES.get(value, "")),
 }
 
 

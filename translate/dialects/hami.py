@@ -4,11 +4,12 @@
 whole card to itself, and several are different cards. Other vendors' names stand elsewhere.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from config.model import Legacy
 from dra.finding import Finding
-from translate.asks import Ask, Isolation, Kind, Reading, Scope, Together, Variable, Wish
+from translate.asks import NOTHING, Ask, Isolation, Kind, Reading, Scope, Together, Variable, Wish
 from translate.codes import (
     ALREADY_PLACED,
     AMOUNT_REFUSED,
@@ -21,7 +22,6 @@ from translate.podview import Container, PodView, Resource, annotation_path, map
 from translate.selectors import Selector
 
 NAME: Final = "hami"
-DOMAINS: Final = frozenset({"nvidia.com"})
 WORDS: Final = vgpu.Words(
     count="nvidia.com/gpu",
     memory="nvidia.com/gpumem",
@@ -36,12 +36,19 @@ _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
 _PLACED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
 _WEIGHTS: Final = "hami.io/device-scoring-weights"
+_BY_NUMBER: Final = "a GPU's number on its node is no attribute, so it is not looked at"
+# What no claim can say, and why.
+_UNSAID: Final = {
+    "nvidia.com/use-gpuindexes": _BY_NUMBER,
+    "nvidia.com/nouse-gpuindexes": _BY_NUMBER,
+    "nvidia.com/mig-profile-preference": "the smallest profile that holds the memory is taken",
+    "hami.io/vulkan": "how programs reach the GPU is up to its driver",
+}
 _POLICIES: Final = {
     "hami.io/node-scheduler-policy": ("binpack", "spread"),
     "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
 }
 # What an allocator that knows of wishes can do as well.
-_Accepted = tuple[Selector, ...]
 _NODES, _DEVICES = _POLICIES
 _WISHES: Final = {
     (_NODES, "binpack"): Wish("nodes", "packed", _NODES),
@@ -49,14 +56,36 @@ _WISHES: Final = {
     (_DEVICES, "binpack"): Wish("devices", "packed", _DEVICES),
     (_DEVICES, "spread"): Wish("devices", "spread", _DEVICES),
 }
-_ANNOTATIONS: Final = (*WORDS.annotations, _NUMA, _WEIGHTS, *_POLICIES)
+_ANNOTATIONS: Final = (*WORDS.annotations, _NUMA, _WEIGHTS, *_UNSAID, *_POLICIES)
+# With one of the annotations, or the scheduler, a bare GPU is HAMi's as well.
+CALLED_BY: Final = frozenset(
+    {WORDS.memory, WORDS.percent, WORDS.cores, _PRIORITY, *_ANNOTATIONS, *_PLACED, _SCHEDULER}
+)
+# As its language reads them.
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+class _Said(NamedTuple):
+    """What the pod's annotations say of all its devices."""
+
+    selectors: tuple[Selector, ...] = ()
+    isolation: Isolation = Isolation.MEMORY
+    together: Together | None = None
+    wishes: tuple[Wish, ...] = ()
+    findings: Sequence[Finding] = ()
+    wrong: Sequence[Finding] = ()  # told with the first of them
+
+
+_NOTED: Final = frozenset(_ANNOTATIONS)
+_NOTHING_SAID: Final = _Said()
 
 
 def read(pod: PodView, legacy: Legacy) -> Reading:
     """Read what every container asks for, with the pod's annotations on all of it."""
-    draft = Draft(NAME, pod)
     if not _speaks(pod):
-        return draft.reading()
+        return NOTHING
+    draft = Draft(NAME, pod)
     placed = next((key for key in _PLACED if key in pod.annotations), None)
     if placed:
         draft.findings.append(_placed(placed))
@@ -68,15 +97,24 @@ def read(pod: PodView, legacy: Legacy) -> Reading:
             for trace in container.resources[name].traces(removed=False)
         ]
         return draft.reading()
-    selectors, findings = vgpu.selectors(WORDS, pod)
-    draft.findings += findings
+    said = _said(pod)
+    draft.findings += said.findings
     for container in pod.containers:
-        _container(draft, container, legacy, selectors)
-    _hints(draft)
-    draft.annotations(_ANNOTATIONS)
+        _container(draft, container, legacy, said)
+    if said is not _NOTHING_SAID:
+        _hints(draft)
+        draft.annotations(_ANNOTATIONS)
     draft.scheduler(_SCHEDULER)
     draft.findings += _refusals(pod)
     return draft.reading()
+
+
+def _said(pod: PodView) -> _Said:
+    if _NOTED.isdisjoint(pod.annotations):
+        return _NOTHING_SAID
+    selectors, findings = vgpu.selectors(WORDS, pod)
+    isolation, wrong = vgpu.isolation(WORDS, pod)
+    return _Said(selectors, isolation, _bound(pod), _wishes(pod), findings, wrong)
 
 
 def _speaks(pod: PodView) -> bool:
@@ -93,7 +131,7 @@ def _speaks(pod: PodView) -> bool:
     return asked and marks
 
 
-def _container(draft: Draft, container: Container, legacy: Legacy, selectors: _Accepted) -> None:
+def _container(draft: Draft, container: Container, legacy: Legacy, said: _Said) -> None:
     have = container.resources
     used = [have[name] for name in (*WORDS.resources, _PRIORITY) if name in have]
     if not any(name in have for name in WORDS.resources):
@@ -103,20 +141,19 @@ def _container(draft: Draft, container: Container, legacy: Legacy, selectors: _A
     count = draft.count(one) if one else vgpu.amount(vgpu.defaults(legacy), WORDS.count, 1)
     if not count:
         return  # configured so: memory alone is no GPU
-    isolation, wrong = vgpu.isolation(WORDS, draft.pod)
-    share, row, found = vgpu.share(WORDS, container, legacy, isolation)
+    share, row, found = vgpu.share(WORDS, container, legacy, said.isolation)
     priority, about = _priority(container)
-    about += wrong if not draft.asks else []
+    about += said.wrong if not draft.asks else []
     ask = Ask(
         kind=Kind.GPU,
         row=row,
         vendor="nvidia",
         count=count,
         share=share,
-        selectors=selectors,
-        partition=isolation is Isolation.MIG,
-        together=_bound(draft.pod),
-        wishes=_wishes(draft.pod),
+        selectors=said.selectors,
+        partition=said.isolation is Isolation.MIG,
+        together=said.together,
+        wishes=said.wishes,
         settings=priority,
         users=(container.user,),
     )
@@ -130,7 +167,7 @@ def _wishes(pod: PodView) -> tuple[Wish, ...]:
 
 
 def _bound(pod: PodView) -> Together | None:
-    return Together(Scope.NUMA) if pod.annotations.get(_NUMA) == "true" else None
+    return Together(Scope.NUMA) if pod.annotations.get(_NUMA) in _TRUE else None
 
 
 def _priority_alone(draft: Draft, used: list[Resource]) -> None:
@@ -162,7 +199,12 @@ def _hints(draft: Draft) -> None:
             draft.findings.append(vgpu.unknown_word(key, said[key], allowed))
     if _WEIGHTS in said:
         draft.findings.append(_lost(_WEIGHTS, said[_WEIGHTS]))
-    if said.get(_NUMA, "true") not in {"true", "false"}:
+    draft.findings += [
+        HINT_LOST.at(annotation_path(key), f"{text(said[key])}: {why}")
+        for key, why in _UNSAID.items()
+        if key in said
+    ]
+    if said.get(_NUMA, "true") not in _TRUE | _FALSE:
         draft.findings.append(vgpu.unknown_word(_NUMA, said[_NUMA], ("true", "false")))
 
 

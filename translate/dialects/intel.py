@@ -1,4 +1,7 @@
-"""Intel's device plugin: GPUs by their kernel driver, and looking at all of them."""
+"""Intel's device plugin: GPUs by their kernel driver, and looking at all of them.
+
+Parts of GPUs, as its older versions knew, no driver serves.
+"""
 
 from typing import Final
 
@@ -10,9 +13,13 @@ from translate.podview import PodView, Resource
 from translate.selectors import DriverKind
 
 NAME: Final = "intel"
-DOMAINS: Final = frozenset({"gpu.intel.com", "intel.com"})
+CALLED_BY: Final = frozenset({"gpu.intel.com", "intel.com"})
 # The last one is what the charts of the DRA driver call its class.
 _GPUS: Final = {"gpu.intel.com/i915": "i915", "gpu.intel.com/xe": "xe", "intel.com/gpu": ""}
+# Older plugins shared GPUs by these; a whole GPU is not what they ask for.
+_PARTS: Final = frozenset(
+    {"gpu.intel.com/millicores", "gpu.intel.com/memory.max", "gpu.intel.com/tiles"}
+)
 _MONITORING: Final = {
     "gpu.intel.com/monitoring": "",
     "gpu.intel.com/i915_monitoring": "i915",
@@ -24,6 +31,8 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
     """Read what every container asks for."""
     draft = Draft(NAME, pod)
     for container in pod.containers:
+        if not _PARTS.isdisjoint(container.resources):
+            continue
         for one in container.resources.values():
             if one.name not in _GPUS and one.name not in _MONITORING:
                 continue

@@ -23,6 +23,7 @@ from translate.asks import (
 )
 from translate.codes import (
     AMOUNT_REFUSED,
+    MEANING_CHANGES,
     REQUEST_INCOMPLETE,
     REQUESTS_CONTRADICT,
     SCHEDULER_KEPT,
@@ -32,8 +33,6 @@ from translate.draft import Draft
 from translate.podview import PodView, annotation_path, text
 
 NAME: Final = "kai"
-# Annotations and labels ask by themselves, whatever resources there are.
-DOMAINS: Final = None
 _FRACTION: Final = "gpu-fraction"
 _MEMORY: Final = "gpu-memory"
 _NUMBER: Final = "gpu-fraction-num-devices"
@@ -42,6 +41,7 @@ _MPS: Final = "mps"
 _KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _CONTAINER, _MPS)
 _SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 _QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
+CALLED_BY: Final = frozenset({*_SCHEDULERS, *_QUEUES})
 _MI: Final = 1 << 20
 
 
@@ -60,6 +60,14 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
         draft.annotations(_KEYS, removed=False)
         return draft.reading()
     draft.ask(_ask(pod, user), ())
+    if pod.annotations.get(_MPS) == "true":
+        draft.findings.append(
+            MEANING_CHANGES.at(
+                annotation_path(_MPS),
+                "what keeps fractions apart now depends on the driver; hostIPC and mounts for MPS "
+                "stay in the pod",
+            )
+        )
     draft.annotations(_KEYS)
     draft.scheduler(pod.scheduler, kept=True)
     return draft.reading()

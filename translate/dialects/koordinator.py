@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
-from msgspec.structs import replace
-
 from config.model import Legacy
 from dra.finding import Finding
-from translate.asks import Ask, Bytes, Isolation, Kind, Percent, Reading, Role, Share, User
+from translate.asks import NOTHING, Ask, Bytes, Isolation, Kind, Percent, Reading, Role, Share, User
 from translate.codes import (
     ALREADY_PLACED,
     AMOUNT_REFUSED,
+    MEANING_CHANGES,
     NAME_MISSPELT,
     NAME_OLD,
     REQUEST_INCOMPLETE,
@@ -27,9 +26,6 @@ from translate.draft import Draft
 from translate.podview import PodView, Resource, annotation_path
 
 NAME: Final = "koordinator"
-DOMAINS: Final = frozenset(
-    {"koordinator.sh", "kubernetes.io", "huawei.com", "nvidia.com", "amd.com", "dcu.com"}
-)
 _OWN: Final = "koordinator.sh/"
 _FIRST: Final = "kubernetes.io/"
 _GPU, _CORE, _MEMORY = "gpu", "gpu-core", "gpu-memory"
@@ -39,10 +35,22 @@ _NPU: Final = ("huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp
 _VENDORS: Final = {"nvidia.com/gpu": "nvidia", "amd.com/gpu": "amd", "dcu.com/gpu": "hygon"}
 _GPU_NAMES: Final = (_GPU, _CORE, _MEMORY, _RATIO, _SHARED, *_VENDORS, *_NPU)
 _NAMES: Final = (*_GPU_NAMES, _RDMA, _FPGA)
+# The short names of its own resources; other vendors' stay as they are.
+_SHORT: Final = {
+    **{prefix + name: name for prefix in (_OWN, _FIRST) for name in _NAMES},
+    **{name: name for name in (*_VENDORS, *_NPU)},
+}
 _PLACED: Final = "scheduling.koordinator.sh/device-allocated"
 _PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 _SCHEDULER: Final = "koord-scheduler"
 _MISSPELT: Final = "koordinator.sh/gpu-shared"
+_OWN_NAMES: Final = frozenset(
+    {_MISSPELT, *(name for name, short in _SHORT.items() if short not in _VENDORS)}
+)
+# With one of the last three the vendors' names are its as well.
+CALLED_BY: Final = frozenset(
+    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _PLACED, _SCHEDULER}
+)
 _VALID: Final = frozenset(
     frozenset(names)
     for names in (
@@ -61,7 +69,7 @@ class _Sum:
     def __init__(self, name: str) -> None:
         self.name = name
         self.found: list[Resource] = []
-        self.apps = self.sidecars = self.inits = 0
+        self.apps = self.sidecars = self.inits = self.amount = 0
 
     def add(self, one: Resource, role: Role) -> None:
         self.found.append(one)
@@ -71,10 +79,7 @@ class _Sum:
             self.sidecars += one.amount
         else:
             self.apps += one.amount
-
-    @property
-    def amount(self) -> int:
-        return max(self.inits, self.apps) + self.sidecars
+        self.amount = max(self.inits, self.apps) + self.sidecars
 
     def refused(self, why: str, remedy: str | None = None) -> Finding:
         first = self.found[0]
@@ -88,9 +93,9 @@ _Sums = dict[str, _Sum]
 
 def read(pod: PodView, legacy: Legacy) -> Reading:
     """Read what the pod asks for altogether."""
-    draft = Draft(NAME, pod)
     if not _speaks(pod):
-        return draft.reading()
+        return NOTHING
+    draft = Draft(NAME, pod)
     sums = _summed(draft)
     if _PLACED in pod.annotations:
         draft.findings.append(
@@ -114,17 +119,9 @@ def read(pod: PodView, legacy: Legacy) -> Reading:
     return draft.reading()
 
 
-def _known(name: str) -> str:
-    """Return the short name of a resource of Koordinator's own, or the vendor's name."""
-    for prefix in (_OWN, _FIRST):
-        if name.startswith(prefix) and name.removeprefix(prefix) in _NAMES:
-            return name.removeprefix(prefix)
-    return name if name in _NAMES and "/" in name else ""
-
-
 def _speaks(pod: PodView) -> bool:
     names = {name for container in pod.containers for name in container.resources}
-    if _MISSPELT in names or any(_known(name) not in {"", *_VENDORS} for name in names):
+    if not _OWN_NAMES.isdisjoint(names):
         return True
     marks = (*hints.KEYS, _PLACED)
     marked = pod.scheduler == _SCHEDULER or any(key in pod.annotations for key in marks)
@@ -135,7 +132,7 @@ def _summed(draft: Draft) -> _Sums:
     sums: _Sums = {}
     for container in draft.pod.containers:
         for one in container.resources.values():
-            name = _known(one.name)
+            name = _SHORT.get(one.name)
             if name:
                 sums.setdefault(name, _Sum(name)).add(one, container.user.role)
                 if one.name.startswith(_FIRST):
@@ -167,7 +164,7 @@ def _gpus(draft: Draft, sums: _Sums, said: hints.Hints, legacy: Legacy) -> None:
 
 def _add(draft: Draft, ask: Ask, sums: Iterable[_Sum]) -> None:
     found = [resource for one in sums for resource in one.found]
-    draft.ask(replace(ask, users=_users(draft.pod, found)), found)
+    draft.ask(ask, found, _users(draft.pod, found))
 
 
 def _users(pod: PodView, found: Iterable[Resource]) -> tuple[User, ...]:
@@ -178,7 +175,6 @@ def _users(pod: PodView, found: Iterable[Resource]) -> tuple[User, ...]:
 def _refusals(sums: _Sums) -> list[Finding]:
     """Check names and amounts; in the project's own order, in words of ours."""
     first = next(iter(sums.values())).found[0]
-    written = ", ".join(sorted({one.written for s in sums.values() for one in s.found}))
     if _GPU in sums and _SHARED in sums:
         return [REQUESTS_CONTRADICT.at(first.where, "a GPU and a GPU share exclude each other")]
     if _MEMORY in sums and _RATIO in sums:
@@ -188,6 +184,7 @@ def _refusals(sums: _Sums) -> list[Finding]:
             )
         ]
     if frozenset(sums) not in _VALID:
+        written = ", ".join(sorted({one.written for s in sums.values() for one in s.found}))
         more = ": memory, in bytes or as a ratio, is missing" if _memoryless(sums) else ""
         return [
             REQUEST_INCOMPLETE.at(first.where, f"{written} do not make a request together{more}")
@@ -300,20 +297,54 @@ def _rdma(draft: Draft, one: _Sum, said: hints.Hints, legacy: Legacy) -> None:
         _leave(draft, (one,))
         return
     virtual = hint is not None and hint.virtual
+    if strategy == "ApplyForAll":
+        _every(draft, one, said, legacy, virtual=virtual)
+        return
     count: int | None = max(1, one.amount // 100)
     share = Share(per_mille=one.amount * 10) if one.amount < 100 and not virtual else None
     row = "rdma-share" if share else "rdma"
-    if strategy == "ApplyForAll":
-        count, share, row = None, None, "rdma-all"
-    elif strategy == "RequestsAsCount":
+    if strategy == "RequestsAsCount":
         exclusive = virtual or (hint is not None and hint.exclusive)
         draft.count(replace_amount(one.found[0], one.amount))
         count, row = one.amount, "rdma" if exclusive else "rdma-share"
         share = None if exclusive else Share(per_mille=10)
-    if virtual and count is not None:
+    if virtual:
         row = "rdma-vf"
     ask = Ask(kind=Kind.NIC, row=row, count=count, share=share)
     _add(draft, hints.applied(draft, ask, _RDMA, said, legacy), (one,))
+
+
+def _every(draft: Draft, one: _Sum, said: hints.Hints, legacy: Legacy, *, virtual: bool) -> None:
+    """Ask for every network device; the amount is that of each, and 100 is all of it.
+
+    Shares of all of them are what pods ask that use the host's network, and so have them anyway.
+    """
+    if one.amount > 100:
+        why = "is asked of every device, and a device has 100"
+        draft.findings.append(one.refused(why, 'Write "100" to have every device to itself.'))
+        _leave(draft, (one,))
+        return
+    gpus = tuple(ask.name for ask in draft.asks)
+    if draft.pod.spec.get("hostNetwork") is True and gpus and not virtual and one.amount < 100:
+        _of_host(draft, one, gpus)
+        return
+    row = "rdma-all-vf" if virtual else "rdma-all" if one.amount == 100 else "rdma-all-share"
+    ask = Ask(kind=Kind.NIC, row=row, count=None)
+    _add(draft, hints.applied(draft, ask, _RDMA, said, legacy), (one,))
+
+
+def _of_host(draft: Draft, one: _Sum, gpus: tuple[str, ...]) -> None:
+    """Drop what a pod of the host's network has without a claim, together with its GPUs."""
+    for resource in one.found:
+        draft.traces += resource.traces(asks=gpus)
+        draft.findings.append(
+            MEANING_CHANGES.at(
+                resource.where,
+                f"{resource.written}: the pod is in the network of its host, whose devices need no "
+                "claim; the request for a share of each is dropped",
+                remedy="See that /dev/infiniband of the host reaches the container.",
+            )
+        )
 
 
 def _fpga(draft: Draft, one: _Sum) -> None:

@@ -5,9 +5,9 @@ of resources but which types of device are asked for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from config.model import Legacy
@@ -40,26 +40,27 @@ _POLICIES: Final = ("DeviceLevel", "PCIeLevel")
 _LINKED: Final = (2, 4, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(msgspec.Struct, frozen=True):
     """What the pod says of one type of device."""
 
-    selector: Mapping[str, Value] = field(default_factory=dict)
-    functions: Mapping[str, Value] = field(default_factory=dict)
+    selector: Mapping[str, Value] = {}
+    functions: Mapping[str, Value] = {}
     virtual: bool = False
     strategy: str = ""
     scope: Scope | None = None
     exclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(msgspec.Struct, frozen=True):
     """What the pod's annotations say."""
 
-    types: Mapping[str, Hint] = field(default_factory=dict)
+    types: Mapping[str, Hint] = {}
     joint: Joint | None = None
     joined: tuple[str, ...] = ()
     partition: Together | None = None
+
+
+_NO_HINT: Final = Hint()
 
 
 def read(draft: Draft, asked: Mapping[str, int]) -> Hints:
@@ -82,7 +83,7 @@ def read(draft: Draft, asked: Mapping[str, int]) -> Hints:
 
 def applied(draft: Draft, ask: Ask, kind: str, said: Hints, legacy: Legacy) -> Ask:
     """Return the ask with what the annotations say of its type."""
-    hint = said.types.get(kind, Hint())
+    hint = said.types.get(kind, _NO_HINT)
     selectors: list[Selector] = []
     distinct = Distinct.DEVICE
     if kind == "rdma":
@@ -104,8 +105,9 @@ def applied(draft: Draft, ask: Ask, kind: str, said: Hints, legacy: Legacy) -> A
             )
         )
     joint = said.joint if kind in said.joined else None
-    if joint and kind != "gpu":
-        joint = replace(joint, counted=(ask.count or 0) > 1)
+    if joint and ask.kind is not joint.primary:
+        # Of network devices one is as many as there are places; of GPUs it is one.
+        joint = replace(joint, counted=ask.kind is Kind.GPU or (ask.count or 0) > 1)
     return replace(
         ask, selectors=tuple(selectors), distinct=distinct, together=together, joint=joint
     )
@@ -184,9 +186,11 @@ def _joint(
             _say_unknown(draft, JOINT, name, tuple(_KINDS))
     scope = _word(draft, said, "requiredScope", ("SamePCIe",), JOINT)
     joined = tuple(
-        name
-        for name in dict.fromkeys(listed)
-        if name in types and found.get(name, Hint()).strategy != "ApplyForAll"
+        [
+            name
+            for name in dict.fromkeys(listed)
+            if name in types and found.get(name, _NO_HINT).strategy != "ApplyForAll"
+        ]
     )
     if len(joined) < 2:
         _say_empty(draft, JOINT, "fewer than two of its types are asked for, so nothing is joined")
@@ -234,6 +238,8 @@ def _labels(
     draft: Draft, kind: str, selector: Mapping[str, Value], legacy: Legacy
 ) -> list[Selector]:
     """Read a label selector; labels that are mapped to no attribute are dropped aloud."""
+    if not selector:
+        return []
     attributes = cast("Mapping[str, Mapping[str, str]]", legacy.labels).get(kind, {})
     found: list[Selector] = []
     terms: list[tuple[str, str, tuple[str, ...]]] = [

@@ -10,7 +10,7 @@ from translate.draft import Draft
 from translate.podview import PodView
 
 NAME: Final = "nos"
-DOMAINS: Final = frozenset({"nvidia.com"})
+CALLED_BY: Final = frozenset({"nvidia.com"})
 _SIZE: Final = re.compile(r"nvidia\.com/gpu-([1-9]\d{0,3})gb")
 
 

@@ -14,12 +14,15 @@ from translate.podview import PodView, Resource, items, mapping
 from translate.selectors import Profile
 
 NAME: Final = "nvidia"
-DOMAINS: Final = frozenset({"nvidia.com"})
+CALLED_BY: Final = frozenset({"nvidia.com"})
 GPU: Final = "nvidia.com/gpu"
 
 _INSTASLICE: Final = "org.instaslice/accelarator"  # spelt so
 _SHARED: Final = ".shared"
-_MIG: Final = re.compile(r"nvidia\.com/mig-((?:\d+c\.)?\d+g\.\d+gb)((?:\.[a-z]+)*)")
+# The size, what is added to it (`.me`), and what is missing from it (`-me`).
+_MIG: Final = re.compile(
+    r"nvidia\.com/mig-((?:\d+c\.)?\d+g\.\d+gb)((?:\.[a-z]+)*)(-[a-z]+(?:\.[a-z]+)*)?"
+)
 # `nvidia.com/GRID_T4-2Q`, `nvidia.com/NVIDIA_A10-4C`: a virtual GPU by its type.
 _VGPU: Final = re.compile(r"nvidia\.com/[A-Z][A-Za-z0-9_]*-\d+[ABCQ]")
 # `nvidia.com/GA102GL_A10`: a GPU handed through, by the name of its chip.
@@ -45,12 +48,14 @@ def profiles(name: str) -> tuple[str, ...]:
     match = _MIG.fullmatch(name)
     if match is None:
         return ()
-    size, suffix = match.groups()
+    size, suffix, without = match.groups(default="")
     if not suffix:
-        return (size,)
+        return (size + without,)
     words = suffix[1:].split(".")
-    ways = tuple(f"{'.'.join((size, *words[:i]))}+{'.'.join(words[i:])}" for i in range(len(words)))
-    return ways if words == ["me"] else (*ways, size + suffix)
+    ways = tuple(
+        f"{'.'.join((size, *words[:i]))}+{'.'.join(words[i:])}{without}" for i in range(len(words))
+    )
+    return ways if words == ["me"] else (*ways, size + suffix + without)
 
 
 def _one(draft: Draft, one: Resource, user: User) -> None:

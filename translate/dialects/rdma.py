@@ -14,10 +14,10 @@ from translate.podview import PodView
 from translate.selectors import Nic, NicKind, ResourceName, Selector
 
 NAME: Final = "rdma"
-DOMAINS: Final = frozenset(
+CALLED_BY: Final = frozenset(
     {
         "rdma",
-        "nvidia.com",
+        "nvidia.com/rdma-vf",
         "vpc.amazonaws.com",
         "vke.volcengine.com",
         "networking.gke.io.networks",

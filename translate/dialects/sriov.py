@@ -11,16 +11,18 @@ from typing import Final, cast
 
 from config.model import Legacy
 from dra.finding import Finding
-from translate.asks import Ask, Kind, Reading, Setting, User, Vf
-from translate.codes import NETWORK_UNKNOWN
+from translate.asks import NOTHING, Ask, Kind, Reading, Setting, User, Vf
+from translate.codes import MEANING_CHANGES, NETWORK_UNKNOWN
 from translate.draft import Draft
 from translate.networks import DEFAULT, NETWORKS, Network, networks
-from translate.podview import PodView, Resource, annotation_path, items
+from translate.podview import Container, PodView, Resource, annotation_path, items, mapping
 from translate.selectors import Nic, NicKind, ResourceName, Selector
 
 NAME: Final = "sriov"
-# Networks are asked for by annotations, and the configuration may name any pool.
-DOMAINS: Final = None
+# And whatever the configuration calls a pool.
+CALLED_BY: Final = frozenset(
+    {"mellanox.com", "openshift.io", "intel.com", "nvidia.com", NETWORKS, DEFAULT}
+)
 _POOL: Final = re.compile(
     r"(?:mellanox\.com|openshift\.io)/.+"
     r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"
@@ -31,11 +33,11 @@ _RDMA: Final = ("rdma", "roce")
 
 def read(pod: PodView, legacy: Legacy) -> Reading:
     """Read the functions and networks the pod asks for."""
-    draft = Draft(NAME, pod)
     if not any(one.resources for one in pod.containers) and not (
         NETWORKS in pod.annotations or DEFAULT in pod.annotations
     ):
-        return draft.reading()
+        return NOTHING
+    draft = Draft(NAME, pod)
     pools = cast("Mapping[str, str]", legacy.networks)
     named, problems = networks(pod)
     draft.findings += problems
@@ -43,13 +45,12 @@ def read(pod: PodView, legacy: Legacy) -> Reading:
     for network in named:
         if network.name in pools:
             waiting.setdefault(str(pools[network.name]), []).append(network)
-        else:
-            draft.findings.append(
-                NETWORK_UNKNOWN.at(
-                    annotation_path(network.key),
-                    f"which pool {network.name} takes its interface from is not known here",
-                )
-            )
+    draft.findings += [
+        NETWORK_UNKNOWN.at(
+            annotation_path(key), f"which pool {name} takes its interface from is not known here"
+        )
+        for name, key in {each.name: each.key for each in named if each.name not in pools}.items()
+    ]
     known = set(map(str, pools.values()))
     for container in pod.containers:
         for one in container.resources.values():
@@ -85,12 +86,28 @@ def _missing(draft: Draft, waiting: Mapping[str, list[Network]]) -> None:
     users = [c.user for c in draft.pod.containers if c.user.path[1] == "containers"]
     claimed = bool(items(draft.pod.spec.get("resourceClaims")))
     for pool, queue in waiting.items():
+        asked = any(_taken(container, pool) for container in draft.pod.containers)
         for network in queue if users else ():
-            if claimed:
-                draft.findings.append(_claimed(network, pool))
+            if asked or claimed:
+                draft.findings.append((_elsewhere if asked else _claimed)(network, pool))
                 continue
             ask = draft.ask(_ask(pool, 1, users[0], (_vf(network),)), ())
             draft.traces.append(draft.pod.annotation(network.key, removed=False, asks=(ask.name,)))
+
+
+def _taken(container: Container, pool: str) -> bool:
+    """Whether another dialect has read what a container asks of the pool."""
+    resources = mapping(container.raw.get("resources"))
+    written = any(pool in mapping(resources.get(part)) for part in ("limits", "requests"))
+    return written and pool not in container.resources and pool not in container.zeros
+
+
+def _elsewhere(network: Network, pool: str) -> Finding:
+    return MEANING_CHANGES.at(
+        annotation_path(network.key),
+        f"{network.name} takes its interface from {pool}, which is asked for by a claim now",
+        remedy=f"Let the definition of {network.name} name what the claim's devices are called.",
+    )
 
 
 def _claimed(network: Network, pool: str) -> Finding:

@@ -12,6 +12,7 @@ from typing import Final
 from config.model import Legacy
 from dra.finding import Finding
 from dra.quantity import Quantity, QuantityError, parse
+from translate import jsontexts
 from translate.asks import Ask, Bytes, Isolation, Kind, Percent, Reading, Share, User
 from translate.codes import (
     AMOUNT_REFUSED,
@@ -25,12 +26,11 @@ from translate.codes import (
     WORD_UNKNOWN,
 )
 from translate.draft import Draft
-from translate.podview import PodView, Resource, annotation_path, label_path, text
+from translate.podview import PodView, Resource, annotation_path, label_path, mapping, text
 from translate.selectors import ProductContains, Profile, Selector, Uuid
 
 NAME: Final = "tensor-fusion"
-# Annotations and labels ask by themselves, whatever resources there are.
-DOMAINS: Final = None
+CALLED_BY: Final = frozenset({"tensor-fusion.ai"})
 _PREFIX: Final = "tensor-fusion.ai/"
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"
@@ -38,8 +38,12 @@ _AMOUNTS: Final = (
     "gpu-count", "tflops-request", "tflops-limit", "vram-request", "vram-limit",
     "compute-percent-request", "compute-percent-limit",
 )  # fmt: skip
+# What asks for a GPU without an amount of it, and how many each container gets.
+_NAMED: Final = ("dedicated-gpu", "partition-id")
+_COUNTS: Final = "container-gpu-count"
+_PROFILES: Final = ("workload-profile", "client-profile")
 _READ: Final = (
-    *_AMOUNTS, "enabled", "inject-container", "is-local-gpu", "isolation", "partition-id",
+    *_AMOUNTS, _COUNTS, "enabled", "inject-container", "is-local-gpu", "isolation", "partition-id",
     "gpu-model", "gpu-ids", "vendor", "dedicated-gpu",
 )  # fmt: skip
 _EMPTY: Final = ("gpupool",)
@@ -72,12 +76,13 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
     both = {**pod.labels, **pod.annotations}
     values = {k.removeprefix(_PREFIX): v for k, v in both.items() if k.startswith(_PREFIX)}
     said = _Said(pod, values)
-    speaks = said.flag("enabled") or any(key in values for key in _AMOUNTS)
+    speaks = said.flag("enabled") or any(key in values for key in (*_AMOUNTS, *_NAMED, _COUNTS))
     if values.get("enabled") == "false" or not speaks:
         return draft.reading()
     native = [c.resources[_GPU] for c in pod.containers if _GPU in c.resources]
-    problems = [*_unsayable(said), *_wrong(said, native)]
-    users, unknown = _users(said, native)
+    counts, uncounted = _counts(said)
+    problems = [*_unsayable(said), *_wrong(said, native), *uncounted]
+    users, unknown = _users(said, native, counts)
     amounts, amiss = _share(said, native)
     draft.findings += [*problems, *unknown, *amiss]
     keys = [_PREFIX + key for key in values]
@@ -86,7 +91,8 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
         draft.annotations(keys, removed=False)
         draft.labels(keys, removed=False)
         return draft.reading()
-    draft.ask(_ask(said, users, amounts, _count(said, native)), native)
+    for who, count, of in _shares(said, users, native, counts):
+        draft.findings += _too_few(said, draft.ask(_ask(said, who, amounts, count), of))
     draft.findings += _remarks(said)
     draft.annotations(keys)
     draft.labels(keys)
@@ -101,10 +107,11 @@ def _unsayable(said: _Said) -> list[Finding]:
                 "spec.schedulerName", f"{_SCHEDULER} chooses GPUs by itself and knows no claims"
             )
         )
-    if "workload-profile" in said.values:
+    profile = next((key for key in _PROFILES if key in said.values), "")
+    if profile:
         found.append(
             REQUEST_INCOMPLETE.at(
-                said.where("workload-profile"),
+                said.where(profile),
                 "the amounts stand in a profile outside of the pod",
                 remedy="Write the amounts into the pod's annotations.",
             )
@@ -137,7 +144,7 @@ def _wrong(said: _Said, native: list[Resource]) -> list[Finding]:
             )
     if said.flag("dedicated-gpu") and "gpu-model" not in values:
         found.append(REQUEST_INCOMPLETE.at(said.where("dedicated-gpu"), "gpu-model is missing"))
-    something = any(key in values for key in (*_AMOUNTS, "partition-id", "workload-profile"))
+    something = any(key in values for key in (*_AMOUNTS, _COUNTS, "partition-id", *_PROFILES))
     if not something and not native and not _whole(said):
         found.append(
             REQUEST_INCOMPLETE.at("metadata.annotations", "it is not said how much is asked for")
@@ -149,13 +156,49 @@ def _number(said: str) -> int:
     return int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
 
 
-def _count(said: _Said, native: list[Resource]) -> int:
+def _counts(said: _Said) -> tuple[Mapping[str, int], list[Finding]]:
+    """Read how many GPUs each container gets, by its name."""
+    if _COUNTS not in said.values:
+        return {}, []
+    value, problem = jsontexts.read(_PREFIX + _COUNTS, said.values[_COUNTS])
+    if problem is not None:
+        return {}, [problem]
+    counts = {key: _number(text(number)) for key, number in mapping(value).items()}
+    names = {one.user.name for one in said.pod.containers}
+    lost = [key for key, number in counts.items() if key not in names or not number]
+    if lost or not counts:
+        why = f"no container with a number of GPUs: {text(lost[0])}" if lost else "no such map"
+        return {}, [said.refused(_COUNTS, why)]
+    return counts, []
+
+
+def _shares(
+    said: _Said, users: tuple[User, ...], native: list[Resource], counts: Mapping[str, int]
+) -> list[tuple[tuple[User, ...], int, list[Resource]]]:
+    """Say who gets how many GPUs: all the same ones, or each container its own number."""
     if "gpu-count" in said.values:
-        return _number(said.values["gpu-count"])
-    return sum(one.amount for one in native) or 1
+        return [(users, _number(said.values["gpu-count"]), native)]
+    numbers = {one.holder: one.amount for one in native}
+    numbers |= {user.path: counts[user.name] for user in users if user.name in counts}
+    if any(user.path not in numbers for user in users):
+        return [(users, sum(numbers.values()) or 1, native)]
+    return [
+        ((user,), numbers[user.path], [one for one in native if one.holder == user.path])
+        for user in users
+    ]
 
 
-def _users(said: _Said, native: list[Resource]) -> tuple[tuple[User, ...], list[Finding]]:
+def _too_few(said: _Said, ask: Ask) -> list[Finding]:
+    """Say where more GPUs are asked for than are named."""
+    named = {one.strip() for one in said.values.get("gpu-ids", "").split(",")} - {""}
+    if not named or (ask.count or 0) <= len(named):
+        return []
+    return [said.refused("gpu-ids", f"{len(named)} GPUs, and {ask.count} are asked for")]
+
+
+def _users(
+    said: _Said, native: list[Resource], counts: Mapping[str, int]
+) -> tuple[tuple[User, ...], list[Finding]]:
     """Find who gets the GPUs: whom the pod names, who asks by a limit, or the only container."""
     users = [one.user for one in said.pod.containers]
     named = said.values.get("inject-container")
@@ -167,6 +210,7 @@ def _users(said: _Said, native: list[Resource]) -> tuple[tuple[User, ...], list[
             WORD_UNKNOWN.at(where, f"no container is called {text(name)!r}") for name in lost
         ]
     holders = {one.holder for one in native}
+    holders |= {user.path for user in users if user.name in counts}
     if holders:
         return tuple(user for user in users if user.path in holders), []
     apps = tuple(user for user in users if user.path[1] == "containers")
@@ -193,6 +237,10 @@ def _amount(said: _Said, kind: str) -> tuple[Quantity | None, list[Finding]]:
     return (read[0] if read else None), []
 
 
+def _flops(said: _Said) -> bool:
+    return any(key.startswith("tflops-") for key in said.values)
+
+
 def _share(said: _Said, native: list[Resource]) -> tuple[Share | None, list[Finding]]:
     vram, wrong = _amount(said, "vram")
     cores, also = _amount(said, "compute-percent")
@@ -203,7 +251,7 @@ def _share(said: _Said, native: list[Resource]) -> tuple[Share | None, list[Find
         key = key if key in said.values else "compute-percent-request"
         findings.append(said.refused(key, "more than 100 percent"))
     isolation = said.values.get("isolation", "soft")
-    flops = any(key.startswith("tflops-") for key in said.values)
+    flops = _flops(said)
     counted = "gpu-count" in said.values or bool(native)
     bare = vram is None and cores is None and not flops and counted
     if _whole(said) or (bare and isolation != "partitioned"):
@@ -222,7 +270,9 @@ def _ask(said: _Said, users: tuple[User, ...], share: Share | None, count: int) 
     values = said.values
     selectors: list[Selector] = []
     if values.get("gpu-model"):
-        selectors.append(ProductContains((values["gpu-model"].strip().lower(),)))
+        # `A100_SXM_80G` is a name of its own; products are written with dashes and blanks.
+        words = values["gpu-model"].lower().replace("_", " ").split()
+        selectors += [ProductContains((word,)) for word in words]
     ids = tuple(one.strip() for one in values.get("gpu-ids", "").split(",") if one.strip())
     if ids:
         selectors.append(Uuid(ids))
@@ -251,7 +301,8 @@ def _ask(said: _Said, users: tuple[User, ...], share: Share | None, count: int) 
 def _remarks(said: _Said) -> list[Finding]:
     """Say what of it is not carried over."""
     found = []
-    for kind in ("vram", "compute-percent", "tflops"):
+    # What is not carried over at all is told of elsewhere.
+    for kind in ("vram",) if _flops(said) else ("vram", "compute-percent"):
         limit, request = said.values.get(f"{kind}-limit"), said.values.get(f"{kind}-request")
         if limit and request and parse(request.strip()) < parse(limit.strip()):
             found.append(
@@ -265,9 +316,9 @@ def _remarks(said: _Said) -> list[Finding]:
                 "metadata.annotations", "tflops win over compute-percent, which is unused"
             )
         )
-    if "gpu-model" in said.values:
+    if model := text(said.values.get("gpu-model", "")):
         found.append(
-            LABEL_LOOSE.at(said.where("gpu-model"), "it is looked for in the names of products")
+            LABEL_LOOSE.at(said.where("gpu-model"), f"{model} is looked for in names of products")
         )
     vendor = said.values.get("vendor", "nvidia").strip().lower()
     if vendor not in _VENDORS:

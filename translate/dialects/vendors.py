@@ -15,13 +15,13 @@ from translate.draft import Draft
 from translate.podview import Container, PodView, Resource
 
 NAME: Final = "vendors"
-DOMAINS: Final = frozenset(
+CALLED_BY: Final = frozenset(
     {
         "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
         "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
-        "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai", "intel.com",
-        "k8s.amazonaws.com", "koordinator.sh", "kunlunxin.com", "metax-tech.com", "mthreads.com",
-        "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
+        "gpu.intel.com", "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai",
+        "intel.com", "k8s.amazonaws.com", "koordinator.sh", "kunlunxin.com", "metax-tech.com",
+        "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
     }
 )  # fmt: skip
 # Vendor, whose names of a number of devices come first and of their parts second.
@@ -39,8 +39,9 @@ _KNOWN: Final = tuple(
          r"enflame\.com/(vgcu-percentage|gcu-(memory|core))"),
         ("neuron", r"aws\.amazon\.com/neuron(core|device)?", r"aws\.amazon\.com/-"),
         ("vastai", r"vastaitech\.com/va", r"vastaitech\.com/-"),
-        ("biren", r"birentech\.com/\w*gpu", r"birentech\.com/-"),
-        ("amd", r"amd\.com/gpu", r"amd\.com/gpu(mem|cores)"),
+        ("biren", r"birentech\.com/[\w-]*gpu", r"birentech\.com/-"),
+        ("amd", r"amd\.com/gpu", r"amd\.com/gpu(mem(-percentage)?|cores)"),
+        ("intel", r"gpu\.intel\.com/(i915|xe)", r"gpu\.intel\.com/(millicores|memory\.max|tiles)"),
         ("habana", r"habana\.ai/gaudi|intel\.com/gaudi", r"habana\.ai/-"),
         ("qat", r"qat\.intel\.com/.+|intel\.com/qat", r"qat/-"),
         ("sgx", r"sgx\.intel\.com/(enclave|provision)", r"sgx\.intel\.com/epc"),

@@ -19,6 +19,7 @@ from translate.selectors import Not, ProductContains, Selector, Uuid
 
 MI: Final = 1 << 20
 _INT32: Final = 2**31
+_ALL: Final = Percent(Decimal(100))
 _ISOLATION: Final = {
     "": Isolation.MEMORY,
     "hami-core": Isolation.MEMORY,
@@ -105,7 +106,7 @@ def share(
     have = container.resources
     usual = defaults(legacy)
     findings: list[Finding] = []
-    of: Bytes | Percent = Percent(Decimal(100))
+    of: Bytes | Percent = _ALL
     if words.percent in have:
         findings += percent(have[words.percent])
         of = Percent(Decimal(have[words.percent].amount))
@@ -119,7 +120,7 @@ def share(
     findings += found
     if isolation is Isolation.MIG:
         return Share(of, cores, isolation), "mig", findings
-    if of == Percent(Decimal(100)):
+    if of == _ALL:
         if cores is None or cores.value == 100:
             return None, "whole", findings
         return Share(of, cores, isolation), "cores", findings
@@ -143,11 +144,13 @@ def _cores(
 
 
 def isolation(words: Words, pod: PodView) -> tuple[Isolation, list[Finding]]:
-    """Read the mode of sharing that the pod names."""
+    """Read the mode of sharing that the pod names; of several that will do, memory goes first."""
     mode = pod.annotations.get(words.mode, "")
-    if mode in _ISOLATION:
-        return _ISOLATION[mode], []
-    return Isolation.MEMORY, [unknown_word(words.mode, mode, tuple(_ISOLATION)[1:])]
+    modes = [each.strip() for each in mode.split(",")]
+    found = {_ISOLATION[each] for each in modes if each in _ISOLATION}
+    if len(found) < len(set(modes)):
+        return Isolation.MEMORY, [unknown_word(words.mode, mode, tuple(_ISOLATION)[1:])]
+    return next(each for each in _ISOLATION.values() if each in found), []
 
 
 def unknown_word(key: str, value: str, allowed: tuple[str, ...]) -> Finding:
@@ -172,10 +175,13 @@ def selectors(words: Words, pod: PodView) -> tuple[tuple[Selector, ...], list[Fi
         entries = tuple(entry.strip() for entry in pod.annotations[key].split(",") if entry.strip())
         if entries:
             found.append(make(entries) if wanted else Not(make(entries)))
+        elif key in {words.use_uuid, words.nouse_type}:
+            # No GPU is among none, and the empty text is part of every name.
+            what = f"{key} names nothing, and no GPU will do"
+            findings.append(WORD_UNKNOWN.at(annotation_path(key), what))
         else:
-            findings.append(
-                HINT_EMPTY.at(annotation_path(key), f"{key} names nothing, and is no condition")
-            )
+            what = f"{key} names nothing, and is no condition"
+            findings.append(HINT_EMPTY.at(annotation_path(key), what))
     return tuple(found), findings
 
 

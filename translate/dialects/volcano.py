@@ -11,7 +11,7 @@ from translate.podview import Container, PodView, Resource, annotation_path, tex
 from translate.selectors import Selector
 
 NAME: Final = "volcano"
-DOMAINS: Final = frozenset({"volcano.sh"})
+CALLED_BY: Final = frozenset({"volcano.sh"})
 WORDS: Final = vgpu.Words(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",

@@ -39,16 +39,22 @@ class _Filling:
 
     def __init__(self) -> None:
         self.requests: list[Requested] = []
+        self.devices = 0
         self.rules: list[Rule] = []
         self.settings: list[Setting] = []
         self.apart: set[str] = set()
         self.links: list[Link] = []
         self.wishes: dict[Wish, None] = {}
 
+    @property
+    def full(self) -> bool:
+        """Whether no part finds room any more: each has a request."""
+        return len(self.requests) >= MOST or self.devices >= MOST
+
     def takes(self, part: Part) -> bool:
-        devices = sum(each.devices for each in (*self.requests, *part.requests))
+        devices = sum(each.devices for each in part.requests)
         return (
-            devices <= MOST
+            self.devices + devices <= MOST
             and len(self.requests) + len(part.requests) <= MOST
             and len(self.rules) + len(part.rules) <= MOST
             and len(self.settings) + len(part.settings) <= MOST
@@ -59,6 +65,7 @@ class _Filling:
     def put(self, part: Part) -> None:
         offset = len(self.requests)
         self.requests += part.requests
+        self.devices += sum(each.devices for each in part.requests)
         self.rules += [
             msgspec.structs.replace(each, requests=tuple(n + offset for n in each.requests))
             for each in part.rules
@@ -83,13 +90,17 @@ def _moved(link: Link, offset: int) -> Link:
 def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
     """Put the parts of what was said into claims, each into the first that takes it."""
     claims: list[_Filling] = []
+    open_: list[_Filling] = []
     for each in said:
         for part in _pieces(each.part):
-            claim = next((claim for claim in claims if claim.takes(part)), None)
+            claim = next((claim for claim in open_ if claim.takes(part)), None)
             if claim is None:
                 claim = _Filling()
                 claims.append(claim)
+                open_.append(claim)
             claim.put(part)
+            if claim.full:
+                open_.remove(claim)
     return tuple(_printed(each) for each in claims)
 
 

@@ -14,7 +14,7 @@ NOT_SAYABLE = Code(
     name="NoTargetSaysIt",
     severity=Severity.ERROR,
     text="No target that is configured or installed can say what a pod asks.",
-    example="hami/memory: gpu.nvidia.com does not share its devices",
+    example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy="Install a driver that can, or configure its target; else change what the pod asks.",
 )
 ISOLATION_LOST = _loss(
@@ -28,6 +28,12 @@ EXCLUSIVITY_LOST = _loss(
     "A whole device is asked for, and the target cannot keep others from it.",
     "every device of gpu.nvidia.com is shared without limit",
     "Let the driver share otherwise, or allow the loss of exclusivity in decisions.allowLossOf.",
+)
+LIMITS_ENFORCED = _loss(
+    "LimitsEnforced",
+    "Nothing kept programs to the amounts that were asked for, and the target's driver does.",
+    "who takes more memory than it asked for fails on hami-core-gpu.project-hami.io",
+    "Check that the amounts are what the program takes at most.",
 )
 CORES_EXCLUSIVE = _loss(
     "OthersWithoutCoresJoin",
@@ -113,6 +119,7 @@ CODES = Codes(
         NOT_SAYABLE,
         ISOLATION_LOST,
         EXCLUSIVITY_LOST,
+        LIMITS_ENFORCED,
         CORES_EXCLUSIVE,
         CORES_LOST,
         SHARE_WHOLE,

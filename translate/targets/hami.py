@@ -61,6 +61,9 @@ def _shared(ask: Ask, share: Share, base: Plan, aim: Aim) -> Plan:
     if cores == str(WHOLE) and MEMORY in amounts:
         message = f"all cores and a part of the memory on {aim.driver}"
         losses = (*losses, tell(codes.CORES_EXCLUSIVE, ask, message))
+    if share.isolation is Isolation.NONE:
+        message = f"who takes more than it asked for fails on {aim.driver}"
+        losses = (*losses, tell(codes.LIMITS_ENFORCED, ask, message))
     return Plan(
         class_=base.class_,
         wanted=base.wanted,

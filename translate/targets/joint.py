@@ -187,8 +187,9 @@ def _turned(shape: Shape) -> Shape:
 
 def _unknown(primary: Ask, others: Sequence[Ask], joint: Joint) -> Grouping:
     """Without a shape one device can still be near its own; more cannot be cut."""
-    if primary.count != 1 or any(each.count != 1 for each in others):
-        raise _Loose(f"no node is known that shows how {primary.count} devices lie to each other")
+    most = max(primary.count or 1, *(each.count or 1 for each in others))
+    if most > 1:
+        raise _Loose(f"no node is known that shows how {most} devices lie to each other")
     if not joint.required:
         raise _Loose("no node is known that shows how devices lie to each other")
     attribute = NUMA_NODE if joint.scope is Scope.NUMA else PCIE_ROOT
@@ -256,7 +257,10 @@ def _shared_out(
         shares = [base + (number < more) for number in range(len(cut))]
         if any(share > room for share, (_, room) in zip(shares, cut, strict=True)):
             room = sum(place for _, place in cut)
-            raise UnsayableError(f"{wanted} of {each.kind} are asked for, {room} stand beside")
+            raise UnsayableError(
+                f"ask for at most {room} of {each.kind} beside {primary.count} of {primary.kind}, "
+                f"not {wanted}"
+            )
         columns.append(shares)
     rows: Iterator[tuple[int, ...]] = zip(*columns, strict=True) if columns else iter(())
     return tuple(Group(size, row) for (size, _), row in zip(cut, rows, strict=True))

@@ -42,12 +42,8 @@ class Aim(msgspec.Struct, frozen=True):
 
     def products(self, *, types: tuple[str, ...] = ()) -> tuple[Product, ...]:
         """The published products of the driver, of these types if any are named."""
-        rows = self.facts.products if self.facts else ()
-        return tuple(
-            each
-            for each in rows
-            if each.driver == self.driver and (not types or each.type in types)
-        )
+        rows = self.facts.products_of(self.driver) if self.facts else ()
+        return tuple([each for each in rows if each.type in types]) if types else rows
 
     def publishes(self, name: str) -> bool:
         """Whether the driver publishes an attribute on some device here."""
@@ -91,9 +87,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tell(code: Code, ask: Ask, message: str) -> Finding:
-    """Make a finding about an ask."""
+    """Make a finding about an ask, by the names that the pod has for it."""
     path = show(ask.users[0].path) if ask.users else ""
-    return code.at(path, f"{ask.row}: {message}")
+    return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}")
 
 
 class Requested(msgspec.Struct, frozen=True):

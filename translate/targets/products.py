@@ -65,6 +65,8 @@ def accepted(
     products: Iterable[Product], selectors: Sequence[Selector], memory: str
 ) -> tuple[Product, ...]:
     """The products that no selector is known to refuse."""
+    if not selectors:
+        return tuple(products)
     return tuple(
         each
         for each in products

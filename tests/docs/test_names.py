@@ -1,0 +1,231 @@
+"""Names that pages give to commands, metrics, duties, labels, settings, rooms and packages exist.
+
+Commands that need a cluster cannot be run here, so of these at least the options are read. Where a
+page promises to list a kind of thing, nothing of that kind may be missing there either.
+"""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import serve.controller
+from cli.main import COMMANDS, parser_for
+from config import load as reading
+from config.model import Configuration
+from config.schema import PLACES, ROWS
+from serve import metrics
+from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
+from translate.targets.codes import GUARDED
+
+RENDERED = {"configuration.md", "findings.md", "rules.md"}
+WRITTEN = [page for page in PAGES if page.name not in RENDERED]
+OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
+
+
+def ids(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def ours(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """The words of every call of `drawbridge` that a page shows, also of those never run."""
+    for block in console(page):
+        for step in steps(block):
+            command = step.command.replace("\\\n", " ").replace("kubectl drawbridge", "drawbridge")
+            lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            words: list[str] = []
+            for word in [*lexer, ";"]:
+                if word and set(word) <= set("();<>|&"):
+                    if words[:1] == ["drawbridge"]:
+                        yield block.place, words[1:]
+                    words = []
+                else:
+                    words.append(word)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_call_that_a_page_shows_is_one_that_the_command_takes(page: Path) -> None:
+    for place, words in ours(page):
+        name = next(word for word in words if not word.startswith("-"))
+        assert name in COMMANDS, f"{place}: drawbridge {name}"
+        try:
+            parser_for([name], "drawbridge").parse_args(words)
+        except SystemExit:
+            pytest.fail(f"{place}: drawbridge {' '.join(words)}")
+
+
+def test_calls_are_found_where_they_stand() -> None:
+    found = [words for page in PAGES for _, words in ours(page)]
+    assert ["facts", "--context"] in found
+    assert ["explain", "train", "-n", "team-a"] in found
+    assert any(words[:1] == ["simulate"] for words in found)
+
+
+def registered() -> set[str]:
+    found = {
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in metrics.REGISTRY.collect()
+    }
+    kept = (metrics.Caches(lambda: ()), metrics.Memories(Nothing()))
+    for collector in kept:
+        for metric in collector.collect():
+            found.add(metric.name + ("_total" if metric.type == "counter" else ""))
+    return {name for name in found if name.startswith(("drawbridge_", "controller_runtime_"))}
+
+
+class Nothing:
+    """A memory that has not been asked yet."""
+
+    hits = misses = 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_every_metric_is_on_the_page_for_operators_and_no_other() -> None:
+    told = set(re.findall(r"\b(?:drawbridge|controller_runtime)_[a-z_]+", OPERATING))
+    assert registered() - told == set()
+    assert told - registered() == set()
+
+
+def test_every_duty_is_on_the_page_for_operators() -> None:
+    for duty in serve.controller.PACES:
+        assert re.search(rf"`{duty}[`/]", OPERATING), duty
+
+
+def test_every_level_is_on_the_page_for_operators_and_no_other() -> None:
+    said = re.compile(r'level\((?:DUTY|"(\w+)"), "([^"]+)"')
+    shown = set()
+    for module in [*(ROOT / "controller").glob("*.py"), ROOT / "serve" / "controller.py"]:
+        text = module.read_text("utf-8")
+        own = re.search(r'^DUTY: Final = "(\w+)"', text, re.MULTILINE)
+        shown |= {f"{duty or (own and own[1])}/{what}" for duty, what in said.findall(text)}
+    duties = "|".join(["lease", *serve.controller.PACES])
+    assert set(re.findall(rf"`((?:{duties})/[a-z ]+)`", OPERATING)) == shown
+
+
+def test_options_of_processes_that_the_page_names_are_theirs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for process in ("webhook", "controller"):
+        with pytest.raises(SystemExit):
+            parser_for(["serve"], "drawbridge").parse_args(["serve", process, "--help"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    named = set(re.findall(r"`(--[a-z-]+)`", OPERATING))
+    assert named
+    assert named <= known
+
+
+def sources() -> str:
+    """Everything that the product is made of, as one text."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    rooms = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = [each for room in rooms for each in sorted((ROOT / room).rglob("*.py"))]
+    files += sorted((ROOT / "manifests").rglob("*.yaml"))
+    return "\n".join(each.read_text("utf-8") for each in files)
+
+
+def test_labels_and_annotations_of_ours_that_pages_name_exist() -> None:
+    made = set(re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", sources()))
+    for page in WRITTEN:
+        text = page.read_text("utf-8")
+        told = {name.rstrip("-") for name in re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", text)}
+        assert told <= made, f"{page.name}: {told - made}"
+
+
+def test_settings_that_pages_name_exist() -> None:
+    tops = {place for place in PLACES if re.fullmatch(r"\w+", place)}
+    flat = {place.replace("[]", "") for place in PLACES}
+    named = set()
+    for page in WRITTEN:
+        for name in re.findall(r"`(\w+(?:\.\w+)+)[:`]", page.read_text("utf-8")):
+            if name.partition(".")[0] in tops and not (ROOT / f"{name.replace('.', '/')}").exists():
+                named.add(name)
+                assert name in flat, f"{page.name}: {name}"
+    assert "scope.rollout.percent" in named
+
+
+def objects(value: object) -> Iterator[dict[str, Any]]:
+    """Every object in a YAML document, also in texts that are YAML themselves, as in patches."""
+    match value:
+        case str() if "\n" in value:
+            yield from objects(yaml.safe_load(value))
+        case list():
+            for each in value:
+                yield from objects(each)
+        case dict():
+            yield value
+            for each in value.values():
+                yield from objects(each)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=ids)
+def test_yaml_that_pages_show_can_be_read_and_configurations_are_accepted(page: Path) -> None:
+    for block in blocks(page.read_text("utf-8"), page.name):
+        if block.words[:1] != ("yaml",):
+            continue
+        text = re.sub(r"<[a-z ]+>", "name", "\n".join(block.lines))
+        for document in yaml.safe_load_all(text.replace("...\n", "\n")):
+            for each in objects(document):
+                if each.get("kind") == "Configuration":
+                    read = reading.load(each, ())
+                    assert isinstance(read, Configuration), (block.place, read)
+
+
+def test_slices_that_pages_show_have_nothing_wrong(tmp_path: Path) -> None:
+    shown = [
+        "\n".join(block.lines)
+        for page in WRITTEN
+        for block in blocks(page.read_text("utf-8"), page.name)
+        if "kind: ResourceSlice" in block.lines
+    ]
+    assert shown
+    for number, text in enumerate(shown):
+        (tmp_path / f"{number}.yaml").write_text(text, encoding="utf-8")
+    done = run(Step("drawbridge lint -f .", ()), tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_losses_that_can_be_allowed_are_those_that_are_guarded_against() -> None:
+    told = next(row.type for row in ROWS if row.place == "decisions.allowLossOf")
+    assert set(re.findall(r"`(.+?)`", told)) == GUARDED
+
+
+def test_the_page_of_dependencies_has_just_those_that_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    first, second = text.split("## For building", 1)
+    for declared, part in (
+        (project["project"]["dependencies"], first),
+        (project["dependency-groups"]["dev"], second),
+    ):
+        names = {re.split(r"[<>=]", each)[0] for each in declared}
+        rows = re.findall(r"^\| ([^|]+) \|", part, re.MULTILINE)
+        told = {name.strip() for row in rows for name in row.split(",")}
+        assert told - {"package"} == names
+
+
+def test_the_map_has_just_the_rooms_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    told = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    there = {each.parent.name for each in ROOT.glob("*/__init__.py")}
+    assert told == there
+
+
+def test_modules_that_the_map_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    named = set()
+    for room, rest in re.findall(r"`(\w+)[./]([\w./]*\w)(?:\([^`]*\))?`", text):
+        if room in rooms and "*" not in rest:
+            named.add((room, rest))
+            places = [ROOT / room / rest, ROOT / room / f"{rest.replace('.', '/')}.py"]
+            places.append(places[1].with_suffix(""))
+            assert any(each.exists() for each in places), f"{room}.{rest}"
+    assert len(named) > 10
