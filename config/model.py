@@ -273,8 +273,8 @@ class Configuration(Part, frozen=True):
     placement: Annotated[
         Placement,
         says(
-            "Who picks devices: Kubernetes' scheduler, or an allocator of ours beside it. That is not "
-            "there yet, so `serve` refuses `bridge`, and only commands print what it would be told."
+            "Who picks devices: Kubernetes' scheduler, or an allocator of ours. There is none yet: "
+            "`serve` refuses `bridge`, and only commands print such claims."
         ),
     ] = Placement.NATIVE
     scope: Annotated[Scope, says("Whose pods are looked at.")] = Scope()

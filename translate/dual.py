@@ -62,11 +62,8 @@ def _held(drivers: Collection[str], facts: Facts, known: Mapping[str, Family]) -
             yield each
 
 
-def keep_off(patch: Patch, others: Iterable[Other]) -> Iterator[Finding]:
+def keep_off(patch: Patch) -> None:
     """Require nodes without the label; raises EditError where something else is in the way."""
-    listed = tuple(others)
-    if not listed:
-        return
     required = get(patch.pod, _REQUIRED)
     terms = mapping(required).get("nodeSelectorTerms")
     if required is None:
@@ -78,10 +75,9 @@ def keep_off(patch: Patch, others: Iterable[Other]) -> Iterator[Finding]:
         says_something = expressions or items(mapping(term).get("matchFields"))
         if says_something and _WITHOUT not in expressions:
             patch.append((*_TERMS, number, _EXPRESSIONS), _WITHOUT)
-    yield from _told(listed)
 
 
-def _told(others: tuple[Other, ...]) -> Iterator[Finding]:
+def told(others: tuple[Other, ...]) -> Iterator[Finding]:
     """Name what is advertised twice, and what that leaves idle."""
     where = "spec.affinity.nodeAffinity"
     names = [each for each in others if isinstance(each, Name)]

@@ -14,7 +14,7 @@ from documents.patch import Edit
 from documents.paths import get, parse, show
 from documents.values import Value
 from dra.finding import Finding, Severity
-from translate import schedulers, workflows
+from translate import quotas, schedulers, workflows
 from translate.pods import Given, translate
 from translate.template import Template
 from translate.verdicts import ELSEWHERE
@@ -47,7 +47,7 @@ def translated(value: Value, name: str, by: Given) -> Translated:
         templates |= {each.name: _placed(each, value) for each in one.templates}
         findings += (replace(each, path=_path(each.path, place)) for each in one.findings)
         classes |= dict.fromkeys(one.classes)
-    findings = [*_untranslatable(value, tuple(found)), *findings]
+    findings = [*_untranslatable(value, tuple(found)), *quotas.told(value), *findings]
     if classes and isinstance(value, dict) and not any(place.object for place in found):
         findings = _of_workload(value, tuple(classes), findings)
     named = (replace(each, object=name) for each in findings)

@@ -32,7 +32,7 @@ class Outcome(msgspec.Struct, frozen=True):
     refused: bool = False
     asks: Asks = ()  # those that are translated
     claims: tuple[tuple[ClaimOf, Template], ...] = ()
-    plugins: tuple[dual.Other, ...] = ()  # that hand out the same devices on some node
+    doubled: tuple[Finding, ...] = ()  # of nodes that hand out the same devices twice
     classes: tuple[str, ...] = ()  # that the claims ask for
 
 
@@ -72,9 +72,9 @@ def _outcome(asks: Sequence[Ask], facts: Facts | None, configuration: Configurat
     names = {name for said in kept for name in said.asks}
     claims = tuple((claim, _template(claim)) for claim in assemble(kept))
     translated = tuple(ask for ask in asks if ask.name in names)
-    plugins = dual.advertised(translated, kept, facts, configuration)
+    doubled = tuple(dual.told(dual.advertised(translated, kept, facts, configuration)))
     classes = tuple(dict.fromkeys(name for said in kept for name in said.classes))
-    return Outcome(findings, asks=translated, claims=claims, plugins=plugins, classes=classes)
+    return Outcome(findings, asks=translated, claims=claims, doubled=doubled, classes=classes)
 
 
 def _template(claim: ClaimOf) -> Template:

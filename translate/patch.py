@@ -26,8 +26,8 @@ def operations(edits: Iterable[Edit]) -> list[Operation]:
     return [operation(edit.op, pointer(edit.path), edit.value) for edit in edits]
 
 
-# A list, where the name of an item of it stands, and the name.
-_Name = tuple[str, str, str]
+# Lists on the way to a place, where the names of their items stand, and the names.
+_Names = tuple[tuple[str, str, str], ...]
 
 
 class _Place:
@@ -39,11 +39,11 @@ class _Place:
         self,
         held: dict[str, Value] | list[Value],
         at: str = "",
-        named: tuple[tuple[str, str, dict[str, Value]], ...] = (),
+        named: _Names = (),
     ) -> None:
         self.held = held.copy()
         self.at = at  # as a pointer
-        self.named = named  # the items on the way to it: their lists, where their names stand
+        self.named = named
         self.inner: dict[str | int, _Place] = {}
 
     def get(self, token: str | int) -> Value:
@@ -62,7 +62,8 @@ class _Place:
 
     def open(self, token: str | int) -> "_Place | None":
         """Let what stands there be changed; None where that is no object or list."""
-        child, held = self.get(token), self.held
+        held = self.held
+        child = held.get(f"{token}") if isinstance(held, dict) else self.get(token)
         if not isinstance(child, (dict, list)):
             return None
         place = self.inner[token] = _Place(child, self.to(token), self.named)
@@ -71,8 +72,9 @@ class _Place:
             held[f"{token}"] = copied
         else:
             held[int(token)] = copied
-            if isinstance(token, int) and isinstance(copied, dict) and self.at:
-                place.named = (*self.named, (self.at, f"{place.at}/name", copied))
+            name = copied.get("name") if isinstance(copied, dict) else None
+            if isinstance(token, int) and isinstance(name, str) and self.at:
+                place.named = (*self.named, (self.at, f"{place.at}/name", name))
         return place
 
     def to(self, token: str | int) -> str:
@@ -81,14 +83,6 @@ class _Place:
         if "/" in key or "~" in key:
             key = escaped(key)
         return f"{self.at}/{key}"
-
-    def names(self) -> list[_Name]:
-        """Name the items on the way, where they have names."""
-        return [
-            (above, at, name)
-            for above, at, item in self.named
-            if isinstance(name := item.get("name"), str)
-        ]
 
 
 class Patch:
@@ -102,7 +96,7 @@ class Patch:
         self.operations: list[Operation] = []  # the same as a JSON patch
         self._given = pod
         # Of each edit: what names the items on the way, the steps, and the list whose items move.
-        self._undo: list[tuple[list[_Name], list[Operation], str | None]] = []
+        self._undo: list[tuple[_Names, list[Operation], str | None]] = []
         self._opened: dict[Path, _Place] = {}  # until what stands there goes, or moves
         self._top = _Place(pod if isinstance(pod, (dict, list)) else {})
 
@@ -159,7 +153,8 @@ class Patch:
             at = at.rpartition("/")[0]
             empty: Value = {} if isinstance(token, str) else []
             value = {token: value} if isinstance(token, str) else [value]
-            undo += (operation("test", at, empty if undo else value), operation("remove", at))
+            undo.append({"op": "test", "path": at, "value": empty if undo else value})
+            undo.append({"op": "remove", "path": at})
         if there:
             undo[-1] = operation("replace", at)
         edit = Edit("replace" if there else "add", path[: depth + 1], value)
@@ -221,8 +216,12 @@ class Patch:
                 del held[f"{name}"]
             else:
                 held[f"{name}"] = value
-            if place.inner.pop(name, None):
+            if op != "add" and place.inner.pop(name, None) is not None:
                 self._opened.clear()
+            if name == "name":  # of an item that is opened, perhaps
+                self._opened.clear()
+                self._top.inner.clear()
+                place, _ = self._inmost(edit.path[:-1])
         else:
             moves = place.at
             if op == "add":
@@ -236,7 +235,7 @@ class Patch:
                     held[int(name)] = value
         self.edits.append(edit)
         self.operations.append(operation(op, at, value))
-        self._undo.append((place.names() if place.named else [], undo, moves))
+        self._undo.append((place.named, undo, moves))
 
     def _inmost(self, path: Path) -> tuple[_Place, int]:
         """Give the object or list at a path, or what holds something and comes nearest; how far."""

@@ -5,7 +5,7 @@ translated keeps the user's own claims. Translating the translated pod changes n
 asks for nothing any more. Knows no dialect and no driver.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -167,9 +167,11 @@ def _changed(
     )
 
 
-def _beside(patch: Patch, reading: Reading, result: Outcome) -> Iterator[Finding]:
-    yield from beside.change(patch, result.asks, reading.asks)
-    yield from dual.keep_off(patch, result.plugins)
+def _beside(patch: Patch, reading: Reading, result: Outcome) -> list[Finding]:
+    findings = beside.change(patch, result.asks, reading.asks)
+    if result.doubled:
+        dual.keep_off(patch)
+    return [*findings, *result.doubled]
 
 
 def _take_out(patch: Patch, trace: Trace, names: set[str]) -> None:

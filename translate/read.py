@@ -80,7 +80,8 @@ def read(pod: Value, legacy: Legacy | None = None) -> Reading:
         return NOTHING
     labelled = narrowed(seen, tuple([ask for part in parts for ask in part.asks]))
     parts.append(labelled)
-    asks, went, about = folded(labelled.asks)
+    inits = seen.spec.get("initContainers")  # only these use what is another's later
+    asks, went, about = folded(labelled.asks) if inits else (labelled.asks, {}, ())
     dialects = tuple([name for part in parts for name in part.dialects])
     return Reading(
         tokens.beside(asks),

@@ -22,12 +22,10 @@ _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 _USUAL: Final = "default-scheduler"
 OURS: Final = "drawbridge"
 _ALONE: Final = "tensor-fusion-scheduler"
-_QUEUES: Final = (
-    ("labels", "kueue.x-k8s.io/queue-name"),
-    ("labels", "kai.scheduler/queue"),
-    ("labels", "runai/queue"),
-    ("annotations", "scheduling.volcano.sh/queue-name"),
-)
+_QUEUES: Final = {
+    "labels": ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
+    "annotations": ("scheduling.volcano.sh/queue-name",),
+}
 # Of jobs that say for their pods who schedules them: group and kind, and who that is by default.
 _JOBS: Final = {
     ("batch.volcano.sh", "Job"): ((), "volcano"),
@@ -65,14 +63,16 @@ def queued(
 ) -> Iterator[Finding]:
     """Tell of the queue that an object waits in, where nothing told of its scheduler."""
     metadata = mapping(mapping(value).get("metadata"))
-    said = {part: mapping(metadata.get(part)) for part in ("labels", "annotations")}
-    waits = [each for each in _QUEUES if each[1] in said[each[0]]]
+    waits = [
+        (part, key, queue)
+        for part, keys in _QUEUES.items()
+        if (said := metadata.get(part)) and isinstance(said, dict)
+        for key in keys
+        if isinstance(queue := said.get(key), str) and queue
+    ]
     if not waits or any(each.code == SCHEDULER_KEPT.name for each in told):
         return
-    for part, key in waits:
-        queue = said[part][key]
-        if not isinstance(queue, str) or not queue:
-            continue
+    for part, key, queue in waits:
         names = dict.fromkeys(name for ask in asks for name in ask.resources)
         counted = f" counted {', '.join(names)} and" if names else ""
         yield QUEUE_COUNTS.at(

@@ -151,6 +151,16 @@ QUEUE_COUNTS = Code(
     example="metadata.labels[kueue.x-k8s.io/queue-name]: the queue counted nvidia.com/gpu",
     remedy="Map the device classes of the claim in the queue's configuration.",
 )
+QUOTA_COUNTS = Code(
+    name="QuotaCountsNames",
+    severity=Severity.WARNING,
+    text=(
+        "A quota counts an extended resource, which pods that are translated no longer ask for: "
+        "they are free of charge there."
+    ),
+    example="spec.hard[requests.nvidia.com/gpu]: it does not count pods that are translated",
+    remedy="Count device classes as well: in a ResourceQuota, their entries for claims.",
+)
 DUAL_ADVERTISED = Code(
     name="DualAdvertised",
     severity=Severity.WARNING,
@@ -220,6 +230,7 @@ CODES = Codes(
         ELSEWHERE,
         HOST_RDMA,
         QUEUE_COUNTS,
+        QUOTA_COUNTS,
         DUAL_ADVERTISED,
         DUAL_NODES_AVOIDED,
         DUAL_HELD,

@@ -262,9 +262,12 @@ def webhooks_that_meet_the_same_pods_are_named(stage: Stage) -> None:
     assert "of hami-webhook runs after ours" in lines[1], lines
     kubectl.apply(body).done()
     stage.running("train")
-    logged = [line for line in town.leader.lines() if "finding" in line]
-    messages = {line["finding"]["message"] for line in logged}
-    assert any("vgpu.hami.io of hami-webhook" in each for each in messages), messages
+
+    def logged() -> bool:
+        said = [line["finding"]["message"] for line in town.leader.lines() if "finding" in line]
+        return any("vgpu.hami.io of hami-webhook" in each for each in said)
+
+    stage.wait("the leader's log names it", logged)
 
 
 @scenario("full", rig="installed", needs=NEEDS)

@@ -1,9 +1,11 @@
 """Edits of a pod: made, written as a JSON patch, and undone."""
 
 import contextlib
+import itertools
 import json
 from typing import Any
 
+import jsonpatch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +105,18 @@ def test_without_edits_nothing_is_noted() -> None:
     patch = Patch(POD)
     patch.remember()
     assert patch.edits == []
+
+
+@pytest.mark.parametrize("keys", [*itertools.permutations(["image", "name", "tty"])])
+def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) -> None:
+    patch = Patch(POD)
+    for key in keys:
+        patch.put(("spec", "containers", 0, key), "new")
+    patch.remember()
+    way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL])  # type: ignore[index,call-overload]
+    assert way[3] == {"op": "test", "path": "/spec/containers/0/name", "value": "new"}
+    assert jsonpatch.apply_patch(patch.pod, way) == POD
+    assert restored(patch.pod) == POD
 
 
 def test_a_second_translation_goes_back_to_before_the_first() -> None:

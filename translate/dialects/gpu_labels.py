@@ -34,7 +34,7 @@ _MIG: Final = re.compile(r"(.+?)-MIG-(.+)")
 _ALL: Final = re.compile(r"all-(\d+g\.\d+gb(?:[.+-][a-z.]+)?)")
 _MODE: Final = re.compile(r"[sdtqc]px_nps[0-9]")
 # Families that say something of the names of their products.
-_SERIES: Final = {"Flex_Series": "flex", "Max_Series": "max", "A_Series": "arc a"}
+_SERIES: Final = {"Flex_Series": "flex", "Max_Series": "max"}
 _UNDIVIDED: Final = "spx_nps1"
 _PRESENT: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.memory",
                    "nvidia.com/gpu.family", "nvidia.com/gpu.count")  # fmt: skip

@@ -20,7 +20,7 @@ CALLED_BY: Final = frozenset(
         "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
         "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
         "gpu.intel.com", "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai",
-        "intel.com", "k8s.amazonaws.com", "koordinator.sh", "kunlunxin.com", "metax-tech.com",
+        "intel.com", "k8s.amazonaws.com", "kunlunxin.com", "metax-tech.com",
         "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
     }
 )  # fmt: skip

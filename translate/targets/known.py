@@ -51,21 +51,21 @@ def aims(ask: Ask, facts: Facts | None, configuration: Configuration) -> tuple[A
     if ask.kind is Kind.OTHER:
         return ()
     if configuration.targets:
-        chosen = [
+        named = [
             _configured(each, facts)
             for each in configuration.targets
             if Kind(each.kind) is ask.kind
         ]
-    else:
-        chosen = [
-            Aim(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
-            for family in FAMILIES
-            if family.kind == ask.kind
-            for name in _offered(family.classes, facts)
-        ]
-        # A class may be there before any device of it; pods should not wait for those.
-        chosen.sort(key=lambda aim: facts is not None and facts.driver_named(aim.driver) is None)
-    return tuple(each for each in chosen if _same_vendor(ask.vendor, speaker(each).vendor))
+        return tuple(each for each in named if _same_vendor(ask.vendor, speaker(each).vendor))
+    chosen = [
+        Aim(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
+        for family in FAMILIES
+        if family.kind == ask.kind and _same_vendor(ask.vendor, SPEAKERS[family.driver].vendor)
+        for name in _offered(family.classes, facts)
+    ]
+    # A class may be there before any device of it; pods should not wait for those.
+    chosen.sort(key=lambda aim: facts is not None and facts.driver_named(aim.driver) is None)
+    return tuple(chosen)
 
 
 def _same_vendor(asked: str, spoken: str) -> bool:

@@ -125,12 +125,29 @@ def _alone(chosen: _Chosen, *, bridge: bool) -> tuple[Part, tuple[Finding, ...]]
     rules = _distinct([(chosen, numbers, ask.count)])
     apart = aim.driver if drawn.plan.apart else ""
     part = Part(tuple(requests), rules, tuple(settings), apart)
-    if bridge and ask.together and not ask.together.required and ask.count != 1:
-        attribute, findings = _neighbourhood(ask, ask.together.scope, drawn, aim)
-        if attribute:
-            return replace(part, links=(Link(numbers, (), (attribute,), required=False),)), findings
-    near, findings = _near(ask, drawn, aim, numbers)
-    return replace(part, rules=(*rules, *near)), findings
+    return _gathered(part, [chosen], bridge=bridge)
+
+
+def _gathered(
+    part: Part, chosen: Iterable[_Chosen], *, bridge: bool
+) -> tuple[Part, tuple[Finding, ...]]:
+    """Keep the devices of each ask near each other, as it says of itself."""
+    told: list[Finding] = []
+    for ask, aim, drawn in chosen:
+        numbers = tuple(n for n, each in enumerate(part.requests) if each.ask == ask.name)
+        if ask.together and any(_within(ask.together.scope, numbers, each) for each in part.rules):
+            continue
+        if bridge and ask.together and not ask.together.required and ask.count != 1:
+            attribute, findings = _neighbourhood(ask, ask.together.scope, drawn, aim)
+            if attribute:
+                told += findings
+                link = Link(numbers, (), (attribute,), required=False)
+                part = replace(part, links=(*part.links, link))
+                continue
+        near, findings = _near(ask, drawn, aim, numbers)
+        told += findings
+        part = replace(part, rules=(*part.rules, *near))
+    return part, tuple(told)
 
 
 def _requests(
@@ -171,6 +188,16 @@ def _distinct(asked: Iterable[tuple[_Chosen, tuple[int, ...], int | None]]) -> t
     return tuple(rules)
 
 
+def _within(scope: Scope, numbers: tuple[int, ...], rule: Rule) -> bool:
+    """Whether a rule keeps requests as near as a scope wants; a PCIe root is in one NUMA node."""
+    enough = {Scope.PCIE: (PCIE_ROOT,), Scope.NUMA: (PCIE_ROOT, NUMA_NODE)}.get(scope, ())
+    return (
+        rule.word == "matchAttribute"
+        and rule.attribute in enough
+        and set(numbers) <= set(rule.requests)
+    )
+
+
 def _near(
     ask: Ask, drawn: Drawn, aim: Aim, numbers: tuple[int, ...]
 ) -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
@@ -181,10 +208,11 @@ def _near(
         message = "a claim can require devices to be near each other, and cannot prefer it"
         return (), (tell(codes.ALIGNMENT_LOST, ask, message),)
     attribute, findings = _neighbourhood(ask, ask.together.scope, drawn, aim)
-    if not attribute:
+    if not attribute and not findings:
         message = f"{aim.driver} publishes nothing that tells which devices are near each other"
-        return (), (*findings, tell(codes.ALIGNMENT_LOST, ask, message))
-    return (Rule("matchAttribute", attribute, numbers),), findings
+        findings = (tell(codes.ALIGNMENT_LOST, ask, message),)
+    rules = (Rule("matchAttribute", attribute, numbers),) if attribute else ()
+    return rules, findings
 
 
 def _neighbourhood(
@@ -199,10 +227,19 @@ def _neighbourhood(
             return linked, ()
         if ask.count is None or ask.count > _LINKED[1] or not aim.publishes(NUMA_NODE):
             return "", ()
+        if 0 < (most := _most_by_numa(aim)) < ask.count:
+            message = f"no partition of the link is published, and a NUMA node has at most {most}"
+            return "", (tell(codes.ALIGNMENT_LOST, ask, message),)
         message = "no partition of the link is published: one NUMA node instead"
         return NUMA_NODE, (tell(codes.NEIGHBOURHOOD_CHANGED, ask, message),)
     standard = PCIE_ROOT if scope is Scope.PCIE else NUMA_NODE
     return (standard if aim.publishes(standard) else ""), ()
+
+
+def _most_by_numa(aim: Aim) -> int:
+    """How many devices of a target the fullest NUMA node has; 0 where no shape is known."""
+    shapes = [each for each in (aim.facts.shapes if aim.facts else ()) if each.gpu == aim.driver]
+    return max((place.gpus for each in shapes for place in each.numa), default=0)
 
 
 def _together(
@@ -221,13 +258,16 @@ def _together(
     asks, between = [each.ask for each in others], (leading.aim.driver, drivers.pop())
     cut = (linked if bridge else grouping)(first, asks, between, facts)
     if not (bridge and cut.attribute):
-        return _groups(leading, others, cut), cut.findings
+        part, told = _gathered(_groups(leading, others, cut), chosen, bridge=bridge)
+        return part, (*cut.findings, *told)
     part = _groups(leading, others, replace(cut, attribute=""))
     numbers = range(len(part.requests))
     own = tuple(n for n in numbers if part.requests[n].ask == first.name)
     beside = tuple(n for n in numbers if n not in own)
     required = first.joint is None or first.joint.required
-    return replace(part, links=(Link(own, beside, (cut.attribute,), required),)), cut.findings
+    part = replace(part, links=(Link(own, beside, (cut.attribute,), required),))
+    part, told = _gathered(part, chosen, bridge=bridge)
+    return part, (*cut.findings, *told)
 
 
 def _groups(leading: _Chosen, others: Sequence[_Chosen], cut: Grouping) -> Part:

@@ -1,0 +1,69 @@
+"""Which quotas are told of, because translated pods no longer ask for what they count."""
+
+from typing import Any
+
+import pytest
+
+from config.model import Configuration
+from translate.objects import translated
+from translate.pods import given
+from translate.quotas import told
+
+QUOTA = ("v1", "ResourceQuota")
+COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}
+
+
+def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # YAML
+    return [each.path for each in told({"apiVersion": version, "kind": kind, "spec": spec})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "found"),
+    [
+        (QUOTA, {"hard": {"requests.nvidia.com/gpu": 4}}, ["spec.hard[requests.nvidia.com/gpu]"]),
+        (QUOTA, {"hard": {"limits.nvidia.com/gpumem": 9}}, ["spec.hard[limits.nvidia.com/gpumem]"]),
+        (QUOTA, {"hard": {"nvidia.com/gpu": 4, "pods": 3}}, ["spec.hard[nvidia.com/gpu]"]),
+        (
+            ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+            {"resourceGroups": [{}, COVERED]},
+            ["spec.resourceGroups[1].coveredResources[1]"],
+        ),
+        (
+            ("scheduling.volcano.sh/v1beta1", "Queue"),
+            {"capability": {"cpu": 1, "volcano.sh/vgpu-number": 8}},
+            ["spec.capability[volcano.sh/vgpu-number]"],
+        ),
+    ],
+)
+def test_a_quota_on_a_device_is_told_of(
+    kind: tuple[str, str], spec: dict[str, Any], found: list[str]
+) -> None:
+    assert paths(*kind, spec) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (QUOTA, {"hard": {"requests.cpu": 1, "limits.memory": "1Gi", "pods": 2}}),
+        (QUOTA, {"hard": {"count/deployments.apps": 1}}),
+        (QUOTA, {"hard": {"gold.storageclass.storage.k8s.io/requests.storage": "1Gi"}}),
+        (QUOTA, {"hard": {"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": 2}}),
+        (QUOTA, {"hard": {"requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2}}),
+        (QUOTA, {"hard": None}),
+        (QUOTA, []),
+        (("example.com/v1", "ResourceQuota"), {"hard": {"requests.nvidia.com/gpu": 4}}),
+        (("kueue.x-k8s.io/v1beta1", "ClusterQueue"), {"resourceGroups": "x"}),
+    ],
+)
+def test_other_quotas_are_passed_over(kind: tuple[str, str], spec: Any) -> None:  # noqa: ANN401  # YAML
+    assert paths(*kind, spec) == []
+
+
+def test_a_quota_stays_as_it_is() -> None:
+    spec = {"hard": {"requests.nvidia.com/gpu": 4}}
+    value = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
+    done = translated(value, "ResourceQuota/q", given(Configuration()))
+    assert done.edits == ()
+    assert [(each.code, each.object) for each in done.findings] == [
+        ("QuotaCountsNames", "ResourceQuota/q")
+    ]
