@@ -193,6 +193,8 @@ def mapped(stage: Stage, town: Installed) -> Iterator[None]:
     stage.client.patch(path, {"spec": {"extendedResourceName": LEGACY}})
     town.configure(f"{before}decisions: {{nativeExtendedNames: translate}}\n")
     try:
+        # Before that, a quota on the name would have a mirror.
+        stage.wait("the facts know that a class maps it", lambda: LEGACY in _extended(town))
         yield
     finally:
         stage.client.patch(path, {"spec": {"extendedResourceName": None}})
