@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,7 @@ from e2e.scenarios import objects
 from e2e.scenarios.registry import RIGS
 from e2e.timings import cpu_seconds, until
 
-CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 12, 2.0, 2.0
+CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 24, 1.2, 2.0
 GPU, LEGACY, TYPE = "gpu.nvidia.com", "nvidia.com/gpu", "nvidia.com/use-gputype"
 NONE, ECHO, TWIN = "no webhook", "echo", "echo of our answers"
 OUT, OURS = "ours, out of scope", "ours, translated"
@@ -206,14 +207,14 @@ def _meant(plane: ControlPlane, kind: str) -> bool:
 
 
 async def play(bench: Bench) -> dict[str, list[Round]]:
-    """Let the kinds take turns; who begins changes from round to round."""
+    """Let the kinds take turns, in another order each round: what one leaves, the next may pay."""
     plane = bench.plane
     authority = plane.authority.read_text(encoding="ascii")
     creators = await connect(plane.port, authority, CREATORS)
     found: dict[str, list[Round]] = {kind: [] for kind in NAMESPACES}
-    kinds = list(NAMESPACES)
+    order = random.Random(1)
     for number in range(ROUNDS + 1):
-        for kind in kinds[number % len(kinds) :] + kinds[: number % len(kinds)]:
+        for kind in order.sample(list(NAMESPACES), len(NAMESPACES)):
             one = await bench.turn(creators, kind, SECONDS if number else WARM_SECONDS)
             if number:
                 found[kind].append(one)
@@ -223,8 +224,12 @@ async def play(bench: Bench) -> dict[str, list[Round]]:
 
 
 def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
-    """Give one line of the table; ratios are of rounds that were played beside each other."""
-    each = " ".join(f"{one.rate:.0f}" for one in rounds)
+    """Give one line of the table: medians, and the middle half.
+
+    Ratios are of rounds that were played beside each other.
+    """
+    low, middle, high = statistics.quantiles([one.rate for one in rounds], n=4)
+    each = f"{middle:.0f} ({low:.0f} to {high:.0f})"
     shares = [statistics.median(getattr(one, who) for one in rounds) for who in _WHO]
     # What does not depend on who else uses the machine.
     costs = [
@@ -235,7 +240,7 @@ def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
 
 
 def ratio(rounds: list[Round], others: list[Round]) -> str:
-    """Compare round by round: the median, and the least and the most of the middle half."""
+    """Compare round by round."""
     found = [100 * one.rate / other.rate for one, other in zip(rounds, others, strict=True)]
     low, middle, high = statistics.quantiles(found, n=4)
     return f"{middle:.0f} % ({low:.0f} to {high:.0f})"
@@ -244,7 +249,7 @@ def ratio(rounds: list[Round], others: list[Round]) -> str:
 _WHO = ("client", "server", "webhook")
 _HEAD = (
     "pods",
-    "a second, each round",
+    "a second",
     "of the echo's",
     "of the echo of our answers",
     "client's share of a processor",
