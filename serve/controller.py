@@ -46,9 +46,9 @@ from controller.shapes import Named, Node, Pod, Quota
 from controller.templates import TemplatesDuty
 from serve import logs, metrics
 from serve.http import Ready, operations
+from serve.outside import Bound, Telling, report
 from serve.settings import Settings
 from serve.stop import Stop
-from serve.stores import Bound, Telling, report
 
 _LOG: Final = logging.getLogger("serve.controller")
 REFUSED: Final = 2

@@ -90,6 +90,24 @@ FACTS_READS: Final = Counter(
     ["result"],
     registry=REGISTRY,
 )
+STEPS: Final = Counter(
+    "drawbridge_controller_steps",
+    "Steps of the controller's duties by outcome.",
+    ["duty", "outcome"],
+    registry=REGISTRY,
+)
+MET: Final = Counter(
+    "drawbridge_controller_events",
+    "What the controller's duties did and met.",
+    ["duty", "what"],
+    registry=REGISTRY,
+)
+LEVEL: Final = Gauge(
+    "drawbridge_controller_level",
+    "What the controller's duties see now, such as conditions that are inactive.",
+    ["duty", "what"],
+    registry=REGISTRY,
+)
 
 
 class Watched(Protocol):

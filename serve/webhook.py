@@ -21,7 +21,7 @@ from serve.http import Ready, operations
 from serve.known import Known
 from serve.settings import Settings
 from serve.stop import Stop
-from serve.store import Store
+from serve.template_store import Store
 from serve.tls import Certificate
 from translate.template import Template
 from webhook.admission import Admission

@@ -11,7 +11,7 @@ from controller.codes import DUAL_NODES
 from controller.needs import About
 from dra.finding import Finding, Severity
 from serve import metrics
-from serve.stores import Telling, report
+from serve.outside import Telling, report
 
 ABOUT = About("ConfigMap", "drawbridge-facts", "own", "uid-1")
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from prometheus_client import Counter, Gauge
 
 from cluster.errors import ApiError, NotLeadingError
 from cluster.events import Events, Reference
@@ -23,24 +22,6 @@ from serve.logs import say
 
 _LOG: Final = logging.getLogger("serve.controller")
 _WORLD: Final = (ApiError, NotLeadingError, OSError, TimeoutError)
-_STEPS: Final = Counter(
-    "drawbridge_controller_steps",
-    "Steps of the controller's duties by outcome.",
-    ["duty", "outcome"],
-    registry=metrics.REGISTRY,
-)
-_MET: Final = Counter(
-    "drawbridge_controller_events",
-    "What the controller's duties did and met.",
-    ["duty", "what"],
-    registry=metrics.REGISTRY,
-)
-_LEVEL: Final = Gauge(
-    "drawbridge_controller_level",
-    "What the controller's duties see now, such as conditions that are inactive.",
-    ["duty", "what"],
-    registry=metrics.REGISTRY,
-)
 _MERGE: Final = "application/merge-patch+json"
 _LEVELS: Final = {
     Severity.INFO: logging.INFO,
@@ -128,16 +109,16 @@ class Telling:
 
     def count(self, duty: str, what: str) -> None:
         """Count something that a duty did or met."""
-        _MET.labels(duty, what).inc()
+        metrics.MET.labels(duty, what).inc()
 
     def level(self, duty: str, what: str, amount: float) -> None:
         """Say how much of something there is now."""
-        _LEVEL.labels(duty, what).set(amount)
+        metrics.LEVEL.labels(duty, what).set(amount)
 
 
 def report(duty: str, error: Exception | None) -> None:
     """Log and count a step; what the API server said is no bug and carries no stack."""
-    _STEPS.labels(duty, "failed" if error else "done").inc()
+    metrics.STEPS.labels(duty, "failed" if error else "done").inc()
     if error is None:
         return
     text = "a duty failed and is tried again"

@@ -13,7 +13,7 @@ from cluster.resources import TEMPLATES
 from cluster.session import Session
 from cluster.write import Writer
 from serve.known import OURS, Anything
-from serve.store import Store
+from serve.template_store import Store
 from tests.cluster.fake.api import FakeApi
 from webhook.needs import StoreError
 

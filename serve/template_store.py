@@ -18,7 +18,7 @@ from documents.values import Value
 from serve.logs import say
 from webhook.needs import StoreError
 
-_LOG: Final = logging.getLogger("serve.store")
+_LOG: Final = logging.getLogger("serve.template_store")
 _WORLD: Final = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
 _REMEMBERED: Final = 4096
 _PASSING: Final = (401, 408, 409, 429)
