@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from e2e.installed.installation import COMMANDS, in_step, installed, opt_in, template_names
+from e2e.installed.installation import COMMANDS, asked, in_step, installed, opt_in, template_names
 from e2e.installed.kubectl import Kubectl, Ran, run
 from e2e.scenarios.admission import (
     GPU,
@@ -318,6 +318,7 @@ def who_opens_the_gate_of_a_pod_can_say_where_it_runs(stage: Stage) -> None:
     plugged(stage, "old")
     enter(stage, "a")
     body = legacy(stage, "work")
+    stage.wait("the plugin is known", lambda: "affinity" in asked(stage, body)["spec"])
     gates = [{"name": "example.com/queue"}]
     stage.client.create(
         stage.pod_path(), {**body, "spec": {**body["spec"], "schedulingGates": gates}}
