@@ -17,9 +17,10 @@ from tests.cluster.fake.api import FakeApi
 MIB = 1 << 20
 WARM = 1000
 PARTS = 4
-# Bodies of 8 MiB leave holes in the heap, and answers are remembered, up to a bound; what grows
-# with the number of requests would be more.
-GROWTH = 96 * MIB
+# Bodies of 8 MiB leave holes in the heap, and answers are remembered, up to a bound: 100,000 cases
+# end 96 MiB higher, and the last 25,000 of them add nothing. What grows with the number of requests
+# would be more.
+GROWTH = 128 * MIB
 
 
 async def run(count: int, seed: int) -> list[str]:
@@ -51,6 +52,8 @@ async def run(count: int, seed: int) -> list[str]:
 
 def main() -> int:
     """Play as many cases as the command line says."""
+    # Python alone refuses to read numbers of very many digits: the judge would call them no JSON.
+    sys.set_int_max_str_digits(0)
     count, seed = (*map(int, sys.argv[1:]), *(20_000, 1)[len(sys.argv) - 1 :])
     wrong = asyncio.run(run(count, seed))
     sys.stdout.write(f"{len(wrong)} wrong\n")
