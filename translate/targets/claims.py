@@ -151,6 +151,8 @@ def _printed(claim: _Filling) -> ClaimOf:
 
 def _rules(names: Sequence[str], claim: _Filling) -> Rules:
     """Say what the spec cannot, about requests by their names."""
+    if not claim.links and not claim.wishes:
+        return Rules()
     links = [
         (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
         for each in claim.links
@@ -165,6 +167,8 @@ def _rules(names: Sequence[str], claim: _Filling) -> Rules:
 
 def _names(requests: Sequence[Requested]) -> list[str]:
     """Name requests after their kind, with a number where there are several."""
+    if len(requests) == 1:
+        return [requests[0].kind]
     totals = Counter(each.kind for each in requests)
     seen: Counter[str] = Counter()
     names = []
