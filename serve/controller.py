@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from cluster.resources import (
     TEMPLATES,
     VALIDATING_WEBHOOKS,
 )
-from cluster.session import AccessError, Session
+from cluster.session import Session
 from cluster.write import Writer
 from controller import conditions, dual, facts
 from controller.conditions import ConditionsDuty
@@ -47,12 +47,11 @@ from controller.templates import TemplatesDuty
 from serve import logs, metrics
 from serve.http import Ready, operations
 from serve.outside import Bound, Telling, report
+from serve.process import REFUSED, live, running
 from serve.settings import Settings
 from serve.stop import Stop
 
 _LOG: Final = logging.getLogger("serve.controller")
-REFUSED: Final = 2
-BUG: Final = 3
 LEASE: Final = "drawbridge-controller"
 
 PACES: Final = {
@@ -219,25 +218,12 @@ async def run(options: argparse.Namespace) -> int:
     settings = Settings(options.config)
     if settings.load():
         return REFUSED
-    stop = Stop()
-    stop.install()
-    try:
-        async with await Session.open(options.kubeconfig, options.context) as session:
-            where = Where(session, options.namespace or session.namespace, settings)
-            await _serve(options, where, stop)
-    except AccessError as error:
-        logs.say(_LOG, logging.ERROR, "no way to the API server", reason=str(error))
-        return REFUSED
-    except OSError as error:
-        reason = error.strerror or str(error)
-        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=reason)
-        return REFUSED
-    except ExceptionGroup as bugs:
-        _LOG.critical("a bug ended the process", exc_info=bugs)
-        return BUG
-    finally:
-        stop.remove()
-    return 0
+
+    async def serve(stop: Stop, session: Session) -> None:
+        where = Where(session, options.namespace or session.namespace, settings)
+        await _serve(options, where, stop)
+
+    return await live(options, _LOG, serve)
 
 
 async def _serve(options: argparse.Namespace, where: Where, stop: Stop) -> None:
@@ -262,7 +248,7 @@ async def _serve(options: argparse.Namespace, where: Where, stop: Stop) -> None:
 
     async with _operated(options, ready, caches):
         background = (where.settings.run(), events.run(), *(each.run() for each in caches.every()))
-        async with _running(background):
+        async with running(background):
             await _until_asked(stop, election.run(lead))
     logs.say(_LOG, logging.INFO, "stopped")
 
@@ -303,15 +289,3 @@ async def _operated(
             yield
     finally:
         metrics.REGISTRY.unregister(collector)
-
-
-@contextlib.asynccontextmanager
-async def _running(background: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run these beside what is inside; one that fails ends the process, not quietly itself."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in background]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()

@@ -7,11 +7,11 @@ import argparse
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from cluster.session import AccessError, Session
+from cluster.session import Session
 from cluster.write import Writer
 from dra.finding import Finding
 from serve import logs, metrics
@@ -19,6 +19,7 @@ from serve.admit import Door
 from serve.gate import Gate
 from serve.http import Ready, operations
 from serve.known import Known
+from serve.process import REFUSED, live, running
 from serve.settings import Settings
 from serve.stop import Stop
 from serve.template_store import Store
@@ -30,8 +31,6 @@ from webhook.needs import Ensured, Templates
 from webhook.templates import Made
 
 _LOG: Final = logging.getLogger("serve")
-REFUSED: Final = 2
-BUG: Final = 3
 # After the drain; together with it less than the 30 s that a kubelet waits by default.
 _LAST: Final = 5.0
 
@@ -63,25 +62,14 @@ async def run(options: argparse.Namespace) -> int:
         return REFUSED
     certificate = Certificate(options.tls_cert, options.tls_key)
     certificate.refresh()
-    stop = Stop()
-    stop.install()
-    try:
-        async with await Session.open(options.kubeconfig, options.context) as session:
-            await _serve(options, settings, certificate, stop, session)
-    except AccessError as error:
-        logs.say(_LOG, logging.ERROR, "no way to the API server", reason=str(error))
-        return REFUSED
-    except OSError as error:
-        reason = error.strerror or str(error)
-        logs.say(_LOG, logging.ERROR, "the process cannot go on", reason=reason)
-        return REFUSED
-    except ExceptionGroup as bugs:
-        _LOG.critical("a bug ended the process", exc_info=bugs)
-        return BUG
-    finally:
-        stop.remove()
-    logs.say(_LOG, logging.INFO, "stopped")
-    return 0
+
+    async def serve(stop: Stop, session: Session) -> None:
+        await _serve(options, settings, certificate, stop, session)
+
+    code = await live(options, _LOG, serve)
+    if not code:
+        logs.say(_LOG, logging.INFO, "stopped")
+    return code
 
 
 async def _serve(
@@ -108,7 +96,7 @@ async def _serve(
     async with _operated(options, ready, known, memory):
         await gate.open()
         following = (each.run() for each in known.caches)
-        async with _running((settings.run(), certificate.run(), *following)):
+        async with running((settings.run(), certificate.run(), *following)):
             await stop.wanted()
             # What stops goes on serving until everybody knows that it is going.
             door.closing = True
@@ -130,15 +118,3 @@ async def _operated(
     finally:
         for each in collectors:
             metrics.REGISTRY.unregister(each)
-
-
-@contextlib.asynccontextmanager
-async def _running(background: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run these beside what is inside; one that fails ends the process, not quietly itself."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in background]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()

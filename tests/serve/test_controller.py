@@ -21,6 +21,7 @@ from facts.model import Facts
 from facts.text import read
 from serve import controller, metrics
 from serve.addresses import address
+from serve.process import REFUSED
 from tests.cluster.fake.api import FakeApi
 from translate.patch import operations
 from translate.pods import Given, given, translate
@@ -249,7 +250,7 @@ async def _others(tmp_path: Path) -> None:
 def test_a_configuration_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
     wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
-    assert asyncio.run(controller.run(wrong)) == controller.REFUSED
+    assert asyncio.run(controller.run(wrong)) == REFUSED
 
 
 @pytest.mark.parametrize("name", ["health", "metrics"])
@@ -274,7 +275,7 @@ def test_a_port_that_is_taken_is_told(
                     )
                 )
 
-        assert asyncio.run(play()) == controller.REFUSED
+        assert asyncio.run(play()) == REFUSED
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert lines[-1]["msg"] == "the process cannot go on"
     assert lines[-1]["reason"] == f"{name} cannot listen on {where}: Address already in use"
