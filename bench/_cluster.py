@@ -13,8 +13,8 @@ import msgspec
 from documents.values import Value
 from dra.finding import Finding
 from translate.pods import Given
-from webhook.limits import LimitRange
-from webhook.quota import ResourceQuota
+from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.resource_quotas import ResourceQuota
 
 OUT: Final = "outside"
 IN: Final = "inside"

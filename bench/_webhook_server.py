@@ -17,19 +17,19 @@ import msgspec
 from aiohttp import web
 
 from bench._cluster import Known, Store
-from cli.reading import read
+from cli.input_files import read
 from cli.world import world
 from config.model import Configuration
 from facts.gather import Objects, gather
-from serve import logs
-from serve.admit import Door
-from serve.gate import Gate
-from serve.http import Address
-from serve.tls import Certificate
+from runtime import logs
+from runtime.health import Address
+from runtime.listener import Gate
+from runtime.tls import Certificate
 from translate.pods import Given, given
-from webhook.admission import Admission
-from webhook.memory import Memory
-from webhook.templates import Made
+from webhook.admission.answer_cache import Memory
+from webhook.admission.handler import Admission
+from webhook.admission.templates import Made
+from webhook.server.http_handler import Door
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
 ECHO: Final = "/echo?timeout=5s"

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dra.cel import device_environment, view
-from dra.cel.questions import Question, question
+from cel.dra import device_environment, view
+from cel.dra.questions import Question, question
 from dra.quantity import parse
 from e2e.oracle.build import NoGoError, binary
 
 DATA = Path(__file__).parent / "data"
-GOLDEN = Path(__file__).parent.parent / "tests" / "dra" / "cel" / "golden" / "cel_device.json"
+GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden" / "cel_device.json"
 ROUNDS = 7
 SLICE_SECONDS = 0.05
 

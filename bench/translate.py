@@ -38,9 +38,9 @@ from facts.model import (
     Product,
     Shape,
 )
-from facts.text import plain
+from facts.serialized import plain
+from translate.legacy.read import read
 from translate.pods import Given, given, translate
-from translate.read import read
 
 GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"

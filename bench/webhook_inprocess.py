@@ -18,11 +18,11 @@ from bench._cluster import IN, OUT, Known, Store
 from bench.webhook import pod as written
 from config.model import Configuration
 from facts.model import Class, Facts, Name
+from runtime import review
 from translate.pods import given
-from webhook import review
-from webhook.admission import Admission
-from webhook.memory import Memory
-from webhook.templates import Made
+from webhook.admission.answer_cache import Memory
+from webhook.admission.handler import Admission
+from webhook.admission.templates import Made
 
 ROUNDS, CALLS = 7, 400
 GPU = "gpu.nvidia.com"

@@ -1,1 +1,1 @@
-"""The drawbridge command: reads files, calls the pure rooms, prints."""
+"""The drawbridge command: reads files, calls the pure packages, prints."""

@@ -1,7 +1,7 @@
 """`drawbridge cel`: tries a selector on devices, or many selectors at once.
 
 Evaluates as Kubernetes does. Exit code 0 when everything compiled, 2 when something did not or
-could not be read. Knows nothing of the language; that is `dra.cel`.
+could not be read. Knows nothing of the language; that is `cel`.
 """
 
 import argparse
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from cel.dra.environment import view
+from cel.dra.selectors import Selectors, position
+from cel.environment import Program
+from cel.errors import CompileError, EvaluationError, Problem
 from cli.streams import Streams
-from dra.cel.device import view
-from dra.cel.environment import Program
-from dra.cel.errors import CompileError, EvaluationError, Problem
-from dra.cel.verdict import Selectors, position
 from dra.device import Device
 
 NAME = "cel"
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def batch(options: argparse.Namespace, streams: Streams) -> int:
     """Answer JSON lines, one each; a line that cannot be read is answered with its error."""
-    from cli.batch import answers  # noqa: PLC0415  # brings in what starts processes
+    from cli.cel_batch import answers  # noqa: PLC0415  # brings in what starts processes
 
     code = COMPILED
     try:
@@ -133,12 +133,12 @@ def _devices(paths: Sequence[str], streams: Streams) -> tuple[list[Placed], bool
     """The devices of an inventory, and whether all of it could be read."""
     if not paths:
         return [], True
-    from cli import show  # noqa: PLC0415  # a batch needs no documents, and starts without
-    from cli.reading import read  # noqa: PLC0415
+    from cli import output  # noqa: PLC0415  # a batch needs no documents, and starts without
+    from cli.input_files import read  # noqa: PLC0415
     from cli.world import world  # noqa: PLC0415
 
     files = world(read(paths, streams.stdin))
-    show.findings(files.findings, streams.err)
+    output.findings(files.findings, streams.err)
     found = [(each.driver, each.pool, device) for each in files.slices for device in each.devices]
     return found, not any(located.finding.severity == "error" for located in files.findings)
 

@@ -1,4 +1,4 @@
-"""The findings of this room: what stands between a command and a cluster."""
+"""The findings of this package: what stands between a command and a cluster."""
 
 from dra.finding import Code, Codes, Severity
 

@@ -6,8 +6,8 @@ Also how every command reads its `--config`. Knows nothing of what fields mean.
 import argparse
 
 import config.codes
-from cli import show
-from cli.reading import sources
+from cli import output
+from cli.input_files import sources
 from cli.streams import Streams
 from config.load import load, plain
 from config.model import Configuration
@@ -39,26 +39,26 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.what == "schema":
         from config.schema import schema  # noqa: PLC0415  # `print` does without
 
-        show.value(schema(), "json", streams.out)
+        output.value(schema(), "json", streams.out)
         return 0
     wanted = configuration(options.config, streams)
     if isinstance(wanted, Configuration):
-        show.value(plain(wanted), options.output or "yaml", streams.out)
+        output.value(plain(wanted), options.output or "yaml", streams.out)
         return 0
     if options.output:
-        show.value(show.plain(wanted), options.output, streams.out)
+        output.value(output.plain(wanted), options.output, streams.out)
     else:
-        show.findings(wanted, streams.err)
+        output.findings(wanted, streams.err)
     return 2
 
 
 def known() -> tuple[str, ...]:
-    """The codes that a configuration may speak of: of every room that looks at a cluster.
+    """The codes that a configuration may speak of: of every package that looks at a cluster.
 
     That a file, the Configuration itself or a live cluster cannot be read is no opinion. Processes
-    take the same (`serve.settings`), so that a file which is good here is good there.
+    take the same (`runtime.settings`), so that a file which is good here is good there.
     """
-    from cli.rooms import CODES  # noqa: PLC0415  # loads all rooms, and only files need it
+    from registration.codes import CODES  # noqa: PLC0415  # loads all packages, and only files need it
 
     return CODES
 

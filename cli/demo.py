@@ -1,7 +1,7 @@
 """`make demo`: the main job on the samples of examples/, no cluster needed.
 
 Draws a sample cluster, judges it, translates the legacy examples for it and places their pods.
-Knows nothing of what it shows: that is read, judged, translated, placed and drawn by the rooms.
+Knows nothing of what it shows: that is read, judged, translated, placed and drawn by the packages.
 """
 
 import argparse
@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from allocator.planner import Object, Planner
-from cli import show, simulate
+from cli import output, simulate
+from cli.input_files import read, sources
 from cli.lint import ERRORS, exit_code, judged
 from cli.main import BROKEN_PIPE
-from cli.reading import read, sources
-from cli.scene import scene
-from cli.shown import Ground, example
+from cli.sample_report import Ground, example
+from cli.simulation_input import scene
 from cli.streams import Streams, of_process
 from cli.world import World, world
 from config.model import Configuration
@@ -25,8 +24,9 @@ from documents.document import Source
 from documents.read import objects
 from dra.inventory import Memo, inventory
 from facts.gather import Objects, gather
-from see import inventory as drawing
-from see.text import ASCII, UNICODE, table, tree
+from ledger.planner import Object, Planner
+from report import inventory as drawing
+from report.tables import ASCII, UNICODE, table, tree
 from translate.pods import given
 
 SAMPLES = Path(__file__).parent.parent / "examples" / "inventory"
@@ -86,7 +86,7 @@ def run(streams: Streams, folder: Path = SAMPLES, legacy: Path = LEGACY) -> int:
     draw(samples, streams)
     if findings:
         _section("Findings", [], streams)
-        show.findings(findings, streams.out, color=streams.color)
+        output.findings(findings, streams.out, color=streams.color)
     carry(folder, samples, legacy, streams)
     return ERRORS if exit_code(each.finding for each in findings) == ERRORS else 0
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from cli import codes, live, show
-from cli.live import UnreadableError
-from cli.reading import read
+from cli import codes, live_cluster, output
+from cli.input_files import read
+from cli.live_cluster import UnreadableError
 from cli.streams import Streams
 from documents.document import Document, Located
 from documents.paths import get
 from documents.values import Value
 from dra.finding import Severity
-from see.explain import Device, Explanation, Scene, explain, names
-from see.text import printable, table
+from report.explain import Device, Explanation, Scene, explain, names
+from report.tables import printable, table
 
 if TYPE_CHECKING:
     from cluster.session import Session
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the pod, and where it is looked for."""
     parser.add_argument("pod", metavar="POD", help="its name, or namespace/name")
     parser.add_argument("-n", "--namespace", metavar="NS", help="the pod's namespace")
-    live.options(parser)
+    live_cluster.options(parser)
     parser.add_argument(
         "-f",
         "--filename",
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         findings.append(error.located)
         return _refused(findings, options.output, streams)
     told = explain(scene)
-    show.findings(findings, streams.err)
+    output.findings(findings, streams.err)
     if options.output == "text":
         streams.out.writelines(f"{printable(line)}\n" for line in lines(told))
         there = (Located(each, "", 0, 0) for each in told.findings)
-        show.findings(there, streams.out, color=streams.color)
+        output.findings(there, streams.out, color=streams.color)
         streams.out.writelines(f"event: {printable(each)}\n" for each in told.events)
     else:
-        show.value(msgspec.to_builtins(told), options.output, streams.out)
+        output.value(msgspec.to_builtins(told), options.output, streams.out)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
     return PLACED if told.placed else NOT_PLACED
@@ -78,9 +78,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def _refused(findings: list[Located], form: str, streams: Streams) -> int:
     if form == "text":
-        show.findings(findings, streams.err)
+        output.findings(findings, streams.err)
     else:
-        show.value(show.plain(findings), form, streams.out)
+        output.value(output.plain(findings), form, streams.out)
     return BAD
 
 
@@ -96,7 +96,7 @@ def _scene(options: argparse.Namespace, streams: Streams, findings: list[Located
     async def look(session: "Session") -> Scene:
         return await _of_cluster(session, wanted or session.namespace, name, findings)
 
-    return live.reading(options, look)
+    return live_cluster.reading(options, look)
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ async def _of_cluster(
 ) -> Scene:
     from cluster import resources  # noqa: PLC0415  # as `cli.live` does
 
-    pod = await live.one(session, resources.PODS, name, namespace)
+    pod = await live_cluster.one(session, resources.PODS, name, namespace)
     if pod is None:
         told = f"there is no Pod {name} in namespace {namespace}"
         raise UnreadableError(codes.POD_UNKNOWN.at("", told))
@@ -177,16 +177,22 @@ async def _of_cluster(
         claims={
             each: found
             for each in claims
-            if (found := await live.one(session, resources.CLAIMS, each, namespace)) is not None
+            if (found := await live_cluster.one(session, resources.CLAIMS, each, namespace))
+            is not None
         },
         templates={
             each: found
             for each in templates
-            if (found := await live.one(session, resources.TEMPLATES, each, namespace)) is not None
+            if (found := await live_cluster.one(session, resources.TEMPLATES, each, namespace))
+            is not None
         },
-        events=await _if_allowed(live.every(session, resources.EVENTS, namespace, about), findings)
+        events=await _if_allowed(
+            live_cluster.every(session, resources.EVENTS, namespace, about), findings
+        )
         or (),
-        namespace=await _if_allowed(live.one(session, resources.NAMESPACES, namespace), findings),
+        namespace=await _if_allowed(
+            live_cluster.one(session, resources.NAMESPACES, namespace), findings
+        ),
     )
 
 

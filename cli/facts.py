@@ -7,18 +7,18 @@ warnings, 2 where something could not be read. Counts nothing itself.
 import argparse
 from typing import TYPE_CHECKING
 
-from cli import config, live, show
+from cli import config, live_cluster, output
+from cli.effective_configuration import settled
 from cli.facts_file import given
+from cli.input_files import read
 from cli.lint import ERRORS, exit_code
-from cli.live import UnreadableError
-from cli.reading import read
-from cli.settled import settled
+from cli.live_cluster import UnreadableError
 from cli.streams import Streams
 from cli.world import World, world
 from documents.document import Located
 from dra import gates
 from dra.finding import Finding
-from facts import text
+from facts import serialized
 from facts.gather import Objects, gather
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="files and folders with the objects of the cluster, instead of a live one",
     )
-    live.options(parser)
+    live_cluster.options(parser)
     parser.add_argument(
         "--facts", metavar="FILE", help="tables that stand in for those that are counted"
     )
@@ -62,25 +62,25 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     named = not options.cluster or options.context is not None
     wanted, before = settled(options, streams, asks_cluster=named)
     if wanted is None:
-        show.findings(before, streams.err)
+        output.findings(before, streams.err)
         return ERRORS
     try:
         files, version = objects(options, streams)
     except UnreadableError as error:
-        show.findings((error.located,), streams.err)
+        output.findings((error.located,), streams.err)
         return ERRORS
     turned = gates_of(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(turned, gates.Gates):
-        show.findings((Located(each, "", 0, 0) for each in turned), streams.err)
+        output.findings((Located(each, "", 0, 0) for each in turned), streams.err)
         return ERRORS
     gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
     told = (*before, *files.findings, *files.located(gathered.findings))
     facts = given(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
-        show.findings((*told, *facts), streams.err)
+        output.findings((*told, *facts), streams.err)
         return ERRORS
-    show.value(text.plain(facts), options.output, streams.out)
-    show.findings(told, streams.err)
+    output.value(serialized.plain(facts), options.output, streams.out)
+    output.findings(told, streams.err)
     return exit_code(each.finding for each in told)
 
 
@@ -93,11 +93,11 @@ def objects(options: argparse.Namespace, streams: Streams) -> tuple[World, str]:
         from cluster import resources  # noqa: PLC0415  # as `cli.live` does
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        found = [each for kind in kinds for each in await live.every(session, kind)]
+        found = [each for kind in kinds for each in await live_cluster.every(session, kind)]
         beside = read(options.cluster, streams.stdin)
-        return world((*live.documents(found), *beside)), await session.version()
+        return world((*live_cluster.documents(found), *beside)), await session.version()
 
-    return live.reading(options, look)
+    return live_cluster.reading(options, look)
 
 
 def gates_of(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:

@@ -4,11 +4,11 @@ Apart from the command that counts them, because whoever only reads them can do 
 and CEL, which take longer to load than all of a translation.
 """
 
-from cli.reading import sources
+from cli.input_files import sources
 from cli.streams import Streams
 from documents.document import Document, Located, Source
 from documents.read import documents
-from facts import text
+from facts import serialized
 from facts.model import Facts
 
 
@@ -22,7 +22,7 @@ def given(name: str, streams: Streams, base: Facts | None = None) -> Facts | tup
     if unread := tuple(located for each in found for located in each.findings):
         return unread
     value = found[0].value if len(found) == 1 else None
-    facts = text.read(value, base)
+    facts = serialized.read(value, base)
     if isinstance(facts, Facts):
         return facts
     if len(found) != 1:

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from cli import config, show
-from cli.reading import read
+from cel.dra import Selectors
+from cli import config, output
+from cli.input_files import read
 from cli.streams import Streams
 from cli.world import World, world
 from config.model import Configuration
 from config.policy import declarations, treated
 from documents.document import Document, Located
 from documents.paths import get
-from dra.cel import Selectors
 from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
 from dra.gates import NEWEST
-from dra.rules import RULES
+from dra.names import RULES_ANNOTATION
 from judge import claims, classes, slices
 from judge.codes import NOTHING_TO_JUDGE
 
@@ -32,8 +32,8 @@ HELP = "find what is wrong with ResourceSlices, DeviceClasses and rules of claim
 
 CLEAN, WARNINGS, ERRORS = 0, 1, 2
 _RULES: Final = (
-    ("metadata", "annotations", RULES),
-    ("spec", "metadata", "annotations", RULES),
+    ("metadata", "annotations", RULES_ANNOTATION),
+    ("spec", "metadata", "annotations", RULES_ANNOTATION),
 )
 
 
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     else:
         found = wanted
     if options.output == "text":
-        show.findings(found, streams.out, color=streams.color)
+        output.findings(found, streams.out, color=streams.color)
     else:
-        show.value(show.plain(found), options.output, streams.out)
+        output.value(output.plain(found), options.output, streams.out)
     return exit_code(each.finding for each in found)
 
 

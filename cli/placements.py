@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from allocator.generated import Json
-from allocator.holds import Hold
-from allocator.ledger import Ledger
-from allocator.placing import Placement
 from dra.finding import Finding
 from dra.inventory import Inventory, Memo, PoolID
 from dra.nodes import Node
-from see import placement as drawing
-from see.placement import Held
-from see.text import ASCII, UNICODE, printable, table, tree
+from ledger.generated_claims import Json
+from ledger.holdings import Hold
+from ledger.ledger import Ledger
+from ledger.placing import Placement
+from report import placement as drawing
+from report.placement import Held
+from report.tables import ASCII, UNICODE, printable, table, tree
 from solver.reasons import Reason
 
 NOTE = (

@@ -7,7 +7,7 @@ import argparse
 import asyncio
 
 from cli.streams import Streams
-from serve.addresses import Address, address
+from runtime.addresses import Address, address
 
 NAME = "serve"
 HELP = "run the admission webhook or the controller"
@@ -84,9 +84,9 @@ def run(options: argparse.Namespace, _streams: Streams) -> int:
     """Run the process until it is told to stop; 0 for a graceful end."""
     # Only here: `drawbridge serve --help` need not wait for sockets and translations.
     if options.what == "webhook":
-        from serve.webhook import run as webhook  # noqa: PLC0415
+        from webhook.server.process import run as webhook  # noqa: PLC0415
 
         return asyncio.run(webhook(options))
-    from serve.controller import run as controller  # noqa: PLC0415
+    from controller.process import run as controller  # noqa: PLC0415
 
     return asyncio.run(controller(options))

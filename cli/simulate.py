@@ -11,13 +11,8 @@ from itertools import chain
 
 from msgspec import structs
 
-from allocator import codes, fit
-from allocator.audit import audit
-from allocator.ledger import Ledger, name_of
-from allocator.placing import Placement, Placing
-from allocator.planner import Object, Planner
-from cli import config, placements, show
-from cli.scene import Scene, chosen, scene
+from cli import config, output, placements
+from cli.simulation_input import Scene, chosen, scene
 from cli.streams import Streams
 from config.policy import declarations, treated
 from documents.document import Located
@@ -25,6 +20,11 @@ from dra import gates
 from dra.claim import Claim
 from dra.compatibility import UnsetGroups
 from dra.finding import Severity
+from ledger import codes, node_fit
+from ledger.audit import audit
+from ledger.ledger import Ledger, name_of
+from ledger.placing import Placement, Placing
+from ledger.planner import Object, Planner
 from solver.world import World
 
 NAME = "simulate"
@@ -70,10 +70,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     told = audit(went.ledger, went.world)
     if options.output == "json":
         # The form of the answer is fixed: what is wrong with documents is told beside it.
-        show.findings(went.findings, streams.err)
-        show.value(placements.plain(went.done, went.ledger, told), "json", streams.out)
+        output.findings(went.findings, streams.err)
+        output.value(placements.plain(went.done, went.ledger, told), "json", streams.out)
     else:
-        show.findings(went.findings, streams.out, color=streams.color)
+        output.findings(went.findings, streams.out, color=streams.color)
         inventory, nodes = went.world.inventory, given.cluster.nodes
         lines = chain(
             *map(placements.lines, went.done),
@@ -162,5 +162,5 @@ def _placed(
             Located(codes.NOTHING_TO_PLACE.at("", "there is no pod to place"), "", 0, 0)
         )
     for pod, about in given.pods:
-        findings += given.world.located(fit.findings(pod, given.cluster, about))
+        findings += given.world.located(node_fit.findings(pod, given.cluster, about))
         yield placing.pod(pod)

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from cli import config, live, show
+from cli import config, live_cluster, output
+from cli.effective_configuration import settled
 from cli.facts_file import given as facts_of
-from cli.live import UnreadableError
-from cli.reading import sources
-from cli.settled import settled
+from cli.input_files import sources
+from cli.live_cluster import UnreadableError
 from cli.streams import Streams
 from config.model import Configuration
 from config.policy import treated
@@ -29,10 +29,10 @@ from documents.values import Value
 from dra import gates
 from dra.finding import Severity
 from facts.model import Facts
-from translate.objects import Translated, translated
+from translate.changes.template import Template, says_the_same
+from translate.manifests.codes import TEMPLATE_DIFFERS
+from translate.manifests.objects import Translated, translated
 from translate.pods import Given, given
-from translate.template import Template, says_the_same
-from translate.verdicts import TEMPLATE_DIFFERS
 
 NAME = "translate"
 HELP = "turn what pods ask of device plugins into resource claims"
@@ -80,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="files and folders with the objects of the cluster",
     )
-    live.options(parser)
+    live_cluster.options(parser)
     parser.add_argument("--facts", metavar="FILE", help="what `drawbridge facts` said of it")
     config.option(parser)
     _form(parser)
@@ -222,12 +222,12 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
         plain = {
             "objects": result.objects,
             "templates": templates,
-            **show.plain(result.findings),
+            **output.plain(result.findings),
             "changed": result.changed,
         }
-        show.value(plain, "json", streams.out)
+        output.value(plain, "json", streams.out)
     elif form == "report":
-        show.findings(result.findings, streams.out, color=streams.color)
+        output.findings(result.findings, streams.out, color=streams.color)
         streams.out.write(_summary(result))
     else:
         if form == "yaml":
@@ -236,7 +236,7 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
             )
         else:
             streams.out.writelines(_diff(result, templates))
-        show.findings(result.findings, streams.err)
+        output.findings(result.findings, streams.err)
 
 
 def _summary(result: _Result) -> str:
@@ -249,7 +249,7 @@ def _summary(result: _Result) -> str:
 def _texts(templates: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
     for each in templates:
         text = io.StringIO()
-        show.value(dict(each), "yaml", text)
+        output.value(dict(each), "yaml", text)
         yield text.getvalue().encode()
 
 

@@ -12,9 +12,9 @@ from documents.document import Document, Layouts, Located
 from documents.values import Value
 from dra.claim import Claim, Template, claim_reader, template_reader
 from dra.classes import DeviceClass, class_reader
+from dra.decode import Reader
 from dra.finding import Finding
 from dra.nodes import Node, node_reader
-from dra.reading import Reader
 from dra.slices import Slice, slice_reader
 from dra.taints import DeviceTaintRule, read_taint_rules, taint_rule_reader
 

@@ -36,7 +36,7 @@ from cluster.backoff import Backoff
 from cluster.errors import ApiError, UnreachableError, from_status
 from cluster.resources import Resource
 from cluster.session import Session
-from cluster.shelf import (
+from cluster.store import (
     UNREADABLE,
     Envelope,
     Kept,

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from config import codes, texts
-from config.built import BUILT, Built, opened, partly
+from config import codes, string_formats
+from config.available_fields import BUILT, Built, opened, partly
 from config.model import (
     ATTRIBUTE_WORDS,
     CAPACITY_WORDS,
@@ -24,9 +24,9 @@ from config.model import (
 )
 from config.schema import PLACES
 from dra.codes import FIELD_MISSING
+from dra.decode_errors import Hook, Schema, walk
 from dra.finding import Finding
 from dra.gates import NEWEST
-from dra.walk import Hook, Schema, walk
 
 OBJECT = "Configuration"
 
@@ -53,7 +53,9 @@ def load(
 
 def plain(configuration: Configuration, built: Built = BUILT) -> object:
     """The reverse of `load`: what is honoured, defaults filled in, what is not set left out."""
-    return _set(_available(msgspec.to_builtins(configuration, enc_hook=texts.plain), built, []))
+    return _set(
+        _available(msgspec.to_builtins(configuration, enc_hook=string_formats.plain), built, [])
+    )
 
 
 def _set(value: object) -> object:
@@ -111,11 +113,11 @@ def _reader(known: Collection[str]) -> Hook:
     """Read texts of a form; codes of findings must moreover be `known`."""
 
     def read(kind: type, value: object) -> object:
-        if kind is texts.FindingCode and isinstance(value, str) and value not in known:
+        if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
             near = difflib.get_close_matches(value, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"no finding has this code{hint}")
-        return texts.read(kind, value)
+        return string_formats.read(kind, value)
 
     return read
 
@@ -127,7 +129,7 @@ def _sound(value: object, found: list[Finding]) -> Configuration:
     return msgspec.convert(
         {name: item for name, item in fields.items() if name not in wrong},
         Configuration,
-        dec_hook=texts.read,
+        dec_hook=string_formats.read,
     )
 
 
@@ -182,8 +184,8 @@ def _compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
 
 def _expression(text: str, path: str) -> Iterator[Finding]:
     """What does not compile; our own engine evaluates these, so its newest version counts."""
-    from dra.cel.device import device_environment  # noqa: PLC0415  # 150 ms that few files need
-    from dra.cel.errors import CompileError  # noqa: PLC0415  # the same
+    from cel.dra.environment import device_environment  # noqa: PLC0415  # 150 ms that few files need
+    from cel.errors import CompileError  # noqa: PLC0415  # the same
 
     try:
         device_environment(NEWEST, list_attributes=True).compile(text)

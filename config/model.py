@@ -2,7 +2,7 @@
 
 One struct per object of the file, one line of prose per field; the schema, the reference page and
 `drawbridge config print` are made from them. Which fields this version honours stands in
-`config.built`; how a file is checked in `config.load`. Nothing here acts on anything.
+`config.available_fields`; how a file is checked in `config.load`. Nothing here acts on anything.
 """
 
 import enum
@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
-from config.texts import (
+from config.string_formats import (
     AttributeName,
     DriverName,
     Expression,
@@ -24,9 +24,9 @@ from config.texts import (
     Word,
 )
 from dra.compatibility import UnsetGroups
+from dra.names import API_VERSION
 from dra.quantity import Quantity
 
-API_VERSION: Final = "drawbridge.dev/v1alpha1"
 KIND: Final = "Configuration"
 # Defaults in code, so that `Configuration()` is the default one; a file has to say them.
 REQUIRED: Final = ("apiVersion", "kind")

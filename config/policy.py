@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from config.model import Configuration, Policy
-from config.texts import FindingCode
+from config.string_formats import FindingCode
 from dra.compatibility import Declaration
 from dra.finding import Finding, Severity
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from config import texts
-from config.built import BUILT, Built, opened, partly
+from config import string_formats
+from config.available_fields import BUILT, Built, opened, partly
 from config.model import REQUIRED, Configuration
 from dra.quantity import Quantity
 
@@ -69,7 +69,7 @@ def worded(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kin
             return f"list of {worded(item)}"
         case inspect.DictType(key_type=key, value_type=item):
             return f"map of {worded(key)} to {worded(item)}"
-        case inspect.CustomType(cls=cls) if issubclass(cls, texts.Text):
+        case inspect.CustomType(cls=cls) if issubclass(cls, string_formats.Text):
             return cls.NAME
         case inspect.LiteralType(values=values):
             return ", ".join(f"`{value}`" for value in sorted(map(str, values)))
@@ -110,7 +110,7 @@ def _default(field: inspect.Field) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(msgspec.to_builtins(value, enc_hook=texts.plain)).strip('"')
+    return json.dumps(msgspec.to_builtins(value, enc_hook=string_formats.plain)).strip('"')
 
 
 ROWS: Final = tuple(_rows(inspect.type_info(Configuration), ""))
@@ -131,7 +131,7 @@ def _without(places: Built, place: str) -> Built:
 def schema(built: Built = BUILT) -> dict[str, Any]:
     """The JSON Schema; what is not available is marked, and refused by it as by the loader."""
     _, defs = msgspec.json.schema_components(
-        [Configuration], schema_hook=texts.schema, ref_template="#/$defs/{name}"
+        [Configuration], schema_hook=string_formats.schema, ref_template="#/$defs/{name}"
     )
     for row in closed(built):
         field = defs[row.inside]["properties"][row.place.rpartition(".")[2]]

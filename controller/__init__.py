@@ -1,4 +1,4 @@
-"""What one leader keeps in order for all: facts, templates, quota, match conditions, node labels.
+"""The controller: the reconcilers that only the leader runs, and their process.
 
-A shell around `facts` and `translate`; what it needs of the cluster it states as protocols.
+Each reconciler states what it needs of the cluster as protocols; `process` connects them.
 """

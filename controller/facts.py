@@ -11,24 +11,23 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from config.model import Configuration
-from controller.needs import About, Kept, Object, Store, Told, Watched
-from controller.probe import Probed
-from controller.shapes import Named
+from controller.field_probe import Probed
+from controller.protocols import About, Kept, Object, Store, Told, Watched
+from controller.watched_objects import Named
 from dra.classes import class_reader
+from dra.decode import Reader
 from dra.finding import Finding
+from dra.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from dra.nodes import node_reader
-from dra.reading import Reader
 from dra.slices import slice_reader
-from facts import text
+from facts import serialized
 from facts.gather import Gathered, Objects, gather
 from facts.model import Facts
-from facts.offers import Twice
+from facts.served_names import Twice
 from translate.pods import Given, given
 
-NAME: Final = "drawbridge-facts"
 CURRENT: Final = "current"
 # The newest first; the keys of a ConfigMap have no order.
-ORDER: Final = "drawbridge.dev/facts-order"
 VERSIONS: Final = 3
 # The API server takes a MiB for all of it.
 ROOM: Final = 900 * 1024
@@ -51,7 +50,11 @@ def publication(facts: bytes, digest: str, live: Object | None) -> Object | None
     if data.get(CURRENT) == digest and data.get(key_of(digest)) == facts.decode():
         return None
     annotations = {**(metadata.get("annotations") or {})}
-    before = [each for each in annotations.get(ORDER, "").split(",") if key_of(each) in data]
+    before = [
+        each
+        for each in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
+        if key_of(each) in data
+    ]
     order, room = [digest], ROOM - len(facts)
     for each in dict.fromkeys((data.get(CURRENT, ""), *before)):
         room -= len(data.get(key_of(each), "").encode())
@@ -63,8 +66,8 @@ def publication(facts: bytes, digest: str, live: Object | None) -> Object | None
         "kind": "ConfigMap",
         "metadata": {
             **metadata,
-            "name": NAME,
-            "annotations": {**annotations, ORDER: ",".join(order)},
+            "name": FACTS_CONFIG_MAP,
+            "annotations": {**annotations, FACTS_ORDER_ANNOTATION: ",".join(order)},
         },
         "data": {CURRENT: digest, key_of(digest): facts.decode(), **kept},
     }
@@ -76,10 +79,10 @@ def version(data: Mapping[str, str], digest: str) -> Facts | None:
     if written is None:
         return None
     try:
-        found = text.read(msgspec.json.decode(written))
+        found = serialized.read(msgspec.json.decode(written))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, Facts) and text.digest(found) == digest else None
+    return found if isinstance(found, Facts) and serialized.digest(found) == digest else None
 
 
 class Sources(NamedTuple):
@@ -143,13 +146,13 @@ class FactsDuty:
     async def step(self) -> None:
         """Publish the facts of now; nothing before it is known which fields the server keeps."""
         probed, configuration = await self._probed(), self._configuration()
-        live = await self._store.read(NAME, self._namespace)
+        live = await self._store.read(FACTS_CONFIG_MAP, self._namespace)
         self._data = (live or {}).get("data") or {}
         kept = tuple(tuple(each.all()) for each in self._sources)
         # Thousands of slices take seconds; the lease must be renewed meanwhile.
         gathered, unread = await asyncio.to_thread(self._gather, kept, configuration, probed)
-        digest = text.digest(gathered.facts)
-        change = publication(text.canonical(gathered.facts), digest, live)
+        digest = serialized.digest(gathered.facts)
+        change = publication(serialized.canonical(gathered.facts), digest, live)
         if change is not None:
             await self._write(change, live)
         self._tell((*gathered.findings, *unread[:_SHOWN]))
@@ -194,5 +197,7 @@ class FactsDuty:
         """Tell what is new; the same finding again is no news."""
         for finding in findings:
             if finding not in self._findings:
-                self._told.say(finding, About("ConfigMap", NAME, self._namespace), "GatherFacts")
+                self._told.say(
+                    finding, About("ConfigMap", FACTS_CONFIG_MAP, self._namespace), "GatherFacts"
+                )
         self._findings = findings

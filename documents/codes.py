@@ -1,4 +1,4 @@
-"""The findings of this room: why a document could not be read, or an edit not be written."""
+"""The findings of this package: why a document could not be read, or an edit not be written."""
 
 from dra.finding import Code, Codes, Severity
 

@@ -2,7 +2,7 @@
 
 The structs are the wire form of `resource.k8s.io/v1`, with the defaults that the API server fills
 in; the flat requests of v1beta1 are converted on reading. What nobody here reads stays in the raw
-object. Whether a claim is within the API's limits is asked in `dra.limits`, whether it can be
+object. Whether a claim is within the API's limits is asked in `dra.validation`, whether it can be
 satisfied in no module of this room.
 """
 
@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from dra.allocation import ClaimStatus, Opaque, defaulted
+from dra.decode import Metadata, Object, Reader
 from dra.device import Expression, Int64
 from dra.finding import Finding
 from dra.quantity import Quantity
-from dra.reading import Metadata, Object, Reader
 from dra.taints import Toleration
 
 CLAIM = "ResourceClaim"

@@ -8,8 +8,8 @@ import msgspec
 
 from dra.allocation import Opaque
 from dra.claim import ClaimMetadata, Selector
+from dra.decode import Object, Reader
 from dra.finding import Finding
-from dra.reading import Object, Reader
 
 KIND = "DeviceClass"
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -1,4 +1,4 @@
-"""The findings of this room."""
+"""The findings of this package."""
 
 from dra.finding import Code, Codes, Severity
 

@@ -16,13 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from dra import attributes, codes
+from dra.decode_errors import Schema, convert
 from dra.device import Attribute, CounterUse, Device
 from dra.finding import Finding
 from dra.inventory import PoolID
+from dra.names import COMPATIBILITY_ANNOTATION
 from dra.slices import Slice
-from dra.walk import Schema, convert
-
-ANNOTATION = "drawbridge.dev/compatibility"
 
 
 class UnsetGroups(enum.StrEnum):
@@ -284,10 +283,10 @@ def annotated(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]
 
     An entry says nothing of the driver, which is the slice's.
     """
-    text = each.annotations.get(ANNOTATION)
+    text = each.annotations.get(COMPATIBILITY_ANNOTATION)
     if text is None:
         return (), ()
-    about, path = f"ResourceSlice/{each.name}", f"metadata.annotations[{ANNOTATION}]"
+    about, path = f"ResourceSlice/{each.name}", f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
     try:
         plain = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:

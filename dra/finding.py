@@ -58,14 +58,14 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Codes(Mapping[str, Code]):
-    """The frozen table of the codes of one room, by name and in the order they were written."""
+    """The frozen table of the codes of one package, by name and in the order they were written."""
 
-    def __init__(self, room: str, codes: Iterable[Code]) -> None:
-        self.room = room
+    def __init__(self, package: str, codes: Iterable[Code]) -> None:
+        self.package = package
         self._codes: dict[str, Code] = {}
         for code in codes:
             if self._codes.setdefault(code.name, code) is not code:
-                raise ValueError(f"{room} has two codes of the name {code.name}")
+                raise ValueError(f"{package} has two codes of the name {code.name}")
 
     def __getitem__(self, name: str) -> Code:
         return self._codes[name]
@@ -77,8 +77,8 @@ class Codes(Mapping[str, Code]):
         return len(self._codes)
 
 
-def page(rooms: Iterable[Codes]) -> str:
-    """Render the reference page of all codes, `docs/findings.md`, room by room."""
+def page(packages: Iterable[Codes]) -> str:
+    """Render the reference page of all codes, `docs/findings.md`, package by package."""
     lines = [
         "# Findings",
         "",
@@ -86,11 +86,11 @@ def page(rooms: Iterable[Codes]) -> str:
         "generated from the tables in the code (`make docs`).",
     ]
     told: set[str] = set()
-    for room in rooms:
-        lines += ["", f"## {room.room}"]
-        for code in room.values():
+    for package in packages:
+        lines += ["", f"## {package.package}"]
+        for code in package.values():
             if code.name in told:
-                continue  # of another room; an anchor stands for one place
+                continue  # of another package; an anchor stands for one place
             told.add(code.name)
             lines += ["", f"### {code.name}", "", f"*{code.severity}*: {code.text}", ""]
             lines += [f"Example: {code.example}", "", f"Remedy: {code.remedy}"]

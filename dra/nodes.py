@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dra.decode import Object, Reader
 from dra.device import NodeSelector, NodeSelectorTerm, Requirement
 from dra.quantity import Quantity
-from dra.reading import Object, Reader
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")

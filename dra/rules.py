@@ -13,12 +13,11 @@ import msgspec
 
 from dra.claim import ALL, ClaimSpec, choices
 from dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
+from dra.decode_errors import Schema, convert
 from dra.finding import Code, Finding
-from dra.walk import Schema, convert
+from dra.names import API_VERSION, RULES_ANNOTATION
 
-RULES: Final = "drawbridge.dev/rules"
-PATH: Final = f"metadata.annotations[{RULES}]"
-API_VERSION: Final = "drawbridge.dev/v1alpha1"
+PATH: Final = f"metadata.annotations[{RULES_ANNOTATION}]"
 KIND: Final = "Rules"
 # As many constraints as a claim may have, and what their text may take of its annotations.
 MOST: Final = 32
@@ -158,7 +157,8 @@ def page() -> str:
     lines = [
         "# Rules of a claim",
         "",
-        f"In bridge placement the annotation `{RULES}` says what a claim spec cannot. It stands in",
+        f"In bridge placement the annotation `{RULES_ANNOTATION}` says",
+        "what a claim spec cannot. It stands in",
         "`spec.metadata.annotations` of the ResourceClaimTemplate, is part of its name's hash, and",
         "so reaches every claim. It is JSON; unknown fields are refused. `drawbridge lint` judges",
         "it; this version has no allocator that acts on it. This page is generated from the code",

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from dra.decode import Object, Read, Reader
 from dra.device import CounterSet, Device, Int64, NodeSelector
 from dra.finding import Finding
-from dra.reading import Object, Read, Reader
 
 KIND = "ResourceSlice"
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from dra import codes
+from dra.decode import Object, Read, Reader
 from dra.device import Device, Int64, Taint
 from dra.finding import Finding
-from dra.reading import Object, Read, Reader
 
 EXCLUDING = ("NoSchedule", "NoExecute")
 

@@ -1,4 +1,4 @@
-"""The findings of this room."""
+"""The findings of this package."""
 
 from dra.finding import Code, Codes, Severity
 
@@ -13,7 +13,7 @@ FACTS_CUT = Code(
     name="FactsCut",
     severity=Severity.WARNING,
     text="A table of the facts would be too large; the rows that count least are left out.",
-    example="products has no room for 20 more rows",
+    example="products has no package for 20 more rows",
     remedy="Usually a driver publishes a product name of its own for every device: correct that.",
 )
 HASH_DIFFERS = Code(

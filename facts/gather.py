@@ -18,11 +18,11 @@ from dra.inventory import inventory
 from dra.nodes import Node
 from dra.slices import Slice
 from facts import codes
+from facts.device_counts import Key, Published, Sight, look
 from facts.families import Family, families
 from facts.model import Class, Cluster, Driver, Facts, Name, Part, Product, Shape
-from facts.offers import Twice, class_table, name_table, offered, selected, twice
+from facts.served_names import Twice, class_table, name_table, offered, selected, twice
 from facts.shapes import shape_table
-from facts.sight import Key, Published, Sight, look
 
 # Bytes of each table, as JSON; together with the rest they stay below 256 KiB.
 ROOM: Final = {

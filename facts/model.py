@@ -12,11 +12,10 @@ import msgspec
 
 from dra.classes import IMPLICIT_PREFIX
 from dra.gates import NEWEST
+from dra.names import API_VERSION
 
-API_VERSION: Final = "drawbridge.dev/v1alpha1"
 KIND: Final = "Facts"
 # The label of nodes where a plugin hands out what slices show as well.
-DUAL: Final = "drawbridge.dev/dual"
 
 
 class Part(

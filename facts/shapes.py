@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from facts.device_counts import Place, Sighting
 from facts.families import GPU, NIC
 from facts.model import Neighbourhood, Shape
-from facts.sight import Place, Sighting
 
 
 def shape_table(sights: Iterable[Sighting]) -> list[Shape]:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from dra.claim import Claim, Template
 from dra.finding import Finding
-from dra.rules import RULES, Rules, check, read
+from dra.names import RULES_ANNOTATION
+from dra.rules import Rules, check, read
 
 
 def judge(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
@@ -16,8 +17,8 @@ def judge(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
         annotations, spec, above = claim.spec.metadata.annotations, claim.spec.spec, "spec."
     else:
         annotations, spec, above = claim.metadata.annotations, claim.spec, ""
-    if RULES not in annotations:
+    if RULES_ANNOTATION not in annotations:
         return ()
-    rules = read(annotations[RULES])
+    rules = read(annotations[RULES_ANNOTATION])
     found = check(rules, spec) if isinstance(rules, Rules) else rules
     return tuple(replace(each, object=about, path=above + each.path) for each in found)

@@ -5,11 +5,11 @@ What its expressions mean for the devices that are published is asked in `judge.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from dra.cel import Selectors
+from cel.dra import Selectors
 from dra.classes import KIND, DeviceClass
 from dra.finding import Finding
-from dra.limits import class_findings, named
 from dra.slices import Slice
+from dra.validation import class_findings, named
 from judge import codes
 from judge.expressions import seen, selecting
 from judge.pools import last, newest

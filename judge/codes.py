@@ -1,4 +1,4 @@
-"""The findings of this room."""
+"""The findings of this package."""
 
 from dra.finding import Code, Codes, Severity
 
@@ -122,7 +122,7 @@ GROUPS_ALONE = Code(
     severity=Severity.WARNING,
     text=(
         "A device's compatibility groups keep it from every other device of its counter set, "
-        "although the counters would have room for both."
+        "although the counters would have package for both."
     ),
     example="device mig-0 goes with no other on counter set gpu-0",
     remedy="Correct the group's name, or let the device draw the whole counter set.",

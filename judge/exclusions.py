@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from dra import codes as room
+from dra import codes as dra_codes
 from dra.compatibility import Declaration, Evaluate, Member, Peer, annotated, refusal, rule
 from dra.finding import Finding
 from dra.inventory import PoolID
@@ -73,7 +73,7 @@ def _pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
     answers = (refusal(one.member, other.member, ask), refusal(other.member, one.member, ask))
     for each, found in zip((one, other), answers, strict=True):
         if found is not None and (finding := found.finding()) is not None:
-            yield room.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)
+            yield dra_codes.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)
             return
     if (answers[0] is None) != (answers[1] is None):
         refusing, refused = (one, other) if answers[0] else (other, one)

@@ -9,15 +9,17 @@ import difflib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dra.cel import EvaluationError, Program, Reads, Selectors, reads, view
-from dra.cel.device import LENGTH_LIMIT
-from dra.cel.environment import COST_LIMIT
+from cel import EvaluationError, Program
+from cel.dra import Reads, Selectors, reads, view
+from cel.dra.environment import LENGTH_LIMIT
+from cel.environment import COST_LIMIT
 from dra.classes import KIND, DeviceClass
-from dra.compatibility import ANNOTATION, Declaration, annotated
+from dra.compatibility import Declaration, annotated
 from dra.finding import Code, Finding
-from dra.limits import named
+from dra.names import COMPATIBILITY_ANNOTATION
 from dra.slices import KIND as SLICE
 from dra.slices import Slice
+from dra.validation import named
 from judge import codes
 
 Answer = bool | EvaluationError
@@ -58,7 +60,7 @@ def seen(slices: Iterable[Slice], selectors: Selectors) -> tuple[Seen, ...]:
 
 def says_with_what(each: Slice) -> bool:
     """Tell whether a slice says of any device with what it goes."""
-    return ANNOTATION in each.annotations or any(
+    return COMPATIBILITY_ANNOTATION in each.annotations or any(
         device.compatible_only_with is not None for device in each.devices
     )
 
@@ -129,7 +131,7 @@ def _declared(
         about = f"{SLICE}/{each.name}"
         for said in annotated(each)[0]:
             if said.compatible_only_with:
-                place = f"metadata.annotations[{ANNOTATION}]"
+                place = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
                 yield each.driver, _Expression(said.compatible_only_with, about, place)
         for i, device in enumerate(each.devices):
             if device.compatible_only_with is not None:

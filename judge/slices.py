@@ -8,8 +8,8 @@ those that still count.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from dra.cel import Selectors
-from dra.cel.peers import evaluator
+from cel.dra import Selectors
+from cel.dra.peers import evaluator
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.slices import Slice
@@ -19,9 +19,9 @@ from judge.counters import counters
 from judge.exclusions import exclusions
 from judge.expressions import going, says_with_what, seen
 from judge.groups import declared, groups
-from judge.limits import limits
 from judge.partitions import partitions
 from judge.policies import policies
+from judge.slice_validation import limits
 
 MOST_ALIKE = 10
 

@@ -1,7 +1,7 @@
 """The codes of what the solver says where it has no solution."""
 
 from dra.finding import Code, Codes, Severity
-from solver.screen import Stage
+from solver.eligibility import Stage
 
 
 def _code(name: str, text: str, example: str, remedy: str) -> Code:

@@ -15,7 +15,7 @@ from dra.classes import DeviceClass
 from dra.gates import Gates
 from solver.abort import Abort, Cause
 from solver.constraints import Constraint, Distinct, Match
-from solver.screen import Screen
+from solver.eligibility import Screen
 
 MOST_RESULTS = 32
 

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from dra.cel.device import device_environment, lists_readable, view
-from dra.cel.environment import Environment, Program
-from dra.cel.errors import CompileError, EvaluationError
-from dra.cel.reads import Reads, reads
-from dra.cel.semver import Semver
-from dra.cel.values import Value
+from cel.dra.environment import device_environment, lists_readable, view
+from cel.dra.reads import Reads, reads
+from cel.environment import Environment, Program
+from cel.errors import CompileError, EvaluationError
+from cel.semver import Semver
+from cel.values import Value
 from dra.device import Attribute, Device
 from dra.gates import Gates
 

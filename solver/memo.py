@@ -15,8 +15,8 @@ from dra.inventory import Inventory, Pool
 from dra.inventory import Memo as InventoryMemo
 from dra.nodes import Node
 from solver.candidates import Candidate, Candidates
+from solver.eligibility import Screen
 from solver.expressions import Expressions
-from solver.screen import Screen
 from solver.world import Use, World
 
 MOST_SCREENS = 512

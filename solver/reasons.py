@@ -15,11 +15,11 @@ from solver.abort import Abort, Cause
 from solver.candidates import Candidate
 from solver.constraints import Distinct, values
 from solver.demand import Demand, Option
-from solver.funnel import Funnel, funnel
+from solver.filter_stages import Funnel, funnel
+from solver.messages import apart, words
+from solver.node_view import Site
 from solver.search import Deepest
-from solver.site import Site
 from solver.state import State
-from solver.words import apart, words
 
 
 class Reason(msgspec.Struct, frozen=True):

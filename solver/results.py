@@ -12,7 +12,7 @@ from dra.device import NodeSelector, Requirement
 from dra.taints import Toleration
 from solver.abort import Abort, Cause
 from solver.demand import Demand, Option, shown
-from solver.site import Site, minds_operations
+from solver.node_view import Site, minds_operations
 from solver.state import Taken
 
 Json = dict[str, Any]

@@ -10,15 +10,15 @@ import msgspec
 from dra.claim import Claim
 from dra.nodes import Node, NodeSelectorError
 from solver.abort import Abort, Cause
+from solver.all_devices import everything
+from solver.answer_cache import MOST_QUESTIONS, Known, Question, question, question_key
 from solver.answers import Answer, Failure, Outcome, Solution
 from solver.demand import demand
-from solver.every import everything
 from solver.memo import Memo
+from solver.node_view import Site
 from solver.reasons import error, gave_up, reasons
-from solver.remember import MOST_QUESTIONS, Known, Question, question, question_key
 from solver.results import allocations
 from solver.search import STEPS
-from solver.site import Site
 from solver.state import State, Taken
 from solver.world import UNUSED, View, World
 

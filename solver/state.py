@@ -20,9 +20,9 @@ from solver.candidates import Candidate, asking
 from solver.constraints import Constraint
 from solver.demand import Demand, Option, shown
 from solver.deviations import concerning
+from solver.eligibility import SELECTED, Need, Stage, Verdict
 from solver.expressions import Failed
-from solver.screen import SELECTED, Need, Stage, Verdict
-from solver.site import Site
+from solver.node_view import Site
 
 
 class Refused(NamedTuple):

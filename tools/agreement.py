@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dra.cel.questions import question
-from dra.cel.verdict import Selectors, Verdict
+from cel.dra.questions import question
+from cel.dra.selectors import Selectors, Verdict
 
-GOLDEN = Path(__file__).parent.parent / "tests" / "dra" / "cel" / "golden"
+GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden"
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 FIELDS = (
     "compile",

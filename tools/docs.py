@@ -4,44 +4,26 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import allocator.codes
 import cli.codes
 import config.codes
 import config.schema
-import controller.codes
 import documents.codes
-import dra.codes
 import dra.rules
-import facts.codes
-import judge.codes
-import see.codes
-import solver.codes
-import translate.codes
-import translate.targets.codes
-import translate.verdicts
-import webhook.codes
+import registration.admission_codes
+import registration.codes
+import registration.controller_codes
 from dra.finding import Code, Codes, page
 from tools import joint_page, migrating
 
 DOCS = Path(__file__).parent.parent / "docs"
-ROOMS = (
+TABLES = (
     documents.codes.CODES,
-    dra.codes.CODES,
     config.codes.CODES,
-    judge.codes.CODES,
-    solver.codes.CODES,
-    allocator.codes.CODES,
-    facts.codes.CODES,
-    translate.codes.CODES,
-    translate.targets.codes.CODES,
-    translate.verdicts.CODES,
-    webhook.codes.CODES,
-    controller.codes.CODES,
-    see.codes.CODES,
+    *registration.codes.TABLES,
     cli.codes.CODES,
 )
 PAGES: dict[str, Callable[[], str]] = {
-    "findings.md": lambda: page(ROOMS),
+    "findings.md": lambda: page(TABLES),
     "configuration.md": config.schema.page,
     "joint.md": joint_page.page,
     "migrating.md": migrating.page,
@@ -49,25 +31,25 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def twice(rooms: Iterable[Codes]) -> list[str]:
+def twice(tables: Iterable[Codes]) -> list[str]:
     """Give the names that two codes have: a page and a configuration could not tell them apart.
 
-    One code may be in the tables of two rooms, if it is the same object.
+    One code may be in the tables of two packages, if it is the same object.
     """
     known: dict[str, tuple[str, Code]] = {}
     told = []
-    for room in rooms:
-        for name, code in room.items():
-            first, other = known.setdefault(name, (room.room, code))
+    for table in tables:
+        for name, code in table.items():
+            first, other = known.setdefault(name, (table.package, code))
             if other is not code:
-                told.append(f"{name} is a code of {first}, and another one of {room.room}")
+                told.append(f"{name} is a code of {first}, and another one of {table.package}")
     return told
 
 
 def main() -> int:
     """Write every page, or compare; 1 when a compared page differs, or a name means two things."""
     stale = 0
-    for told in twice(ROOMS):
+    for told in twice(TABLES):
         print(told)
         stale = 1
     for name, render in PAGES.items():

@@ -12,25 +12,25 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from allocator.fit import Cluster
-from allocator.ledger import Ledger
-from allocator.placing import Placing
-from allocator.planner import Object, Planner
-from allocator.pods import pod_reader
 from config.model import Configuration
 from documents.patch import patched
 from dra.attributes import NUMA_NODE
 from dra.claim import template_reader
 from dra.classes import DeviceClass, class_reader
+from dra.decode import Reader
 from dra.finding import Severity
 from dra.nodes import Node
-from dra.reading import Reader
 from dra.slices import Slice, slice_reader
 from e2e.nodes.families import nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Gpu, Machine, machine
 from facts.gather import Objects, gather
-from translate.objects import Translated, translated
+from ledger.ledger import Ledger
+from ledger.node_fit import Cluster
+from ledger.placing import Placing
+from ledger.planner import Object, Planner
+from ledger.pods import pod_reader
+from translate.manifests.objects import Translated, translated
 from translate.pods import Given, given
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import yaml
 
+from cli.input_files import read
 from cli.main import dispatch
-from cli.reading import read
 from cli.streams import Streams
 from cli.world import world
 from config.model import Configuration
@@ -23,11 +23,11 @@ from documents.read import objects
 from documents.values import Value
 from dra.finding import Severity
 from facts.gather import Objects, gather
-from translate.objects import Translated, translated
+from translate.decisions.codes import LEFT_TO_CLASS
+from translate.decisions.rows import ROWS, Row
+from translate.manifests.objects import Translated, translated
 from translate.pods import Given, given
-from translate.rows import ROWS, Row
 from translate.targets.plan import Answer
-from translate.verdicts import LEFT_TO_CLASS
 
 TEXT: Final = Path(__file__).parent / "migrating.md"
 EXAMPLES: Final = Path(__file__).parent.parent / "examples"

@@ -1,5 +1,5 @@
-"""What pods of device plugins ask, said in DRA: asks, the dialects that read them, targets.
+"""Translates pods from device plugins to DRA. Pure.
 
-A dialect knows pods and nothing of DRA; a target knows DRA and nothing of dialects; the asks
-between them are plain frozen data.
+`legacy` reads pods into asks, `decisions` decides about each ask, `targets` prints claim specs,
+`changes` composes the patch, `manifests` applies all of it to objects of any kind.
 """

@@ -12,11 +12,10 @@ import msgspec
 
 from config.model import Configuration, Policy
 from documents.values import Value
-from translate.codes import NETWORK_UNKNOWN
-from translate.networks import DEFAULT, NETWORKS
-from translate.patch import ORIGINAL
-from translate.podview import items, mapping
-from translate.template import PREFIX
+from dra.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
+from translate.legacy.codes import NETWORK_UNKNOWN
+from translate.legacy.networks import DEFAULT, NETWORKS
+from translate.legacy.pod_view import items, mapping
 
 # Read without any device resource beside them.
 _FRACTIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps")
@@ -33,8 +32,8 @@ class Interest(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = _FIRST_PROPOSAL
     annotations: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = _PREFIXES  # of annotations and of labels
-    templates: str = PREFIX  # of the names of templates that the pod refers to
-    mark: str = ORIGINAL  # the annotation of a translated pod
+    templates: str = TEMPLATE_PREFIX  # of the names of templates that the pod refers to
+    mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
 
 
 def interest(configuration: Configuration) -> Interest:

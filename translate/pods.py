@@ -15,11 +15,24 @@ from documents.patch import Edit, EditError
 from documents.paths import Path, get, show
 from documents.values import Value
 from dra.finding import Finding, Severity
-from facts import text
+from dra.names import FACTS_ANNOTATION
+from facts import serialized
 from facts.model import Facts
-from translate import beside, dual, essence, schedulers
-from translate.asks import Ask, Reading, Trace
-from translate.codes import (
+from translate import essence
+from translate.changes import dual_nodes, environment, scheduler
+from translate.changes.patch import Patch
+from translate.changes.template import Template
+from translate.decisions.codes import (
+    LEFT_TO_CLASS,
+    PLACE_TAKEN,
+    POD_BOUND,
+    POD_MIRRORED,
+    SERVER_UNKNOWN,
+)
+from translate.decisions.memo import Memo
+from translate.decisions.outcome import Known, Outcome, outcome
+from translate.legacy.asks import Ask, Reading, Trace
+from translate.legacy.codes import (
     CONTAINER_WITHOUT_CLAIM,
     HINT_LOST,
     INIT_ADDS_UP,
@@ -32,17 +45,11 @@ from translate.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from translate.memo import Memo
-from translate.outcome import Known, Outcome, outcome
-from translate.patch import Patch
-from translate.podview import annotation_path, items, mapping
-from translate.read import read
+from translate.legacy.pod_view import annotation_path, items, mapping
+from translate.legacy.read import read
 from translate.targets.claims import ClaimOf
-from translate.template import Template
-from translate.verdicts import LEFT_TO_CLASS, PLACE_TAKEN, POD_BOUND, POD_MIRRORED, SERVER_UNKNOWN
 
 CLAIM: Final = "drawbridge"
-FACTS: Final = "drawbridge.dev/facts"
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -87,7 +94,7 @@ class Translation(msgspec.Struct, frozen=True):
 
 def given(configuration: Configuration, facts: Facts | None = None) -> Given:
     """Put together what decides; the hash of the facts is computed once for all pods."""
-    return Given(configuration, facts, text.digest(facts) if facts else "", Memo(), Memo())
+    return Given(configuration, facts, serialized.digest(facts) if facts else "", Memo(), Memo())
 
 
 def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
@@ -154,12 +161,12 @@ def _changed(
     if bridge:
         kept = {annotation_path(each.key) for ask in result.asks for each in ask.wishes}
         findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in kept)
-    findings += tuple(schedulers.change(patch, findings, bridge=bridge))
+    findings += tuple(scheduler.change(patch, findings, bridge=bridge))
     if _refused(findings):
         return Translation(findings=findings)
-    findings += tuple(schedulers.queued(pod, result.asks, result.classes, findings))
+    findings += tuple(scheduler.queued(pod, result.asks, result.classes, findings))
     if by.digest:
-        patch.put(("metadata", "annotations", FACTS), by.digest)
+        patch.put(("metadata", "annotations", FACTS_ANNOTATION), by.digest)
     patch.remember()
     templates = tuple(made for _, made in result.claims)
     return Translation(
@@ -168,9 +175,9 @@ def _changed(
 
 
 def _beside(patch: Patch, reading: Reading, result: Outcome) -> list[Finding]:
-    findings = beside.change(patch, result.asks, reading.asks)
+    findings = environment.change(patch, result.asks, reading.asks)
     if result.doubled:
-        dual.keep_off(patch)
+        dual_nodes.keep_off(patch)
     return [*findings, *result.doubled]
 
 

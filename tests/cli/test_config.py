@@ -13,8 +13,8 @@ from cli.config import known
 from cli.streams import Streams
 from config.load import load
 from config.model import Configuration
-from serve.settings import KNOWN
-from tools.docs import ROOMS
+from registration.codes import CODES
+from tools.docs import TABLES
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
@@ -123,9 +123,9 @@ UNTREATED = ("documents", "config", "cli")
 
 
 def test_whatever_is_told_of_a_cluster_can_be_treated_and_unreadable_files_cannot() -> None:
-    for room in ROOMS:
-        if room.room in UNTREATED:
-            assert set(known()).isdisjoint(room)
+    for package in TABLES:
+        if package.package in UNTREATED:
+            assert set(known()).isdisjoint(package)
         else:
-            assert set(known()) >= set(room)
-    assert set(known()) == set(KNOWN)  # of the processes
+            assert set(known()) >= set(package)
+    assert set(known()) == set(CODES)  # of the processes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo import LEGACY, SAMPLES, run
-from cli.shown import claim
+from cli.sample_report import claim
 from cli.streams import Streams
 from documents.values import Value
 

@@ -9,13 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.built import BUILT, opened, partly
+from config.available_fields import BUILT, opened, partly
 from config.load import load, plain
-from config.model import API_VERSION, KIND, Configuration
+from config.model import KIND, Configuration
 from config.policy import declarations, treated
 from config.schema import PLACES, closed
 from dra.compatibility import Declaration
 from dra.finding import Finding, Severity
+from dra.names import API_VERSION
 
 KNOWN = ("PoolIncomplete", "NameTwice")
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}

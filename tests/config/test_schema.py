@@ -7,10 +7,11 @@ import jsonschema
 import pytest
 import yaml
 
-from config.built import BUILT
+from config.available_fields import BUILT
 from config.load import load
-from config.model import API_VERSION, KIND, Configuration
+from config.model import KIND, Configuration
 from config.schema import PLACES, ROWS, Row, closed, page, schema
+from dra.names import API_VERSION
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())

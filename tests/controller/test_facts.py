@@ -9,7 +9,6 @@ import pytest
 from config.model import Configuration
 from controller.facts import (
     CURRENT,
-    NAME,
     ROOM,
     VERSIONS,
     FactsDuty,
@@ -18,13 +17,14 @@ from controller.facts import (
     publication,
     version,
 )
-from controller.needs import Object
-from controller.probe import Probed
-from controller.shapes import Named
+from controller.field_probe import Probed
+from controller.protocols import Object
+from controller.watched_objects import Named
 from dra.gates import Gates
-from facts import text
+from dra.names import FACTS_CONFIG_MAP
+from facts import serialized
 from facts.model import Cluster, Facts
-from tests.controller.world import Ears, Kind, WorldError
+from tests.controller.harness import Ears, Kind, WorldError
 
 OWN = "drawbridge-system"
 PROBED = Probed("1.36", ("exactly.capacity",), Gates(version="1.36"))
@@ -32,7 +32,7 @@ PROBED = Probed("1.36", ("exactly.capacity",), Gates(version="1.36"))
 
 def published(number: int, live: Object | None = None, size: int = 0) -> Object | None:
     facts = Facts(cluster=Cluster(version=f"1.{number}", gates=("x" * size,) if size else ()))
-    return publication(text.canonical(facts), text.digest(facts), live)
+    return publication(serialized.canonical(facts), serialized.digest(facts), live)
 
 
 def following(*numbers: int, size: int = 0) -> Object:
@@ -56,7 +56,7 @@ def test_the_current_facts_are_named_by_their_hash() -> None:
     digest = live["data"][CURRENT]
     facts = version(live["data"], digest)
     assert facts is not None
-    assert text.digest(facts) == digest
+    assert serialized.digest(facts) == digest
     assert len(key_of(digest)) == len("facts-0123456789abcdef.json")
 
 
@@ -155,7 +155,7 @@ def test_facts_are_published_at_once_and_then_only_when_they_change() -> None:
     scene.step()
     assert (scene.writes, scene.heard) == (["create", "replace"], 2)
     assert scene.duty.given is not None
-    assert scene.duty.given.digest == scene.maps.objects[OWN, NAME]["data"][CURRENT]
+    assert scene.duty.given.digest == scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT]
     assert scene.duty.given.facts is not None
     assert scene.duty.given.facts.cluster.keeps == ("exactly.capacity",)
 
@@ -163,7 +163,7 @@ def test_facts_are_published_at_once_and_then_only_when_they_change() -> None:
 def test_facts_that_somebody_deleted_are_published_again() -> None:
     scene = Scene()
     scene.step()
-    scene.maps.remove(NAME, OWN)
+    scene.maps.remove(FACTS_CONFIG_MAP, OWN)
     scene.step()
     assert scene.writes == ["create", "create"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dra.finding import Code, Codes, Severity, page
-from tools.docs import ROOMS, main, twice
+from tools.docs import TABLES, main, twice
 
 
 def code(name: str, text: str) -> Code:
@@ -11,18 +11,18 @@ def code(name: str, text: str) -> Code:
 
 
 def test_no_name_means_two_things() -> None:
-    assert twice(ROOMS) == []
+    assert twice(TABLES) == []
 
 
 def test_a_name_that_two_codes_have_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rooms = (
+    packages = (
         Codes("judge", [code("Lost", "a"), code("Kept", "a")]),
         Codes("see", [code("Lost", "b")]),
     )
-    assert twice(rooms) == ["Lost is a code of judge, and another one of see"]
-    monkeypatch.setattr("tools.docs.ROOMS", rooms)
+    assert twice(packages) == ["Lost is a code of judge, and another one of see"]
+    monkeypatch.setattr("tools.docs.TABLES", packages)
     monkeypatch.setattr("tools.docs.PAGES", {})
     assert main() == 1
     assert "Lost is a code of judge" in capsys.readouterr().out
@@ -34,10 +34,10 @@ def test_codes_that_read_alike_are_two_all_the_same() -> None:
 
 def test_one_code_in_two_rooms_stands_on_the_page_once() -> None:
     shared = code("Shared", "a")
-    rooms = (Codes("judge", [shared]), Codes("see", [shared, code("Own", "b")]))
-    assert twice(rooms) == []
-    assert page(rooms).count("### Shared") == 1
-    assert "### Own" in page(rooms)
+    packages = (Codes("judge", [shared]), Codes("see", [shared, code("Own", "b")]))
+    assert twice(packages) == []
+    assert page(packages).count("### Shared") == 1
+    assert "### Own" in page(packages)
 
 
 def test_a_room_has_no_name_twice() -> None:
@@ -46,7 +46,7 @@ def test_a_room_has_no_name_twice() -> None:
 
 
 def test_the_page_has_every_code_once() -> None:
-    headings = [line for line in page(ROOMS).splitlines() if line.startswith("### ")]
+    headings = [line for line in page(TABLES).splitlines() if line.startswith("### ")]
     names = [line.removeprefix("### ") for line in headings]
     assert len(names) == len(set(names))
-    assert set(names) == {name for room in ROOMS for name in room}
+    assert set(names) == {name for package in TABLES for name in package}

@@ -1,4 +1,4 @@
-"""Names that pages give to commands, metrics, duties, labels, settings, rooms and packages exist.
+"""Names that pages give to commands, metrics, labels, settings and packages exist.
 
 Commands that need a cluster cannot be run here, so of these at least the options are read. Where a
 page promises to list a kind of thing, nothing of that kind may be missing there either.
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-import serve.controller
+import controller.process
 from cli.main import COMMANDS, parser_for
 from config import load as reading
 from config.model import Configuration
 from config.schema import PLACES, ROWS
-from serve import metrics
+from runtime import metrics
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
 from translate.targets.codes import GUARDED
 
@@ -95,18 +95,18 @@ def test_every_metric_is_on_the_page_for_operators_and_no_other() -> None:
 
 
 def test_every_duty_is_on_the_page_for_operators() -> None:
-    for duty in serve.controller.PACES:
+    for duty in controller.process.PACES:
         assert re.search(rf"`{duty}[`/]", OPERATING), duty
 
 
 def test_every_level_is_on_the_page_for_operators_and_no_other() -> None:
     said = re.compile(r'level\((?:DUTY|"(\w+)"), "([^"]+)"')
     shown = set()
-    for module in [*(ROOT / "controller").glob("*.py"), ROOT / "serve" / "controller.py"]:
+    for module in (ROOT / "controller").glob("*.py"):
         text = module.read_text("utf-8")
-        own = re.search(r'^DUTY: Final = "(\w+)"', text, re.MULTILINE)
+        own = re.search(r'^DUTY(?:: Final)? = "(\w+)"', text, re.MULTILINE)
         shown |= {f"{duty or (own and own[1])}/{what}" for duty, what in said.findall(text)}
-    duties = "|".join(["lease", *serve.controller.PACES])
+    duties = "|".join(["lease", *controller.process.PACES])
     assert set(re.findall(rf"`((?:{duties})/[a-z ]+)`", OPERATING)) == shown
 
 
@@ -125,8 +125,8 @@ def test_options_of_processes_that_the_page_names_are_theirs(
 def sources() -> str:
     """Everything that the product is made of, as one text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    rooms = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    files = [each for room in rooms for each in sorted((ROOT / room).rglob("*.py"))]
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = [each for package in packages for each in sorted((ROOT / package).rglob("*.py"))]
     files += sorted((ROOT / "manifests").rglob("*.yaml"))
     return "\n".join(each.read_text("utf-8") for each in files)
 
@@ -211,7 +211,7 @@ def test_the_page_of_dependencies_has_just_those_that_are_declared() -> None:
         assert told - {"package"} == names
 
 
-def test_the_map_has_just_the_rooms_that_are_there() -> None:
+def test_the_map_lists_exactly_the_packages_that_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     told = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     there = {each.parent.name for each in ROOT.glob("*/__init__.py")}
@@ -220,12 +220,12 @@ def test_the_map_has_just_the_rooms_that_are_there() -> None:
 
 def test_modules_that_the_map_names_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    rooms = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    packages = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     named = set()
-    for room, rest in re.findall(r"`(\w+)[./]([\w./]*\w)(?:\([^`]*\))?`", text):
-        if room in rooms and "*" not in rest:
-            named.add((room, rest))
-            places = [ROOT / room / rest, ROOT / room / f"{rest.replace('.', '/')}.py"]
+    for package, rest in re.findall(r"`(\w+)[./]([\w./]*\w)(?:\([^`]*\))?`", text):
+        if package in packages and "*" not in rest:
+            named.add((package, rest))
+            places = [ROOT / package / rest, ROOT / package / f"{rest.replace('.', '/')}.py"]
             places.append(places[1].with_suffix(""))
-            assert any(each.exists() for each in places), f"{room}.{rest}"
+            assert any(each.exists() for each in places), f"{package}.{rest}"
     assert len(named) > 10

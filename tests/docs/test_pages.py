@@ -6,14 +6,15 @@ import pytest
 import yaml
 
 from config.load import load
-from config.model import API_VERSION, Configuration
+from config.model import Configuration
+from dra.names import API_VERSION
 from tests.docs.test_commands import PAGES, ROOT
 from tools import migrating
 from tools.docs import PAGES as GENERATED
-from tools.docs import ROOMS
-from translate.rows import ROWS
+from tools.docs import TABLES
+from translate.decisions.rows import ROWS
 
-CODES = {name for room in ROOMS for name in room}
+CODES = {name for package in TABLES for name in package}
 
 
 @pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
@@ -76,7 +77,7 @@ def test_settings_in_the_text_are_accepted() -> None:
     assert len(settings) >= 4
     for each in settings:
         place, _, value = each.partition(": ")
-        room, _, field = place.partition(".")
+        package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
-        loaded = load({**wanted, room: {field: yaml.safe_load(value)}}, ())
+        loaded = load({**wanted, package: {field: yaml.safe_load(value)}}, ())
         assert isinstance(loaded, Configuration), (each, loaded)

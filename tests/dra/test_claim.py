@@ -21,9 +21,9 @@ from dra.claim import (
     read_template,
 )
 from dra.classes import DeviceClass, read_class
+from dra.decode_errors import MOST_FINDINGS
 from dra.finding import Finding
-from dra.limits import claim_findings, class_findings, template_findings
-from dra.walk import MOST_FINDINGS
+from dra.validation import claim_findings, class_findings, template_findings
 from tests.tables import Plain, cases
 
 TABLES = Path(__file__).parent / "cases"

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.compatibility import (
-    ANNOTATION,
     Clash,
     Company,
     CounterSetID,
@@ -28,6 +27,7 @@ from dra.compatibility import (
 )
 from dra.device import Attribute, CounterUse, Device, Expression
 from dra.inventory import PoolID
+from dra.names import COMPATIBILITY_ANNOTATION
 from dra.slices import Slice
 from tests.tables import Plain, cases
 
@@ -211,7 +211,9 @@ def test_declared_groups_stand_in_place_of_published_ones() -> None:
 
 
 def sliced(text: str | None) -> Plain:
-    return Slice("s", "d.io", "p", 1, 1, annotations={} if text is None else {ANNOTATION: text})
+    return Slice(
+        "s", "d.io", "p", 1, 1, annotations={} if text is None else {COMPATIBILITY_ANNOTATION: text}
+    )
 
 
 def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
@@ -238,7 +240,7 @@ def test_an_annotation_that_cannot_be_read_is_a_finding(
     said, found = annotated(sliced(text))
     assert said == ()
     assert [(each.code, each.path) for each in found] == [
-        (code, f"metadata.annotations[{ANNOTATION}]{path}")
+        (code, f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]{path}")
     ]
     assert found[0].object == "ResourceSlice/s"
 

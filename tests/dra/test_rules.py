@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from dra import rules
 from dra.claim import ALL, ClaimSpec, Devices, Exactly, Request, SubRequest
 from dra.finding import Severity
-from dra.rules import RULES, Joint, Near, Rules, Strategy, check, page, read, schema, written
+from dra.names import RULES_ANNOTATION
+from dra.rules import Joint, Near, Rules, Strategy, check, page, read, schema, written
 
 HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
 
@@ -32,7 +33,7 @@ def test_what_is_no_annotation_of_this_version_is_refused(text: str, words: str)
     assert isinstance(found, tuple)
     assert words in " ".join(each.message for each in found)
     assert {each.severity for each in found} == {Severity.ERROR}
-    assert all(each.path == f"metadata.annotations[{RULES}]" for each in found)
+    assert all(each.path == f"metadata.annotations[{RULES_ANNOTATION}]" for each in found)
 
 
 ONE = Request("", Exactly(device_class_name="c"))

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra.decode import MOST_FINDINGS
+from dra.decode_errors import MOST_FINDINGS as MOST_IN_ONE
 from dra.finding import Finding
 from dra.quantity import Quantity, parse
-from dra.reading import MOST_FINDINGS
 from dra.slices import Slice, read_slice, read_slices, slice_reader
-from dra.walk import MOST_FINDINGS as MOST_IN_ONE
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
 

@@ -17,8 +17,8 @@ from e2e.nodes.machine import machine
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.translated import ROOT, Case, cases
-from translate.read import read
-from translate.rows import ROWS
+from translate.decisions.rows import ROWS
+from translate.legacy.read import read
 
 GPU, NIC, HAMI = "gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io"
 NODE = "stage-a"

@@ -8,7 +8,7 @@ import pytest
 
 from dra.device import Attribute
 from dra.gates import gates
-from facts import text
+from facts import serialized
 from facts.gather import Objects, gather
 from facts.model import Class, Facts, Name, Neighbourhood
 from tests.facts import clusters
@@ -79,7 +79,9 @@ def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
 def test_the_order_of_objects_changes_nothing() -> None:
     objects = clusters.fleet(8)
     shuffled = Objects(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
-    assert text.canonical(gather(objects).facts) == text.canonical(gather(shuffled).facts)
+    assert serialized.canonical(gather(objects).facts) == serialized.canonical(
+        gather(shuffled).facts
+    )
 
 
 def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there() -> None:
@@ -94,12 +96,12 @@ def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there
 
 def test_another_device_is_another_hash() -> None:
     one, more = (gather(clusters.fleet(count)).facts for count in (4, 5))
-    assert text.digest(one) != text.digest(more)
+    assert serialized.digest(one) != serialized.digest(more)
 
 
 def test_five_thousand_nodes_fit() -> None:
     facts = gather(clusters.fleet(5000, each=2)).facts
-    assert len(text.canonical(facts)) < ROOM
+    assert len(serialized.canonical(facts)) < ROOM
     assert facts.omitted == {}
     (name,) = facts.names
     assert (name.nodes, name.devices, name.dual) == (2500, 20000, 2500)
@@ -114,7 +116,7 @@ def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> Non
     )
     nodes = tuple(clusters.node(f"n{i}", {f"example.com/{i}": 1}) for i in range(2000))
     gathered = gather(Objects(slices, nodes=nodes))
-    assert len(text.canonical(gathered.facts)) < ROOM
+    assert len(serialized.canonical(gathered.facts)) < ROOM
     assert gathered.facts.omitted.keys() == {"names", "products"}
     assert {each.code for each in gathered.findings} == {"FactsCut"}
     assert len(gathered.facts.products) + gathered.facts.omitted["products"] == 2000
@@ -122,16 +124,16 @@ def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> Non
 
 def test_what_is_written_comes_back() -> None:
     facts = gather(clusters.fleet(4)).facts
-    back = text.read(text.plain(facts))
+    back = serialized.read(serialized.plain(facts))
     assert back == facts
     assert isinstance(back, Facts)
-    assert text.digest(back) == text.digest(facts)
+    assert serialized.digest(back) == serialized.digest(facts)
 
 
 def test_a_file_with_one_table_stands_in_for_that_table() -> None:
     facts = gather(clusters.fleet(4)).facts
     own = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts", "shapes": []}
-    back = text.read(own, facts)
+    back = serialized.read(own, facts)
     assert isinstance(back, Facts)
     assert back.shapes == ()
     assert back.products == facts.products
@@ -148,7 +150,7 @@ def test_a_file_with_one_table_stands_in_for_that_table() -> None:
     ],
 )
 def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
-    found = text.read(wrong)
+    found = serialized.read(wrong)
     assert isinstance(found, tuple)
     assert [each.code for each in found] == [code]
 
@@ -156,6 +158,6 @@ def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
 def test_facts_of_an_earlier_version_are_read_and_keep_their_hash() -> None:
     """What is new has a default that is not written, so a newer webhook reads what stands there."""
     older = msgspec.json.decode((TABLES / "older.json").read_bytes())
-    facts = text.read(older)
+    facts = serialized.read(older)
     assert isinstance(facts, Facts)
-    assert text.digest(facts) == older["hash"]
+    assert serialized.digest(facts) == older["hash"]

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.cel import Selectors
+from cel.dra import Selectors
 from dra.classes import DeviceClass, read_class
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.gates import NEWEST
 from dra.slices import Slice, read_slice, read_slices
 from judge import classes, codes, slices
-from judge.limits import limits
+from judge.slice_validation import limits
 from tests.tables import Plain, cases
 
 TABLES = Path(__file__).parent / "cases"

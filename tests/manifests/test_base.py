@@ -14,8 +14,8 @@ import yaml
 from cli.main import parser_for
 from config.load import load
 from config.model import Configuration
-from serve import admit
-from translate.workloads import SPECS, TEMPLATES
+from translate.manifests.workloads import SPECS, TEMPLATES
+from webhook.server import http_handler
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 NAMESPACE = "drawbridge-system"
@@ -229,7 +229,7 @@ def test_the_service_leads_to_the_webhook() -> None:
 
 
 def test_the_process_has_these_paths() -> None:
-    source = inspect.getsource(admit)
+    source = inspect.getsource(http_handler)
     assert f'"{PODS}"' in source
     assert f'"{WORKLOADS}"' in source
 

@@ -9,11 +9,11 @@ from config.model import Legacy
 from documents.paths import get
 from dra.finding import Severity
 from tests.tables import Plain
-from translate.asks import Ask, Isolation, Kind, Percent, Role, Share, Trace, User
-from translate.codes import CODES
-from translate.dialects.nvidia import profiles
-from translate.read import read
-from translate.users import folded
+from translate.legacy.asks import Ask, Isolation, Kind, Percent, Role, Share, Trace, User
+from translate.legacy.codes import CODES
+from translate.legacy.dialects.nvidia import profiles
+from translate.legacy.init_containers import folded
+from translate.legacy.read import read
 
 NAMES = (
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",

@@ -7,14 +7,13 @@ import pytest
 from config.model import Configuration, Decisions, Placement
 from dra.finding import Severity
 from facts.model import Facts, Name
+from registration.codes import CODES
 from tests.tables import Plain, cases
-from translate import codes, verdicts
-from translate.asks import Ask, Kind
-from translate.decide import Server, decide, server
-from translate.read import read
-from translate.rows import ROWS, row
-from translate.selectors import ProductIs
-from translate.targets.codes import CODES as TARGETS
+from translate.decisions.decide import Server, decide, server
+from translate.decisions.rows import ROWS, row
+from translate.legacy.asks import Ask, Kind
+from translate.legacy.read import read
+from translate.legacy.selectors import ProductIs
 from translate.targets.codes import CORES_LOST, NOT_SAYABLE
 from translate.targets.plan import Answer, Said
 
@@ -65,7 +64,7 @@ def test_the_table_of_decisions(case: Plain) -> None:
     for each in decision.findings:
         assert each.message
         assert each.remedy
-        assert each.code in {*verdicts.CODES, *TARGETS}
+        assert each.code in CODES
 
 
 def test_one_plugin_among_the_names_of_an_ask_serves_it() -> None:
@@ -96,8 +95,3 @@ def test_every_ask_of_the_dialects_tables_has_its_row() -> None:
     rows = {ask.row for pod in pods for ask in read(pod).asks}
     assert len(rows) > 10
     assert {name for name in rows if row(name).becomes == ""} == set()
-
-
-def test_codes_are_of_one_table_only() -> None:
-    tables = (codes.CODES, verdicts.CODES, TARGETS)
-    assert len({name for table in tables for name in table}) == sum(map(len, tables))

@@ -15,10 +15,10 @@ from config.model import Legacy
 from documents.paths import get, show
 from dra.finding import Severity
 from tests.tables import Plain, cases
-from translate.asks import Ask, Bytes, Distinct, Percent, Reading, Share, Trace
-from translate.codes import CODES
-from translate.read import _ORDER, read
-from translate.rows import ROWS
+from translate.decisions.rows import ROWS
+from translate.legacy.asks import Ask, Bytes, Distinct, Percent, Reading, Share, Trace
+from translate.legacy.codes import CODES
+from translate.legacy.read import _ORDER, read
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
 CASES = [
@@ -211,5 +211,5 @@ def test_no_dialect_is_passed_over_that_would_have_read_something(
     case: Plain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_ = reading(case)
-    monkeypatch.setattr("translate.read._called", lambda *_: _ORDER)
+    monkeypatch.setattr("translate.legacy.read._called", lambda *_: _ORDER)
     assert reading(case) == read_

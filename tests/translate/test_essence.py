@@ -9,8 +9,8 @@ import pytest
 from config.model import Configuration
 from documents.values import Value
 from tests.tables import Plain
+from translate.decisions.memo import LONGEST, Memo
 from translate.essence import key
-from translate.memo import LONGEST, Memo
 from translate.pods import given, translate
 
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy
-from config.texts import FindingCode, NetworkName, ResourceName
+from config.string_formats import FindingCode, NetworkName, ResourceName
 from documents.values import Value
 from tests.tables import Plain, cases
 from tests.translate.test_dialects import pod_of
 from translate.interest import covers, interest
+from translate.legacy.read import read
 from translate.pods import Given, translate
-from translate.read import read
 
 HERE = Path(__file__).parent
 LEGACY = Path(__file__).parents[2] / "examples" / "legacy"

@@ -9,7 +9,7 @@ from documents.patch import patched
 from documents.paths import get
 from dra.finding import Severity
 from tests.tables import Plain
-from translate.objects import translated
+from translate.manifests.objects import translated
 from translate.pods import given
 
 BY = given(Configuration())

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from documents.patch import Edit, EditError, edits_of, patched
 from documents.paths import get
 from documents.values import same
-from translate.back import pointer, read
-from translate.patch import ORIGINAL, Patch, operations, restored
+from dra.names import ORIGINAL_ANNOTATION
+from translate.changes.patch import Patch, operations, restored
+from translate.changes.undo import pointer, read
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p"},
@@ -84,7 +85,7 @@ def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
     patch.remove((*LIMITS, "nvidia.com/gpu"))
     patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
     patch.remember()
-    written = patch.pod["metadata"]["annotations"][ORIGINAL]  # type: ignore[index,call-overload]
+    written = patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION]  # type: ignore[index,call-overload]
     assert {"op": "add", "path": pointer(LIMITS), "value": {"nvidia.com/gpu": 1}} in json.loads(
         written
     )
@@ -113,7 +114,7 @@ def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) ->
     for key in keys:
         patch.put(("spec", "containers", 0, key), "new")
     patch.remember()
-    way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL])  # type: ignore[index,call-overload]
+    way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION])  # type: ignore[index,call-overload]
     assert way[3] == {"op": "test", "path": "/spec/containers/0/name", "value": "new"}
     assert jsonpatch.apply_patch(patch.pod, way) == POD
     assert restored(patch.pod) == POD
@@ -157,22 +158,24 @@ def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
     ],
 )
 def test_a_way_back_that_somebody_wrote_does_no_harm(text: str) -> None:
-    assert restored({"metadata": {"annotations": {ORIGINAL: text}}}) is None
+    assert restored({"metadata": {"annotations": {ORIGINAL_ANNOTATION: text}}}) is None
 
 
 def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
     written = '[{"op":"add","path":"/x","value":"\\ud800"}]'
-    patch = Patch({"metadata": {"annotations": {ORIGINAL: written}}, "spec": {"name": "é"}})
+    patch = Patch(
+        {"metadata": {"annotations": {ORIGINAL_ANNOTATION: written}}, "spec": {"name": "é"}}
+    )
     patch.put(("spec", "a"), 1)
     patch.remember()
-    text = get(patch.pod, ("metadata", "annotations", ORIGINAL))
+    text = get(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION))
     assert isinstance(text, str)
     assert text.encode()
     assert "\\ud800" in text
 
 
 def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
-    patch = Patch({"metadata": {"annotations": {ORIGINAL: "nonsense"}}, "spec": {}})
+    patch = Patch({"metadata": {"annotations": {ORIGINAL_ANNOTATION: "nonsense"}}, "spec": {}})
     patch.put(("spec", "a"), 1)
     patch.remember()
     assert restored(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
@@ -180,7 +183,7 @@ def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
 
 def test_a_pod_without_a_way_back_has_none() -> None:
     assert restored(POD) is None
-    assert restored({"metadata": {"annotations": {ORIGINAL: 7}}}) is None
+    assert restored({"metadata": {"annotations": {ORIGINAL_ANNOTATION: 7}}}) is None
     assert read("[]") == ()
 
 

@@ -9,14 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy, Placement
-from config.texts import NetworkName, ResourceName
+from config.string_formats import NetworkName, ResourceName
 from documents.patch import patched
 from documents.paths import get
+from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from facts.model import Facts, Name
-from facts.text import read as read_facts
+from facts.serialized import read as read_facts
 from tests.tables import Plain, cases
-from translate.patch import ORIGINAL, restored
-from translate.pods import FACTS, Given, Translation, given, translate
+from translate.changes.patch import restored
+from translate.pods import Given, Translation, given, translate
 
 HERE = Path(__file__).parent
 CASES = cases(HERE / "pods.yaml")
@@ -36,7 +37,7 @@ def without_ours(metadata: Plain) -> Plain:
     annotations = {
         key: text
         for key, text in metadata.get("annotations", {}).items()
-        if key not in (ORIGINAL, FACTS)
+        if key not in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION)
     }
     rest = {key: value for key, value in metadata.items() if key != "annotations"}
     return rest | ({"annotations": annotations} if annotations else {})
@@ -82,11 +83,11 @@ def test_the_hash_of_the_facts_is_noted() -> None:
     by = given(Configuration(), Facts())
     after: Plain = patched(pod, translate(pod, by).edits)
     assert by.digest
-    assert FACTS not in get(
+    assert FACTS_ANNOTATION not in get(
         patched(pod, translate(pod, UNKNOWING).edits), ("metadata", "annotations")
     )  # type: ignore[operator]
     if after != pod:
-        assert after["metadata"]["annotations"][FACTS] == by.digest
+        assert after["metadata"]["annotations"][FACTS_ANNOTATION] == by.digest
 
 
 def test_a_template_is_read_in_the_namespace_its_pods_will_be_in() -> None:
@@ -138,7 +139,7 @@ CONTAINERS = st.lists(
     max_size=3,
 )
 ANNOTATIONS = st.dictionaries(
-    st.sampled_from(["gpu-fraction", "hami.io/gpu-scheduler-policy", "mine", ORIGINAL]),
+    st.sampled_from(["gpu-fraction", "hami.io/gpu-scheduler-policy", "mine", ORIGINAL_ANNOTATION]),
     st.sampled_from(["0.5", "binpack", "[]", "text"]),
     max_size=2,
 )

@@ -18,21 +18,21 @@ from config.model import Configuration, Legacy, Placement
 from documents.patch import patched
 from documents.paths import get
 from dra.finding import Severity
+from dra.names import ORIGINAL_ANNOTATION
 from facts.model import Facts, Name
+from registration.codes import CODES
 from tests.tables import Plain
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, legacy_of, pod_of
 from tests.translate.test_pods import PODS, untouched
-from translate import codes, verdicts
-from translate.outcome import outcome
-from translate.patch import ORIGINAL, operations, restored
+from translate.changes.patch import operations, restored
+from translate.decisions.outcome import outcome
+from translate.legacy.read import read
+from translate.manifests.workloads import places
 from translate.pods import Given, Translation, given, translate
-from translate.read import read
-from translate.targets.codes import CODES as TARGETS
-from translate.workloads import places
 
 ROOT = Path(__file__).parents[2]
-KNOWN = {*codes.CODES, *verdicts.CODES, *TARGETS}
+KNOWN = set(CODES)
 EXAMPLES = [
     pytest.param(place.pod, id=f"{path.name} {place.path}")
     for path in sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -81,7 +81,7 @@ def holds(pod: Plain, by: Given) -> Translation:
     again = translate(after, by)
     assert (again.edits, again.templates) == ((), ())
     assert restored(after) == asked(pod)
-    way = json.loads(after["metadata"]["annotations"][ORIGINAL])
+    way = json.loads(after["metadata"]["annotations"][ORIGINAL_ANNOTATION])
     assert jsonpatch.apply_patch(after, way) == asked(pod)
     return done
 
@@ -89,9 +89,9 @@ def holds(pod: Plain, by: Given) -> Translation:
 def asked(pod: Plain) -> Plain:
     """The pod as the way back gives it: a way back that somebody wrote and nobody reads is gone."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
-    if ORIGINAL not in annotations:
+    if ORIGINAL_ANNOTATION not in annotations:
         return pod
-    rest = {key: text for key, text in annotations.items() if key != ORIGINAL}
+    rest = {key: text for key, text in annotations.items() if key != ORIGINAL_ANNOTATION}
     return {**pod, "metadata": {**pod["metadata"], "annotations": rest}}
 
 
@@ -177,5 +177,5 @@ def test_a_container_that_is_added_later_is_translated_too(by: Given) -> None:
     whole: Plain = copy.deepcopy(pod)
     whole["spec"]["containers"].append(more)
     assert restored(second) == whole
-    way = json.loads(second["metadata"]["annotations"][ORIGINAL])
+    way = json.loads(second["metadata"]["annotations"][ORIGINAL_ANNOTATION])
     assert jsonpatch.apply_patch(second, way) == whole

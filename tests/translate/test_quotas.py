@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from config.model import Configuration
-from translate.objects import translated
+from translate.manifests.objects import translated
+from translate.manifests.quotas import told
 from translate.pods import given
-from translate.quotas import told
 
 QUOTA = ("v1", "ResourceQuota")
 COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}

@@ -14,16 +14,16 @@ import msgspec
 import pytest
 
 from config.model import Configuration, Legacy
-from config.texts import NetworkName, ResourceName
+from config.string_formats import NetworkName, ResourceName
 from dra.finding import Severity
 from facts.model import Facts, Name
 from tests.tables import Plain, cases
 from tests.translate import worlds
-from translate.asks import Kind
+from translate.changes.template import Template
+from translate.decisions.rows import ROWS
+from translate.legacy.asks import Kind
+from translate.legacy.read import read
 from translate.pods import Translation, given, translate
-from translate.read import read
-from translate.rows import ROWS
-from translate.template import Template
 
 CASES = cases(Path(__file__).parent / "cases" / "rows.yaml")
 

@@ -9,7 +9,8 @@ from config.model import Configuration, Placement
 from documents.patch import patched
 from documents.paths import get
 from dra.claim import Template, read_template
-from dra.rules import RULES, Rules, check, read, written
+from dra.names import RULES_ANNOTATION
+from dra.rules import Rules, check, read, written
 from tests.tables import Plain, cases
 from tests.translate import worlds
 from translate.pods import Translation, given, translate
@@ -45,7 +46,7 @@ def test_one_request_for_each_kind_and_the_rule_beside_them(case: Plain) -> None
     assert isinstance(requests, list)
     counts = {each["name"]: each["exactly"]["count"] for each in requests}  # type: ignore[index,call-overload]
     assert counts == case["claim"]
-    text = get(template.object, ("spec", "metadata", "annotations", RULES))
+    text = get(template.object, ("spec", "metadata", "annotations", RULES_ANNOTATION))
     if "rules" not in case:
         assert text is None
     else:
@@ -68,7 +69,7 @@ def test_one_request_for_each_kind_and_the_rule_beside_them(case: Plain) -> None
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_native_placement_never_has_the_annotation(case: Plain) -> None:
     for each in done(case, Configuration()).templates:
-        assert RULES not in json.dumps(each.object)
+        assert RULES_ANNOTATION not in json.dumps(each.object)
 
 
 def test_the_rules_are_part_of_the_name() -> None:

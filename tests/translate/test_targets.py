@@ -8,23 +8,23 @@ import msgspec
 import pytest
 import yaml
 
-from config import texts
+from cel.dra import Selectors
+from config import string_formats
 from config.model import Configuration, Decisions, Target
-from config.texts import Word
-from dra.cel import Selectors
+from config.string_formats import Word
 from dra.claim import Claim, read_claim
 from dra.device import Device
 from dra.gates import VERSIONS
-from dra.limits import claim_findings
 from dra.slices import slice_reader
+from dra.validation import claim_findings
 from facts.model import Product
 from tests.tables import Plain, cases
 from tests.translate import worlds
-from translate.asks import Ask, User, Vf
+from translate.legacy.asks import Ask, User, Vf
 from translate.targets import codes
+from translate.targets.choose import say
 from translate.targets.claims import assemble
 from translate.targets.plan import Answer, Said
-from translate.targets.say import say
 
 TABLE = cases(Path(__file__).parent / "cases" / "targets.yaml")
 SAMPLES = Path(__file__).parents[2] / "examples" / "inventory"
@@ -51,7 +51,9 @@ def setting_of(plain: Mapping[str, Any]) -> Vf:
 
 
 def configuration(case: Plain) -> Configuration:
-    targets = msgspec.convert(case.get("targets", []), tuple[Target, ...], dec_hook=texts.read)
+    targets = msgspec.convert(
+        case.get("targets", []), tuple[Target, ...], dec_hook=string_formats.read
+    )
     allowed = tuple(Word(each) for each in case.get("allow", []))
     return Configuration(targets=targets, decisions=Decisions(allow_loss_of=allowed))
 

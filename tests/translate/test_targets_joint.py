@@ -8,11 +8,11 @@ from config.model import Configuration
 from dra.attributes import PCIE_ROOT
 from tests.tables import Plain, cases
 from tests.translate import worlds
-from translate.asks import Ask, Joint, Kind, Scope
-from translate.selectors import Nic, NicKind
+from translate.legacy.asks import Ask, Joint, Kind, Scope
+from translate.legacy.selectors import Nic, NicKind
+from translate.targets.choose import say
 from translate.targets.claims import assemble
 from translate.targets.plan import Answer, Said
-from translate.targets.say import say
 
 TABLE = cases(Path(__file__).parent / "cases" / "joint.yaml")
 SHAPES = (

@@ -22,8 +22,8 @@ from tests.facts.clusters import device_class
 from tests.tables import Plain, cases
 from tests.translate import worlds
 from tests.translate.test_targets_joint import asks as joint_asks
+from translate.targets.choose import say
 from translate.targets.claims import assemble
-from translate.targets.say import say
 
 CASES = Path(__file__).parent / "cases"
 PLACED = [

@@ -5,8 +5,9 @@ import pytest
 from documents.values import Value
 from dra.claim import Template as Read
 from dra.claim import read_template
-from dra.limits import template_findings
-from translate.template import USED, Template, says_the_same, stored, template
+from dra.names import USED_ANNOTATION
+from dra.validation import template_findings
+from translate.changes.template import Template, says_the_same, stored, template
 
 
 def spec(**exactly: Value) -> dict[str, Value]:
@@ -123,7 +124,7 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
     ("found", "same"),
     [
         (as_stored(MADE), True),
-        (as_stored(MADE, annotations={USED: "2026-01-01T00:00:00Z"}), True),
+        (as_stored(MADE, annotations={USED_ANNOTATION: "2026-01-01T00:00:00Z"}), True),
         (as_stored(MADE, labels={"a": "b", "of": "others"}), True),
         (as_stored(MADE, labels={"a": "other"}), False),
         (as_stored(MADE, labels=None), False),

@@ -6,7 +6,7 @@ import pytest
 
 from documents.paths import Path, get, show
 from tests.tables import Plain
-from translate.workloads import SPECS, TEMPLATES, elsewhere, moved, places
+from translate.manifests.workloads import SPECS, TEMPLATES, elsewhere, moved, places
 
 GPU = {"nvidia.com/gpu": 1}
 

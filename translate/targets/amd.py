@@ -1,8 +1,8 @@
 """gpu.amd.com: whole accelerators and partitions of them; nothing is shared."""
 
-from translate.asks import Ask
+from translate.legacy.asks import Ask
 from translate.targets.plan import Aim, Plan
-from translate.targets.words import UnsayableError, Words, named
+from translate.targets.vocabulary import UnsayableError, Words, named
 
 DRIVER = "gpu.amd.com"
 

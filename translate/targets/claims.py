@@ -11,7 +11,7 @@ import msgspec
 
 from documents.values import Value
 from dra.rules import Joint, Near, Rules, Strategy
-from translate.asks import User, Wish
+from translate.legacy.asks import User, Wish
 from translate.targets.plan import Link, Part, Requested, Rule, Said, Setting
 
 # Requests, constraints, configuration entries and results: the API has one limit for all of them.

@@ -79,7 +79,7 @@ LABEL_DROPPED = _loss(
 )
 PRODUCTS_LEFT = _loss(
     "ProductsLeftOut",
-    "A percentage is an amount for each product, and a claim has room for eight amounts.",
+    "A percentage is an amount for each product, and a claim has package for eight amounts.",
     "3 products are not asked for",
     "Ask for an amount of memory, or name the product.",
 )

@@ -1,11 +1,11 @@
 """dra.net: whole network interfaces, with RDMA where it is asked for."""
 
 from documents.values import Value
-from translate.asks import Ask, Vf
-from translate.selectors import NicKind
+from translate.legacy.asks import Ask, Vf
+from translate.legacy.selectors import NicKind
 from translate.targets import nics
 from translate.targets.plan import Aim, Plan
-from translate.targets.words import UnsayableError, Words
+from translate.targets.vocabulary import UnsayableError, Words
 
 DRIVER = "dra.net"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from translate.asks import Ask, Bytes, Distinct, Isolation, Kind
+from translate.legacy.asks import Ask, Bytes, Distinct, Isolation, Kind
 from translate.targets import codes, nics
 from translate.targets.plan import Aim, Amount, Plan, Sharing, tell
-from translate.targets.words import UnsayableError, Words, amount, named
+from translate.targets.vocabulary import UnsayableError, Words, amount, named
 
 # Words of the configuration, and the fields that hold them here.
 _ATTRIBUTES: Final = {

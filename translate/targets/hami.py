@@ -8,10 +8,10 @@ share a device with it is in a claim of its own.
 from decimal import ROUND_CEILING
 
 from dra.finding import Finding
-from translate.asks import Ask, Bytes, Isolation, Percent, Share
+from translate.legacy.asks import Ask, Bytes, Isolation, Percent, Share
 from translate.targets import codes
 from translate.targets.plan import Aim, Amount, Plan, tell
-from translate.targets.words import UnsayableError, Words, amount, named
+from translate.targets.vocabulary import UnsayableError, Words, amount, named
 
 DRIVER = "hami-core-gpu.project-hami.io"
 MEMORY, CORES = "memory", "cores"

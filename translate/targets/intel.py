@@ -1,8 +1,8 @@
 """gpu.intel.com: whole GPUs, told apart by their kernel driver; nothing is shared."""
 
-from translate.asks import Ask
+from translate.legacy.asks import Ask
 from translate.targets.plan import Aim, Plan
-from translate.targets.words import UnsayableError, Words, named
+from translate.targets.vocabulary import UnsayableError, Words, named
 
 DRIVER = "gpu.intel.com"
 VFIO = "gpu-vfio.intel.com"

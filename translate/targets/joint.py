@@ -13,10 +13,10 @@ import msgspec
 from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
 from facts.model import Facts, Neighbourhood, Shape
-from translate.asks import Ask, Joint, Kind, Scope
+from translate.legacy.asks import Ask, Joint, Kind, Scope
 from translate.targets import codes
 from translate.targets.plan import tell
-from translate.targets.words import UnsayableError
+from translate.targets.vocabulary import UnsayableError
 
 
 class Group(msgspec.Struct, frozen=True):

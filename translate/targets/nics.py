@@ -1,10 +1,10 @@
 """What both network families do alike: nothing is shared, and settings that nobody can carry."""
 
 from dra.finding import Finding
-from translate.asks import Ask, Vf
+from translate.legacy.asks import Ask, Vf
 from translate.targets import codes
 from translate.targets.plan import Aim, tell
-from translate.targets.words import UnsayableError
+from translate.targets.vocabulary import UnsayableError
 
 
 def refused(ask: Ask, aim: Aim) -> None:

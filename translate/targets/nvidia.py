@@ -10,12 +10,12 @@ import msgspec
 
 from dra.finding import Finding
 from facts.model import Product
-from translate.asks import Ask, Bytes, Isolation, Percent, Share
-from translate.selectors import Memory
+from translate.legacy.asks import Ask, Bytes, Isolation, Percent, Share
+from translate.legacy.selectors import Memory
 from translate.targets import codes
 from translate.targets.plan import Aim, Amount, Plan, Sharing, tell
 from translate.targets.products import accepted, total
-from translate.targets.words import UnsayableError, Words, amount, cel, named
+from translate.targets.vocabulary import UnsayableError, Words, amount, cel, named
 
 DRIVER = "gpu.nvidia.com"
 MIG = "mig.nvidia.com"

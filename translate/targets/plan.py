@@ -14,9 +14,9 @@ from documents.paths import show
 from documents.values import Value
 from dra.finding import Code, Finding
 from facts.model import Facts, Product
-from translate.asks import Ask, Percent, User, Wish
-from translate.selectors import Selector
-from translate.targets.words import UnsayableError, Words
+from translate.legacy.asks import Ask, Percent, User, Wish
+from translate.legacy.selectors import Selector
+from translate.targets.vocabulary import UnsayableError, Words
 
 # A quantity as it is written, or a part of what the device has of it.
 Amount: TypeAlias = str | Percent

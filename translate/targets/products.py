@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from dra.quantity import Format, Quantity, parse
 from facts.model import Amount, Product
-from translate.asks import Percent
-from translate.selectors import (
+from translate.legacy.asks import Percent
+from translate.legacy.selectors import (
     AllOf,
     AnyOf,
     Architecture,
@@ -21,7 +21,7 @@ from translate.selectors import (
     Profile,
     Selector,
 )
-from translate.targets.words import UnsayableError
+from translate.targets.vocabulary import UnsayableError
 
 _STEP = "1Mi"
 

@@ -5,11 +5,11 @@ is only told what no network says.
 """
 
 from documents.values import Value
-from translate.asks import Ask, Distinct, Vf
-from translate.selectors import NicKind
+from translate.legacy.asks import Ask, Distinct, Vf
+from translate.legacy.selectors import NicKind
 from translate.targets import nics
 from translate.targets.plan import Aim, Plan
-from translate.targets.words import UnsayableError, Words
+from translate.targets.vocabulary import UnsayableError, Words
 
 DRIVER = "sriovnetwork.k8snetworkplumbingwg.io"
 API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"

@@ -1,1 +1,0 @@
-"""Who holds which device, and what is remembered between two decisions."""

@@ -1,0 +1,130 @@
+"""Lists and maps that are made at run time, and collections that a comprehension makes.
+
+They are charged once, when they are done or have failed.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cel.comprehension_plans import pairs
+from cel.errors import EvaluationError
+from cel.frame import LIST_COST, MAP_COST, MESSAGE_COST, Frame, Run, charge, placed
+from cel.values import Optional, equal, grow, make_map, no_such_overload
+from cel.wellknown import construct
+
+
+def list_of(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
+    """`[a, ?b]`."""
+    places = list(enumerate(elements))
+
+    def run(frame: Frame) -> object:
+        values: list[object] = []
+        try:
+            for place, element in places:
+                value = element(frame)
+                if place in optional:
+                    if type(value) is not Optional:
+                        raise no_such_overload("an optional element is no optional")
+                    if not value.present:
+                        continue
+                    value = value.value
+                values.append(value)
+        except EvaluationError as error:
+            charge(frame, limit, LIST_COST)
+            raise placed(error, offset) from None
+        charge(frame, limit, LIST_COST)
+        return values
+
+    return run
+
+
+def map_of(
+    entries: Sequence[tuple[Run, Run]],
+    optional: Sequence[bool],
+    make: Callable[[list[tuple[object, object]]], object],
+    limit: int,
+    offset: int,
+) -> Run:
+    """`{k: v, ?k: v}`."""
+    places = [(key, value, flag) for (key, value), flag in zip(entries, optional, strict=True)]
+
+    def run(frame: Frame) -> object:
+        found: list[tuple[object, object]] = []
+        try:
+            for key, value, flag in places:
+                name, content = key(frame), value(frame)
+                if flag:
+                    if type(content) is not Optional:
+                        raise no_such_overload("an optional entry is no optional")
+                    if not content.present:
+                        found = [pair for pair in found if pair[0] != name]
+                        continue
+                    content = content.value
+                found.append((name, content))
+            made = make(found)
+        except EvaluationError as error:
+            charge(frame, limit, MAP_COST)
+            raise placed(error, offset) from None
+        charge(frame, limit, MAP_COST)
+        return made
+
+    return run
+
+
+def strict_map(entries: list[tuple[object, object]]) -> object:
+    """A map as specified: its keys are texts, whole numbers or bools, and each there once."""
+    keys = [key for key, _ in entries]
+    for place, key in enumerate(keys):
+        if not isinstance(key, str | int):
+            raise EvaluationError("conversion", "unsupported key type")
+        if any(equal(key, other) for other in keys[:place]):
+            raise EvaluationError("duplicate_key", "repeated key")
+    return make_map(entries)
+
+
+def message_of(name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int) -> Run:
+    """`Name{field: value, ?field: value}`."""
+
+    def run(frame: Frame) -> object:
+        found: dict[str, object] = {}
+        try:
+            for field, value, flag in fields:
+                content = value(frame)
+                if flag:
+                    if type(content) is not Optional:
+                        raise no_such_overload("an optional field is no optional")
+                    if not content.present:
+                        found.pop(field, None)
+                        continue
+                    content = content.value
+                found[field] = content
+            made = construct(name, found)
+        except EvaluationError as error:
+            charge(frame, limit, MESSAGE_COST)
+            raise placed(error, offset) from None
+        charge(frame, limit, MESSAGE_COST)
+        return made
+
+    return run
+
+
+def append(made: object, more: object) -> object:
+    """`+` on the list that a comprehension is making."""
+    if not isinstance(made, list) or not isinstance(more, list | tuple):
+        raise no_such_overload("_+_")
+    made.extend(more)
+    return made
+
+
+def insert(made: object, *entry: object) -> object:
+    """`cel.@mapInsert` on the map that a comprehension is making: a key and value, or a map."""
+    if len(entry) == 2:
+        return grow(made, entry[0], entry[1])
+    for key, value in pairs(entry[0]):
+        made = grow(made, key, value)
+    return made
+
+
+def emptied(initial: object) -> Run:
+    """Start a collection anew for each run of a comprehension."""
+    make: Callable[[], object] = dict if isinstance(initial, dict) else list
+    return lambda frame: make()  # noqa: ARG005  # every step takes the frame

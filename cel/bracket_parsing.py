@@ -1,0 +1,163 @@
+"""What brackets enclose: arguments, indices, and the elements and entries of literals.
+
+Knows no operators; what stands between two brackets is an expression like any other.
+"""
+
+from collections.abc import Callable, Mapping
+
+from cel.ast import Call, Entry, ListLiteral, MapLiteral, MessageLiteral, Node
+from cel.lexer import END, ESCAPED, IDENTIFIER, Complaint
+from cel.parser_stacks import COMPLETE, OPERAND, Frame, Stacks, State, UnexpectedError
+
+
+def open_call(stacks: Stacks, name: str, *, member: bool) -> State:
+    """At the parenthesis that opens the arguments."""
+    frame = stacks.open("call", stacks.tokens[stacks.at][2], name, member=member)
+    stacks.at += 1
+    if stacks.tokens[stacks.at][0] == ")":
+        return _close_call(stacks, frame)
+    stacks.enter()
+    return OPERAND
+
+
+def _close_call(stacks: Stacks, frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    args = stacks.operands[frame.base :]
+    target = args.pop(0) if frame.member else None
+    stacks.result(frame, stacks.call(frame, tuple(args), target), weighs=frame.member)
+    return COMPLETE
+
+
+def element(stacks: Stacks, frame: Frame) -> State:
+    """Where an element or entry may begin, or the literal end."""
+    tokens = stacks.tokens
+    kind, _, offset = tokens[stacks.at]
+    closer = _CLOSERS[frame.kind]
+    if kind == "," and tokens[stacks.at - 1][0] != ",":
+        stacks.at += 1
+        kind = tokens[stacks.at][0]
+        if kind != closer:
+            raise UnexpectedError
+    if kind == closer:
+        return _CLOSE[frame.kind](stacks, frame)
+    frame.marked = kind == "?"
+    if frame.marked:
+        stacks.at += 1
+        optional_syntax(stacks, offset, "?")
+    if frame.kind == "message":
+        return _field(stacks, frame)
+    frame.seen = len(stacks.complaints)
+    if frame.kind == "[" and frame.marked:
+        frame.optional.add(len(stacks.operands) - frame.base)
+    stacks.enter()
+    return OPERAND
+
+
+def optional_syntax(stacks: Stacks, offset: int, words: str) -> None:
+    """Note a mark where there are no optional values."""
+    if not stacks.options.optional_syntax:
+        message = f"unsupported syntax '{words}': the environment has no optional values"
+        stacks.complaints.append(Complaint("syntax", offset, message))
+
+
+def _field(stacks: Stacks, frame: Frame) -> State:
+    """A message's field name and the colon behind it."""
+    if not frame.keys:
+        frame.seen = stacks.tokens[stacks.at - frame.marked][2]
+    said = len(stacks.complaints)
+    name = field_name(stacks, frame.seen)
+    kind, _, colon = stacks.tokens[stacks.at]
+    if kind != ":":
+        del stacks.complaints[said:]
+        raise UnexpectedError
+    stacks.at += 1
+    frame.keys.append((colon, name, frame.marked))
+    stacks.enter()
+    return OPERAND
+
+
+def field_name(stacks: Stacks, place: int) -> str:
+    """The name of a field, quoted or not; `place` is where a quote is complained of."""
+    kind, word, _ = stacks.tokens[stacks.at]
+    if kind not in {IDENTIFIER, ESCAPED}:
+        raise UnexpectedError
+    stacks.at += 1
+    if kind == IDENTIFIER:
+        return word
+    if not stacks.options.escaped_fields:
+        stacks.complaints.append(Complaint("syntax", place, "unsupported syntax: '`'"))
+    return word[1:-1]
+
+
+def complete_entry(stacks: Stacks, frame: Frame) -> None:
+    """In a map a key without a value is not yet an entry."""
+    if frame.kind == "{" and len(stacks.operands) - frame.base != 2 * len(frame.keys):
+        raise UnexpectedError
+
+
+def closer(stacks: Stacks) -> State:
+    """A bracket closes: it has to be that of the newest frame."""
+    frame = stacks.frames[-1]
+    if _CLOSERS[frame.kind] != stacks.tokens[stacks.at][0]:
+        raise UnexpectedError
+    stacks.finish()
+    complete_entry(stacks, frame)
+    return _CLOSE[frame.kind](stacks, frame)
+
+
+def _close_parenthesis(stacks: Stacks, _frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    return COMPLETE
+
+
+def _close_index(stacks: Stacks, frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    args = tuple(stacks.operands[frame.base :])
+    stacks.result(frame, Call(stacks.ids(), frame.offset, frame.name, None, args), weighs=True)
+    return COMPLETE
+
+
+def _close_list(stacks: Stacks, frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    elements = tuple(stacks.operands[frame.base :])
+    optional = frozenset(frame.optional)
+    stacks.result(frame, ListLiteral(stacks.ids(), frame.offset, elements, optional))
+    return COMPLETE
+
+
+def _close_map(stacks: Stacks, frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    entries = _entries(stacks, frame, stacks.operands[frame.base + 1 :: 2])
+    stacks.result(frame, MapLiteral(stacks.ids(), frame.offset, entries))
+    return COMPLETE
+
+
+def _close_message(stacks: Stacks, frame: Frame) -> State:
+    stacks.at += 1
+    stacks.close()
+    entries = _entries(stacks, frame, stacks.operands[frame.base :])
+    stacks.result(frame, MessageLiteral(stacks.ids(), frame.offset, frame.name, entries))
+    return COMPLETE
+
+
+def _entries(stacks: Stacks, frame: Frame, values: list[Node]) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(stacks.ids(), colon, key, value, marked)
+        for (colon, key, marked), value in zip(frame.keys, values, strict=True)
+    )
+
+
+_CLOSERS = {"[": "]", "{": "}", "message": "}", "(": ")", "call": ")", "index": "]", "": END}
+_CLOSE: Mapping[str, Callable[[Stacks, Frame], State]] = {
+    "(": _close_parenthesis,
+    "call": _close_call,
+    "index": _close_index,
+    "[": _close_list,
+    "{": _close_map,
+    "message": _close_message,
+}

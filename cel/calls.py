@@ -1,0 +1,314 @@
+"""How operators and functions are run: what is evaluated, in which order, and what it costs.
+
+A failed argument does not end a call of two arguments at once: cel-go evaluates the other one as
+well and charges the call, and so does this. Knows no function by name.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from cel.declare import Cost
+from cel.errors import EvaluationError
+from cel.frame import COST, UNSET, Cancelled, Frame, Run, charge, exceeded, placed
+from cel.values import Optional, equal
+
+Meaning = Callable[..., object]
+NO_OVERLOAD = "no such overload"
+MOST = 256
+
+
+def traversal(length: int) -> int:
+    """What a comparison costs by the shorter of its two strings, rounded as the reference does."""
+    return math.ceil(float(length) * 0.1)
+
+
+TENTHS = tuple(traversal(length) for length in range(MOST))
+
+
+def unary(meaning: Meaning, argument: Run, cost: Cost | None, limit: int, offset: int) -> Run:
+    """A function of one argument."""
+
+    def run(frame: Frame) -> object:
+        value: object = UNSET
+        try:
+            value = argument(frame)
+            result = meaning(value)
+        except EvaluationError as error:
+            _charge_call(frame, limit, cost, (error if value is UNSET else value,), error)
+            raise placed(error, offset) from None
+        amount = 1 if cost is None else cost((value,), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
+    meaning: Meaning, left: Run, right: Run, cost: Cost | None, limit: int, offset: int
+) -> Run:
+    """A function of two arguments; both are evaluated even when the first fails."""
+
+    def run(frame: Frame) -> object:
+        a: object = UNSET
+        b: object = UNSET
+        try:
+            a = left(frame)
+            b = right(frame)
+            result = meaning(a, b)
+        except EvaluationError as error:
+            if a is UNSET:
+                a, b = error, _swallowed(right, frame)
+            elif b is UNSET:
+                b = error
+            _charge_call(frame, limit, cost, (a, b), error)
+            raise placed(error, offset) from None
+        amount = 1 if cost is None else cost((a, b), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
+    meaning: Meaning, left: Run, constant: object, steps: tuple[int, ...], limit: int, offset: int
+) -> Run:
+    """A function of two arguments that costs one, the second of them known."""
+    steps = (*steps, 1)
+    amount = sum(steps)
+
+    def run(frame: Frame) -> object:
+        try:
+            result = meaning(left(frame), constant)
+        except EvaluationError as error:
+            total = frame[COST] = frame[COST] + amount
+            if total > limit:
+                exceeded(frame, limit, steps)
+            raise placed(error, offset) from None
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, steps)
+        return result
+
+    return run
+
+
+def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
+    meaning: Meaning, slot: int, constant: object, steps: tuple[int, ...], limit: int, offset: int
+) -> Run:
+    """The same with a variable of a comprehension for the first argument, which never fails."""
+    steps = (1, *steps, 1)
+    amount = sum(steps)
+
+    def run(frame: Frame) -> object:
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, steps)
+        try:
+            return meaning(frame[slot], constant)
+        except EvaluationError as error:
+            raise placed(error, offset) from None
+
+    return run
+
+
+def two_slots(meaning: Meaning, first: int, second: int, limit: int, offset: int) -> Run:
+    """A function of two variables of comprehensions that costs one."""
+
+    def run(frame: Frame) -> object:
+        total = frame[COST] = frame[COST] + 3
+        if total > limit:
+            exceeded(frame, limit, (1, 1, 1))
+        try:
+            return meaning(frame[first], frame[second])
+        except EvaluationError as error:
+            raise placed(error, offset) from None
+
+    return run
+
+
+def variadic(
+    meaning: Meaning, arguments: Sequence[Run], cost: Cost | None, limit: int, offset: int
+) -> Run:
+    """A function of any number of arguments; the first that fails ends it, uncharged."""
+    last = len(arguments) - 1
+
+    def run(frame: Frame) -> object:
+        values: list[object] = []
+        try:
+            for argument in arguments:
+                values.append(argument(frame))  # noqa: PERF401  # kept when one fails
+        except EvaluationError as error:
+            # cel-go charges a call once all its arguments were looked at, failed or not.
+            if len(values) == last:
+                _charge_call(frame, limit, cost, (*values, error), error)
+            raise placed(error, offset) from None
+        try:
+            result = meaning(*values)
+        except EvaluationError as error:
+            _charge_call(frame, limit, cost, tuple(values), error)
+            raise placed(error, offset) from None
+        charge(frame, limit, 1 if cost is None else cost(tuple(values), result))
+        return result
+
+    return run
+
+
+def _charge_call(
+    frame: Frame, limit: int, cost: Cost | None, values: tuple[object, ...], result: object
+) -> None:
+    try:
+        amount = 1 if cost is None else cost(values, result)
+    except EvaluationError as error:
+        # A crash of the reference, not an error that something could absorb.
+        raise Cancelled(error.kind, error.message) from None
+    charge(frame, limit, amount)
+
+
+def _swallowed(argument: Run, frame: Frame) -> object:
+    """Evaluate for the cost alone; the error of an earlier argument is what counts."""
+    try:
+        return argument(frame)
+    except EvaluationError as error:
+        return error
+
+
+def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # what a call is made of
+    left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
+) -> Run:
+    """`==` and `!=`: never without an answer to `!=`, even for kinds that cannot be compared."""
+    wanted = not negated
+
+    def run(frame: Frame) -> object:
+        a: object = UNSET
+        b: object = UNSET
+        try:
+            a = left(frame)
+            b = right(frame)
+            result = equal(a, b) is wanted
+        except EvaluationError as error:
+            if a is UNSET:
+                a, b = error, _swallowed(right, frame)
+            elif b is UNSET:
+                b = error
+            elif negated:
+                _charge_call(frame, limit, cost, (a, b), True)  # noqa: FBT003  # a result
+                return True
+            _charge_call(frame, limit, cost, (a, b), error)
+            raise placed(error, offset) from None
+        if type(a) is str and type(b) is str:
+            length = min(len(a), len(b))
+            amount = TENTHS[length] if length < MOST else cost((a, b), result)
+        else:
+            amount = cost((a, b), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def equal_to_text(  # noqa: PLR0913  # what a call is made of
+    left: Run, text: str, cost: Cost, limit: int, offset: int, *, negated: bool
+) -> Run:
+    """`==` and `!=` with a constant string, by far the most frequent comparison."""
+    costs = [traversal(length) for length in range(len(text) + 1)]
+    longest = len(text)
+    wanted = not negated
+
+    def run(frame: Frame) -> object:
+        value: object = UNSET
+        try:
+            value = left(frame)
+            if type(value) is str:
+                length = len(value)
+                amount = costs[min(longest, length)]
+                result = (value == text) is wanted
+            else:
+                result = equal(value, text) is wanted
+                amount = cost((value, text), result)
+        except EvaluationError as error:
+            if value is not UNSET and negated:
+                charge(frame, limit, cost((value, text), True))  # noqa: FBT003  # a result
+                return True
+            _charge_call(frame, limit, cost, (error if value is UNSET else value, text), error)
+            raise placed(error, offset) from None
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            exceeded(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def conjunction(terms: Sequence[Run], offset: int) -> Run:
+    """`&&` over all its terms: false if any is, whatever the others are."""
+    return _junction(terms, offset, decides=False)
+
+
+def disjunction(terms: Sequence[Run], offset: int) -> Run:
+    """`||` over all its terms: true if any is, whatever the others are."""
+    return _junction(terms, offset, decides=True)
+
+
+def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
+    otherwise = not decides
+
+    def run(frame: Frame) -> object:
+        failure: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except EvaluationError as error:
+                failure = failure or error
+                continue
+            if value is decides:
+                return value
+            if value is not otherwise and failure is None:
+                failure = EvaluationError("no_such_overload", NO_OVERLOAD)
+        if failure is not None:
+            raise placed(failure, offset)
+        return otherwise
+
+    return run
+
+
+def otherwise(left: Run, right: Run, *, unwrap: bool) -> Run:
+    """`or` and `orValue` of optionals; what is no optional passes through."""
+
+    def run(frame: Frame) -> object:
+        value = left(frame)
+        if type(value) is not Optional:
+            return value
+        if value.present:
+            return value.value if unwrap else value
+        return right(frame)
+
+    return run
+
+
+def membership(element: Run, found: Callable[[object], bool]) -> Run:
+    """`in` over a list of constants: the look-up itself costs nothing."""
+
+    def run(frame: Frame) -> object:
+        return found(element(frame))
+
+    return run
+
+
+def not_strictly_false(argument: Run, limit: int) -> Run:
+    """Whether a comprehension goes on: anything but false, errors included."""
+
+    def run(frame: Frame) -> object:
+        try:
+            value = argument(frame)
+        except EvaluationError:
+            value = True
+        charge(frame, limit, 1)
+        return value if type(value) is bool else True
+
+    return run

@@ -1,0 +1,153 @@
+"""Types of every node, meanings of every name and call, and what is wrong with them.
+
+Goes through the tree children first and in the reference's order, because what a type parameter
+stands for depends on what was seen before. The tree stays as it is.
+"""
+
+from dataclasses import dataclass
+
+from cel.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    MessageLiteral,
+    Node,
+    Select,
+)
+from cel.checking import Checking, Resolved, Visitors, visit
+from cel.composites import list_literal, map_literal, message_literal
+from cel.errors import CompileError
+from cel.fields import select
+from cel.lexer import Complaint, located
+from cel.resolution import call
+from cel.scopes import Declarations, Name, Scope, declare
+from cel.types import BOOL, BYTES, DOUBLE, DYN, ERROR, INT, NULL, STRING, UINT, Type, describe
+from cel.unify import TooComplexError
+from cel.values import Uint
+
+__all__ = ["Checked", "Declarations", "Name", "Resolved", "check", "declare"]
+
+_LITERALS: dict[type, Type] = {
+    bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
+}  # fmt: skip
+_COMPLAINTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A tree of which types, names and calls are known, each by the node's id.
+
+    `names` has every Ident, and every Select that spells a name of several parts. `aggregates`:
+    whether a list or map literal holds more than one element.
+    """
+
+    node: Node
+    types: dict[int, Type]
+    names: dict[int, Name]
+    calls: dict[int, Resolved]
+    aggregates: bool
+
+
+def check(node: Node, source: str, declarations: Declarations) -> Checked:
+    """The checked tree of `source`, or CompileError with what its types do not allow."""
+    state = Checking(declarations, _VISITORS)
+    try:
+        state.run(node)
+    except (TooComplexError, RecursionError):
+        message = "the types of the expression are too complex"
+        raise CompileError(located([Complaint("recursion", -1, message)], source)) from None
+    if state.complaints:
+        raise CompileError(located(state.complaints[:_COMPLAINTS], source))
+    return Checked(node, state.types, state.names, state.calls, state.aggregates)
+
+
+def literal(state: Checking, node: Literal) -> None:
+    """A constant has the type of its value."""
+    state.types[node.id] = _LITERALS[type(node.value)]
+
+
+def ident(state: Checking, node: Ident) -> None:
+    """A name of one part."""
+    found = state.scope.find(node.name)
+    if found is None:
+        state.undeclared(node, node.name)
+    else:
+        state.names[node.id], state.types[node.id] = found
+        state.open = state.open or found[0].type is not None  # `list` is that of any elements
+
+
+def comprehension(state: Checking, node: Comprehension) -> None:
+    """What is iterated and the accumulator's beginning first."""
+    state.later(enter, node, node.range, node.initial)
+
+
+def enter(state: Checking, node: Comprehension) -> None:
+    """The loop, in which there are more names, and then the result."""
+    outer = state.scope
+    accumulated = state.types[node.initial.id]
+    inner = outer.within({node.accumulator: accumulated})
+    state.scope = inner.within(iterated(state, node))
+    state.todo += [
+        (leave, (node, outer)),
+        (visit, node.result),
+        (back, inner),
+        (expect, (node.step, accumulated)),
+        (visit, node.step),
+        (expect, (node.condition, BOOL)),
+        (visit, node.condition),
+    ]
+
+
+def iterated(state: Checking, node: Comprehension) -> dict[str, Type]:
+    """The loop's variables and their types."""
+    type_ = state.unifier.resolve(state.types[node.range.id])
+    first = second = DYN
+    if type_.kind == "list":
+        first, second = (INT if node.second_variable else type_.params[0]), type_.params[0]
+    elif type_.kind == "map":
+        first, second = type_.params
+    elif type_.kind in {"dyn", "error", "param"}:
+        state.unifier.fits(DYN, type_)
+    else:
+        message = (
+            f"expression of type '{describe(type_)}' cannot be range of a comprehension "
+            "(must be list, map, or dynamic)"
+        )
+        state.complain("not_iterable", node.range, message)
+        first = second = ERROR
+    if node.second_variable:
+        return {node.variable: first, node.second_variable: second}
+    return {node.variable: first}
+
+
+def expect(state: Checking, claim: tuple[Node, Type]) -> None:
+    """A node has to be of a type."""
+    node, type_ = claim
+    if not state.unifier.fits(type_, state.types[node.id]):
+        state.mismatch(node, type_, state.types[node.id])
+
+
+def back(state: Checking, scope: Scope) -> None:
+    """Leave the names of an inner scope."""
+    state.scope = scope
+
+
+def leave(state: Checking, whole: tuple[Comprehension, Scope]) -> None:
+    """The comprehension is its result."""
+    node, state.scope = whole
+    state.types[node.id] = state.unifier.resolve(state.types[node.result.id])
+
+
+_VISITORS: Visitors = {
+    Literal: literal,
+    Ident: ident,
+    Select: select,
+    Call: call,
+    ListLiteral: list_literal,
+    MapLiteral: map_literal,
+    MessageLiteral: message_literal,
+    Comprehension: comprehension,
+}

@@ -1,0 +1,402 @@
+"""From a checked tree to one closure that evaluates it and counts what that costs.
+
+Follows cel-go's planner node by node, because what is planned as what decides the cost.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from cel import aggregates, ast, calls, comprehension_plans
+from cel import constant_folding as folding
+from cel.attributes import Attribute, Qualifier, evaluate, resolve
+from cel.checker import Checked, Resolved
+from cel.constant_folding import Known
+from cel.declare import Cost
+from cel.errors import EvaluationError
+from cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
+from cel.fresh_stack import DEPTH, on_fresh_stack
+from cel.fused_comparison import equal_to_text
+from cel.overloads import cost_of, dispatched, guarded
+from cel.shapes import (
+    Compiled,
+    Scope,
+    Step,
+    always,
+    is_optional_choice,
+    is_variadic,
+    local_slot,
+    prepared,
+    quantifier,
+    unit,
+)
+from cel.types import DYN
+from cel.values import make_map, type_value_of
+
+
+def compile_tree(
+    checked: Checked, variables: Sequence[str], limit: int, *, strict: bool = False
+) -> Compiled:
+    """Compile a checked tree; raises EvaluationError where a constant in it makes no sense.
+
+    `strict` follows the specification where Kubernetes does not: nothing fails before it is
+    evaluated, keys of maps are whole and not repeated, and only maps are asked for fields.
+    """
+    slots = {name: Scope(FIRST + i) for i, name in enumerate(variables)}
+    planner = Planner(checked, limit, slots, strict)
+    planner.slots = FIRST + len(variables)
+    run = planner.run(checked.node)
+    return Compiled(run, planner.slots - FIRST - len(variables))
+
+
+@dataclass(slots=True)
+class Planner:
+    """One compilation."""
+
+    checked: Checked
+    limit: int
+    globals: Mapping[str, Scope]
+    strict: bool = False
+    scope: dict[str, Scope] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
+    slots: int = 0
+    depth: int = 0
+
+    def plan(self, node: ast.Node) -> Step:
+        """Plan a node; on a fresh stack every so many levels."""
+        self.depth += 1
+        try:
+            if self.depth % DEPTH == 0:
+                return self._apart(on_fresh_stack(_PLANS[type(node)], self, node))
+            return _PLANS[type(node)](self, node)
+        finally:
+            self.depth -= 1
+
+    def _apart(self, step: Step) -> Step:
+        """What was planned on a fresh stack is run on one as well."""
+        if isinstance(step, Known | Attribute):
+            return step
+        return lambda frame: on_fresh_stack(step, frame)
+
+    def run(self, node: ast.Node) -> Run:
+        """Plan a node as an expression of its own."""
+        return self.close(self.plan(node))
+
+    def close(self, step: Step) -> Run:
+        """A step as a closure."""
+        if isinstance(step, Known):
+            return constant(step.value, step.steps, self.limit)
+        if isinstance(step, Attribute):
+            return evaluate(step, self.limit)
+        return step
+
+    def attribute(self, step: Step, offset: int) -> Attribute:
+        """Take a step as the base of an attribute."""
+        if isinstance(step, Attribute):
+            return step
+        return Attribute(offset, operand=self.close(step))
+
+    def literal(self, node: ast.Literal) -> Step:
+        """A constant."""
+        return Known(node.value)
+
+    def ident(self, node: ast.Ident) -> Step:
+        """A variable, or the name of a type."""
+        return self.name(node)
+
+    def name(self, node: ast.Ident | ast.Select) -> Step:
+        """What the checker found a name to mean."""
+        meant = self.checked.names[node.id]
+        if meant.type is not None:
+            value = type_value_of(meant.type)
+            # `timestamp` and the objects of an environment are names for the checker alone.
+            if value.name != meant.name or meant.type.kind == "object":
+                message = f"reference to undefined type: {meant.name}"
+                raise EvaluationError("constant", message, node.offset)
+            return Known(value)
+        name = meant.name
+        hidden = name.startswith(".")
+        found = (None if hidden else self.scope.get(name)) or self.globals[name.removeprefix(".")]
+        if found.initial is not None:
+            return Attribute(
+                node.offset, operand=comprehension_plans.accumulated(found.slot, found.initial)
+            )
+        return Attribute(node.offset, slot=found.slot)
+
+    def select(self, node: ast.Select) -> Step:
+        """A field, or whether there is one."""
+        if node.id in self.checked.names:
+            return self.name(node)
+        base = self.attribute(self.plan(node.operand), node.operand.offset)
+        base.offset = node.offset
+        return base.add(Qualifier(node.offset, key=node.field, test=node.test, strict=self.strict))
+
+    def index(self, node: ast.Call, *, optional: bool) -> Step:
+        """An element or entry, by a constant or by a value."""
+        base = self.attribute(self.plan(node.args[0]), node.args[0].offset)
+        key = self.plan(node.args[1])
+        base.offset = node.offset
+        qualifier = Qualifier(node.offset, optional=optional, strict=self.strict)
+        if isinstance(key, Known) and key.constant:
+            if not isinstance(key.value, str | bool | int | float):
+                raise EvaluationError("constant", "invalid qualifier type", node.offset)
+            qualifier.key = key.value
+        elif isinstance(key, Attribute):
+            qualifier.index = resolve(key, self.limit)
+        else:
+            qualifier.index = self.close(key)
+        return base.add(qualifier)
+
+    def call(self, node: ast.Call) -> Step:
+        """An operator that is planned by itself, or a function."""
+        if node.function in _SPECIAL:
+            return _SPECIAL[node.function](self, node)
+        resolved = self.checked.calls[node.id]
+        arguments = list(node.args)
+        if node.target is not None and not resolved.namespaced:
+            arguments.insert(0, node.target)
+        if node.function in ("or", "orValue") and is_optional_choice(resolved, arguments):
+            left, right = self.run(arguments[0]), self.run(arguments[1])
+            return calls.otherwise(left, right, unwrap=node.function == "orValue")
+        steps = [self.plan(argument) for argument in arguments]
+        meaning = self.meaning(node, resolved, arguments, steps)
+        return self.function(node, resolved, meaning, steps)
+
+    def function(
+        self,
+        node: ast.Call,
+        resolved: Resolved,
+        meaning: Callable[..., object],
+        steps: list[Step],
+    ) -> Step:
+        """A call, folded where all its arguments are known."""
+        cost = cost_of(resolved)
+        known = [step for step in steps if isinstance(step, Known)]
+        if len(known) == len(steps):
+            folded = self.folded(node, resolved, meaning, known)
+            if folded is not None:
+                return folded
+        limit, offset = self.limit, node.offset
+        if len(steps) == 2 and not is_variadic(resolved, steps[1]):
+            return self.binary(meaning, steps, cost, offset)
+        if len(steps) == 1:
+            return calls.unary(meaning, self.close(steps[0]), cost, limit, offset)
+        return calls.variadic(meaning, [self.close(s) for s in steps], cost, limit, offset)
+
+    def binary(
+        self, meaning: Callable[..., object], steps: list[Step], cost: Cost | None, offset: int
+    ) -> Run:
+        """A call of two arguments, by what is known of them."""
+        limit = self.limit
+        one, two = steps
+        if cost is None:
+            floor = FIRST + len(self.globals)
+            first, second = local_slot(one, floor), local_slot(two, floor)
+            if first >= 0 and isinstance(two, Known):
+                return calls.slot_constant(meaning, first, two.value, two.steps, limit, offset)
+            if first >= 0 and second >= 0:
+                return calls.two_slots(meaning, first, second, limit, offset)
+            if isinstance(two, Known):
+                left = self.close(one)
+                return calls.binary_constant(meaning, left, two.value, two.steps, limit, offset)
+        return calls.binary(meaning, self.close(one), self.close(two), cost, limit, offset)
+
+    def folded(
+        self,
+        node: ast.Call,
+        resolved: Resolved,
+        meaning: Callable[..., object],
+        known: list[Known],
+    ) -> Known | None:
+        """A call of known arguments."""
+        try:
+            return folding.call(
+                node.function, meaning, known, cost_of(resolved), early=not self.strict
+            )
+        except EvaluationError as error:
+            raise EvaluationError("constant", error.message, node.offset) from None
+
+    def meaning(
+        self, node: ast.Call, resolved: Resolved, arguments: list[ast.Node], steps: list[Step]
+    ) -> Callable[..., object]:
+        """What a call does: the one overload, or the first that fits at run time."""
+        if self.grows(node, arguments):
+            return aggregates.append if node.function == "_+_" else aggregates.insert
+        if len(resolved.overloads) != 1:
+            return dispatched(node.function, resolved.function.overloads, len(steps))
+        overload = resolved.overloads[0]
+        types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
+        return guarded(prepared(overload, steps, node.offset), overload, types)
+
+    def grows(self, node: ast.Call, arguments: list[ast.Node]) -> bool:
+        """Tell whether a call adds to the collection that a comprehension is making.
+
+        Nobody else sees it until it is done, so it grows in place, as in cel-go.
+        """
+        first = arguments[0] if arguments else None
+        if node.function not in ("_+_", "cel.@mapInsert") or not isinstance(first, ast.Ident):
+            return False
+        found = self.scope.get(first.name)
+        return found is not None and found.slot in self.fresh
+
+    def conditional(self, node: ast.Call) -> Step:
+        """`condition ? a : b`; fields of it are fields of both."""
+        condition, truthy, falsy = (self.plan(argument) for argument in node.args)
+        branches = (
+            self.attribute(truthy, node.args[1].offset),
+            self.attribute(falsy, node.args[2].offset),
+        )
+        depth = 1 + max(branch.depth for branch in branches)
+        return Attribute(node.offset, operand=self.close(condition), branches=branches, depth=depth)
+
+    def junction(self, node: ast.Call) -> Step:
+        """`&&` or `||`, the whole chain of them at once."""
+        terms: list[Run] = []
+        pending: list[ast.Node] = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, ast.Call) and part.function == node.function:
+                pending += reversed(part.args)
+            else:
+                terms.append(self.run(part))
+        make = calls.conjunction if node.function == "_&&_" else calls.disjunction
+        return make(terms, node.offset)
+
+    def equality(self, node: ast.Call) -> Step:
+        """`==` and `!=`."""
+        left, right = (self.plan(argument) for argument in node.args)
+        function = self.checked.calls[node.id].function
+        cost = function.cost or function.overloads[0].cost or unit
+        negated, limit, offset = node.function == "_!=_", self.limit, node.offset
+        if isinstance(right, Known) and type(right.value) is str and not right.steps:
+            close = partial(self.close, left)
+            return equal_to_text(left, close, right.value, cost, limit, offset, negated=negated)
+        return calls.equality(
+            self.close(left), self.close(right), cost, limit, offset, negated=negated
+        )
+
+    def member(self, node: ast.Call) -> Step:
+        """`in`; over a list of constants a look-up."""
+        resolved = self.checked.calls[node.id]
+        element, container = (self.plan(argument) for argument in node.args)
+        ids = [overload.id for overload in resolved.overloads]
+        if ids == ["in_list"] and isinstance(container, Known) and container.constant:
+            elements = container.value
+            assert isinstance(elements, list | tuple)  # noqa: S101  # the checker's word
+            if not elements:
+                return Known(value=False)
+            found = folding.membership(elements)
+            if found is not None:
+                return calls.membership(self.close(element), found)
+        steps: list[Step] = [element, container]
+        meaning = self.meaning(node, resolved, list(node.args), steps)
+        return self.function(node, resolved, meaning, steps)
+
+    def proceeds(self, node: ast.Call) -> Step:
+        """`@not_strictly_false`."""
+        return calls.not_strictly_false(self.run(node.args[0]), self.limit)
+
+    def list_literal(self, node: ast.ListLiteral) -> Step:
+        """A list, known if its elements are."""
+        steps = [self.plan(element) for element in node.elements]
+        known = [step for step in steps if isinstance(step, Known)]
+        if len(known) == len(steps) and not node.optional:
+            return folding.aggregate([step.value for step in known], known, LIST_COST)
+        runs = [self.close(step) for step in steps]
+        return aggregates.list_of(runs, node.optional, self.limit, node.offset)
+
+    def map_literal(self, node: ast.MapLiteral) -> Step:
+        """A map, known if its entries are."""
+        steps: list[tuple[Step, Step]] = []
+        for entry in node.entries:
+            assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
+            steps.append((self.plan(entry.key), self.plan(entry.value)))
+        optional = [entry.optional for entry in node.entries]
+        known = [s for pair in steps for s in pair if isinstance(s, Known)]
+        if len(known) == 2 * len(steps) and not any(optional):
+            values = [part.value for part in known]
+            pairs = list(zip(values[::2], values[1::2], strict=True))
+            entries = aggregates.strict_map(pairs) if self.strict else make_map(pairs)
+            return folding.aggregate(entries, known, MAP_COST)
+        runs = [(self.close(key), self.close(value)) for key, value in steps]
+        make = aggregates.strict_map if self.strict else make_map
+        return aggregates.map_of(runs, optional, make, self.limit, node.offset)
+
+    def message(self, node: ast.MessageLiteral) -> Step:
+        """A message of the well-known ones; it is made anew, and charged, each time."""
+        name = self.checked.names[node.id].name
+        fields = [(f"{entry.key}", self.run(entry.value), entry.optional) for entry in node.entries]
+        return aggregates.message_of(name, fields, self.limit, node.offset)
+
+    def comprehension(self, node: ast.Comprehension) -> Step:
+        """A fold; the frequent forms have loops of their own."""
+        source = self.run(node.range)
+        first = self.slots
+        self.slots += 3
+        outer, inside, accumulator = self.scopes(node, first)
+        bound = isinstance(node.range, ast.ListLiteral) and not node.range.elements
+        decides = None if bound else quantifier(node)
+        condition: Run | None = None
+        step = source
+        try:
+            self.scope = inside
+            if decides is not None:
+                assert isinstance(node.step, ast.Call)  # noqa: S101  # see quantifier
+                step = self.run(node.step.args[1])
+            elif not bound:
+                step = self.run(node.step)
+                condition = None if always(node.condition) else self.run(node.condition)
+            self.scope = {**outer, node.accumulator: accumulator}
+            result = self.run(node.result)
+        finally:
+            self.scope = outer
+        if bound:
+            return comprehension_plans.bind(accumulator.slot, result)
+        second = first + 1 if node.second_variable else -1
+        parts = comprehension_plans.Fold(
+            node.offset, source, first, second, accumulator.slot, condition, step, result
+        )
+        if decides is not None:
+            return comprehension_plans.quantified(parts, step, self.limit, decides=decides)
+        return comprehension_plans.fold(parts)
+
+    def scopes(
+        self, node: ast.Comprehension, first: int
+    ) -> tuple[dict[str, Scope], dict[str, Scope], Scope]:
+        """What is in sight outside, inside the loop, and the accumulator."""
+        initial = self.plan(node.initial)
+        run = self.close(initial)
+        slot = first + 2
+        if isinstance(initial, Known) and initial.value in ([], {}):
+            self.fresh.add(slot)
+            run = aggregates.emptied(initial.value)
+        accumulator = Scope(slot, run)
+        inside = {**self.scope, node.variable: Scope(first)}
+        if node.second_variable:
+            inside[node.second_variable] = Scope(first + 1)
+        inside[node.accumulator] = accumulator
+        return self.scope, inside, accumulator
+
+
+_PLANS: dict[type, Callable[..., Step]] = {
+    ast.Literal: Planner.literal,
+    ast.Ident: Planner.ident,
+    ast.Select: Planner.select,
+    ast.Call: Planner.call,
+    ast.ListLiteral: Planner.list_literal,
+    ast.MapLiteral: Planner.map_literal,
+    ast.MessageLiteral: Planner.message,
+    ast.Comprehension: Planner.comprehension,
+}
+_SPECIAL: dict[str, Callable[[Planner, ast.Call], Step]] = {
+    "_&&_": Planner.junction,
+    "_||_": Planner.junction,
+    "_?_:_": Planner.conditional,
+    "_[_]": lambda planner, node: planner.index(node, optional=False),
+    "_[?_]": lambda planner, node: planner.index(node, optional=True),
+    "_?._": lambda planner, node: planner.index(node, optional=True),
+    "_==_": Planner.equality,
+    "_!=_": Planner.equality,
+    "@in": Planner.member,
+    "@not_strictly_false": Planner.proceeds,
+}

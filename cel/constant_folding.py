@@ -1,0 +1,120 @@
+"""What is computed when an expression is compiled.
+
+Two kinds of folding meet here. cel-go's own, which costs nothing afterwards: conversions of
+constants, lists and maps of constants, membership in a list of constants. And ours, which keeps
+its cost: a call whose arguments are known is called once, and charged each time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cel.errors import EvaluationError
+from cel.numbers import INT_MAX
+from cel.semver import Semver
+from cel.values import Uint
+
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+# Small arguments, large results: these wait until they are needed.
+LAZY = frozenset({"lists.range"})
+UINT_MAX = 2**64 - 1
+_LOOKED_UP = frozenset({str, bool, int, Uint, float})
+_UNHASHABLE = frozenset({bytes, Semver})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that does not depend on the input; `steps` are charged whenever it is evaluated.
+
+    `constant` tells whether cel-go knows it for a constant too, which decides what else it folds.
+    """
+
+    value: object
+    steps: tuple[int, ...] = ()
+    constant: bool = True
+
+
+def call(
+    function: str,
+    meaning: Callable[..., object],
+    arguments: Sequence[Known],
+    cost: Callable[[tuple[object, ...], object], int] | None,
+    *,
+    early: bool,
+) -> Known | None:
+    """Fold a call; None if it has to fail, or to wait, at run time.
+
+    A conversion of a constant that fails is an error of the expression and raised here, if it may
+    be this `early`.
+    """
+    values = tuple(argument.value for argument in arguments)
+    if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
+        return Known(meaning(*values))
+    if function in LAZY:
+        return None
+    try:
+        result = meaning(*values)
+    except EvaluationError:
+        return None
+    steps = tuple(step for argument in arguments for step in argument.steps)
+    amount = 1 if cost is None else cost(values, result)
+    return Known(result, (*steps, amount), constant=False)
+
+
+def aggregate(value: object, parts: Sequence[Known], base: int) -> Known:
+    """Fold a list or a map; of constants it is one itself, else its cost stays."""
+    if all(part.constant for part in parts):
+        return Known(value)
+    steps = tuple(step for part in parts for step in part.steps)
+    return Known(value, (*steps, base), constant=False)
+
+
+def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:
+    """Make the look-up of `in` over constants, None where cel-go keeps the comparison.
+
+    It is a look-up by kind and value: a number is also found as the other kinds of number into
+    which it can be converted, which for large ones is not the same as being equal.
+    """
+    if any(type(element) not in _LOOKED_UP for element in elements):
+        return None
+    texts = frozenset(element for element in elements if type(element) is str)
+    exact = frozenset(pair for element in elements for pair in _kinds(element))
+
+    def found(value: object) -> bool:
+        kind = type(value)
+        if kind is str:
+            return value in texts
+        if kind in _LOOKED_UP:
+            return (kind, value) in exact
+        if kind in _UNHASHABLE:
+            raise EvaluationError("internal", "a value of this kind cannot be looked up")
+        return False
+
+    return found
+
+
+def _kinds(element: object) -> list[tuple[type, object]]:
+    if isinstance(element, float):
+        return _of_double(element)
+    if isinstance(element, bool) or not isinstance(element, int):
+        return [(type(element), element)]
+    found: list[tuple[type, object]] = [(type(element), element), (float, float(element))]
+    if isinstance(element, Uint):
+        return [*found, (int, int(element))] if element <= INT_MAX else found
+    return [*found, (Uint, Uint(element))] if element >= 0 else found
+
+
+def _of_double(element: float) -> list[tuple[type, object]]:
+    if math.isnan(element):
+        return []
+    found: list[tuple[type, object]] = [(float, element)]
+    if math.isinf(element) or element != int(element):
+        return found
+    whole = int(element)
+    if -INT_MAX - 1 < whole < INT_MAX:
+        found.append((int, whole))
+    if 0 <= whole < UINT_MAX:
+        found.append((Uint, Uint(whole)))
+    return found

@@ -1,0 +1,185 @@
+"""Devices as expressions see them: the variable `device`, its types, sizes and rules.
+
+An attribute or capacity without a domain is filed under the driver's name. A domain that a device
+does not have reads as an empty map, though `in` says that it is not there.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from cel import semver
+from cel.declare import Range
+from cel.environment import Environment
+from cel.errors import EvaluationError
+from cel.estimate import Path
+from cel.library.versions import libraries
+from cel.types import ANY, BOOL, DYN, INT, QUANTITY, SEMVER, STRING, Type, describe, map_of
+from cel.validate import KUBERNETES
+from cel.values import Value
+from dra.attributes import by_domain
+from dra.device import Attribute, Device
+
+LENGTH_LIMIT = 10 * 1024
+DEVICE = Type("object", "kubernetes.DRADevice")
+LISTS_SINCE = 36
+
+# What the API bounds: characters of a domain, an identifier, a driver, a value; entries of a map.
+DOMAIN, ID, DRIVER, VALUE, ENTRIES = 63, 32, 63, 64, 32
+QUANTITY_SIZE = 0
+
+
+class Domains(dict[str, Mapping[str, Value]]):
+    """Attributes or capacities by domain; a domain that is not there is an empty map."""
+
+    __slots__ = ()
+
+    def __missing__(self, domain: object) -> Mapping[str, Value]:
+        return EMPTY
+
+
+EMPTY: dict[str, Value] = {}
+
+
+def view(driver: str, device: Device, *, list_attributes: bool = False) -> Mapping[str, Value]:
+    """What a program is given for a device; a device that cannot be seen fails every program."""
+    attributes: Domains = Domains()
+    capacity: Domains = Domains()
+    try:
+        for domain, published in by_domain(device.attributes, driver).items():
+            attributes[domain] = {
+                name: _native(name, attribute, lists=list_attributes)
+                for name, attribute in published.items()
+            }
+    except EvaluationError as error:
+        return {"device": error}
+    for domain, amounts in by_domain(device.capacity, driver).items():
+        capacity[domain] = {name: amount.value for name, amount in amounts.items()}
+    return {
+        "device": {
+            "driver": driver,
+            "attributes": attributes,
+            "capacity": capacity,
+            "allowMultipleAllocations": device.allow_multiple_allocations,
+        }
+    }
+
+
+def _native(name: str, attribute: Attribute, *, lists: bool) -> Value:
+    if lists:
+        for values in (attribute.integers, attribute.booleans, attribute.strings):
+            if values is not None:
+                return list(values)
+        if attribute.versions is not None:
+            return [_version(name, text) for text in attribute.versions]
+    for value in (attribute.integer, attribute.boolean, attribute.string):
+        if value is not None:
+            return value
+    if attribute.version is not None:
+        return _version(name, attribute.version)
+    raise EvaluationError("unsupported_attribute", f"attribute {name}: unsupported attribute value")
+
+
+def _version(name: str, text: str) -> Value:
+    try:
+        return semver.parse(text)
+    except EvaluationError as error:
+        raise EvaluationError(
+            error.kind, f"attribute {name}: parse semantic version: {error.message}"
+        ) from None
+
+
+def sizes(path: Path) -> Range | None:
+    """The bounds of what is found under a path of `device`, None where nothing is declared."""
+    if path[0] != "device":
+        return None
+    match path[1:]:
+        case ():
+            return Range(0, 0)
+        case ("driver",):
+            return Range(0, DRIVER)
+        case ("allowMultipleAllocations",):
+            return Range(0, 1)
+        case ("attributes" | "capacity" as field, *rest):
+            return _map_sizes(field, tuple(rest))
+    return None
+
+
+def _map_sizes(field: str, rest: Path) -> Range | None:
+    """Inside the two maps; a name in place of `@values` is only known to lead to an attribute."""
+    match rest:
+        case () | ("@values" | "@items",):
+            return Range(0, ENTRIES)
+        case ("@keys",):
+            return Range(0, DOMAIN)
+        case ("@values" | "@items", "@keys"):
+            return Range(0, ID)
+        case ("@values" | "@items", "@values" | "@items"):
+            return Range(0, VALUE if field == "attributes" else QUANTITY_SIZE)
+        case ("@values" | "@items", name) if not name.startswith("@") and field == "attributes":
+            return Range(0, VALUE)
+    return None
+
+
+def device_environment(  # house: long, it is one declaration
+    version: str = "1.36",
+    *,
+    list_attributes: bool = False,
+    consumable_capacity: bool = True,
+    stored: bool = True,
+    derived: bool = False,
+) -> Environment:
+    """The environment of device selectors, or of derived attributes.
+
+    `stored` is what the scheduler uses: all that this version has. A new object is judged by what
+    the version before had already.
+    """
+    minor = int(version.partition(".")[2])
+    lists = _lists(minor, list_attributes=list_attributes, stored=stored)
+    attribute = DYN if lists else ANY
+    fields = {
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, attribute)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    }
+    if consumable_capacity:
+        fields["allowMultipleAllocations"] = BOOL
+    allowed = {"bool", attribute.kind} | ({"any"} if minor <= LISTS_SINCE else set())
+
+    def output(found: Type) -> str | None:
+        if found.kind in allowed:
+            return None
+        return f"must evaluate to bool or the unknown type, not {describe(found)}"
+
+    return Environment(
+        {"device": DEVICE},
+        libraries(version, stored=stored, list_attributes=lists),
+        version,
+        objects={DEVICE.name: fields},
+        sizes=sizes,
+        output=partial(_underivable, lists=lists) if derived else output,
+        boolean=not derived,
+        validators=KUBERNETES,
+    )
+
+
+def _underivable(found: Type, *, lists: bool) -> str | None:
+    """Say why a type cannot be that of an attribute, None if it can."""
+    element = found.params[0] if lists and found.kind == "list" and found.params else found
+    if element in (BOOL, INT, STRING, ANY, DYN, SEMVER):
+        return None
+    scalar = "a primitive scalar (string, integer, boolean, semver)"
+    several = " or a list of these scalars" if lists else ""
+    return f"must evaluate to {scalar}{several}, not {describe(found)}"
+
+
+def lists_readable(version: str, *, list_attributes: bool) -> bool:
+    """Tell whether the scheduler of this version reads attributes that are lists."""
+    minor = int(version.partition(".")[2])
+    return _lists(minor, list_attributes=list_attributes, stored=True)
+
+
+def _lists(minor: int, *, list_attributes: bool, stored: bool) -> bool:
+    """Tell whether attributes may be lists; 1.37 judges stored expressions with every gate on."""
+    if minor > LISTS_SINCE:
+        return list_attributes or stored
+    return list_attributes and minor == LISTS_SINCE

@@ -1,0 +1,255 @@
+"""What an expression reads of a device, known without evaluating it.
+
+Callers evaluate once per distinct projection of a device, and lint learns which attributes an
+expression cannot do without. Follows constant keys and `cel.bind`; where a key is computed or a
+whole map is used, the whole map counts as read.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
+from cel.environment import Program
+from cel.errors import EvaluationError
+from cel.semver import Semver
+from cel.values import MISSING, Quantity, Value
+
+VARIABLE = "device"
+# Below these there are values of attributes, and no names.
+DEPTH = {"attributes": 3, "capacity": 3, "driver": 1, "allowMultipleAllocations": 1}
+NESTING = 200
+
+Path = tuple[str, ...]
+Present = frozenset[Path]
+NOTHING: Present = frozenset()
+
+
+class Access(msgspec.Struct, frozen=True, order=True):
+    """One thing that is read: `("attributes", domain, identifier)`, or less for a whole map.
+
+    `guarded` where the expression can do without it: it asks first, or takes it for optional.
+    `presence` where only whether it is there matters.
+    """
+
+    path: tuple[str, ...]
+    guarded: bool = False
+    presence: bool = False
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """All that an expression reads, each once and in order."""
+
+    accesses: tuple[Access, ...]
+
+    def attributes(self) -> frozenset[tuple[str, str]]:
+        """The attributes that are read by name, as domain and identifier."""
+        return self._named("attributes")
+
+    def capacities(self) -> frozenset[tuple[str, str]]:
+        """The capacities that are read by name, as domain and identifier."""
+        return self._named("capacity")
+
+    def required(self) -> frozenset[Path]:
+        """What is read by name and unguarded: without it the expression may fail."""
+        return frozenset(a.path for a in self.accesses if len(a.path) == 3 and not a.guarded)
+
+    def whole(self) -> bool:
+        """Tell whether a map, or the device, is read as a whole."""
+        return any(
+            len(each.path) < DEPTH.get(each.path[0], 1) if each.path else True
+            for each in self.accesses
+            if not each.presence
+        )
+
+    def projection(self, device: Mapping[str, Value]) -> Hashable:
+        """What of a device (see `cel.dra.view`) decides the result of the expression.
+
+        Two devices with equal projections have the same result, or fail alike.
+        """
+        seen = device[VARIABLE]
+        if isinstance(seen, EvaluationError):
+            return (seen.kind, seen.message)
+        return tuple(_key(_found(seen, each)) for each in self.accesses)
+
+    def _named(self, field: str) -> frozenset[tuple[str, str]]:
+        named = (a.path for a in self.accesses if len(a.path) == 3 and a.path[0] == field)
+        return frozenset((path[1], path[2]) for path in named)
+
+
+def reads(program: Program) -> Reads:
+    """Find what a program reads."""
+    found: dict[Path, Access] = {}
+    for path, guarded, presence in _accesses(program.checked.node):
+        known = found.get(path)
+        if known is None or (known.presence and not presence):
+            # Whoever reads the value sees whether it is there as well.
+            found[path] = Access(path, guarded, presence)
+        elif known.presence == presence:
+            # Read twice, it is guarded if it is guarded both times.
+            found[path] = Access(path, known.guarded and guarded, presence)
+    return Reads(tuple(sorted(found.values())))
+
+
+class _Place(NamedTuple):
+    """A node, what is known to be there when it is evaluated, and what its names stand for."""
+
+    node: Node
+    present: Present
+    names: Mapping[str, Path | None]
+
+
+class _Chain(NamedTuple):
+    """A path into the device and whether a part of it is taken for optional."""
+
+    path: Path
+    optional: bool
+
+
+def _accesses(root: Node) -> Iterator[tuple[Path, bool, bool]]:
+    pending = [_Place(root, NOTHING, {VARIABLE: ()})]
+    while pending:
+        place = pending.pop()
+        node, present, names = place
+        chain = _chain(node, names)
+        if chain is not None:
+            yield _access(node, chain, present)
+        elif isinstance(node, Call):
+            member = _membership(node, names)
+            if member is not None:
+                yield member, True, True
+            else:
+                pending += _operands(node, present, names)
+        elif isinstance(node, Comprehension):
+            pending += _inside(node, present, names)
+        else:
+            pending += [_Place(child, present, names) for child in children(node)]
+
+
+def _access(node: Node, chain: _Chain, present: Present) -> tuple[Path, bool, bool]:
+    path = chain.path[: DEPTH.get(chain.path[0], 1)] if chain.path else ()
+    tested = isinstance(node, Select) and node.test and len(chain.path) <= len(path)
+    return path, tested or chain.optional or path in present, tested
+
+
+def _chain(node: Node, names: Mapping[str, Path | None]) -> _Chain | None:
+    """The path that a node spells, if it spells one."""
+    keys: list[str] = []
+    optional = False
+    while not isinstance(node, Ident):
+        step = _step(node)
+        if step is None:
+            return None
+        node, key, asks = step
+        keys.append(key)
+        optional = optional or asks
+    base = names.get(node.name.removeprefix("."))
+    return None if base is None else _Chain((*base, *reversed(keys)), optional)
+
+
+def _step(node: Node) -> tuple[Node, str, bool] | None:
+    if isinstance(node, Select):
+        return node.operand, node.field, False
+    if isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"):
+        key = node.args[1]
+        if isinstance(key, Literal) and isinstance(key.value, str):
+            return node.args[0], key.value, node.function != "_[_]"
+    return None
+
+
+def _membership(node: Call, names: Mapping[str, Path | None]) -> Path | None:
+    """The path whose presence `"key" in device.attributes` asks for."""
+    if node.function != "@in":
+        return None
+    key, container = node.args
+    chain = _chain(container, names)
+    if chain is None or not isinstance(key, Literal) or not isinstance(key.value, str):
+        return None
+    path = (*chain.path, key.value)
+    return path if len(path) in (2, 3) and path[0] in ("attributes", "capacity") else None
+
+
+def _operands(node: Call, present: Present, names: Mapping[str, Path | None]) -> Iterator[_Place]:
+    """The operands of a call, each with what the others say is there when it matters."""
+    if node.function in ("_&&_", "_||_"):
+        # An error in one operand is absorbed when the other decides, whichever comes first.
+        truth = node.function == "_&&_"
+        left, right = node.args
+        yield _Place(left, present | _implied(right, names, truth=truth), names)
+        yield _Place(right, present | _implied(left, names, truth=truth), names)
+    elif node.function == "_?_:_":
+        condition, truthy, falsy = node.args
+        yield _Place(condition, present, names)
+        yield _Place(truthy, present | _implied(condition, names, truth=True), names)
+        yield _Place(falsy, present | _implied(condition, names, truth=False), names)
+    else:
+        for child in children(node):
+            yield _Place(child, present, names)
+
+
+def _inside(
+    node: Comprehension, present: Present, names: Mapping[str, Path | None]
+) -> Iterator[_Place]:
+    hidden: dict[str, Path | None] = dict.fromkeys(
+        (node.variable, node.second_variable or node.variable, node.accumulator)
+    )
+    bound = isinstance(node.range, ListLiteral) and not node.range.elements
+    chain = _chain(node.initial, names)
+    if bound and chain is not None and not chain.optional:
+        # cel.bind of a part of the device: what is read is read through the name.
+        yield _Place(node.result, present, {**names, node.accumulator: chain.path})
+        if len(chain.path) >= DEPTH.get(chain.path[0] if chain.path else "", 1):
+            yield _Place(node.initial, present, names)
+        return
+    yield _Place(node.range, present, names)
+    yield _Place(node.initial, present, names)
+    for part in (node.condition, node.step):
+        yield _Place(part, present, {**names, **hidden})
+    yield _Place(node.result, present, {**names, node.accumulator: None})
+
+
+def _implied(
+    node: Node, names: Mapping[str, Path | None], *, truth: bool, depth: int = 0
+) -> Present:
+    """The paths that are surely there when `node` is `truth`."""
+    if depth > NESTING:
+        return NOTHING
+    if isinstance(node, Select) and node.test:
+        chain = _chain(node, names)
+        return frozenset({chain.path}) if chain is not None and truth else NOTHING
+    if not isinstance(node, Call):
+        return NOTHING
+    if node.function == "!_":
+        return _implied(node.args[0], names, truth=not truth, depth=depth + 1)
+    if node.function in ("_&&_", "_||_"):
+        left, right = (_implied(arg, names, truth=truth, depth=depth + 1) for arg in node.args)
+        return left | right if truth is (node.function == "_&&_") else left & right
+    member = _membership(node, names)
+    return frozenset({member}) if member is not None and truth else NOTHING
+
+
+def _found(seen: object, access: Access) -> object:
+    """What an access finds in a device; of presence only whether."""
+    value = seen
+    for key in access.path:
+        if access.presence and not (isinstance(value, dict) and key in value):
+            return False
+        # A domain that is not there is empty, and its absence shows only where it is asked for.
+        value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+    return True if access.presence else value
+
+
+def _key(value: object) -> Hashable:
+    """A hashable that is equal for equal values only, of the same type and representation."""
+    if isinstance(value, str) or value is MISSING:
+        return value
+    if isinstance(value, list | tuple):
+        return ("list", *(_key(each) for each in value))
+    if isinstance(value, dict):
+        return ("map", *((name, _key(each)) for name, each in value.items()))
+    if isinstance(value, Quantity):
+        return ("quantity", value.mantissa, value.scale, value.format, value.decimal)
+    if isinstance(value, Semver):
+        return ("semver", str(value))
+    return (type(value).__name__, value)

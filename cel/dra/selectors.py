@@ -1,0 +1,105 @@
+"""What Kubernetes would say of a selector: when it is written, and when a device is tried.
+
+The API server judges a new object by what the previous version knew already, and by the estimated
+cost; the scheduler evaluates what is stored with everything that its version has.
+"""
+
+import msgspec
+
+from cel.dra.environment import LENGTH_LIMIT, device_environment, lists_readable, view
+from cel.environment import COST_LIMIT, Program
+from cel.errors import CompileError, EvaluationError, Problem
+from cel.programs import Programs
+from dra.device import Device
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer for one selector and one device, in the fields of the batch's output."""
+
+    compile: str
+    admitted: bool
+    new_compile: str
+    result: bool | str | None = None
+    error_kind: str | None = None
+    error: str | None = None
+    error_position: tuple[int, int] | None = None
+    cost: int | None = None
+    estimated_max_cost: int | None = None
+
+
+class Selectors:
+    """The selectors of one version of Kubernetes and one setting of the list gate."""
+
+    def __init__(self, version: str = "1.36", *, list_attributes: bool = False) -> None:
+        stored = device_environment(version, list_attributes=list_attributes)
+        fresh = device_environment(version, list_attributes=list_attributes, stored=False)
+        self.stored = Programs(stored)
+        self.fresh = Programs(fresh)
+        self._apart = stored.differences(fresh)
+        self.lists = lists_readable(version, list_attributes=list_attributes)
+
+    def compile_new(self, source: str) -> Program:
+        """Compile as a new expression; what differs by nothing is compiled once."""
+        if any(name in source for name in self._apart):
+            return self.fresh.compile(source)
+        return self.stored.compile(source)
+
+    def admitted(self, source: str) -> tuple[bool, Problem | None]:
+        """Tell whether the API server takes the selector in a new object, and what is wrong."""
+        try:
+            program = self.compile_new(source)
+        except CompileError as error:
+            return False, error.problems[0]
+        fits = len(source.encode("utf-8", "replace")) <= LENGTH_LIMIT
+        return fits and program.max_cost <= COST_LIMIT, None
+
+    def answer(self, source: str, driver: str, device: Device) -> Verdict:
+        """Judge a selector and try it on a device."""
+        admitted, refused = self.admitted(source)
+        new_compile = "ok" if refused is None else "error"
+        try:
+            program = self.stored.compile(source)
+        except CompileError as error:
+            return _refused(error.problems[0], new_compile)
+        tried = view(driver, device, list_attributes=self.lists)
+        try:
+            found = program.evaluate(tried)
+        except EvaluationError as error:
+            return Verdict(
+                compile="ok",
+                admitted=admitted,
+                new_compile=new_compile,
+                result="error",
+                error_kind=error.kind,
+                error=error.message,
+                error_position=position(source, error.offset),
+                cost=error.cost,
+                estimated_max_cost=program.max_cost,
+            )
+        return Verdict(
+            compile="ok",
+            admitted=admitted,
+            new_compile=new_compile,
+            result=bool(found.value),
+            cost=found.cost,
+            estimated_max_cost=program.max_cost,
+        )
+
+
+def _refused(problem: Problem, new_compile: str) -> Verdict:
+    return Verdict(
+        compile="error",
+        admitted=False,
+        new_compile=new_compile,
+        error_kind=problem.kind,
+        error=problem.message,
+        error_position=(problem.line, problem.column) if problem.line > 0 else None,
+    )
+
+
+def position(source: str, offset: int) -> tuple[int, int] | None:
+    """The line and column, both from 1, of a character offset."""
+    if offset < 0:
+        return None
+    before = source[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")

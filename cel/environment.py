@@ -1,0 +1,199 @@
+"""An environment: which variables and functions an expression may use, and what becomes of it.
+
+`Environment.compile` gives a `Program` or raises CompileError; `Program.evaluate` gives a value and
+its cost or raises EvaluationError. Both may be used by many threads at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from cel.checker import Checked, check, declare
+from cel.compile import compile_tree
+from cel.declare import Function, Library
+from cel.errors import CompileError, EvaluationError, Problem
+from cel.estimate import Estimator, Sizes
+from cel.frame import Cancelled, Run, Stop
+from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
+from cel.parser import ParserOptions, parse
+from cel.types import Type
+from cel.validate import Validators, validate
+from cel.values import MISSING, Value, type_name
+
+COST_LIMIT = 1_000_000
+NEWER = 37  # the minor version of Kubernetes that came with cel-go 0.29
+Output = Callable[[Type], str | None]
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """What an evaluation gave and what it cost."""
+
+    value: object
+    cost: int
+
+
+class Program:
+    """A compiled expression."""
+
+    __slots__ = ("_blank", "_names", "_run", "boolean", "checked", "max_cost", "source", "type")
+
+    def __init__(  # noqa: PLR0913, PLR0917  # the parts of a program
+        self,
+        source: str,
+        checked: Checked,
+        run: Run,
+        names: tuple[str, ...],
+        slots: int,
+        max_cost: int,
+        *,
+        boolean: bool,
+    ) -> None:
+        self.source = source
+        self.checked = checked
+        self.type = checked.types[checked.node.id]
+        self.max_cost = max_cost
+        self.boolean = boolean
+        self._run = run
+        # In the order of their slots, which begin right behind the cost and the stop.
+        self._names = names
+        self._blank = (MISSING,) * slots
+
+    def evaluate(self, variables: Mapping[str, Value], stop: Stop | None = None) -> Result:
+        """Evaluate; `stop` is asked once a round of a comprehension whether to give up.
+
+        A variable may hold an EvaluationError: what it stands for cannot be seen, and so every
+        evaluation fails with it.
+        """
+        frame: list[object] = [0, stop]
+        for name in self._names:
+            value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
+            if type(value) is EvaluationError:
+                raise EvaluationError(value.kind, value.message)
+            frame.append(value)
+        if self._blank:
+            frame += self._blank
+        try:
+            found = self._run(frame)
+        except EvaluationError as error:
+            error.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+            raise
+        except (Cancelled, RecursionError) as error:
+            raise _ended(error, frame) from None
+        if type(found) is not bool and self.boolean:
+            raise _not_bool(found, frame)
+        return Result(found, frame[0])  # type: ignore[arg-type]  # the one slot that is an int
+
+
+def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:
+    if isinstance(error, Cancelled):
+        failure = EvaluationError(error.kind, error.message)
+    else:
+        failure = EvaluationError("recursion", "the expression is nested too deeply to evaluate")
+    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+    return failure
+
+
+def _not_bool(found: object, frame: list[object]) -> EvaluationError:
+    failure = EvaluationError("not_bool", f"the result is a {type_name(found)}, not a bool", 0)
+    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+    return failure
+
+
+class Environment:
+    """What expressions are compiled against.
+
+    `libraries` bring the functions; `version` is the version of Kubernetes whose syntax is read.
+    `output` says what is wrong with a type as the type of a whole expression, None if nothing.
+    `sizes` bounds what is found in the variables, for the estimate. `strict` follows the
+    specification of the language where Kubernetes does not (see `compile_tree`).
+    """
+
+    def __init__(  # house: long, it is that many choices  # noqa: PLR0913  # the same
+        self,
+        variables: Mapping[str, Type],
+        libraries: Iterable[Library],
+        version: str = "1.36",
+        *,
+        objects: Mapping[str, Mapping[str, Type]] | None = None,
+        sizes: Sizes = lambda path: None,  # noqa: ARG005  # nothing is known
+        output: Output = lambda type_: None,  # noqa: ARG005  # everything is fine
+        boolean: bool = False,
+        limit: int = COST_LIMIT,
+        validators: Validators = (),
+        container: str = "",
+        strict: bool = False,
+    ) -> None:
+        self.version = version
+        self.limit = limit
+        self._names = tuple(variables)
+        self._sizes, self._output, self._boolean = sizes, output, boolean
+        self._validators = validators
+        self._strict = strict
+        newer = int(version.partition(".")[2]) >= NEWER
+        self._declarations = declare(
+            libraries,
+            variables,
+            objects or {},
+            container=container,
+            local_first=newer,
+        )
+        self._options = ParserOptions(
+            macros=_macros(self._declarations.functions), escaped_fields=newer
+        )
+
+    def compile(self, source: str) -> Program:
+        """Compile an expression; raises CompileError with everything that is wrong with it."""
+        node = parse(source, self._options)
+        checked = check(node, source, self._declarations)
+        validate(checked, source, self._validators)
+        wrong = self._output(checked.types[node.id])
+        if wrong is not None:
+            raise CompileError((Problem("not_bool", 0, 0, wrong),))
+        try:
+            compiled = compile_tree(checked, self._names, self.limit, strict=self._strict)
+        except EvaluationError as error:
+            raise CompileError((_constant(error),)) from None
+        cost = Estimator(checked, self._sizes).cost(node)
+        return Program(
+            source,
+            checked,
+            compiled.run,
+            self._names,
+            compiled.slots,
+            cost.max,
+            boolean=self._boolean,
+        )
+
+    def differences(self, other: "Environment") -> frozenset[str]:
+        """The names of functions that mean something else in the other environment.
+
+        An expression that has none of them anywhere in its text means the same in both; where the
+        variables differ too that is every expression, said by the empty name.
+        """
+        mine, others = self._declarations, other._declarations  # noqa: SLF001  # of its own kind
+        if mine.variables != others.variables or mine.objects != others.objects:
+            return frozenset({""})
+        names = mine.functions.keys() | others.functions.keys()
+        return frozenset(
+            name for name in names if mine.functions.get(name) != others.functions.get(name)
+        )
+
+
+def _constant(error: EvaluationError) -> Problem:
+    return Problem("constant", 0, 0, f"program instantiation failed: {error.message}")
+
+
+def _macros(functions: Mapping[str, Function]) -> Macros:
+    """The macros that come with libraries come with what they expand to."""
+    macros = {**STANDARD, **BINDINGS}
+    for function, more in _EXPANDED.items():
+        if function in functions:
+            macros.update(more)
+    return macros
+
+
+_EXPANDED: Mapping[str, Macros] = {
+    "optional.of": OPTIONAL,
+    "cel.@mapInsert": TWO_VARIABLE,
+    "@sortByAssociatedKeys": LISTS,
+}

@@ -1,0 +1,76 @@
+"""Names of several parts and the fields of what has some.
+
+Knows nothing of calls but the optional selection of a field, which the parser makes one.
+"""
+
+from cel.ast import Call, Entry, Ident, Literal, Node, Select
+from cel.checking import Checking, Resolved
+from cel.declare import Function
+from cel.types import BOOL, DYN, ERROR, Type, describe, optional_of
+from cel.unify import is_wild, unwrapped
+
+_OPTIONAL_SELECT = Function("_?._", ())
+
+
+def select(state: Checking, node: Select) -> None:
+    """A name of several parts, else a field."""
+    parts = qualified(state, node)
+    found = parts and state.scope.find_qualified(*parts)
+    if found:
+        state.names[node.id], state.types[node.id] = found
+        return
+    state.later(field, node, node.operand)
+
+
+def qualified(state: Checking, node: Node) -> tuple[str, str] | None:
+    """The first part and the whole of the name that `node` spells, if it may be one."""
+    fields = []
+    while isinstance(node, Select) and not node.test:
+        fields.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident) or not state.declarations.may_qualify(node.name):
+        return None
+    return node.name, ".".join((node.name, *reversed(fields)))
+
+
+def field(state: Checking, node: Select) -> None:
+    """The selection of a field, its operand checked."""
+    type_ = field_type(state, node, node.operand, node.field, optional=False)
+    state.types[node.id] = BOOL if node.test else state.unifier.resolve(type_)
+
+
+def optional_field(state: Checking, node: Call) -> None:
+    """The optional selection of a field, its operand checked."""
+    operand, name = node.args
+    field = name.value if isinstance(name, Literal) else None
+    type_ = field_type(state, node, operand, str(field), optional=True)
+    state.types[node.id] = state.unifier.resolve(type_)
+    function = state.declarations.functions.get(node.function, _OPTIONAL_SELECT)
+    state.calls[node.id] = Resolved(function, function.overloads, namespaced=False)
+
+
+def field_type(state: Checking, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
+    """The type of a field, optional where that is asked for or the operand is."""
+    held, wrapped = unwrapped(state.unifier.resolve(state.types[operand.id]))
+    result = DYN
+    if held.kind == "map":
+        result = held.params[1]
+    elif held.kind == "object":
+        result = object_field(state, node, held.name, field)
+    elif held.kind == "param":
+        state.unifier.fits(DYN, held)
+    elif not is_wild(held):
+        message = f"type '{describe(held)}' does not support field selection"
+        state.complain("field_selection", node, message)
+    return optional_of(result) if optional or wrapped else result
+
+
+def object_field(state: Checking, node: Node | Entry, name: str, field: str) -> Type:
+    """The type of a field of an object."""
+    fields = state.declarations.objects.get(name)
+    if fields is None:
+        state.complain("undeclared", node, f"unexpected failed resolution of '{name}'")
+        return ERROR
+    if field not in fields:
+        state.complain("undefined_field", node, f"undefined field '{field}'")
+    return fields.get(field, ERROR)

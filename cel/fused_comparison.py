@@ -1,0 +1,115 @@
+"""The most frequent comparison in one closure: a part of a variable with a constant text.
+
+What is not found, or is no text, goes the exact way, which is made when it is first needed.
+"""
+
+from collections.abc import Callable
+
+from cel import calls
+from cel.attributes import Attribute
+from cel.calls import traversal
+from cel.declare import Cost
+from cel.frame import COST, Frame, Run, exceeded
+from cel.shapes import Step
+
+
+def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+    left: Step,
+    close: Callable[[], Run],
+    text: str,
+    cost: Cost,
+    limit: int,
+    offset: int,
+    *,
+    negated: bool,
+) -> Run:
+    """`==` and `!=` with a constant text; `close` makes a closure of what is on the left."""
+
+    def exact() -> Run:
+        return calls.equal_to_text(close(), text, cost, limit, offset, negated=negated)
+
+    path = left.path() if isinstance(left, Attribute) else None
+    if path is None or not isinstance(left, Attribute) or len(path) not in (1, 3):
+        return exact()
+    own = len(path) + 1
+    costs = [own + traversal(length) for length in range(len(text) + 1)]
+    make = _one if len(path) == 1 else _three
+    return make(left.slot, path, text, costs, limit, _late(exact), wanted=not negated)
+
+
+def _late(exact: Callable[[], Run]) -> Run:
+    """Go the exact way, which is made when it is first needed."""
+    made: list[Run] = []
+
+    def run(frame: Frame) -> object:
+        if not made:
+            made.append(exact())
+        return made[0](frame)
+
+    return run
+
+
+def _over(frame: Frame, limit: int, amount: int, own: int) -> None:
+    """The limit is passed: `own` steps of one for the name and its keys, then the comparison."""
+    exceeded(frame, limit, (*(1,) * own, amount - own))
+
+
+# The two below are alike but for the look-up: a call between them would cost a third of the whole.
+def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+    slot: int,
+    path: tuple[str, ...],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
+) -> Run:
+    (key,) = path
+    longest = len(text)
+
+    def run(frame: Frame) -> object:
+        try:
+            value = frame[slot][key]
+        except (KeyError, TypeError):
+            return apart(frame)
+        if type(value) is not str:
+            return apart(frame)
+        length = len(value)
+        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            _over(frame, limit, amount, 2)
+        return (value == text) is wanted
+
+    return run
+
+
+def _three(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+    slot: int,
+    path: tuple[str, ...],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
+) -> Run:
+    first, second, third = path
+    longest = len(text)
+
+    def run(frame: Frame) -> object:
+        try:
+            value = frame[slot][first][second][third]
+        except (KeyError, TypeError):
+            return apart(frame)
+        if type(value) is not str:
+            return apart(frame)
+        length = len(value)
+        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            _over(frame, limit, amount, 4)
+        return (value == text) is wanted
+
+    return run

@@ -1,0 +1,61 @@
+"""Kubernetes's authorization checks, by name only.
+
+A device selector has no authorizer to ask, so no call of these can get as far as a meaning. They
+are declared because upstream's device environment declares them: a wrong call is a wrong call of
+a known function there, and what looks like one on a dynamic value compiles.
+"""
+
+from typing import Final
+
+from cel.declare import CallEstimate, Function, Library, Overload, Range, Value
+from cel.library import costs
+from cel.types import BOOL, STRING, Type
+from cel.values import no_such_overload
+
+_AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
+    Type("object", f"kubernetes.authorization.{name}")
+    for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+)
+_CHECK: Final = 350_000
+
+
+def _unreachable(*_: Value) -> Value:
+    raise no_such_overload()
+
+
+def _function(name: str, *rows: tuple[str, tuple[Type, ...], Type]) -> Function:
+    overloads = tuple(Overload(*row, _unreachable, member=True) for row in rows)
+    return Function(name, overloads)
+
+
+AUTHORIZATION: Final = Library(
+    "kubernetes.authz",
+    (
+        _function("path", ("authorizer_path", (_AUTHORIZER, STRING), _PATH)),
+        _function("group", ("authorizer_group", (_AUTHORIZER, STRING), _GROUP)),
+        _function(
+            "serviceAccount",
+            ("authorizer_serviceaccount", (_AUTHORIZER, STRING, STRING), _AUTHORIZER),
+        ),
+        _function("resource", ("groupcheck_resource", (_GROUP, STRING), _RESOURCE)),
+        _function("subresource", ("resourcecheck_subresource", (_RESOURCE, STRING), _RESOURCE)),
+        _function("namespace", ("resourcecheck_namespace", (_RESOURCE, STRING), _RESOURCE)),
+        _function("name", ("resourcecheck_name", (_RESOURCE, STRING), _RESOURCE)),
+        Function(
+            "check",
+            _function(
+                "check",
+                ("pathcheck_check", (_PATH, STRING), _DECISION),
+                ("resourcecheck_check", (_RESOURCE, STRING), _DECISION),
+            ).overloads,
+            cost=costs.constant(_CHECK),
+            estimate=costs.fixed(CallEstimate(Range(_CHECK, _CHECK))),
+        ),
+        _function("errored", ("decision_errored", (_DECISION,), BOOL)),
+        _function("error", ("decision_error", (_DECISION,), STRING)),
+        _function("allowed", ("decision_allowed", (_DECISION,), BOOL)),
+        _function("reason", ("decision_reason", (_DECISION,), STRING)),
+        _function("fieldSelector", ("authorizer_fieldselector", (_RESOURCE, STRING), _RESOURCE)),
+        _function("labelSelector", ("authorizer_labelselector", (_RESOURCE, STRING), _RESOURCE)),
+    ),
+)

@@ -1,0 +1,38 @@
+"""What the macros of two variables are made of: maps that grow by an entry."""
+
+from typing import Final
+
+from cel.declare import Function, Library, Overload, Value
+from cel.types import A, B, map_of
+from cel.values import find, grow, iterate, make_map
+
+_MAP: Final = map_of(A, B)
+
+
+def _copy(given: Value) -> Value:
+    return make_map((key, find(given, key)) for key in iterate(given))
+
+
+def _insert(given: Value, key: Value, value: Value) -> Value:
+    return grow(_copy(given), key, value)
+
+
+def _insert_all(given: Value, entries: Value) -> Value:
+    grown = _copy(given)
+    for key in iterate(entries):
+        grown = grow(grown, key, find(entries, key))
+    return grown
+
+
+COMPREHENSIONS: Final = Library(
+    "cel.lib.ext.comprev2",
+    (
+        Function(
+            "cel.@mapInsert",
+            (
+                Overload("@mapInsert_map_key_value", (_MAP, A, B), _MAP, _insert),
+                Overload("@mapInsert_map_map", (_MAP, _MAP), _MAP, _insert_all),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,144 @@
+"""What calls cost, in upstream's units: counted from sizes, and estimated from bounds of sizes.
+
+The factors and roundings are upstream's; they decide what an API server admits, so nothing here
+is a matter of taste. Knows no function.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from cel.declare import UNBOUNDED, CallEstimate, Cost, Estimate, Operand, Range, Value
+from cel.values import Map, actual_size
+
+# Going over a character, or over a character of a regular expression for each of a text.
+TRAVERSAL: Final = 0.1
+REGEX: Final = 0.25
+LIST_BASE: Final = 10
+
+ONE: Final = Range(1, 1)
+
+
+def add(a: Range, b: Range) -> Range:
+    """Add two ranges."""
+    return Range(min(a.min + b.min, UNBOUNDED), min(a.max + b.max, UNBOUNDED))
+
+
+def multiply(a: Range, b: Range) -> Range:
+    """Multiply two ranges."""
+    return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
+
+
+def scale(a: Range, factor: float) -> Range:
+    """Multiply by a factor, as doubles, and round up."""
+    return Range(
+        min(math.ceil(float(a.min) * factor), UNBOUNDED),
+        min(math.ceil(float(a.max) * factor), UNBOUNDED),
+    )
+
+
+def traversal(value: Value) -> int:
+    """Count going once over a value."""
+    return math.ceil(actual_size(value) * TRAVERSAL)
+
+
+def constant(count: int) -> Cost:
+    """Count the same for every call."""
+    return lambda _args, _result: count
+
+
+def fixed(estimate: CallEstimate) -> Estimate:
+    """Estimate the same for every call."""
+    return lambda _operands: estimate
+
+
+# A cost of exactly one, where a function of that name has another cost elsewhere.
+UNIT: Final = constant(1)
+UNIT_ESTIMATE: Final = fixed(CallEstimate(ONE))
+
+
+def of_argument(position: int, factor: float = TRAVERSAL) -> Cost:
+    """Count by the size of one argument."""
+    return lambda args, _: math.ceil(actual_size(args[position]) * factor)
+
+
+def estimate_argument(
+    position: int, factor: float = TRAVERSAL, size: Callable[[Range], Range] | None = None
+) -> Estimate:
+    """Estimate by the size of one argument, from which the size of the result may follow."""
+
+    def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
+        given = operands[position].size
+        return CallEstimate(scale(given, factor), size(given) if size else None)
+
+    return estimate
+
+
+def same_size(given: Range) -> Range:
+    """Say that a result is as large as what was given."""
+    return given
+
+
+def regex_cost(text: Value, pattern: Value) -> int:
+    """Count matching a text with a pattern."""
+    # An empty text still costs something when the pattern is long.
+    over_text = math.ceil((1.0 + actual_size(text)) * TRAVERSAL)
+    return over_text * math.ceil(actual_size(pattern) * REGEX)
+
+
+def regex_estimate(text: Range, pattern: Range) -> Range:
+    """Estimate matching a text with a pattern."""
+    return multiply(scale(add(text, ONE), TRAVERSAL), scale(pattern, REGEX))
+
+
+def smaller(args: tuple[Value, ...], _: Value) -> int:
+    """Count comparing two values: going over the smaller one."""
+    return math.ceil(min(actual_size(args[0]), actual_size(args[1])) * TRAVERSAL)
+
+
+def estimate_smaller(operands: tuple[Operand, ...]) -> CallEstimate:
+    """Estimate comparing two values."""
+    most = min(operands[0].size.max, operands[1].size.max)
+    return CallEstimate(scale(Range(1 if most > 0 else 0, most), TRAVERSAL))
+
+
+def deep(value: Value) -> int:
+    """Count going over a value and all that it holds."""
+    return _deep(value, {})
+
+
+def _deep(value: Value, known: dict[int, int]) -> int:
+    if isinstance(value, str):
+        return int(len(value.encode(errors="surrogatepass")) * TRAVERSAL)
+    if isinstance(value, bytes):
+        return int(len(value) * TRAVERSAL)
+    if not isinstance(value, (list, tuple, dict, Map)):
+        return 1
+    # A value may hold another one many times over, so each is counted once and added often.
+    total = known.get(id(value))
+    if total is None:
+        if isinstance(value, (list, tuple)):
+            total = sum(_deep(element, known) for element in value)
+        elif isinstance(value, dict):
+            total = sum(_deep(key, known) + _deep(held, known) for key, held in value.items())
+        else:
+            keys = value.keys()
+            total = sum(_deep(key, known) + _deep(value.find(key), known) for key in keys)
+        known[id(value)] = total
+    return total
+
+
+def over_everything(args: tuple[Value, ...], _: Value) -> int:
+    """Count going over the first argument and all that it holds."""
+    return deep(args[0])
+
+
+def estimate_elements(operands: tuple[Operand, ...]) -> CallEstimate:
+    """Estimate looking at every element of a list, or every character of a text."""
+    target = operands[0]
+    if not target.type.params:
+        return CallEstimate(scale(target.size, TRAVERSAL))
+    each = ONE
+    if target.type.params[0].kind in {"string", "bytes"}:
+        each = add(each, scale(target.items, TRAVERSAL))
+    return CallEstimate(multiply(target.size, each))

@@ -1,0 +1,41 @@
+"""`includes` as the DRA of Kubernetes 1.36 declares it; since 1.37 it is one of the lists'."""
+
+from typing import Final
+
+from cel.declare import CallEstimate, Function, Library, Overload, Range, Value
+from cel.errors import EvaluationError
+from cel.library import costs
+from cel.types import BOOL, DYN
+from cel.values import same
+
+# The most values that a list attribute may have.
+_LONGEST: Final = 48
+
+
+def _includes(target: Value, element: Value) -> bool:
+    if not isinstance(target, (list, tuple)):
+        return same(target, element)
+    # A longer list is only refused when the element is not among the first.
+    if any(same(other, element) for other in target[:_LONGEST]):
+        return True
+    if len(target) > _LONGEST:
+        raise EvaluationError(
+            "list_elements", f"'includes' cannot be applied to lists longer than {_LONGEST} values"
+        )
+    return False
+
+
+INCLUDES: Final = Library(
+    "dra.includes",
+    (
+        Function(
+            "includes",
+            (
+                Overload(
+                    "dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes, member=True,
+                    estimate=costs.fixed(CallEstimate(Range(0, _LONGEST))),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""What the language's newest libraries say where Kubernetes's versions still say otherwise.
+
+Nothing of Kubernetes is answered with these; the public conformance tests are. A function here
+replaces all of its name.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from cel import net
+from cel.declare import Function, Library, Overload, Value
+from cel.errors import EvaluationError
+from cel.library.bounds import MOST_CHARACTERS, check_size
+from cel.library.conversions import text_of
+from cel.library.format import CLAUSES, Clauses, format_text
+from cel.library.net import NETWORKS
+from cel.library.sequences import LISTS
+from cel.numbers import fixed
+from cel.types import DYN, INT, IP, STRING, Type, list_of
+from cel.values import Map, Timestamp, TypeValue, Uint, find, iterate, type_name
+
+_MOST_DECIMALS: Final = 1000
+
+
+def _number(value: Value) -> float | int:
+    if isinstance(value, float) or type(value) is int or isinstance(value, Uint):
+        return value
+    raise EvaluationError("format", f"this clause only takes numbers, was given {type_name(value)}")
+
+
+def _decimal(value: Value, _: int | None) -> str:
+    number = _number(value)
+    return _double(number) if isinstance(number, float) else str(number)
+
+
+def _double(number: float) -> str:
+    return fixed(number) if math.isfinite(number) else _infinite(number)
+
+
+def _infinite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+def _with_decimals(letter: str) -> Callable[[Value, int | None], str]:
+    def written(value: Value, precision: int | None) -> str:
+        number = float(_number(value))
+        if not math.isfinite(number):
+            return _infinite(number)
+        decimals = 6 if precision is None else precision
+        check_size(decimals, _MOST_DECIMALS)
+        return f"{number:.{decimals}{letter}}"
+
+    return written
+
+
+def _string(value: Value, _: int | None) -> str:
+    return _plain(value, [0])
+
+
+def _plain(value: Value, spent: list[int]) -> str:
+    """Write a value without quotes; `spent` counts what was written so far."""
+    if isinstance(value, (list, tuple)):
+        written = f"[{', '.join([_plain(element, spent) for element in value])}]"
+    elif isinstance(value, (dict, Map)):
+        entries = [(_plain(key, spent), _plain(find(value, key), spent)) for key in iterate(value)]
+        written = f"{{{', '.join([f'{key}: {held}' for key, held in sorted(entries)])}}}"
+    else:
+        written = _scalar(value)
+    spent[0] += len(written)
+    check_size(spent[0], MOST_CHARACTERS)
+    return written
+
+
+def _scalar(value: Value) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return _double(value)
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, Timestamp):
+        return str(Timestamp(value.nanos))
+    if type_name(value) in _WRITTEN:
+        return text_of(value)
+    raise EvaluationError("format", f"no string is made of a {type_name(value)}")
+
+
+_WRITTEN: Final = frozenset({"string", "bytes", "bool", "int", "uint", "google.protobuf.Duration"})
+_CLAUSES: Final[Clauses] = {
+    **CLAUSES,
+    "s": _string,
+    "d": _decimal,
+    "f": _with_decimals("f"),
+    "e": _with_decimals("e"),
+}
+
+
+def _format(text: str, args: list[Value]) -> str:
+    return format_text(text, args, _CLAUSES)
+
+
+def _reverse(text: str) -> str:
+    return text[::-1]
+
+
+def _index_of(text: str, part: str, start: int = 0) -> int:
+    if not 0 <= start <= len(text):
+        raise EvaluationError("index", f"index out of range: {start}")
+    return text.find(part, start)
+
+
+def _last_index_of(text: str, part: str, start: int | None = None) -> int:
+    if start is None:
+        return text.rfind(part)
+    if not 0 <= start <= len(text):
+        raise EvaluationError("index", f"index out of range: {start}")
+    return text.rfind(part, 0, start + len(part))
+
+
+def _ip(text: str) -> net.Ip:
+    """Read an address; one of IPv4 that is mapped to IPv6 is the IPv4 one."""
+    if ":" in text and "." in text:
+        raise EvaluationError("net", f"{text!r} mixes the forms of IPv4 and IPv6")
+    return net.parse_any_ip(text)
+
+
+def _others(library: Library, name: str) -> tuple[Overload, ...]:
+    return next(one.overloads for one in library.functions if one.name == name)
+
+
+def _positions(name: str, id_: str, meaning: Callable[..., Value]) -> Function:
+    rows: tuple[tuple[str, tuple[Type, ...]], ...] = (
+        (f"string_{id_}_string", (STRING, STRING)),
+        (f"string_{id_}_string_int", (STRING, STRING, INT)),
+    )
+    return Function(name, tuple(Overload(*row, INT, meaning, member=True) for row in rows))
+
+
+NEWEST: Final = Library(
+    "newest",
+    (
+        Function(
+            "format",
+            (Overload("string_format", (STRING, list_of(DYN)), STRING, _format, member=True),),
+        ),
+        Function(
+            "reverse",
+            (
+                *_others(LISTS, "reverse"),
+                Overload("string_reverse", (STRING,), STRING, _reverse, member=True),
+            ),
+        ),
+        _positions("indexOf", "index_of", _index_of),
+        _positions("lastIndexOf", "last_index_of", _last_index_of),
+        Function("ip", (Overload("string_to_ip", (STRING,), IP, _ip), *_others(NETWORKS, "ip"))),
+    ),
+)

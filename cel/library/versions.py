@@ -1,0 +1,74 @@
+"""Which libraries each version of Kubernetes has, for expressions that are new or stored.
+
+A new expression may only use what the version before had too, so that the API server can be
+rolled back; a stored one may use everything.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cel.declare import Function, Library
+from cel.library.authz import AUTHORIZATION
+from cel.library.comprehensions import COMPREHENSIONS
+from cel.library.formats import NAMED_FORMATS
+from cel.library.includes import INCLUDES as DRA_INCLUDES
+from cel.library.lists import INCLUDES, KUBERNETES_LISTS
+from cel.library.net import ADDRESSES, NETWORKS
+from cel.library.optional import OPTIONALS
+from cel.library.quantity import QUANTITIES
+from cel.library.regex import REGEX
+from cel.library.semver import SEMVERS
+from cel.library.sequences import LISTS, LISTS_1_37
+from cel.library.sets import SETS
+from cel.library.standard import STANDARD, STANDARD_1_37
+from cel.library.strings import STRINGS, STRINGS_1_37
+from cel.library.url import URLS
+from cel.types import Type
+
+_ALWAYS = (
+    URLS, REGEX, KUBERNETES_LISTS, AUTHORIZATION, OPTIONALS, QUANTITIES, SETS, ADDRESSES, NETWORKS,
+    NAMED_FORMATS, COMPREHENSIONS, SEMVERS,
+)  # fmt: skip
+
+
+def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> tuple[Library, ...]:
+    """Return the libraries of a version such as `1.36` for new or stored expressions.
+
+    `list_attributes` is the gate DRAListTypeAttributes; stored expressions are judged with it on.
+    """
+    minor = int(version.partition(".")[2])
+    newer = minor >= 37
+    found = [
+        STANDARD_1_37 if newer else STANDARD,
+        STRINGS_1_37 if newer else STRINGS,
+        *_ALWAYS,
+    ]
+    # Both came a version before new expressions may use them.
+    if stored or minor >= 35:
+        found.append(LISTS_1_37 if newer else LISTS)
+    if minor >= 36 and (stored or list_attributes):
+        found.append(INCLUDES if newer else DRA_INCLUDES)
+    return tuple(found)
+
+
+def functions(given: Iterable[Library]) -> dict[str, Function]:
+    """Return the functions of some libraries by name, with the overloads of all of them."""
+    table: dict[str, Function] = {}
+    for library in given:
+        for function in library.functions:
+            known = table.get(function.name)
+            if known is None:
+                table[function.name] = function
+                continue
+            table[function.name] = replace(
+                known,
+                overloads=(*known.overloads, *function.overloads),
+                cost=known.cost or function.cost,
+                estimate=known.estimate or function.estimate,
+            )
+    return table
+
+
+def type_names(given: Iterable[Library]) -> dict[str, Type]:
+    """Return the names that stand for types."""
+    return {name: type_ for library in given for name, type_ in library.types.items()}

@@ -1,0 +1,96 @@
+"""Which overload of a function is called, when the types are only known at run time.
+
+One overload that the checker resolved is called if the values fit it; of several, the first that
+fits. Where the checker knows a type for certain, nothing is looked at.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cel.checker import Resolved
+from cel.declare import Cost, Overload
+from cel.errors import EvaluationError
+from cel.types import Type
+from cel.values import fits
+
+Meaning = Callable[..., object]
+Guard = Callable[[object], bool]
+OPEN = frozenset({"dyn", "any", "param", "error", "wrapper", "object"})
+
+
+def cost_of(resolved: Resolved) -> Cost | None:
+    """What a call is charged; None where that is one."""
+    if len(resolved.overloads) == 1 and resolved.overloads[0].cost is not None:
+        return resolved.overloads[0].cost
+    return resolved.function.cost
+
+
+def guarded(meaning: Meaning, overload: Overload, types: Sequence[Type]) -> Meaning:
+    """The one overload, with a look at the arguments whose types are open."""
+    guards: list[tuple[int, Guard]] = []
+    for place, (declared, found) in enumerate(zip(overload.params, types, strict=True)):
+        guard = fits(declared) if _open(found) else None
+        if guard is not None:
+            guards.append((place, guard))
+    if not guards:
+        return meaning
+    name = overload.id
+    if len(types) == 1:
+        return _guarded_one(meaning, guards[0][1], name)
+    if len(types) == 2:
+        return _guarded_two(meaning, dict(guards), name)
+
+    def call(*values: object) -> object:
+        for place, guard in guards:
+            if not guard(values[place]):
+                raise _refused(name)
+        return meaning(*values)
+
+    return call
+
+
+def _guarded_one(meaning: Meaning, guard: Guard, name: str) -> Meaning:
+    def call(value: object) -> object:
+        if not guard(value):
+            raise _refused(name)
+        return meaning(value)
+
+    return call
+
+
+def _guarded_two(meaning: Meaning, guards: dict[int, Guard], name: str) -> Meaning:
+    first, second = guards.get(0), guards.get(1)
+
+    def call(a: object, b: object) -> object:
+        if (first is not None and not first(a)) or (second is not None and not second(b)):
+            raise _refused(name)
+        return meaning(a, b)
+
+    return call
+
+
+def dispatched(name: str, overloads: Sequence[Overload], count: int) -> Meaning:
+    """The first overload of this many arguments that the values fit."""
+    candidates = [
+        (overload.meaning, tuple(fits(declared) for declared in overload.params))
+        for overload in overloads
+        if len(overload.params) == count
+    ]
+
+    def call(*values: object) -> object:
+        for meaning, guards in candidates:
+            for guard, value in zip(guards, values, strict=True):
+                if guard is not None and not guard(value):
+                    break
+            else:
+                return meaning(*values)
+        raise _refused(name)
+
+    return call
+
+
+def _open(found: Type) -> bool:
+    return found.kind in OPEN or any(_open(part) for part in found.params)
+
+
+def _refused(name: str) -> EvaluationError:
+    return EvaluationError("no_such_overload", f"no such overload: {name}")

@@ -1,0 +1,31 @@
+"""The names that Drawbridge gives to labels, annotations and objects in a cluster."""
+
+from typing import Final
+
+API_VERSION: Final = "drawbridge.dev/v1alpha1"
+
+# Labels.
+TRANSLATE_LABEL: Final = "drawbridge.dev/translate"
+DUAL_LABEL: Final = "drawbridge.dev/dual"
+
+# Annotations.
+ORIGINAL_ANNOTATION: Final = "drawbridge.dev/original"
+FACTS_ANNOTATION: Final = "drawbridge.dev/facts"
+RULES_ANNOTATION: Final = "drawbridge.dev/rules"
+ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
+COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
+# When a pod last referred to a template.
+USED_ANNOTATION: Final = "drawbridge.dev/used"
+FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"
+PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
+
+# Objects.
+NAMESPACE: Final = "drawbridge-system"
+TEMPLATE_PREFIX: Final = "drawbridge-"
+FACTS_CONFIG_MAP: Final = "drawbridge-facts"
+CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
+MIRRORED_QUOTA: Final = "drawbridge-quota"
+PROBE_TEMPLATE: Final = "drawbridge-probe"
+CONTROLLER_LEASE: Final = "drawbridge-controller"
+WEBHOOK_CONFIGURATION: Final = "drawbridge"
+POD_WEBHOOK: Final = "pods.drawbridge.dev"

@@ -1,0 +1,207 @@
+"""Classes and names: which devices a class selects, and who serves an extended resource.
+
+Follows upstream: of two classes with one name the later created serves it, then the first by
+name. A class is asked about one device of every projection of what it reads.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from cel import CompileError, EvaluationError, Program
+from cel.dra import Selectors, reads, view
+from cel.dra.reads import Reads
+from dra.classes import DeviceClass
+from dra.device import Device
+from dra.gates import Gates
+from dra.nodes import Node
+from facts.device_counts import Key, Projections, Sight, Sighting
+from facts.families import Family, serves
+from facts.model import Class, Name
+
+_NATIVE = "kubernetes.io"
+
+
+class Offered:
+    """A class with its compiled selectors; one that does not compile selects nothing."""
+
+    def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
+        self.name = offered.metadata.name
+        self.extended = offered.spec.extended_resource_name or ""
+        self.created = offered.metadata.creation_timestamp or ""
+        self._lists = selectors.lists
+        self.programs: list[Program] | None = []
+        try:
+            for each in offered.spec.selectors:
+                if each.cel:
+                    self.programs.append(selectors.stored.compile(each.cel.expression))
+        except CompileError:
+            self.programs = None
+
+    def selects(self, driver: str, device: Device) -> bool:
+        """Whether the class selects a device; an error counts as no."""
+        if self.programs is None:
+            return False
+        seen = view(driver, device, list_attributes=self._lists)
+        try:
+            return all(program.evaluate(seen).value is True for program in self.programs)
+        except EvaluationError:
+            return False
+
+
+class Looks(Projections):
+    """What all classes read of a device."""
+
+    def __init__(self, offered: Iterable[Offered], selectors: Selectors) -> None:
+        self._lists = selectors.lists
+        self._reads: list[Reads] = [
+            reads(program) for each in offered for program in each.programs or ()
+        ]
+
+    def of(self, driver: str, device: Device) -> Hashable:
+        """The projection that decides for every class."""
+        seen = view(driver, device, list_attributes=self._lists)
+        return (driver, *(each.projection(seen) for each in self._reads))
+
+
+def offered(classes: Iterable[DeviceClass], gates: Gates) -> tuple[list[Offered], Looks]:
+    """Compile classes, sorted by name, and say what they read."""
+    selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    compiled = {each.metadata.name: Offered(each, selectors) for each in classes}
+    ordered = [compiled[name] for name in sorted(compiled)]
+    return ordered, Looks(ordered, selectors)
+
+
+def selected(sight: Sight, classes: Iterable[Offered]) -> dict[str, Counter[Key]]:
+    """Count by class the devices of each product that it selects."""
+    counted: dict[str, Counter[Key]] = {}
+    for each in classes:
+        found = counted[each.name] = Counter()
+        for key, tally in sight.products.items():
+            for device, count in tally.samples.values():
+                if each.selects(key.driver, device):
+                    found[key] += count
+    return counted
+
+
+def class_table(classes: Iterable[Offered], counted: Mapping[str, Counter[Key]]) -> list[Class]:
+    """Make the table of classes."""
+    return [
+        Class(
+            each.name,
+            extended=each.extended,
+            drivers=tuple(sorted({key.driver for key in counted[each.name]})),
+            devices=counted[each.name].total(),
+        )
+        for each in classes
+    ]
+
+
+class Twice(NamedTuple):
+    """A node where plugins hand out names beside slices with the same devices, and how many."""
+
+    node: str
+    names: tuple[str, ...]
+    devices: int
+
+
+def claimed(classes: Iterable[Offered]) -> dict[str, list[Offered]]:
+    """Sort classes by the extended resource that they serve."""
+    found: dict[str, list[Offered]] = {}
+    for each in classes:
+        if each.extended:
+            found.setdefault(each.extended, []).append(each)
+    return found
+
+
+def name_table(
+    nodes: Iterable[Node],
+    classes: Iterable[Offered],
+    doubled: Iterable[Twice],
+) -> list[Name]:
+    """Make the table of extended resources."""
+    by_class = claimed(classes)
+    plugins: dict[str, list[int]] = {}
+    for node in nodes:
+        for name, count in advertised(node).items():
+            plugins.setdefault(name, []).append(count)
+    dual = Counter(name for each in doubled for name in each.names)
+    table = []
+    for name in sorted(by_class.keys() | plugins.keys()):
+        counts = plugins.get(name, [])
+        table.append(
+            Name(
+                name,
+                classes=_winners(by_class.get(name, [])),
+                nodes=len(counts),
+                devices=sum(counts),
+                most=max(counts, default=0),
+                dual=dual[name],
+            )
+        )
+    return table
+
+
+def _winners(claiming: list[Offered]) -> tuple[str, ...]:
+    """Sort classes of one name: the latest first, and at the same time by name."""
+    by_name = sorted(claiming, key=lambda each: each.name)
+    return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
+
+
+def advertised(node: Node) -> dict[str, int]:
+    """The extended resources that plugins hand out on a node."""
+    return {
+        name: quantity.value()
+        for name, quantity in node.allocatable.items()
+        if "/" in name and not _native(name.partition("/")[0]) and quantity.sign() > 0
+    }
+
+
+def _native(domain: str) -> bool:
+    return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
+
+
+def twice(
+    sights: Iterable[Sighting],
+    classes: Iterable[Offered],
+    counted: Mapping[str, Counter[Key]],
+    known: Mapping[str, Family],
+) -> tuple[Twice, ...]:
+    """Find the nodes where a plugin hands out a name and slices show the same devices."""
+    by_name = claimed(classes)
+    found = []
+    for each in sights:
+        shown = {
+            name: _shown(each, name, [counted[c.name] for c in by_name.get(name, ())], known)
+            for name in advertised(each.node)
+        }
+        names = tuple(sorted(name for name, keys in shown.items() if keys))
+        if names:
+            keys = frozenset[Key]().union(*shown.values())
+            devices = sum(each.products[key] for key in _whole(keys, known))
+            found.append(Twice(each.node.name, names, devices))
+    return tuple(found)
+
+
+def _shown(
+    sighting: Sighting,
+    name: str,
+    selections: Iterable[Mapping[Key, int]],
+    known: Mapping[str, Family],
+) -> frozenset[Key]:
+    """The products on a node that are what a plugin hands out by `name`."""
+    drivers = {each for each in sighting.drivers if each in known and serves(known[each], name)}
+    return frozenset(
+        key
+        for key in sighting.products
+        if key.driver in drivers or any(key in each for each in selections)
+    )
+
+
+def _whole(keys: frozenset[Key], known: Mapping[str, Family]) -> frozenset[Key]:
+    """Leave partitions out where the whole devices are there: they are the same silicon."""
+    families = {key: known.get(key.driver) for key in keys}
+    whole = frozenset(
+        key for key, family in families.items() if family is None or key.type in family.whole
+    )
+    return whole or keys

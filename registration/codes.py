@@ -1,0 +1,34 @@
+"""The finding codes of all packages that look at a cluster: the codes a Configuration may name."""
+
+from typing import Final
+
+import dra.codes
+import facts.codes
+import judge.codes
+import ledger.codes
+import registration.admission_codes
+import registration.controller_codes
+import report.codes
+import solver.codes
+import translate.changes.codes
+import translate.decisions.codes
+import translate.legacy.codes
+import translate.manifests.codes
+import translate.targets.codes
+
+TABLES: Final = (
+    dra.codes.CODES,
+    judge.codes.CODES,
+    solver.codes.CODES,
+    ledger.codes.CODES,
+    facts.codes.CODES,
+    translate.legacy.codes.CODES,
+    translate.targets.codes.CODES,
+    translate.decisions.codes.CODES,
+    translate.changes.codes.CODES,
+    translate.manifests.codes.CODES,
+    registration.admission_codes.CODES,
+    registration.controller_codes.CODES,
+    report.codes.CODES,
+)
+CODES: Final = tuple(name for table in TABLES for name in table)

@@ -1,0 +1,1 @@
+"""What every process shares: TLS listener, review decoding, settings, logs, metrics, shutdown."""

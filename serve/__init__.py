@@ -1,1 +1,0 @@
-"""Rooms put together into processes that stay: the webhook and the controller."""

@@ -1,0 +1,239 @@
+"""The public conformance tests of the language: how they are read, and asked.
+
+The files are kept elsewhere and found by an environment variable. Values in them are written as
+protobuf writes them in JSON.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cel.ast import Call, Comprehension, Ident, MessageLiteral, Node, Select, below
+from cel.checker import Checked, Name, Resolved
+from cel.compile import compile_tree
+from cel.declare import Function, Library, Overload
+from cel.environment import Environment
+from cel.errors import EvaluationError
+from cel.library.newest import NEWEST
+from cel.library.versions import libraries
+from cel.parser import parse
+from cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+    opaque,
+    type_of,
+)
+from cel.values import MISSING, TypeValue, Uint, Value, equal, make_map
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / os.environ.get("DRAWBRIDGE_CEL_SPEC", "../shared/golden/cel-spec")
+ENUM = "cel.expr.conformance"
+
+Plain = dict[str, Any]
+
+
+class Test(NamedTuple):
+    """One conformance test and where it stands."""
+
+    file: str
+    section: str
+    plain: Plain
+
+    @property
+    def name(self) -> str:
+        """What the test is called, unique."""
+        return f"{self.file}/{self.section}/{self.plain['name']}"
+
+
+def tests() -> Iterator[Test]:
+    """Give all tests in the folder."""
+    for path in sorted(FOLDER.glob("*.json")):
+        for section in json.loads(path.read_text(encoding="utf-8"))["section"]:
+            for plain in section["test"]:
+                yield Test(path.stem, section["name"], plain)
+
+
+def value(plain: Plain) -> Value:  # noqa: PLR0911  # one for each kind of value
+    """Read a value."""
+    (kind, content), *_ = plain.items()
+    match kind:
+        case "int64_value":
+            return int(content)
+        case "uint64_value":
+            return Uint(content)
+        case "double_value":
+            return float(content)
+        case "bytes_value":
+            return base64.b64decode(content)
+        case "null_value":
+            return None
+        case "type_value":
+            return TypeValue(content)
+        case "list_value":
+            return [value(each) for each in content.get("values", ())]
+        case "map_value":
+            entries = content.get("entries", ())
+            return make_map((value(each["key"]), value(each["value"])) for each in entries)
+        case "bool_value" | "string_value":
+            return content
+    raise NotImplementedError(kind)
+
+
+_WELL_KNOWN = {"TIMESTAMP": TIMESTAMP, "DURATION": DURATION, "ANY": Type("any")}
+_PRIMITIVE = {
+    "BOOL": BOOL, "INT64": INT, "UINT64": UINT, "DOUBLE": DOUBLE, "STRING": STRING, "BYTES": BYTES,
+}  # fmt: skip
+
+
+def type_(plain: Plain) -> Type:  # noqa: C901, PLR0911  # one for each kind of type
+    """Read a type."""
+    (kind, content), *_ = plain.items()
+    match kind:
+        case "primitive":
+            return _PRIMITIVE[content]
+        case "well_known":
+            return _WELL_KNOWN[content]
+        case "wrapper":
+            return Type("wrapper", params=(_PRIMITIVE[content],))
+        case "dyn":
+            return DYN
+        case "null":
+            return NULL
+        case "type":
+            return type_of(type_(content) if content else DYN)
+        case "type_param":
+            return Type("param", content)
+        case "list_type":
+            return list_of(type_(content["elem_type"]))
+        case "map_type":
+            return map_of(type_(content["key_type"]), type_(content["value_type"]))
+        case "abstract_type":
+            return opaque(content["name"], *map(type_, content.get("parameter_types", ())))
+    raise NotImplementedError(kind)
+
+
+def environment(plain: Plain) -> Environment:
+    """Make the environment that a test asks for."""
+    variables: dict[str, Type] = {}
+    functions = []
+    for declared in plain.get("type_env", ()):
+        if "ident" in declared:
+            variables[declared["name"]] = type_(declared["ident"]["type"])
+        else:
+            functions.append(_function(declared))
+    replaced = {function.name for function in NEWEST.functions}
+    kept = (
+        Library(
+            library.name,
+            tuple(each for each in library.functions if each.name not in replaced),
+            library.types,
+        )
+        for library in libraries("1.37", stored=True)
+    )
+    given = (*kept, NEWEST, Library("test", tuple(functions)))
+    return Environment(variables, given, "1.37", container=plain.get("container", ""), strict=True)
+
+
+def _function(declared: Plain) -> Function:
+    overloads = tuple(
+        Overload(
+            each["overload_id"],
+            tuple(type_(param) for param in each.get("params", ())),
+            type_(each["result_type"]),
+            _unbound,
+            member=each.get("is_instance_function", False),
+        )
+        for each in declared["function"]["overloads"]
+    )
+    return Function(declared["name"], overloads)
+
+
+def _unbound(*_: Value) -> Value:
+    raise EvaluationError("no_such_overload", "the function has no meaning")
+
+
+def bindings(plain: Plain) -> Mapping[str, Value]:
+    """Read the values of the variables."""
+    return {name: value(bound["value"]) for name, bound in plain.get("bindings", {}).items()}
+
+
+def answer(plain: Plain) -> tuple[Value, Type]:
+    """Evaluate a test's expression; raises CompileError or EvaluationError."""
+    made = environment(plain)
+    if plain.get("disable_check"):
+        return _unchecked(plain, made), DYN
+    program = made.compile(plain["expr"])
+    if plain.get("check_only"):
+        return MISSING, program.type
+    return program.evaluate(bindings(plain)).value, program.type
+
+
+def _unchecked(plain: Plain, made: Environment) -> Value:
+    """Evaluate without a checker: every name is a variable, every call is found at run time."""
+    node = parse(plain["expr"], made._options)  # noqa: SLF001  # there is no public way around checks
+    declared = made._declarations  # noqa: SLF001
+    names: dict[int, Name] = {}
+    calls: dict[int, Resolved] = {}
+    given = bindings(plain)
+    local = {
+        name
+        for each in below(node)
+        if isinstance(each, Comprehension)
+        for name in (each.variable, each.second_variable, each.accumulator)
+    }
+    for each in below(node):
+        if isinstance(each, Ident | Select):
+            if _spelt(each).partition(".")[0] in local:
+                names |= {each.id: Name(each.name, None)} if isinstance(each, Ident) else {}
+                continue
+            spelt = [name for name in declared.candidates(_spelt(each)) if name in given]
+            if spelt or isinstance(each, Ident):
+                name = spelt[0] if spelt else _spelt(each)
+                names[each.id] = Name(name, None if spelt else declared.types.get(name))
+        elif isinstance(each, MessageLiteral):
+            names[each.id] = Name(each.name, None)
+        elif isinstance(each, Call):
+            calls[each.id] = _resolved(each, declared.functions)
+    used = tuple(dict.fromkeys(name.name for name in names.values()))
+    checked = Checked(node, {}, names, calls, aggregates=False)
+    compiled = compile_tree(checked, used, made.limit, strict=True)
+    frame = [0, None, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
+    return compiled.run(frame)
+
+
+def _resolved(call: Call, functions: Mapping[str, Function]) -> Resolved:
+    if isinstance(call.target, Ident | Select):
+        qualified = functions.get(f"{_spelt(call.target)}.{call.function}")
+        if qualified is not None:
+            return Resolved(qualified, (), True)  # noqa: FBT003
+    function = functions.get(call.function, Function(call.function, ()))
+    return Resolved(function, (), False)  # noqa: FBT003
+
+
+def _spelt(node: Node) -> str:
+    if isinstance(node, Ident):
+        return node.name
+    return f"{_spelt(node.operand)}.{node.field}" if isinstance(node, Select) else "?"
+
+
+def same(expected: Value, found: Value) -> bool:
+    """Tell whether two values are the same, NaN included."""
+    if isinstance(expected, float) and expected != expected:  # noqa: PLR0124  # NaN
+        return isinstance(found, float) and found != found  # noqa: PLR0124
+    if type(expected) is not type(found) and not isinstance(expected, list | dict):
+        return False
+    return equal(expected, found)

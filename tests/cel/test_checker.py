@@ -1,0 +1,271 @@
+"""What types allow, what names mean, and what constants can never be."""
+
+from pathlib import Path
+
+import pytest
+
+from cel.ast import Call, Ident, Node, Select, below
+from cel.checker import Checked, Declarations, check, declare
+from cel.errors import CompileError, Problem
+from cel.library.versions import libraries
+from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from cel.parser import ParserOptions, parse
+from cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
+from cel.validate import KUBERNETES, validate
+from tests.tables import Plain, cases
+
+CASES = Path(__file__).parent / "cases"
+OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
+VARIABLES = {
+    "b": BOOL,
+    "d": DYN,
+    "i": INT,
+    "l": list_of(DYN),
+    "m": map_of(STRING, ANY),
+    "s": STRING,
+}
+LIBRARIES = libraries("1.36", stored=True)
+PLAIN = declare(LIBRARIES, VARIABLES, {})
+
+
+def checked(source: str, declarations: Declarations = PLAIN) -> Checked:
+    found = check(parse(source, OPTIONS), source, declarations)
+    validate(found, source, KUBERNETES)
+    return found
+
+
+def refusal(source: str, declarations: Declarations = PLAIN) -> tuple[Problem, ...]:
+    with pytest.raises(CompileError) as caught:
+        checked(source, declarations)
+    return caught.value.problems
+
+
+def kinds(source: str) -> set[str]:
+    """The kinds of all complaints."""
+    try:
+        checked(source)
+    except CompileError as error:
+        return {problem.kind for problem in error.problems}
+    return set()
+
+
+def of_type(source: str, declarations: Declarations = PLAIN) -> str:
+    found = checked(source, declarations)
+    return describe(found.types[found.node.id])
+
+
+def only(found: Checked, kind: type[Node]) -> Node:
+    """The one node of a kind."""
+    (node,) = (node for node in below(found.node) if isinstance(node, kind))
+    return node
+
+
+def rows(column: str) -> list[tuple[str, Plain]]:
+    return [
+        row
+        for table in ("types.yaml", "syntax.yaml", "macro_errors.yaml")
+        for case in cases(CASES / table)
+        for row in case.get(column, {}).items()
+    ]
+
+
+@pytest.mark.parametrize(("source", "first"), rows("refused"))
+def test_the_first_complaint_is_of_its_kind_and_at_its_place(
+    source: str, first: tuple[str, int, int]
+) -> None:
+    problem = refusal(source)[0]
+    assert [problem.kind, problem.line, problem.column] == first
+
+
+@pytest.mark.parametrize(("source", "type_"), rows("fine"))
+def test_an_expression_has_its_type(source: str, type_: str) -> None:
+    assert of_type(source) == type_
+
+
+@pytest.mark.parametrize(("source", "type_"), rows("fine"))
+def test_every_type_is_known_in_the_end(source: str, type_: str) -> None:  # noqa: ARG001  # shared rows
+    assert "_var" not in " ".join(describe(each) for each in checked(source).types.values())
+
+
+DEVICE = {"driver": STRING, "attributes": map_of(STRING, map_of(STRING, ANY))}
+OBJECTS = declare(LIBRARIES, {"device": Type("object", "dra.Device")}, {"dra.Device": DEVICE})
+
+
+@pytest.mark.parametrize(
+    ("source", "type_"),
+    [
+        ("device", "dra.Device"),
+        ("device.driver", "string"),
+        ("device.attributes['x'].y", "any"),
+        ("device.?driver", "optional_type(string)"),
+        ("has(device.driver)", "bool"),
+        ("dra.Device", "type(dra.Device)"),
+        ("dra.Device{driver: 'x'}", "dra.Device"),
+        ("timestamp", "type(timestamp)"),
+    ],
+)
+def test_an_object_has_its_fields(source: str, type_: str) -> None:
+    assert of_type(source, OBJECTS) == type_
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "column"),
+    [
+        ("device.pool", "undefined_field", 7),
+        ("has(device.pool)", "undefined_field", 4),
+        ("device['driver']", "no_matching_overload", 7),
+        ("device.driver.x", "field_selection", 14),
+        ("device.attributes['x'].y.all(z, true)", "not_iterable", 23),
+        ("dra.Device{pool: 'x'}", "undefined_field", 16),
+        ("dra.Device{driver: 1}", "type_mismatch", 18),
+        ("device == 1", "no_matching_overload", 8),
+    ],
+)
+def test_an_object_has_no_other_fields(source: str, kind: str, column: int) -> None:
+    problem = refusal(source, OBJECTS)[0]
+    assert (problem.kind, problem.column) == (kind, column)
+
+
+def test_names_say_what_they_mean() -> None:
+    found = checked("i")
+    assert found.names[found.node.id] == ("i", None)
+    found = checked("int")
+    assert found.names[found.node.id] == ("int", INT)
+    found = checked("google.protobuf.Timestamp")
+    assert isinstance(found.node, Select)
+    assert found.names[found.node.id].name == "google.protobuf.Timestamp"
+
+
+@pytest.mark.parametrize(
+    ("source", "overloads", "namespaced"),
+    [
+        ("i + 1", ["add_int64"], False),
+        ("d + 1", ["add_int64"], False),
+        ("s.size()", ["string_size"], False),
+        ("size(d)", ["size_bytes", "size_list", "size_map", "size_string"], False),
+        ("optional.of(i)", ["optional_of"], True),
+        ("m['x']", ["index_map"], False),
+    ],
+)
+def test_calls_say_which_overloads_they_may_be(
+    source: str,
+    overloads: list[str],
+    namespaced: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    found = checked(source)
+    resolved = found.calls[only(found, Call).id]
+    assert sorted(overload.id for overload in resolved.overloads) == sorted(overloads)
+    assert resolved.namespaced is namespaced
+
+
+def test_the_tree_is_left_alone() -> None:
+    node = parse("sets.contains([1], [i]) && int == type(1)", OPTIONS)
+    before = repr(node)
+    check(node, "", PLAIN)
+    assert repr(node) == before
+
+
+NAMES = {"x": INT, "a.x": STRING, "a.b.x": BOOL, "a.b.c.y": DYN, "y": INT}
+
+
+@pytest.mark.parametrize(
+    ("container", "source", "type_"),
+    [
+        ("", "x", "int"),
+        ("a", "x", "string"),
+        ("a.b", "x", "bool"),
+        ("a.b.c", "x", "bool"),
+        ("a.b", ".x", "int"),
+        ("a.b", ".a.x", "string"),
+        ("a", "b.x", "bool"),
+        ("a.b.d", "c.y", "dyn"),
+        ("a.b", "y", "int"),
+    ],
+)
+def test_a_container_is_searched_from_inside_out(container: str, source: str, type_: str) -> None:
+    assert of_type(source, declare(LIBRARIES, NAMES, {}, container=container)) == type_
+
+
+@pytest.mark.parametrize(
+    ("source", "older", "newer"),
+    [
+        ("[{'x': 1}].exists(a, a.x == 1)", None, "bool"),
+        ("[{'x': 1}].exists(a, a.x == 'q')", "bool", None),
+        ("['q'].exists(x, .x == 1)", None, "bool"),
+        ("['q'].exists(x, .x == 'q')", "bool", None),
+        ("['q'].exists(x, x == 'q')", "bool", "bool"),
+        ("a.x", "string", "string"),
+    ],
+)
+def test_since_a_newer_version_the_variables_of_macros_come_first(
+    source: str, older: str | None, newer: str | None
+) -> None:
+    for expected, local_first in ((older, False), (newer, True)):
+        declarations = declare(LIBRARIES, NAMES, {}, local_first=local_first)
+        if expected is None:
+            assert refusal(source, declarations)[0].kind == "no_matching_overload"
+        else:
+            assert of_type(source, declarations) == expected
+
+
+def test_a_name_behind_a_dot_is_marked_where_a_macros_variable_hides_it() -> None:
+    declarations = declare(LIBRARIES, NAMES, {}, local_first=True)
+    found = checked("['q'].exists(x, .x == 1)", declarations)
+    dotted = [n for n in below(found.node) if isinstance(n, Ident) and n.name == ".x"]
+    assert [found.names[node.id].name for node in dotted] == [".x"]
+
+
+def test_a_message_says_what_was_found_and_what_was_wanted() -> None:
+    assert refusal("[1] + s")[0].message == (
+        "found no matching overload for '_+_' applied to '(list(int), string)'"
+    )
+    assert refusal("s.startsWith([])")[0].message == (
+        "found no matching overload for 'startsWith' applied to 'string.(list(dyn))'"
+    )
+    assert refusal("[1, s]")[0].message == "expected type 'int' but found 'string'"
+
+
+def test_all_that_is_wrong_is_said_in_the_order_of_its_places() -> None:
+    problems = refusal("b && (x + 1 ==\n y(s) || i)")
+    assert [(p.kind, p.line, p.column) for p in problems] == [
+        ("undeclared", 1, 7),
+        ("undeclared", 2, 3),
+        ("type_mismatch", 2, 10),
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 99, 3000])
+def test_no_more_than_a_hundred_complaints_are_kept(count: int) -> None:
+    assert len(refusal(f"[{', '.join(['x'] * count)}]")) == min(count, 100)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "[1].all(x, " * 200 + "true" + ")" * 200,
+        "[" * 240 + "]" * 240,
+        "{1: " * 240 + "1" + "}" * 240,
+        "!f(" * 200 + "b" + ")" * 200,
+        "b ? i : " * 240 + "i",
+        "m" + ".x" * 240,
+        "[1]" + ".map(x, [x])" * 240,
+        "[1]" + ".map(x, [[[[x]]]])" * 200,
+        "dyn(" * 240 + "1" + ")" * 240,
+        " && ".join(["b"] * 2500),
+        "[" + "[]," * 3000 + "]",
+        "[" + "[], [1], " * 1000 + "]",
+        "[].all(x, [].all(y, x == y && " * 60 + "b" + "))" * 60,
+    ],
+)
+def test_deep_and_long_expressions_are_dealt_with(source: str) -> None:
+    assert kinds(source) <= {
+        "recursion", "undeclared", "no_matching_overload", "type_mismatch",
+    }  # fmt: skip
+
+
+def test_types_that_double_with_every_step_are_refused() -> None:
+    steps = "".join(f"cel.bind(x{n + 1}, {{x{n}: x{n}}}, " for n in range(60))
+    source = f"cel.bind(x0, [1], {steps}x60 == x59{')' * 61}"
+    assert refusal(source)[0].kind == "recursion"
+    few = "".join(f"cel.bind(x{n + 1}, {{x{n}: x{n}}}, " for n in range(5))
+    assert of_type(f"cel.bind(x0, [1], {few}x5 == x5{')' * 6}") == "bool"

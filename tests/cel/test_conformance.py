@@ -1,0 +1,74 @@
+"""The public conformance tests of the language pass, but for what needs protobuf messages."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cel.errors import CompileError, EvaluationError
+from tests.cel import spec
+
+SCOPE = yaml.safe_load((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())
+# What shows that a test needs a message, an enum or an extension of protobuf.
+MARKS = ("TestAllTypes", "message_type", "object_value", "NullValue")
+PRESENT = spec.FOLDER.is_dir()
+ABSENT = f"the conformance tests are not at {spec.FOLDER}: set DRAWBRIDGE_CEL_SPEC"
+
+
+def _listed() -> dict[str, str]:
+    return {
+        f"{entry['file']}/{entry['section']}/{name}": entry["reason"]
+        for entry in SCOPE["left out"] + SCOPE["contradict themselves"]
+        for name in entry["tests"]
+    }
+
+
+def test_the_conformance_tests_are_there() -> None:
+    if not PRESENT and not os.environ.get("CI"):
+        pytest.skip(ABSENT)
+    assert PRESENT, ABSENT
+
+
+@pytest.mark.skipif(not PRESENT, reason=ABSENT)
+def test_every_test_in_scope_passes() -> None:
+    listed = _listed()
+    asked = [test for test in spec.tests() if test.name not in listed]
+
+    failed = [f"{test.name}: {found}" for test in asked if (found := _wrong(test.plain))]
+
+    assert failed == []
+    assert len(asked) > 1500
+
+
+@pytest.mark.skipif(not PRESENT, reason=ABSENT)
+def test_only_what_needs_messages_is_left_out() -> None:
+    tests = {test.name: test for test in spec.tests()}
+    for entry in SCOPE["left out"]:
+        for name in entry["tests"]:
+            shown = str(tests["/".join((entry["file"], entry["section"], name))].plain)
+
+            assert any(mark in shown for mark in MARKS), f"{name} needs no message"
+
+
+def _wrong(plain: spec.Plain) -> str:
+    """What is wrong with the answer to a test, nothing if it passes."""
+    try:
+        found, deduced = spec.answer(plain)
+    except (CompileError, EvaluationError) as error:
+        return "" if "eval_error" in plain else f"{error}"
+    if "eval_error" in plain:
+        return f"{found!r} is no error"
+    if "typed_result" in plain:
+        return _wrong_type(plain["typed_result"], found, deduced)
+    expected = spec.value(plain["value"]) if "value" in plain else True
+    return "" if spec.same(expected, found) else f"{found!r}, not {expected!r}"
+
+
+def _wrong_type(expected: spec.Plain, found: object, deduced: object) -> str:
+    wanted = spec.type_(expected["deduced_type"])
+    if deduced != wanted:
+        return f"of type {deduced}, not {wanted}"
+    if "result" in expected and not spec.same(spec.value(expected["result"]), found):
+        return f"{found!r}, not {expected['result']!r}"
+    return ""

@@ -1,0 +1,139 @@
+"""Costs, limits, interruption and errors: what the golden cases do not pin down one by one."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from cel import CompileError, Environment, EvaluationError, Programs
+from cel.dra import device_environment, view
+from cel.dra.peers import evaluator
+from cel.library.versions import libraries
+from cel.types import INT, STRING, list_of
+from dra.compatibility import EvaluationError as Unanswered
+from dra.compatibility import Peer
+from dra.device import Attribute, Capacity, Device
+from dra.inventory import PoolID
+from dra.quantity import parse
+from tests.tables import Plain, cases
+
+TABLE = cases(Path(__file__).parent / "cases" / "engine.yaml")
+VARIABLES = {"x": INT, "s": STRING, "l": list_of(INT)}
+VALUES = {"x": 3, "s": "gpu", "l": [1, 2, 3]}
+PLAIN = Environment(VARIABLES, libraries("1.36", stored=True))
+DEVICE = Device(
+    name="gpu-0",
+    attributes={"model": Attribute(string="a"), "other.example/n": Attribute(integer=1)},
+    capacity={"memory": Capacity(parse("40Gi"))},
+)
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+def test_table(case: Plain) -> None:
+    try:
+        found = PLAIN.compile(case["expression"]).evaluate(VALUES)
+    except EvaluationError as error:
+        answer = {"error": error.kind, "cost": error.cost}
+        if "offset" in case["expected"]:
+            answer["offset"] = error.offset
+    else:
+        answer = {"value": found.value, "cost": found.cost}
+
+    assert case["expected"] == answer
+
+
+def test_a_program_may_be_evaluated_by_many_threads_at_once() -> None:
+    program = PLAIN.compile("l.map(a, a * x).filter(b, b > 3) == [6, 9] && l.exists(c, c == x)")
+    answers: list[object] = []
+
+    def work() -> None:
+        answers.extend(program.evaluate(VALUES).value for _ in range(50))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert answers == [True] * 200
+
+
+def test_an_evaluation_ends_when_the_caller_gives_up() -> None:
+    program = PLAIN.compile("lists.range(1000).all(a, a >= 0)")
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 7
+
+    with pytest.raises(EvaluationError) as caught:
+        program.evaluate(VALUES, stop)
+
+    assert caught.value.kind == "interrupted"
+    assert len(asked) == 7
+
+
+def test_giving_up_is_not_absorbed() -> None:
+    program = PLAIN.compile("lists.range(1000).all(a, a >= 0) || true")
+
+    with pytest.raises(EvaluationError, match="interrupted"):
+        program.evaluate(VALUES, lambda: True)
+
+
+def test_the_limit_is_exact_and_not_absorbed() -> None:
+    source = "lists.range(1000).all(a, a >= 0)"
+    cost = PLAIN.compile(source).evaluate(VALUES).cost
+    enough = Environment(VARIABLES, libraries("1.36", stored=True), limit=cost)
+    short = Environment(VARIABLES, libraries("1.36", stored=True), limit=cost - 1)
+
+    assert enough.compile(source).evaluate(VALUES).cost == cost
+    with pytest.raises(EvaluationError) as caught:
+        short.compile(f"{source} || true").evaluate(VALUES)
+    assert (caught.value.kind, caught.value.cost) == ("cost_exceeded", cost)
+
+
+def test_a_name_that_both_forms_publish_is_the_qualified_one() -> None:
+    device = Device(name="x", attributes={"d/a": Attribute(integer=1), "a": Attribute(integer=2)})
+    program = device_environment().compile('device.attributes["d"].a == 1')
+
+    assert program.evaluate(view("d", device)).value is True
+
+
+def test_a_list_cannot_be_seen_with_the_gate_off() -> None:
+    device = Device(name="x", attributes={"a": Attribute(strings=("x",))})
+    program = device_environment().compile("true")
+
+    with pytest.raises(EvaluationError) as caught:
+        program.evaluate(view("d", device))
+    assert caught.value.kind == "unsupported_attribute"
+
+
+def test_programs_forget_the_least_recently_used() -> None:
+    programs = Programs(PLAIN, size=2)
+    first = programs.compile("x == 1")
+    programs.compile("x == 2")
+    assert programs.compile("x == 1") is first
+
+    programs.compile("x == 3")
+
+    assert programs.compile("x == 1") is first
+    assert len(programs) == 2
+
+
+def test_programs_remember_what_does_not_compile() -> None:
+    programs = Programs(PLAIN, size=2)
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            programs.compile("nope")
+    assert len(programs) == 1
+
+
+def test_an_expression_about_another_device_is_answered_or_said_to_have_none() -> None:
+    ask = evaluator(Programs(device_environment()))
+    peer = Peer(PoolID("d", "pool"), DEVICE)
+
+    assert ask('device.attributes["d"].model == "a"', peer) is True
+    assert ask('device.attributes["d"].model == "b"', peer) is False
+    for expression in ('device.attributes["d"].nope == 1', "1 +"):
+        with pytest.raises(Unanswered):
+            ask(expression, peer)

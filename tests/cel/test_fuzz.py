@@ -1,0 +1,263 @@
+"""Whatever is asked: an answer or an error of ours, in bounded time, and never a traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cel import CompileError, EvaluationError
+from cel.dra import Selectors, device_environment, reads, view
+from cel.dra.questions import QuestionError, read_question
+from dra.device import Attribute, Capacity, Device
+from dra.quantity import parse
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
+EXPRESSIONS = [case["expression"] for case in GOLDEN["cases"] if len(case["expression"]) < 400]
+ENVIRONMENTS = [device_environment(version, list_attributes=True) for version in ("1.36", "1.37")]
+DEVICE = view(
+    "d",
+    Device(
+        name="x",
+        attributes={
+            "s": Attribute(string="gpu"),
+            "i": Attribute(integer=3),
+            "v": Attribute(version="1.2.3"),
+            "strs": Attribute(strings=("a", "b")),
+        },
+        capacity={"mem": Capacity(parse("40Gi"))},
+    ),
+    list_attributes=True,
+)
+PIECES = st.sampled_from(
+    [
+        "",
+        "device",
+        ".attributes",
+        '["d"]',
+        ".s",
+        ".i",
+        ".v",
+        ".strs",
+        ".capacity",
+        ".mem",
+        ".driver",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "?",
+        ":",
+        ".",
+        "?.",
+        "&&",
+        "||\n",
+        "",
+        "",
+        "",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "==",
+        "!=",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "in",
+        "1",
+        "0",
+        "-1",
+        "1u",
+        "2.5",
+        "9223372036854775807",
+        '"a"',
+        "'b'",
+        'b"c"',
+        "true",
+        "false",
+        "null\n",
+        "",
+        "",
+        "",
+        "has(",
+        ".all(",
+        ".exists(",
+        ".map(",
+        ".filter(",
+        "x,",
+        "cel.bind(",
+        "x",
+        "y",
+        "size(",
+        "int(",
+        "string(",
+        "quantity(",
+        "semver(\n",
+        "",
+        "",
+        "",
+        '"40Gi"',
+        '"1.2.3"',
+        ".matches(",
+        ".find(",
+        ".split(",
+        ".join(",
+        ".format(",
+        ".orValue(",
+        "optional.of(",
+        "optional.none()\n",
+        "",
+        "",
+        "",
+        "lists.range(",
+        ".sort()",
+        ".flatten()",
+        ".distinct()",
+        "sets.contains(",
+        "ip(",
+        "cidr(",
+        "url(",
+        "timestamp(",
+        "duration(\n",
+        "",
+        "",
+        "",
+        ".compareTo(",
+        ".isGreaterThan(",
+        ".sum()",
+        ".min()",
+        ".includes(",
+        "dyn(",
+        "type(",
+        "google.protobuf.Int64Value{\n",
+        "",
+        "",
+        "",
+        "value:",
+        "//",
+        "\n",
+        "\t",
+        "\\",
+        "`",
+        "é",
+        "💥",
+        "",
+    ]
+)
+
+
+def _ask(source: str) -> None:
+    for environment in ENVIRONMENTS:
+        try:
+            program = environment.compile(source)
+        except CompileError as error:
+            assert error.problems  # noqa: PT017  # an answer as good as another
+            continue
+        reads(program).projection(DEVICE)
+        try:
+            program.evaluate(DEVICE)
+        except EvaluationError as error:
+            assert error.kind  # noqa: PT017  # an answer as good as another
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_is_answered(source: str) -> None:
+    _ask(source)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(PIECES, max_size=14).map(" ".join))
+def test_any_mixture_of_words_is_answered(source: str) -> None:
+    _ask(source)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.sampled_from(EXPRESSIONS), st.data())
+def test_any_damage_to_a_good_expression_is_answered(source: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(source)))
+    end = data.draw(st.integers(start, min(len(source), start + 8)))
+    middle = data.draw(st.one_of(st.just(""), PIECES, st.sampled_from(EXPRESSIONS)))
+    _ask(source[:start] + middle + source[end:])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_question_or_refused(line: bytes) -> None:
+    try:
+        read_question(line)
+    except QuestionError as error:
+        assert error.args != ("",)  # noqa: PT017  # an answer as good as another
+
+
+@pytest.mark.parametrize("depth", [10, 120, 249, 260, 3000])
+@pytest.mark.parametrize(
+    ("opening", "core", "closing"),
+    [
+        ("(", "true", ")"),
+        ("[", "1", "]"),
+        ('{"a": ', "1", "}"),
+        ("!(", "true", ")"),
+        ("-(", "device.attributes['d'].i", ")"),
+        ("size([", "1", "]) + 1"),
+        ("device.attributes['d'].i + (", "1", ")"),
+        ("true ? (", "true", ") : false"),
+        ("device.attributes['d'].i == 3 ? (", "true", ") : false"),
+        ("[1].all(x, ", "x == 1", ")"),
+        ("[1].map(x, ", "device.attributes['d'].i", ")"),
+        ("[1].map(x, true, [", "x", "])"),
+        ("cel.bind(x, 1, ", "x == 1", ")"),
+        ("false || (true && (1 == 1 + 1 * -(", "1", ")))"),
+        ("optional.of(", "device.attributes['d'].i", ")"),
+        ("device.attributes['d'][", "'s'", "]"),
+        ("dyn(", "device.attributes['d'].i", ")"),
+    ],
+)
+def test_nesting_of_any_depth_is_answered(
+    opening: str, core: str, closing: str, depth: int
+) -> None:
+    _ask(opening * depth + core + closing * depth)
+
+
+@pytest.mark.parametrize(
+    "step", [" + 1", " && true", " || false", ".a", "[0]", " == 1", " in [1]", ".map(x, x)", ".?a"]
+)
+def test_chains_of_any_length_are_answered(step: str) -> None:
+    for length in (10, 240, 260, 3000):
+        _ask("device.attributes['d'].i" + step * length)
+        _ask("1" + step * length)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "lists.range(1000000000000).size() > 0",
+        "lists.range(3000).all(x, lists.range(3000).all(y, x + y >= 0))",
+        "lists.range(100000).map(x, x).size() == 100000",
+        "lists.range(30000).transformMap(i, v, v).size() == 30000",
+        '"a".replace("", "b").size() == 3',
+        '"%.1000000f".format([1.0]).size() > 0',
+        "cel.bind(a, [1, 2], " * 40 + "a + a" + ")" * 40 + ".size() > 0",
+        "".join(f"cel.bind(a{i + 1}, a{i} + a{i}, " for i in range(60)).replace("a0", "[1]")
+        + "a60.size() > 0"
+        + ")" * 60,
+        '"' + "a" * 5000 + '".matches("(a*)*b")',
+        '"' + "a" * 3000 + '".matches("' + "(a?)" * 800 + '")',
+    ],
+)
+def test_work_is_bounded(source: str) -> None:
+    _ask(source)
+
+
+def test_text_that_no_utf8_has_is_answered() -> None:
+    for source in ("'\ud800'", "device.driver == '\udfff'", "\ud800"):
+        _ask(source)
+        assert Selectors().answer(source, "d", Device(name="x")).compile in ("ok", "error")

@@ -1,0 +1,141 @@
+"""The libraries against the table of what Kubernetes answers, and where its versions differ."""
+
+from pathlib import Path
+
+import pytest
+
+from cel.environment import Environment
+from cel.errors import EvaluationError
+from cel.library.versions import functions, libraries
+from cel.numbers import shortest
+from cel.types import DYN
+from cel.values import Map, NamedFormat, Optional, TypeValue, type_name
+from tests.tables import Plain, cases
+
+TABLE: dict[str, list[dict[str, Plain]]] = cases(Path(__file__).parent / "cases" / "library.yaml")  # type: ignore[assignment]
+CASES = [pytest.param(case, id=case["expression"]) for group in TABLE.values() for case in group]
+BASE = Environment(
+    {"x": DYN}, [one for one in libraries("1.36", stored=True) if one.name != "dra.includes"]
+)
+ENVIRONMENTS = {
+    version: Environment({"x": DYN}, libraries(version, stored=True), version)
+    for version in ("1.34", "1.35", "1.36", "1.37")
+}
+
+
+def shown(value: object) -> str:  # noqa: PLR0911  # one a kind
+    """Write a value as the table does, which is Go's way."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return shortest(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{' '.join(map(shown, value))}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{shown(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, Optional):
+        return shown(value.value) if value.present else "<nil>"
+    if value is None:
+        return "NULL_VALUE"
+    if isinstance(value, bytes):
+        return f"[{' '.join(map(str, value))}]"
+    return str(value)
+
+
+def outcome(expression: str, version: str = "1.36") -> object:
+    """Evaluate an expression; an error is its kind."""
+    program = ENVIRONMENTS[version].compile(expression)
+    try:
+        return program.evaluate({"x": 1}).value
+    except EvaluationError as error:
+        return error.kind
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_and_costs_as_kubernetes(case: dict[str, Plain]) -> None:
+    program = BASE.compile(case["expression"])
+    if "error" in case:
+        with pytest.raises(EvaluationError) as caught:
+            program.evaluate({"x": 1})
+        assert (caught.value.kind, caught.value.cost) == (case["error"], case["cost"])
+        return
+    found = program.evaluate({"x": 1})
+    assert (type_name(found.value), shown(found.value)) == (case["type"], case["value"])
+    assert (found.cost, program.max_cost) == (case["cost"], case["at_most"])
+
+
+@pytest.mark.parametrize(
+    ("expression", "before", "since"),
+    [
+        ('"ab".indexOf("", 5)', 5, 2),
+        ('"ab".indexOf("", -1)', -1, "index"),
+        ('"ab".lastIndexOf("", 5)', 5, 2),
+        ("lists.range(-1) == []", True, "list_elements"),
+        ("lists.range(60).includes(59)", "list_elements", True),
+    ],
+)
+def test_what_1_37_answers_otherwise(expression: str, before: object, since: object) -> None:
+    assert outcome(expression, "1.36") == before
+    assert outcome(expression, "1.37") == since
+
+
+def test_an_affix_is_counted_by_its_own_size_since_1_37() -> None:
+    expression = f'"{"a" * 100}".startsWith("a")'
+    costs = [
+        ENVIRONMENTS[version].compile(expression).evaluate({"x": 1}).cost
+        for version in ("1.36", "1.37")
+    ]
+    assert costs == [10, 1]
+
+
+@pytest.mark.parametrize(
+    ("version", "stored", "gate", "sort", "includes"),
+    [
+        ("1.34", False, False, False, False),
+        ("1.34", True, False, True, False),
+        ("1.35", False, False, True, False),
+        ("1.35", True, True, True, False),
+        ("1.36", False, False, True, False),
+        ("1.36", False, True, True, True),
+        ("1.36", True, False, True, True),
+        ("1.37", False, False, True, False),
+        ("1.37", False, True, True, True),
+        ("1.37", True, False, True, True),
+    ],
+)
+def test_a_new_expression_has_what_the_version_before_had(  # a row of the table
+    version: str, *, stored: bool, gate: bool, sort: bool, includes: bool
+) -> None:
+    names = functions(libraries(version, stored=stored, list_attributes=gate))
+    assert ("sort" in names, "includes" in names) == (sort, includes)
+
+
+def test_every_overload_has_its_own_id() -> None:
+    for version in ENVIRONMENTS:
+        table = functions(libraries(version, stored=True))
+        ids = [overload.id for function in table.values() for overload in function.overloads]
+        assert len(ids) == len(set(ids))
+
+
+def test_an_unchanged_library_is_the_same_object_everywhere() -> None:
+    new = functions(libraries("1.36", stored=False))
+    stored = functions(libraries("1.36", stored=True))
+    assert {name for name in new if new[name] != stored[name]} == set()
+
+
+def test_authorization_is_known_by_name_only() -> None:
+    assert outcome('x.check("get")') == "no_such_overload"
+
+
+def test_a_named_format_says_what_is_wrong_in_the_words_of_the_api_server() -> None:
+    found = outcome("format.dns1123Label()")
+    assert isinstance(found, NamedFormat)
+    assert found.problems("a.b") == ["must not contain dots"]
+
+
+def test_a_map_with_numbers_for_keys_keeps_their_kinds_apart() -> None:
+    found = outcome('{dyn(1): "int", dyn(1u): "uint"}')
+    assert isinstance(found, Map)
+    assert [found.find(1), len(found)] == ["int", 2]

@@ -1,0 +1,269 @@
+"""Text into trees: the grammar, the macros, the limits, and any text at all."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cel.ast import Ident, Literal, below, copied
+from cel.errors import CompileError, Problem
+from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from cel.parser import ParserOptions, parse
+from tests.cel.trees import show
+from tests.tables import cases
+
+CASES = Path(__file__).parent / "cases"
+OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
+NEWER = ParserOptions(OPTIONS.macros, escaped_fields=True)
+BARE = ParserOptions({}, optional_syntax=False)
+
+
+def trees() -> list[tuple[str, str]]:
+    return [
+        pair
+        for table in ("trees.yaml", "macros.yaml")
+        for case in cases(CASES / table)
+        for pair in case["trees"].items()
+    ]
+
+
+def problems(source: str, options: ParserOptions = OPTIONS) -> tuple[Problem, ...]:
+    """What is wrong with a text, nothing if it is an expression."""
+    try:
+        parse(source, options)
+    except CompileError as error:
+        return error.problems
+    return ()
+
+
+def kind(source: str, options: ParserOptions = OPTIONS) -> str | None:
+    """The kind of the first complaint, None if there is none."""
+    found = problems(source, options)
+    return found[0].kind if found else None
+
+
+@pytest.mark.parametrize(("source", "tree"), trees())
+def test_an_expression_becomes_its_tree(source: str, tree: str) -> None:
+    assert show(parse(source, OPTIONS)) == tree
+
+
+@pytest.mark.parametrize(
+    ("source", "tree"),
+    [
+        ("m.`a.b`", "m.a.b"),
+        ("m.`a b-c/d.e_1`", "m.a b-c/d.e_1"),
+        ("m.?`in`", "_?._(m, 'in')"),
+        ("has(m.`in`)", "has(m.in)"),
+        ("A{`x.y`: 1}", "A{x.y: 1}"),
+    ],
+)
+def test_fields_may_be_quoted_where_that_is_known(source: str, tree: str) -> None:
+    assert show(parse(source, NEWER)) == tree
+    assert kind(source, OPTIONS) == "syntax"
+
+
+@pytest.mark.parametrize("source", ["`a`", "m.``", "m.`a", "m.`a$`", "m.`a`(1)", "[1].all(`x`, x)"])
+def test_nothing_but_fields_may_be_quoted(source: str) -> None:
+    assert kind(source, NEWER) == "syntax"
+
+
+@pytest.mark.parametrize("source", ["a.?b", "a[?b]", "[?a]", "{?a: b}", "A{?b: c}"])
+def test_optional_syntax_is_refused_where_there_are_no_optional_values(source: str) -> None:
+    assert kind(source, BARE) == "syntax"
+    assert kind(source, OPTIONS) is None
+
+
+def test_without_macros_their_calls_are_calls() -> None:
+    assert show(parse("a.all(x, has(x.y))", BARE)) == "a->all(x, has(x.y))"
+    assert isinstance(parse("has(a)", BARE), type(parse("f(a)", BARE)))
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "offset"),
+    [
+        ("  abc", "ident", 2),
+        (".abc", "ident", 1),
+        ("a.b", "select", 1),
+        ("a .?b", "call", 2),
+        ("f (a)", "call", 2),
+        ("a.f(b)", "call", 3),
+        ("a + b", "call", 2),
+        ("a[0]", "call", 1),
+        ("a ? b : c", "call", 2),
+        (" [a]", "list", 1),
+        (" {a: b}", "map", 1),
+        (" A.b {c: d}", "message", 5),
+        ("- 1", "literal", 0),
+        ("!!!a", "call", 0),
+        ("a.all(x, x)", "comprehension", 5),
+        ("'é😀' + a", "call", 5),
+    ],
+)
+def test_a_node_stands_where_its_operator_or_first_letter_stands(
+    source: str, name: str, offset: int
+) -> None:
+    node = parse(source, OPTIONS)
+    assert type(node).__name__.lower().startswith(name)
+    assert node.offset == offset
+
+
+def test_entries_stand_at_their_colons() -> None:
+    node = parse("{a: b, c : d}", OPTIONS)
+    assert [entry.offset for entry in getattr(node, "entries", ())] == [2, 9]
+
+
+@pytest.mark.parametrize("source", [source for source, _ in trees()])
+def test_no_two_nodes_of_a_tree_have_one_id(source: str) -> None:
+    nodes = below(parse(source, OPTIONS))
+    assert len({node.id for node in nodes}) == len(nodes)
+
+
+@pytest.mark.parametrize("source", [source for source, _ in trees()])
+def test_a_copy_is_the_same_tree_of_other_nodes(source: str) -> None:
+    node = parse(source, OPTIONS)
+    ids = iter(range(1000, 2000))
+    copy = copied(node, lambda: next(ids))
+    assert show(copy) == show(node)
+    assert {id(each) for each in below(copy)}.isdisjoint(id(each) for each in below(node))
+    assert min(each.id for each in below(copy)) >= 1000
+
+
+def nested(opening: str, inside: str, closing: str, times: int) -> str:
+    return opening * times + inside + closing * times
+
+
+@pytest.mark.parametrize(
+    ("opening", "inside", "closing", "deepest"),
+    [
+        # one more rule of the grammar within itself
+        ("(", "a", ")", 249),
+        ("[", "a", "]", 249),
+        ("f(", "a", ")", 249),
+        ("{a: ", "a", "}", 249),
+        ("-(", "a", ")", 249),
+        ("a[", "a", "]", 249),
+        ("a ? a : ", "a", "", 249),
+        # two at a time: the operand right of an operator is one as well
+        ("1 + (", "1", ")", 124),
+        ("1 == (", "1", ")", 124),
+        ("1 + 1 * (", "1", ")", 83),
+        # no rule within itself, but nodes under each other
+        ("", "1", " + 1", 250),
+        ("", "1", " == 1", 250),
+        ("", "a", ".b", 250),
+        ("", "a", "[0]", 250),
+        ("", "a", ".f()", 250),
+    ],
+)
+def test_nesting_ends_where_the_references_does(
+    opening: str, inside: str, closing: str, deepest: int
+) -> None:
+    assert kind(nested(opening, inside, closing, deepest)) is None
+    assert kind(nested(opening, inside, closing, deepest + 1)) == "recursion"
+
+
+@pytest.mark.parametrize("operator", [" && ", " || "])
+def test_chains_of_logic_are_no_nesting(operator: str) -> None:
+    assert kind(operator.join(["a"] * 2000)) is None
+
+
+def test_prefixes_are_no_nesting() -> None:
+    assert kind("!" * 5001 + "a") is None
+
+
+def test_too_much_nesting_comes_before_all_other_complaints() -> None:
+    assert kind("1 + if + " + "(" * 251 + "a") == "recursion"
+
+
+def test_an_expression_has_a_greatest_length() -> None:
+    assert kind("'" + "x" * 99_998 + "'") is None
+    assert kind("'" + "x" * 99_999 + "'") == "size"
+
+
+def test_a_lone_surrogate_is_read_as_the_replacement_character() -> None:
+    node = parse("'\ud83d\ude00 \ud800'", OPTIONS)
+    assert isinstance(node, Literal)
+    assert node.value == "😀 \ufffd"
+
+
+def test_the_place_of_a_complaint_counts_characters() -> None:
+    found = problems("'😀' +\n if")
+    assert [(p.kind, p.line, p.column) for p in found] == [("reserved", 2, 2)]
+
+
+PIECES = st.sampled_from(
+    [
+        *"()[]{}.,:?!+-*<'\"\\|&=@\n\t\u00e9\U0001f600\ud800",
+        *[
+            "==",
+            "&&",
+            "||",
+            "in",
+            "true",
+            "null",
+            "a",
+            "b.c",
+            "if",
+            "1",
+            "2u",
+            "1.5",
+            "'s'",
+            "has(",
+            ".all(x,",
+            "cel.bind(",
+            "a{",
+            ".?b",
+            "[?c",
+        ],
+        *["`d`", "0x", "1e", "//", "r'", 'b"', "'''"],
+    ]
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
+def test_any_text_is_a_tree_or_has_problems_within_it(source: str) -> None:
+    lines = source.split("\n")
+    for problem in problems(source):
+        if problem.line:
+            assert 0 <= problem.column <= len(lines[problem.line - 1]) + 1
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *"([{'\"\\`|=.,?:-!a1 \n\u00e9",
+        *[
+            "'''",
+            '"""',
+            "a.",
+            "a(",
+            "a?",
+            "1:",
+            "has(",
+            "'\\",
+            "\"'",
+            "r'",
+            "'''\\q",
+            "a{",
+            "[1].all(x,",
+            "{1:",
+            "(a",
+            ")a",
+            "']",
+            "0x",
+            "1e",
+        ],
+        *("if ", "// \n", "a ? b : ", "a && ", "1 + ", "99999999999999999999 "),
+    ],
+)
+def test_ten_kibibytes_of_anything_are_dealt_with(piece: str) -> None:
+    source = (piece * 10_240)[:10_240]
+    assert kind(source) in {None, "syntax", "recursion", "reserved", "macro"}
+
+
+def test_a_name_is_a_name() -> None:
+    node = parse("abc", OPTIONS)
+    assert isinstance(node, Ident)
+    assert node.name == "abc"

@@ -1,0 +1,117 @@
+"""What an expression reads is known without evaluating it, and its projection decides."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cel import CompileError, EvaluationError, Program
+from cel.dra import device_environment, reads, view
+from dra.device import Attribute, Capacity, Device
+from dra.quantity import parse
+from tests.tables import Plain, cases
+
+TABLE = cases(Path(__file__).parent / "cases" / "reads.yaml")
+GOLDEN = Path(__file__).parent / "golden" / "cel_device.json"
+ENVIRONMENT = device_environment(list_attributes=True)
+
+ATTRIBUTES = st.one_of(
+    st.sampled_from(["gpu", "a", "", "1.2.3", "1"]).map(lambda text: Attribute(string=text)),
+    st.integers(-1, 2).map(lambda number: Attribute(integer=number)),
+    st.booleans().map(lambda truth: Attribute(boolean=truth)),
+    st.sampled_from(["1.2.3", "1.2.3+b", "2.0.0"]).map(lambda text: Attribute(version=text)),
+    st.sampled_from([("a",), ("a", "b"), ()]).map(lambda texts: Attribute(strings=texts)),
+)
+NAMES = st.sampled_from(["s", "i", "t", "v", "x", "two.example.com/a", "l", "only"])
+AMOUNTS = st.sampled_from(["40Gi", "1", "1.0", "1000m", "0"]).map(lambda q: Capacity(parse(q)))
+DEVICES = st.builds(
+    Device,
+    name=st.just("device"),
+    attributes=st.dictionaries(NAMES, ATTRIBUTES, max_size=6),
+    capacity=st.dictionaries(st.sampled_from(["mem", "cores"]), AMOUNTS),
+    allow_multiple_allocations=st.booleans(),
+)
+
+
+def _programs() -> list[Program]:
+    """Every expression of the golden file about the driver `d`, and some with other domains."""
+    programs = []
+    for case in json.loads(GOLDEN.read_text())["cases"]:
+        if "device." in case["expression"] and case["device"] in ("plain", "multi", "lists"):
+            try:
+                programs.append(ENVIRONMENT.compile(case["expression"]))
+            except CompileError:
+                continue
+    return programs
+
+
+PROGRAMS = _programs()
+
+
+def _outcome(program: Program, device: Device) -> tuple[object, ...]:
+    try:
+        found = program.evaluate(view("d", device, list_attributes=True))
+    except EvaluationError as error:
+        return ("error", error.kind, error.cost)
+    return (found.value, found.cost)
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["expression"])
+def test_table(case: Plain) -> None:
+    found = reads(ENVIRONMENT.compile(case["expression"]))
+
+    shown = {
+        ".".join(each.path) or "device": {
+            word for word, said in (("guarded", each.guarded), ("presence", each.presence)) if said
+        }
+        for each in found.accesses
+    }
+    assert {path: set(words) for path, words in case["reads"].items()} == shown
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(PROGRAMS), DEVICES, DEVICES)
+def test_devices_of_equal_projection_have_the_same_outcome(
+    program: Program, one: Device, other: Device
+) -> None:
+    found = reads(program)
+    mixed = Device(
+        name="mixed",
+        attributes={**other.attributes, **one.attributes},
+        capacity=one.capacity,
+        allow_multiple_allocations=one.allow_multiple_allocations,
+    )
+    keys = {
+        device.name: found.projection(view("d", device, list_attributes=True))
+        for device in (one, mixed)
+    }
+    if keys["device"] == keys["mixed"]:
+        assert _outcome(program, one) == _outcome(program, mixed)
+
+
+def test_unlike_values_that_python_takes_for_equal_are_told_apart() -> None:
+    found = reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    values = [
+        Attribute(integer=1),
+        Attribute(boolean=True),
+        Attribute(string="1"),
+        Attribute(strings=("1",)),
+    ]
+    devices = [Device(name="x", attributes={"x": value}) for value in values]
+
+    keys = {found.projection(view("d", each, list_attributes=True)) for each in devices}
+
+    assert len(keys) == len(values)
+
+
+def test_what_is_not_read_is_not_in_the_projection() -> None:
+    found = reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    one = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=1)})
+    other = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=2)})
+
+    assert found.projection(view("d", one)) == found.projection(view("d", other))
+    assert found.attributes() == {("d", "x")}
+    assert found.required() == {("attributes", "d", "x")}
+    assert not found.whole()

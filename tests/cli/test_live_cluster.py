@@ -1,0 +1,100 @@
+"""What commands read of a live cluster is what they would read in its files."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import live_cluster
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.cluster.fake.api import FakeApi
+
+INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
+LEGACY = INVENTORY.parent / "legacy"
+KINDS = {"Node", "DeviceClass", "ResourceSlice"}
+OBJECTS: list[dict[str, Any]] = [
+    each
+    for file in sorted(INVENTORY.glob("*.yaml"))
+    for each in yaml.safe_load_all(file.read_text("utf-8"))
+    if each and each["kind"] in KINDS
+]
+
+
+def command(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(words, Streams(io.BytesIO(), out, err), "drawbridge")
+    return code, out.getvalue(), err.getvalue()
+
+
+def facts(folder: Path, *words: str, version: str = "1.36", **trouble: Any) -> tuple[int, str, str]:  # noqa: ANN401  # the fake's own
+    return on_live(folder, "facts", *words, version=version, **trouble)
+
+
+def on_live(
+    folder: Path,
+    *words: str,
+    version: str = "1.36",
+    **trouble: Any,  # noqa: ANN401  # the fake's own
+) -> tuple[int, str, str]:
+    async def play() -> tuple[int, str, str]:
+        async with FakeApi(version=version) as api:
+            for each in OBJECTS:
+                api.put(each)
+            if trouble:
+                api.fail(403, times=9, **trouble)
+            access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
+            return await asyncio.to_thread(command, *words, *access)
+
+    return asyncio.run(play())
+
+
+def test_facts_of_a_live_cluster_are_those_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_cluster, "PAGE", 2)
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    here = facts(tmp_path, "--context")
+    assert here == command("facts", "--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert "NVIDIA" in here[1]
+
+
+def test_a_translation_for_a_live_cluster_is_that_for_its_files(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    words = ("translate", "-f", str(LEGACY / "nvidia.yaml"))
+    here = on_live(tmp_path, *words, "--context")
+    assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert here[0] == 1
+    # What decides was counted: without it who serves the name is told as not known.
+    assert "ServerUnknown" not in here[2]
+    assert "ServerUnknown" in command(*words)[2]
+
+
+def test_nothing_is_translated_for_a_cluster_that_cannot_be_read(tmp_path: Path) -> None:
+    manifest = LEGACY / "nvidia.yaml"
+    code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), part="resourceslices")
+    assert (code, out) == (2, manifest.read_text())
+    assert "[ClusterUnreadable]" in err
+
+
+def test_the_version_is_what_the_server_says_unless_another_is_named(tmp_path: Path) -> None:
+    assert "version: '1.34'" in facts(tmp_path, version="1.34")[1]
+    named = facts(tmp_path, "--kubernetes-version", "1.35", version="1.34")
+    assert "version: '1.35'" in named[1]
+
+
+def test_a_kind_that_may_not_be_read_ends_it(tmp_path: Path) -> None:
+    code, out, err = facts(tmp_path, part="resourceslices")
+    assert (code, out) == (2, "")
+    assert "[ClusterUnreadable]" in err
+
+
+def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
+    code, _, err = facts(tmp_path, "--context", "elsewhere")
+    assert code == 2
+    assert "elsewhere" in err

@@ -1,0 +1,102 @@
+"""What the API server would drop is never written into a claim, nor silently left out of one."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from config.model import Configuration
+from controller.field_probe import TRIALS
+from documents.paths import get
+from dra.finding import Severity
+from facts.model import Class, Cluster, Facts, Name, Product
+from tests.tables import Plain
+from tests.translate.test_interest import pods
+from translate.pods import given, translate
+
+HAMI = "hami-core-gpu.project-hami.io"
+NVIDIA = "gpu.nvidia.com"
+AMOUNTS: Plain = {"cores": {"value": "100"}, "memory": {"value": "80Gi"}}
+OFFERED = Facts(
+    classes=tuple(map(Class, (NVIDIA, "mig.nvidia.com", HAMI, "gpu.amd.com", "dra.net"))),
+    products=(
+        msgspec.convert(
+            {
+                "driver": HAMI,
+                "type": "hami-gpu",
+                "name": "A100",
+                "shared": True,
+                "capacity": AMOUNTS,
+            },
+            Product,
+        ),
+        Product(NVIDIA, type="gpu", name="A100", classes=(NVIDIA,), devices=8),
+    ),
+)
+ALL = tuple(sorted(TRIALS))
+WRITTEN = ("exactly.capacity", "firstAvailable", "constraints.distinctAttribute")
+# Where a field is in a claim.
+USED = {
+    "exactly.adminAccess": ("exactly", "adminAccess"),
+    "exactly.capacity": ("exactly", "capacity"),
+    "exactly.tolerations": ("exactly", "tolerations"),
+    "exactly.derivedAttributes": ("exactly", "derivedAttributes"),
+    "firstAvailable": ("firstAvailable",),
+}
+
+
+def keeping(*fields: str, served: bool = False) -> Facts:
+    names = tuple(Name(name, nodes=3) for name in ("nvidia.com/gpu",)) if served else ()
+    return msgspec.structs.replace(OFFERED, cluster=Cluster("1.34", keeps=fields), names=names)
+
+
+def used(claim: Any) -> set[str]:  # noqa: ANN401  # plain JSON
+    """The fields of a claim's spec that a server may drop."""
+    devices = claim["devices"]
+    found = {
+        name
+        for name, path in USED.items()
+        if any(get(request, path) is not None for request in devices["requests"])
+    }
+    ways = [way for each in devices["requests"] for way in each.get("firstAvailable", ())]
+    found |= {"exactly.capacity" for way in ways if "capacity" in way}
+    rules = devices.get("constraints", ())
+    return found | {"constraints.distinctAttribute" for r in rules if "distinctAttribute" in r}
+
+
+def claims(facts: Facts) -> list[set[str]]:
+    by = given(Configuration(), facts)
+    made = [each for pod in pods() for each in translate(pod, by).templates]
+    return [used(get(each.object, ("spec", "spec"))) for each in made]
+
+
+def test_the_tables_use_every_field_that_they_can() -> None:
+    found = set[str]().union(*claims(keeping(*ALL)))
+    assert found >= {*WRITTEN}
+
+
+@pytest.mark.parametrize("dropped", WRITTEN)
+def test_a_field_that_is_dropped_is_never_written(dropped: str) -> None:
+    for fields in claims(keeping(*(each for each in ALL if each != dropped))):
+        assert dropped not in fields
+
+
+def part(**more: str) -> Plain:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192", **more}
+    return {"spec": {"containers": [{"name": "a", "resources": {"limits": limits}}]}}
+
+
+def test_a_part_of_a_gpu_is_refused_with_the_reason_and_no_whole_one_is_taken() -> None:
+    assert translate(part(), given(Configuration(), keeping(*ALL))).templates
+    done = translate(part(), given(Configuration(), keeping()))
+    assert done.templates == ()
+    assert done.edits == ()
+    errors = [each for each in done.findings if each.severity is Severity.ERROR]
+    assert errors
+    said = " ".join(each.message for each in done.findings)
+    assert "this API server (1.34) drops exactly.capacity from claims" in said
+
+
+def test_a_part_of_a_gpu_that_a_plugin_serves_is_left_to_it() -> None:
+    done = translate(part(), given(Configuration(), keeping(served=True)))
+    assert (done.templates, done.edits) == ((), ())

@@ -1,0 +1,56 @@
+"""Other webhooks on the same pods, from their configurations: the table."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.other_webhooks import others
+from tests.tables import Plain, cases
+
+CASES = cases(Path(__file__).parent / "cases" / "others.yaml")
+
+
+def configuration(kind: str, name: str, webhooks: Plain) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": each["name"],
+                "clientConfig": {
+                    "service": {
+                        "name": each.get("service", "webhook"),
+                        "namespace": each.get("namespace", "kube-addons"),
+                    }
+                },
+                "rules": [
+                    {
+                        "apiGroups": each.get("groups", [""]),
+                        "resources": each.get("resources", ["pods"]),
+                        "operations": each.get("operations", ["CREATE"]),
+                    }
+                ],
+                "namespaceSelector": each.get("namespaces", {}),
+            }
+            for each in webhooks
+        ],
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_other_webhooks(case: Plain) -> None:
+    mutating, validating = case.get("configurations", {}), case.get("validating", {})
+    seen = [configuration("MutatingWebhookConfiguration", *each) for each in mutating.items()]
+    seen += [configuration("ValidatingWebhookConfiguration", *each) for each in validating.items()]
+    found = others(reversed(seen))
+    expected = case.get("says", [])
+    assert len(found) == len(expected), [each.message for each in found]
+    for finding, words in zip(found, expected, strict=True):
+        assert words in finding.message
+    for finding, remedy in zip(found, case.get("remedies", []), strict=False):
+        assert finding.remedy == remedy
+
+
+def test_objects_without_anything_in_them_are_passed_over() -> None:
+    assert others([{}, {"metadata": None, "webhooks": None}, {"webhooks": [{}]}]) == ()

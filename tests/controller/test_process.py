@@ -1,0 +1,308 @@
+"""The whole controller against an API server: what it brings in order, and how it ends."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+
+from config.model import Configuration
+from controller import process
+from dra.names import CONTROLLER_LEASE
+from dra.names import MIRRORED_QUOTA as QUOTA
+from facts.model import Facts
+from facts.serialized import read
+from runtime import metrics
+from runtime.addresses import address
+from runtime.process import REFUSED
+from tests.cluster.fake.api import FakeApi
+from translate.changes.patch import operations
+from translate.pods import Given, given, translate
+
+OWN = "drawbridge-system"
+FACTS = "drawbridge-facts"
+CLASS: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]},
+}
+SLICE: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "a-gpus"},
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "a",
+        "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {
+                "name": f"gpu-{i}",
+                "attributes": {"type": {"string": "gpu"}, "productName": {"string": "L4"}},
+                "capacity": {"memory": {"value": "23034Mi"}},
+            }
+            for i in range(2)
+        ],
+    },
+}
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "a", "labels": {"mine": "stays"}},
+    "status": {"allocatable": {"nvidia.com/gpu": "2"}},
+}
+WEBHOOKS: dict[str, Any] = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": "drawbridge"},
+    "webhooks": [
+        {"name": "pods.drawbridge.dev", "clientConfig": {"caBundle": "Q0E="}},
+        {"name": "updates.drawbridge.dev", "clientConfig": {"caBundle": "Q0E="}},
+    ],
+}
+TEAM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "team", "labels": {"drawbridge.dev/translate": "enforce"}},
+}
+
+
+def pod(name: str = "train") -> dict[str, Any]:
+    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": resources}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def translated(by: Given, name: str = "train") -> tuple[dict[str, Any], str]:
+    """A pod as admission leaves it, and the template it refers to."""
+    asked = pod(name)
+    done = translate(asked, by, "team")
+    after: dict[str, Any] = jsonpatch.apply_patch(asked, operations(done.edits))
+    return after, done.templates[0].name
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], _ = handlers, root.setLevel(level)
+
+
+@contextlib.asynccontextmanager
+async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]]:
+    options = argparse.Namespace(
+        kubeconfig=str(api.kubeconfig(folder / "kubeconfig")),
+        context=None,
+        namespace=OWN,
+        identity="one",
+        health=address("127.0.0.1:0"),
+        metrics=address("127.0.0.1:0"),
+        config=None,
+        log_level="info",
+    )
+    task = asyncio.create_task(process.run(options))
+    try:
+        yield task
+    finally:
+        if not task.done():
+            signal.raise_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(task, 20) == 0
+
+
+def test_it_brings_everything_in_order_and_gives_the_lease_back(tmp_path: Path) -> None:
+    asyncio.run(_in_order(tmp_path))
+
+
+async def _in_order(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        for each in (CLASS, SLICE, NODE, WEBHOOKS, TEAM):
+            api.put(each)
+        async with running(api, tmp_path):
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+            published = api.get("configmaps", FACTS, OWN)
+            assert published is not None
+            assert leading() == 1
+            assert published["data"]["current"].startswith("sha256:")
+
+            await api.until(lambda: "drawbridge.dev/dual" in labels(api, "a"))
+            assert labels(api, "a") == {"mine": "stays", "drawbridge.dev/dual": "true"}
+
+            await api.until(lambda: "matchConditions" in webhook(api, 0))
+            assert webhook(api, 0)["clientConfig"] == {"caBundle": "Q0E="}
+            assert webhook(api, 1) == WEBHOOKS["webhooks"][1]
+        lease = api.get("leases", CONTROLLER_LEASE, OWN)
+        assert lease is not None
+        assert lease["spec"]["holderIdentity"] == ""
+        assert leading() == 0
+
+
+def test_a_waiting_pod_gets_its_template_and_gets_it_again(tmp_path: Path) -> None:
+    asyncio.run(_templates(tmp_path))
+
+
+async def _templates(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        for each in (CLASS, SLICE, TEAM):
+            api.put(each)
+        async with running(api, tmp_path):
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+            waiting, name = translated(given(Configuration(), current(api)))
+            api.put(waiting)
+            await api.until(lambda: api.get("resourceclaimtemplates", name, "team"))
+            api.remove("resourceclaimtemplates", name, "team")
+            await api.until(lambda: api.get("resourceclaimtemplates", name, "team"))
+
+            forged = pod("forged")
+            forged["metadata"]["annotations"] = {"drawbridge.dev/original": "[]"}
+            claim = {"name": "drawbridge", "resourceClaimTemplateName": f"drawbridge-{'0' * 32}"}
+            forged["spec"]["resourceClaims"] = [claim]
+            api.put(forged)
+            await api.until(lambda: reasons(api) & {"TemplateNotReproduced"})
+        assert len(api.all("resourceclaimtemplates", "team")) == 1
+
+
+def reasons(api: FakeApi) -> set[str]:
+    return {each["reason"] for each in api.all("events", "team")}
+
+
+def current(api: FakeApi) -> Facts:
+    published = api.get("configmaps", FACTS, OWN)
+    assert published is not None
+    digest = published["data"]["current"].removeprefix("sha256:")
+    found = read(msgspec.json.decode(published["data"][f"facts-{digest[:16]}.json"]))
+    assert isinstance(found, Facts)
+    return found
+
+
+def test_a_quota_on_a_name_that_no_class_maps_is_mirrored(tmp_path: Path) -> None:
+    asyncio.run(_mirrored(tmp_path))
+
+
+async def _mirrored(tmp_path: Path) -> None:
+    key = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        for each in (CLASS, SLICE, TEAM):
+            api.put(each)
+        limit = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "gpus", "namespace": "team"},
+            "spec": {"hard": {"requests.nvidia.com/gpu": "10"}},
+            "status": {"used": {"requests.nvidia.com/gpu": "3"}},
+        }
+        api.put(limit)
+
+        def mirrored() -> dict[str, str]:
+            ours = api.get("resourcequotas", QUOTA, "team") or {"spec": {"hard": {}}}
+            hard: dict[str, str] = ours["spec"]["hard"]
+            return hard
+
+        async with running(api, tmp_path):
+            await api.until(lambda: mirrored().get(key) == "7")
+            api.put({**limit, "status": {"used": {"requests.nvidia.com/gpu": "5"}}})
+            await api.until(lambda: mirrored().get(key) == "5")
+            api.remove("resourcequotas", "gpus", "team")
+            await api.until(lambda: not mirrored())
+
+
+def test_other_webhooks_of_both_kinds_are_told(tmp_path: Path) -> None:
+    asyncio.run(_others(tmp_path))
+
+
+async def _others(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]
+        for kind in ("Mutating", "Validating"):
+            api.put(
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": f"{kind}WebhookConfiguration",
+                    "metadata": {"name": "hami-webhook"},
+                    "webhooks": [{"name": "vgpu.hami.io", "clientConfig": {}, "rules": rules}],
+                }
+            )
+
+        def told(order: str) -> bool:
+            return any(f"HAMi: vgpu.hami.io of hami-webhook {order}" in n for n in notes(api))
+
+        async with running(api, tmp_path):
+            await api.until(lambda: told("runs after ours"))
+            await api.until(lambda: told("checks after ours"))
+
+
+def test_a_configuration_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
+    wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
+    assert asyncio.run(process.run(wrong)) == REFUSED
+
+
+@pytest.mark.parametrize("name", ["health", "metrics"])
+def test_a_port_that_is_taken_is_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        async def play() -> int:
+            async with FakeApi() as api:
+                addresses = dict.fromkeys(("health", "metrics"), address("127.0.0.1:0"))
+                return await process.run(
+                    argparse.Namespace(
+                        kubeconfig=str(api.kubeconfig(tmp_path / "kubeconfig")),
+                        context=None,
+                        namespace=OWN,
+                        identity="one",
+                        config=None,
+                        log_level="info",
+                        **{**addresses, name: address(where)},
+                    )
+                )
+
+        assert asyncio.run(play()) == REFUSED
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines[-1]["msg"] == "the process cannot go on"
+    assert lines[-1]["reason"] == f"{name} cannot listen on {where}: Address already in use"
+
+
+def leading() -> float | None:
+    """Whether it leads, as the metrics tell."""
+    name = "drawbridge_controller_level"
+    return metrics.REGISTRY.get_sample_value(name, {"duty": "lease", "what": "leading"})
+
+
+def labels(api: FakeApi, name: str) -> dict[str, str]:
+    node = api.get("nodes", name)
+    assert node is not None
+    found: dict[str, str] = node["metadata"]["labels"]
+    return found
+
+
+def notes(api: FakeApi) -> list[str]:
+    """What events say."""
+    return [each["note"] for each in api.all("events")]
+
+
+def webhook(api: FakeApi, number: int) -> dict[str, Any]:
+    found = api.get("mutatingwebhookconfigurations", "drawbridge")
+    assert found is not None
+    one: dict[str, Any] = found["webhooks"][number]
+    return one

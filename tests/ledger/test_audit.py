@@ -1,0 +1,155 @@
+"""The audit tells what does not hold, and what nearly does not is left in peace."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dra.compatibility import Declaration, UnsetGroups
+from dra.finding import Finding
+from dra.inventory import PoolID, inventory
+from dra.slices import Slice, read_slice
+from ledger.allocation_mark import Mark, mark, read, write
+from ledger.audit import audit
+from ledger.ledger import Ledger
+from ledger.published_pools import published
+from solver.world import World
+from tests.ledger.claims import DRIVER, POOL, allocation, claim
+
+Plain = dict[str, Any]
+
+
+def device(name: str, **fields: object) -> Plain:
+    return {"name": name, **fields}
+
+
+def drawing(name: str, memory: str, *groups: str) -> Plain:
+    use = {"counterSet": "set", "counters": {"memory": {"value": memory}}}
+    return device(name, consumesCounters=[use | {"compatibilityGroups": list(groups)}])
+
+
+def world(*devices: Plain, count: int = 2, generation: int = 1) -> World:
+    pool = {"name": POOL, "generation": generation, "resourceSliceCount": count}
+    base = {"driver": DRIVER, "allNodes": True, "pool": pool}
+    counters = [{"name": "set", "counters": {"memory": {"value": "10Gi"}}}]
+    slices = [
+        read_slice({"metadata": {"name": "a"}, "spec": {**base, "devices": list(devices)}}),
+        read_slice({"metadata": {"name": "b"}, "spec": {**base, "sharedCounters": counters}}),
+    ]
+    return World(inventory([each for each in slices if isinstance(each, Slice)]))
+
+
+SHARED = {"allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10G"}}}
+WHOLE = world(
+    device("x"),
+    device("nic", **SHARED),
+    drawing("one", "6Gi", "g"),
+    drawing("two", "4Gi", "g"),
+    drawing("three", "5Gi", "h"),
+    drawing("four", "1Gi"),
+)
+
+
+def ledger(*held: str) -> Ledger:
+    """One claim for each of `held`, whose results are separated by blanks."""
+    made = Ledger()
+    for number, results in enumerate(held):
+        made.observe(claim(f"{number}", 1, *results.split()))
+    return made
+
+
+def codes(found: tuple[Finding, ...]) -> list[str]:
+    return [each.code for each in found]
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [
+        (["x"], []),
+        (["x", "x"], ["DeviceHeldTwice"]),
+        (["x", "x!"], []),
+        (["x x"], ["DeviceHeldTwice"]),
+        (["nic:1=4G", "nic:2=6G"], []),
+        (["nic:1=4G", "nic:2=7G"], ["CapacityExceeded"]),
+        (["nic:1=1G", "nic"], ["DeviceHeldTwice"]),
+        (["x:1=1G"], ["DeviceNotShared"]),
+        (["gone"], ["DeviceLost"]),
+        (["elsewhere/x"], []),
+        (["one", "two"], []),
+        (["one", "one"], ["DeviceHeldTwice"]),
+        (["two", "three"], ["GroupsContradict"]),
+        (["one", "three"], ["CounterOverdrawn", "GroupsContradict"]),
+        (["two", "four"], ["GroupsContradict"]),
+        (["four"], []),
+    ],
+)
+def test_what_is_told(held: list[str], found: list[str]) -> None:
+    assert codes(audit(ledger(*held), WHOLE)) == found
+
+
+def test_a_pool_that_is_not_complete_is_passed_over() -> None:
+    lost = ledger("gone")
+    assert codes(audit(lost, world(device("x")))) == ["DeviceLost"]
+    assert codes(audit(lost, world(device("x"), count=3))) == []
+
+
+def test_without_an_inventory_only_the_ledger_itself_is_checked() -> None:
+    assert codes(audit(ledger("gone", "x", "x"))) == ["DeviceHeldTwice"]
+
+
+def test_findings_name_the_device_and_its_claims() -> None:
+    [found] = audit(ledger("x", "x"))
+    assert found.object == f"Device/{DRIVER}/{POOL}/x"
+    assert found.message == "it is held by default/claim-0 and default/claim-1"
+
+
+def test_unset_groups_go_with_all_where_the_configuration_says_so() -> None:
+    held = ledger("two", "four")
+    assert codes(audit(held, replace(WHOLE, unset_groups=UnsetGroups.ALL))) == []
+
+
+def test_groups_count_as_the_configuration_declares_them() -> None:
+    held = ledger("two", "three")
+    declared = replace(WHOLE, compatibility=(Declaration(driver=DRIVER, groups=("all",)),))
+    assert codes(audit(held, declared)) == []
+
+
+def test_devices_that_do_not_go_together_are_told() -> None:
+    alone = {"compatibleOnlyWith": {"expression": "false"}}
+    pair = world(device("x", **alone), device("nic", **SHARED), device("both", **SHARED, **alone))
+    assert codes(audit(ledger("x"), pair)) == []
+    assert codes(audit(ledger("x", "nic:1"), pair)) == ["CompanyRefused"]
+    assert codes(audit(ledger("both:1"), pair)) == []
+    assert codes(audit(ledger("both:1", "both:2"), pair)) == ["CompanyRefused"]
+
+
+def test_an_unreadable_mark_is_told() -> None:
+    made = Ledger()
+    made.observe(claim("a", 1, "x", mark="{"))
+    assert codes(audit(made)) == ["MarkUnreadable"]
+
+
+def test_a_ledger_that_is_not_what_its_claims_say_is_a_bug_and_told() -> None:
+    made = ledger("x")
+    made.view()
+    del made._holders[PoolID(DRIVER, POOL)]["x"]  # noqa: SLF001  # the bug
+    assert codes(audit(made)) == ["LedgerInconsistent"]
+
+
+# --- marks as they are written ---
+
+
+def test_a_mark_notes_what_devices_draw_when_they_are_allocated() -> None:
+    pool = published(WHOLE.inventory, PoolID(DRIVER, POOL))
+    assert pool is not None
+    made = mark(
+        allocation("one", "nic:1=4G", "x!"), lambda _, name: pool.devices[name].consumes_counters
+    )
+    assert [each.device for each in made.devices] == ["one", "nic"]
+    assert made.devices[0].consumes_counters == pool.devices["one"].consumes_counters
+    again = read(claim("a", 1, mark=write(made)).metadata)
+    assert again == made
+
+
+def test_a_claim_without_a_mark_is_not_ours() -> None:
+    assert read(claim("a", 1).metadata) == Mark()

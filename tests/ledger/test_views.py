@@ -1,0 +1,160 @@
+"""What the ledger shows the solver: views that never change, and what marks make stricter."""
+
+import msgspec
+import pytest
+
+from dra.device import Counter, CounterUse
+from dra.inventory import PoolID
+from dra.quantity import parse
+from ledger.allocation_mark import Mark, MarkedDevice, write
+from ledger.ledger import Ledger, Promise
+from solver.world import View, view_of
+from tests.ledger.claims import DRIVER, POOL, allocation, claim
+from tests.ledger.ledgers import LATER, P, held, of, promised
+
+# --- views ---
+
+
+def test_a_view_stays_what_it_was() -> None:
+    ledger = of("a")
+    before = ledger.view()
+    promised(ledger, a="x")
+    after = ledger.view()
+    assert (before.use(P).holds("x"), after.use(P).holds("x")) == (False, True)
+
+
+def test_only_pools_that_changed_get_a_new_use() -> None:
+    ledger = of("a", "b")
+    ledger.observe(claim("a", 2, "x", "q/x"))
+    before = ledger.view()
+    promised(ledger, b="q/y")
+    after = ledger.view()
+    assert after.use(P) is before.use(P)
+    assert after.use(PoolID(DRIVER, "q")) is not before.use(PoolID(DRIVER, "q"))
+    ledger.forget(["b"])
+    assert ledger.view().use(P) is before.use(P)
+
+
+def test_what_comes_and_goes_between_two_views_changes_nothing() -> None:
+    ledger = of("a", "b")
+    ledger.observe(claim("a", 2, "x"))
+    before = ledger.view()
+    promised(ledger, b="y")
+    ledger.forget(["b"])
+    assert ledger.view() is before
+
+
+def test_views_of_thousands_of_pools_copy_only_a_few_entries_for_a_change() -> None:
+    ledger = Ledger()
+    for number in range(5000):
+        ledger.observe(claim(f"{number}", 1, f"pool-{number}/x"))
+    ledger.view()
+    most = 0
+    for number in range(200):
+        ledger.observe(claim(f"{number}", 2))
+        most = max(most, len(ledger.view().pools._recent))  # type: ignore[attr-defined]  # noqa: SLF001  # the cost itself
+    assert most <= 71  # the root of 5000
+    assert len(ledger.view().pools) == 4800
+
+
+def test_a_view_is_what_the_solver_reads_from_the_claims() -> None:
+    claims = [claim("a", 1, "x", "nic:1=4G"), claim("b", 1, "nic:2=2G", "q/x", "x!")]
+    ledger = of()
+    for each in claims:
+        ledger.observe(each)
+    assert plain(ledger.view()) == plain(view_of(claims))
+
+
+def plain(view: View) -> dict[PoolID, object]:
+    return {
+        pool: (use.dedicated, dict(use.shares), dict(use.snapshots))
+        for pool, use in view.pools.items()
+    }
+
+
+# --- marks ---
+
+
+def drew(amount: str, *groups: str) -> tuple[CounterUse, ...]:
+    return (CounterUse("set", {"memory": Counter(parse(amount))}, groups),)
+
+
+def mark(
+    device: str, uses: tuple[CounterUse, ...] = (), consumed: str = "", share: str = ""
+) -> str:
+    marked = MarkedDevice(
+        driver=DRIVER,
+        pool=POOL,
+        device=device,
+        share_id=share or None,
+        consumes_counters=uses,
+        consumed_capacity={"bandwidth": parse(consumed)} if consumed else {},
+    )
+    return write(Mark("drawbridge", (marked,)))
+
+
+def test_a_mark_tells_what_a_device_drew_when_it_was_allocated() -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "x", mark=mark("x", drew("5Gi", "mig"))))
+    assert ledger.view().use(P).snapshots == {"x": drew("5Gi", "mig")}
+
+
+def test_a_mark_about_devices_that_the_claim_does_not_hold_is_not_believed() -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "x", mark=mark("y", drew("5Gi"))))
+    assert not ledger.view().use(P).snapshots
+
+
+def test_a_mark_cannot_make_a_draw_negative() -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "x", mark=mark("x", drew("-5Gi", "mig"))))
+    assert ledger.view().use(P).snapshots == {"x": (CounterUse("set", {}, ("mig",)),)}
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"), [("6G", "6G"), ("2G", "4G"), ("-9G", "4G"), ("", "4G")]
+)
+def test_of_the_amounts_in_mark_and_status_the_larger_counts(said: str, counts: str) -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "nic:1=4G", mark=mark("nic", consumed=said, share="1")))
+    assert ledger.view().use(P).shares == {"nic": {"bandwidth": parse(counts)}}
+
+
+def test_of_several_marks_about_one_device_the_most_counts_and_all_groups_are_seen() -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "nic:1", mark=mark("nic", drew("5Gi", "one"), share="1")))
+    ledger.observe(claim("b", 2, "nic:2", mark=mark("nic", drew("8Gi", "two"), share="2")))
+    ledger.observe(claim("c", 3, "nic:3", mark=mark("nic", drew("8Gi", "two"), share="3")))
+    snapshot = ledger.view().use(P).snapshots["nic"]
+    drawn = [use.counters["memory"].value for use in snapshot]
+    assert sum(each.nanos() for each in drawn) == parse("8Gi").nanos()
+    assert [use.compatibility_groups for use in snapshot] == [("one",), ("two",)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"devices": 1}', '{"devices": [{"driver": "d"}]}', "[" * 100_000]
+)
+def test_a_mark_that_cannot_be_read_says_nothing_and_is_told(text: str) -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, "x", mark=text))
+    assert held(ledger) == {"x": ["a"]}
+    known = ledger.claims["a"].unreadable
+    assert known is not None
+    assert known.object == "ResourceClaim/default/claim-a"
+
+
+def test_a_promise_counts_what_its_mark_will_say() -> None:
+    ledger = of("a")
+    note = msgspec.convert(msgspec.json.decode(mark("x")), Mark)
+    note = Mark(
+        "drawbridge",
+        (
+            msgspec.structs.replace(
+                note.devices[0],
+                consumes_counters=drew("1"),
+            ),
+        ),
+    )
+    promise = {"a": Promise(allocation("x"), note)}
+    assert ledger.assume(promise, until=LATER, view=ledger.view()) is None
+    assert ledger.view().use(P).snapshots == {"x": drew("1")}

@@ -1,0 +1,145 @@
+"""Whose pods are translated."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import LabelRequirement, LabelSelector, Operator, Scope
+from config.string_formats import LabelKey, LabelValue
+from dra.names import TRANSLATE_LABEL
+from registration.scope import (
+    Metadata,
+    Mode,
+    Owner,
+    matches,
+    of_namespace,
+    opted_out,
+    owner,
+    rolled_out,
+)
+from tests.tables import Plain
+
+HASH = {"pod-template-hash": "6b7f5c4d9"}
+
+
+def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> Metadata:
+    return Metadata(labels=labels, owner_references=(Owner(kind, name, controller=True),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (Metadata("web"), "team/Pod/web"),
+        (Metadata(generate_name="job-"), "team/Pod/job-"),
+        (owned("ReplicaSet", "web-6b7f5c4d9", HASH), "team/Deployment/web"),
+        (owned("ReplicaSet", "web-a-6b7f5c4d9", HASH), "team/Deployment/web-a"),
+        # Somebody's own ReplicaSet, whose pods have no hash, or another one.
+        (owned("ReplicaSet", "web-6b7f5c4d9"), "team/ReplicaSet/web-6b7f5c4d9"),
+        (owned("ReplicaSet", "web", HASH), "team/ReplicaSet/web"),
+        (owned("Job", "report-29384750"), "team/CronJob/report"),
+        (owned("Job", "report-2938"), "team/Job/report-2938"),
+        (owned("Job", "29384750"), "team/Job/29384750"),
+        (owned("StatefulSet", "db"), "team/StatefulSet/db"),
+        (owned("DaemonSet", "agent"), "team/DaemonSet/agent"),
+        (
+            Metadata(owner_references=(Owner("A", "a"), Owner("B", "b", controller=True))),
+            "team/B/b",
+        ),
+        (Metadata(owner_references=(Owner("A", "a"), Owner("B", "b"))), "team/A/a"),
+        (Metadata("x", owner_references=()), "team/Pod/x"),
+        (
+            owned("ReplicaSet", "web-5d4f8", {"rollouts-pod-template-hash": "5d4f8"}),
+            "team/Rollout/web",
+        ),
+        (owned("Job", "a-workers-0", {"jobset.sigs.k8s.io/jobset-name": "a"}), "team/JobSet/a"),
+        (
+            owned("StatefulSet", "a-0", {"leaderworkerset.sigs.k8s.io/name": "a"}),
+            "team/LeaderWorkerSet/a",
+        ),
+    ],
+)
+def test_the_root_owner_is_named_as_the_pod_shows_it(pod: Metadata, expected: str) -> None:
+    assert owner("team", pod) == expected
+
+
+@given(st.text(max_size=40), st.integers(0, 100), st.integers(0, 100))
+def test_who_is_in_a_rollout_stays_in_as_it_grows(name: str, one: int, other: int) -> None:
+    less, more = sorted((one, other))
+    assert not rolled_out(name, less) or rolled_out(name, more)
+    assert rolled_out(name, 100)
+    assert not rolled_out(name, 0)
+
+
+def test_a_rollout_takes_about_its_share() -> None:
+    names = [f"team/Deployment/web-{i}" for i in range(2000)]
+    for percent in (1, 10, 30, 70):
+        share = sum(rolled_out(each, percent) for each in names) / 20
+        assert abs(share - percent) < 4
+
+
+def test_a_rollout_is_the_same_on_every_replica() -> None:
+    # Pinned: a release that chose others would translate and untranslate by halves.
+    chosen = [i for i in range(40) if rolled_out(f"team/Deployment/web-{i}", 20)]
+    assert chosen == [0, 11, 25, 26, 29, 30]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, Mode.OFF),
+        ({TRANSLATE_LABEL: "enforce"}, Mode.ENFORCE),
+        ({TRANSLATE_LABEL: "report"}, Mode.REPORT),
+        ({TRANSLATE_LABEL: "off"}, Mode.OFF),
+        ({TRANSLATE_LABEL: "Enforce"}, Mode.OFF),
+        ({TRANSLATE_LABEL: ""}, Mode.OFF),
+        ({"tier": "gpu"}, Mode.ENFORCE),
+        ({"tier": "gpu", TRANSLATE_LABEL: "off"}, Mode.OFF),
+        ({"tier": "gpu", TRANSLATE_LABEL: "report"}, Mode.REPORT),
+    ],
+)
+def test_the_label_decides_before_the_selector(labels: dict[str, str], expected: Mode) -> None:
+    selector = LabelSelector({LabelKey("tier"): LabelValue("gpu")})
+    found = of_namespace("team", labels, Scope(namespace_selector=selector))
+    assert found.mode is expected
+    unknown = labels.get(TRANSLATE_LABEL) not in {None, *Mode}
+    assert [each.code for each in found.findings] == ["ScopeLabelUnknown"] * unknown
+
+
+def test_the_system_namespace_is_out_whatever_is_said() -> None:
+    scope = Scope(namespace_selector=LabelSelector())
+    assert of_namespace("kube-system", {TRANSLATE_LABEL: "enforce"}, scope) == (Mode.OFF, ())
+
+
+def requirement(operator: str, *values: str) -> LabelSelector:
+    texts = tuple(map(LabelValue, values))
+    return LabelSelector(
+        match_expressions=(LabelRequirement(LabelKey("k"), Operator(operator), texts),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        (LabelSelector(), {}, True),
+        (requirement("In", "a", "b"), {"k": "b"}, True),
+        (requirement("In", "a", "b"), {"k": "c"}, False),
+        (requirement("In", "a"), {}, False),
+        (requirement("NotIn", "a"), {"k": "b"}, True),
+        (requirement("NotIn", "a"), {"k": "a"}, False),
+        (requirement("NotIn", "a"), {}, True),
+        (requirement("Exists"), {"k": ""}, True),
+        (requirement("Exists"), {}, False),
+        (requirement("DoesNotExist"), {}, True),
+        (requirement("DoesNotExist"), {"k": ""}, False),
+    ],
+)
+def test_selectors_match_as_in_kubernetes(
+    selector: LabelSelector, labels: dict[str, str], expected: Plain
+) -> None:
+    assert matches(selector, labels) is expected
+
+
+def test_a_pod_can_only_opt_out() -> None:
+    assert opted_out(Metadata(labels={TRANSLATE_LABEL: "off"}))
+    assert not opted_out(Metadata(labels={TRANSLATE_LABEL: "report"}))
+    assert not opted_out(Metadata())

@@ -1,0 +1,70 @@
+"""A node is drawn with who holds what, and what is out of reach because of it."""
+
+from typing import Any
+
+from dra.inventory import Inventory, PoolID, inventory
+from dra.nodes import Node
+from dra.slices import Slice, read_slice
+from report.placement import Held, node
+from report.tables import ASCII, tree
+
+NODE = Node("n")
+
+
+def pool(devices: list[Any], count: int = 1, **spec: object) -> Inventory:
+    base = {"driver": "d.io", "nodeName": "n"}
+    base["pool"] = {"name": "p", "generation": 1, "resourceSliceCount": count}  # type: ignore[assignment]
+    plain = [{**base, "devices": devices}]
+    if spec:
+        plain.append({**base, **spec})
+    read = [read_slice({"metadata": {"name": f"s{i}"}, "spec": s}) for i, s in enumerate(plain)]
+    return inventory([each for each in read if isinstance(each, Slice)])
+
+
+def drawn(whole: Inventory, **held: tuple[Held, ...]) -> list[str]:
+    return tree(node(whole, NODE, {PoolID("d.io", "p"): held}), ASCII)
+
+
+def test_each_holder_of_a_device_has_a_line_and_free_ones_share_one() -> None:
+    whole = pool([{"name": f"x{i}"} for i in range(4)])
+    held = (Held("default/a", "memory 1Gi"), Held("default/b", "memory 2Gi", new=True))
+    assert drawn(whole, x0=held) == [
+        "node n",
+        "`- pool p of d.io",
+        "   |- x0         held  default/a  memory 1Gi",
+        "   |-            NEW   default/b  memory 2Gi",
+        "   `- x1..3 (3)  free",
+    ]
+
+
+def test_what_draws_from_counters_that_others_hold_is_blocked() -> None:
+    use = {"counterSet": "c", "counters": {"m": {"value": "2"}}}
+    small = {"counterSet": "c", "counters": {"m": {"value": "1"}}}
+    devices = [
+        {"name": "whole", "consumesCounters": [use]},
+        {"name": "part-0", "consumesCounters": [small]},
+        {"name": "part-1", "consumesCounters": [small]},
+    ]
+    sets = [{"name": "c", "counters": {"m": {"value": "2"}}}]
+    whole = pool(devices, 2, sharedCounters=sets)
+    assert drawn(whole) == [
+        "node n",
+        "`- pool p of d.io",
+        "   |- whole          free",
+        "   `- part-0..1 (2)  free",
+    ]
+    assert drawn(whole, **{"part-0": (Held("default/a"),)})[2:] == [
+        "   |- whole   blocked by what others draw",
+        "   |- part-0  held                         default/a",
+        "   `- part-1  free",
+    ]
+
+
+def test_a_pool_that_cannot_be_used_says_why() -> None:
+    assert drawn(pool([{"name": "x"}], 3)) == ["node n", "`- pool p of d.io: incomplete"]
+    twice = pool([{"name": "x"}, {"name": "x"}])
+    assert drawn(twice)[1] == "`- pool p of d.io: invalid, device x is there twice"
+
+
+def test_a_node_without_devices_says_so() -> None:
+    assert drawn(inventory([])) == ["node n", "`- no devices"]

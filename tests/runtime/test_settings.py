@@ -1,0 +1,136 @@
+"""The configuration is read again when its file changes, and a broken one changes nothing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from config.model import Configuration
+from registration.codes import CODES
+from runtime import metrics
+from runtime.settings import Settings
+
+HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+RENAMED = f"{HEAD}legacy: {{renames: {{example.com/gpu: nvidia.com/gpu}}}}\n"
+
+
+def good() -> float | None:
+    return metrics.REGISTRY.get_sample_value("drawbridge_configuration_good")
+
+
+def test_without_a_file_there_are_the_defaults() -> None:
+    settings = Settings(known=CODES)
+    assert settings.load() == ()
+    assert settings.current == Configuration()
+
+
+def test_a_changed_file_is_used_and_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    settings = Settings(str(file), known=CODES)
+    told: list[Configuration] = []
+    settings.subscribe(told.append)
+    assert settings.load() == ()
+    file.write_text(RENAMED)
+    assert settings.reload() == ()
+    assert settings.reload() == ()
+    assert dict(settings.current.legacy.renames) == {"example.com/gpu": "nvidia.com/gpu"}
+    assert told == [Configuration(), settings.current]
+
+
+def test_a_mount_that_swaps_its_links_is_seen(tmp_path: Path) -> None:
+    """A ConfigMap's files are links into a folder that is another one after each change."""
+    for name, text in (("..1", HEAD), ("..2", RENAMED)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(text)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
+    settings = Settings(str(tmp_path / "config.yaml"), known=CODES)
+    assert settings.load() == ()
+    (tmp_path / "..next").symlink_to("..2")
+    (tmp_path / "..next").rename(tmp_path / "..data")
+    assert settings.reload() == ()
+    assert settings.current.legacy.renames
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("a: [", "YamlSyntax", "a[0]"),
+        ("", "ConfigurationNotOne", ""),
+        (f"{HEAD}---\n{HEAD}", "ConfigurationNotOne", ""),
+        (f"{HEAD}placment: native\n", "FieldUnknown", "placment"),
+        (f"{HEAD}placement: bridge\n", "FieldUnavailable", "placement"),
+        (f"{HEAD}quotas: []\n", "FieldUnavailable", "quotas"),
+    ],
+)
+def test_a_broken_file_is_reported_and_the_last_good_one_goes_on(
+    text: str, code: str, path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(RENAMED)
+    settings = Settings(str(file), known=CODES)
+    assert settings.load() == ()
+    assert good() == 1
+    before = settings.current
+    file.write_text(text)
+    findings = settings.reload()
+    assert any(code in each.code and each.path == path and each.remedy for each in findings)
+    assert settings.current is before
+    assert good() == 0
+    assert code in str(caplog.records[-1].fields)  # type: ignore[attr-defined]
+    caplog.clear()
+    assert settings.reload() == ()
+    assert not caplog.records  # said once
+    file.write_text(RENAMED)
+    assert settings.reload() == ()
+    assert good() == 1
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    settings = Settings(str(tmp_path / "nowhere.yaml"), known=CODES)
+    (finding,) = settings.load()
+    assert "nowhere.yaml" in finding.message
+    assert "--config" in finding.remedy
+
+
+def test_a_file_that_goes_away_keeps_what_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(RENAMED)
+    settings = Settings(str(file), known=CODES)
+    settings.load()
+    file.unlink()
+    assert settings.reload()
+    assert settings.current.legacy.renames
+
+
+def test_the_file_is_looked_at_while_the_process_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also after a bug in reading it."""
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    settings = Settings(str(file), known=CODES)
+    settings.load()
+
+    async def play() -> None:
+        changed, failed = asyncio.Event(), asyncio.Event()
+        settings.subscribe(lambda _: changed.set())
+        reload = settings.reload
+
+        def once() -> None:
+            monkeypatch.setattr(settings, "reload", reload)
+            failed.set()
+            raise RuntimeError("not thought of")
+
+        monkeypatch.setattr(settings, "reload", once)
+        running = asyncio.create_task(settings.run(every=0))
+        await failed.wait()
+        file.write_text(RENAMED)
+        await changed.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+    assert settings.current.legacy.renames
+    assert any(record.exc_info for record in caplog.records)

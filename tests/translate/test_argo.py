@@ -1,0 +1,168 @@
+"""Argo's workflows: what of them is a pod, and where its claims stand."""
+
+import json
+from typing import Any
+
+import pytest
+
+from config.model import Configuration
+from documents.patch import patched
+from documents.paths import get
+from dra.finding import Severity
+from dra.names import ORIGINAL_ANNOTATION
+from tests.tables import Plain
+from translate.manifests.argo import SPECS
+from translate.manifests.objects import Translated, translated
+from translate.pods import given
+
+ASKS = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+UNKNOWING = given(Configuration())
+ELSEWHERE = "RequestNotInPod"
+
+
+def workflow(*templates: Plain, kind: str = "Workflow", **spec: Any) -> Plain:  # noqa: ANN401  # YAML
+    inner: Plain = {"entrypoint": "main", "templates": list(templates), **spec}
+    for key in reversed(SPECS["argoproj.io", kind]):
+        inner = {key: inner}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "w"}, **inner}
+
+
+def done(value: Plain) -> tuple[Translated, Plain]:
+    found = translated(value, "Workflow/w", UNKNOWING)
+    after: Plain = patched(value, found.edits)
+    return found, after
+
+
+def claims(template: Plain) -> list[Plain]:
+    patch: Plain = json.loads(template["podSpecPatch"])
+    assert list(patch) == ["resourceClaims"]
+    return patch["resourceClaims"]  # type: ignore[no-any-return]  # YAML
+
+
+@pytest.mark.parametrize("kind", [kind for _, kind in SPECS])
+def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> None:
+    found, after = done(workflow({"name": "main", "container": {"image": "x", **ASKS}}, kind=kind))
+    template = get(after, (*SPECS["argoproj.io", kind], "templates", 0))
+    assert isinstance(template, dict)
+    assert template["container"] == {
+        "image": "x",
+        "resources": {"claims": [{"name": "drawbridge", "request": "gpu"}]},
+    }
+    (claim,) = claims(template)
+    (made,) = found.templates
+    assert claim["resourceClaimTemplateName"] == get(dict(made), ("metadata", "name"))
+    assert [e.code for e in found.findings] == ["ServerUnknown", "TolerationAdded"]
+
+
+@pytest.mark.parametrize(
+    ("template", "path"),
+    [
+        ({"script": {"source": "y", **ASKS}}, ("script",)),
+        ({"container": {}, "sidecars": [{"name": "s", **ASKS}]}, ("sidecars", 0)),
+        (
+            {"containerSet": {"containers": [{"name": "a"}, {"name": "b", **ASKS}]}},
+            ("containerSet", "containers", 1),
+        ),
+        ({"container": {}, "initContainers": [{"name": "i", **ASKS}]}, ("initContainers", 0)),
+    ],
+    ids=["script", "sidecar", "container set", "init container"],
+)
+def test_every_container_of_a_template_is_one_of_its_pod(
+    template: Plain, path: tuple[str | int, ...]
+) -> None:
+    found, after = done(workflow(template))
+    assert ELSEWHERE not in [each.code for each in found.findings]
+    container = get(after["spec"]["templates"][0], path)
+    assert get(container, ("resources", "claims", 0, "name")) == "drawbridge"
+    assert get(container, ("resources", "limits")) is None
+    assert len(claims(after["spec"]["templates"][0])) == 1
+
+
+def test_translating_twice_changes_nothing() -> None:
+    _, after = done(workflow({"container": dict(ASKS)}, {"script": {"source": "y", **ASKS}}))
+    again, same = done(after)
+    assert (again.edits, again.findings, same) == ((), (), after)
+
+
+def test_selectors_and_annotations_of_a_template_are_those_of_its_pod() -> None:
+    found, after = done(
+        workflow(
+            {
+                "metadata": {"annotations": {"nvidia.com/use-gputype": "A100", "mine": "x"}},
+                "nodeSelector": {"nvidia.com/gpu.family": "ampere", "zone": "a"},
+                "tolerations": [{"operator": "Exists"}],
+                "container": dict(ASKS),
+            }
+        )
+    )
+    template = after["spec"]["templates"][0]
+    assert template["nodeSelector"] == {"zone": "a"}
+    assert template["tolerations"] == [{"operator": "Exists"}]
+    assert set(template["metadata"]["annotations"]) == {"mine", ORIGINAL_ANNOTATION}
+    assert len(found.templates) == 1
+
+
+def test_what_a_workflow_says_for_all_stays_where_it_is() -> None:
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    found, after = done(workflow({"container": dict(ASKS)}, tolerations=tolerations))
+    assert after["spec"]["tolerations"] == tolerations
+    assert "tolerations" not in after["spec"]["templates"][0]
+    assert len(found.templates) == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"key": "other", "operator": "Exists"}]},
+        {"nodeSelector": {"nvidia.com/gpu.family": "ampere"}},
+        {"schedulerName": "koord-scheduler"},
+        {"podSpecPatch": '{"hostNetwork": true}'},
+        {"podMetadata": {"annotations": {"nvidia.com/use-gputype": "A100"}}},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_where_that_would_have_to_change_the_request_is_named_and_stays(spec: Plain) -> None:
+    asks = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    if "schedulerName" in spec:
+        asks = {"resources": {"limits": {"koordinator.sh/gpu": 100}}}
+    value = workflow({"container": asks}, **spec)
+    found, after = done(value)
+    assert (found.edits, found.templates, after) == ((), (), value)
+    assert [each.code for each in found.findings] == [ELSEWHERE]
+
+
+def test_a_template_that_is_patched_already_is_named_and_hides_no_other() -> None:
+    patch = '{"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}'
+    first = {"container": dict(ASKS), "podSpecPatch": patch}
+    found, after = done(workflow(first, {"container": dict(ASKS)}))
+    assert after["spec"]["templates"][0] == first
+    assert "podSpecPatch" in after["spec"]["templates"][1]
+    assert [each.code for each in found.findings].count(ELSEWHERE) == 2
+
+
+def test_what_is_refused_leaves_the_workflow_as_it_is() -> None:
+    wrong = {"resources": {"limits": {"nvidia.com/gpumem-percentage": 120}}}
+    found, _ = done(workflow({"container": wrong}, {"container": dict(ASKS)}))
+    assert found.edits == ()
+    refused = [each for each in found.findings if each.severity is Severity.ERROR]
+    assert [each.path for each in refused] == [
+        "spec.templates[0].container.resources.limits[nvidia.com/gpumem-percentage]"
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        workflow({"dag": {"tasks": []}}, {"steps": []}),
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"},
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {"templates": "x"}},
+        workflow(*[None, 7, {"container": None}, {"sidecars": "x"}, {"containerSet": []}]),  # type: ignore[list-item]  # hostile
+    ],
+)
+def test_what_has_no_pod_is_passed_over(value: Plain) -> None:
+    assert done(value) == (Translated(), value)
+
+
+def test_metadata_that_is_nothing_gets_its_annotations() -> None:
+    _, after = done(workflow({"metadata": None, "container": dict(ASKS)}))
+    assert ORIGINAL_ANNOTATION in after["spec"]["templates"][0]["metadata"]["annotations"]

@@ -1,0 +1,1 @@
+"""The changes of a translated pod: JSON patch, undo, environment, tolerations, template."""

@@ -1,0 +1,4 @@
+"""Pods in the legacy dialects to asks.
+
+Knows nothing of DRA, CEL and targets.
+"""

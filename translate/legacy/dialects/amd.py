@@ -1,0 +1,42 @@
+"""AMD's device plugin: whole GPUs, and partitions by compute and memory mode.
+
+Parts of GPUs by memory and cores are HAMi's, and no driver serves them.
+"""
+
+import re
+from typing import Final
+
+from config.model import Legacy
+from translate.legacy.asks import Ask, Kind, Reading
+from translate.legacy.draft import Draft
+from translate.legacy.pod_view import PodView
+from translate.legacy.selectors import Profile
+
+NAME: Final = "amd"
+CALLED_BY: Final = frozenset({"amd.com"})
+_GPU: Final = "amd.com/gpu"
+_PARTS: Final = ("amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores")
+_PARTITION: Final = re.compile(r"amd\.com/([sdtqc]px_nps[0-9])")
+
+
+def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
+    """Read what every container asks for."""
+    draft = Draft(NAME, pod)
+    for container in pod.containers:
+        if any(name in container.resources for name in _PARTS):
+            continue
+        for one in container.resources.values():
+            match = _PARTITION.fullmatch(one.name)
+            if one.name != _GPU and match is None:
+                continue
+            ask = Ask(
+                kind=Kind.GPU,
+                row="partition" if match else "whole",
+                vendor="amd",
+                count=one.amount if match else draft.count(one),
+                selectors=(Profile((match[1],)),) if match else (),
+                partition=match is not None,
+                users=(container.user,),
+            )
+            draft.ask(ask, (one,))
+    return draft.reading()

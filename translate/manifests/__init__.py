@@ -1,0 +1,1 @@
+"""Translation of manifests: workloads, Argo workflows, quotas."""

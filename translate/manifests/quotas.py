@@ -1,0 +1,57 @@
+"""Quotas on names that translated pods no longer have: told of, and never changed.
+
+Knows where the kinds that count resources write their names, and nothing of pods.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from documents.paths import Path, get, show
+from documents.values import Value
+from dra.finding import Finding
+from translate.legacy.pod_view import is_device, items, mapping
+from translate.manifests.codes import QUOTA_COUNTS
+from translate.manifests.workloads import group_kind
+
+_PREFIXES: Final = ("requests.", "limits.")
+# Names with a slash that are no devices: counts of objects, storage, and what claims are charged.
+_OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
+
+
+def told(value: Value) -> Iterator[Finding]:
+    """Say of an object which names it counts that translated pods do not have."""
+    if not isinstance(value, dict):
+        return
+    read = _KINDS.get(group_kind(value))
+    for path, name in read(value) if read else ():
+        bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
+        if is_device(bare) and not any(other in name for other in _OTHERS):
+            yield QUOTA_COUNTS.at(show(path), f"{name} does not count pods that are translated")
+
+
+def _keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
+    def read(value: Value) -> Iterator[tuple[Path, str]]:
+        for path in paths:
+            for name in mapping(get(value, path)):
+                yield (*path, name), name
+
+    return read
+
+
+def _covered(value: Value) -> Iterator[tuple[Path, str]]:
+    """Read the resources of a cluster queue of Kueue."""
+    groups: Path = ("spec", "resourceGroups")
+    for number, group in enumerate(items(get(value, groups))):
+        path: Path = (*groups, number, "coveredResources")
+        for at, name in enumerate(items(mapping(group).get("coveredResources"))):
+            if isinstance(name, str):
+                yield (*path, at), name
+
+
+_KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, str]]]]] = {
+    ("", "ResourceQuota"): _keys(("spec", "hard")),
+    ("kueue.x-k8s.io", "ClusterQueue"): _covered,
+    ("scheduling.volcano.sh", "Queue"): _keys(
+        ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
+    ),
+}

@@ -1,0 +1,224 @@
+"""Where the objects that make pods keep their pod templates: a table of paths.
+
+To teach a kind, add its line: `{}` stands for every value of an object and `[]` for every item of
+a list. Finds device requests outside of those places as well, so that none passes in silence.
+Knows nothing of what the requests mean.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from documents.paths import Path, get
+from documents.values import Value
+from translate.legacy.pod_view import is_device
+
+_RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
+_REPLICATED: Final = "replicatedJobs[].template.spec.template"
+
+
+def _ray(under: str) -> tuple[str, ...]:
+    return tuple(f"{under}.{path}" for path in _RAY)
+
+
+# By group and kind; a place is a pod template: an object with metadata and spec.
+TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("", "Pod"): ("",),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): ("spec.template",),
+    ("apps", "Deployment"): ("spec.template",),
+    ("apps", "StatefulSet"): ("spec.template",),
+    ("apps", "DaemonSet"): ("spec.template",),
+    ("apps", "ReplicaSet"): ("spec.template",),
+    ("batch", "Job"): ("spec.template",),
+    ("batch", "CronJob"): ("spec.jobTemplate.spec.template",),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
+        "spec.leaderWorkerTemplate.leaderTemplate",
+        "spec.leaderWorkerTemplate.workerTemplate",
+    ),
+    ("jobset.x-k8s.io", "JobSet"): (f"spec.{_REPLICATED}",),
+    ("kubeflow.org", "MPIJob"): ("spec.mpiReplicaSpecs{}.template",),
+    ("kubeflow.org", "PyTorchJob"): ("spec.pytorchReplicaSpecs{}.template",),
+    ("kubeflow.org", "TFJob"): ("spec.tfReplicaSpecs{}.template",),
+    ("kubeflow.org", "XGBoostJob"): ("spec.xgbReplicaSpecs{}.template",),
+    ("kubeflow.org", "PaddleJob"): ("spec.paddleReplicaSpecs{}.template",),
+    ("kubeflow.org", "MXJob"): ("spec.mxReplicaSpecs{}.template",),
+    ("kubeflow.org", "JAXJob"): ("spec.jaxReplicaSpecs{}.template",),
+    ("kubeflow.org", "Notebook"): ("spec.template",),
+    ("trainer.kubeflow.org", "TrainingRuntime"): (f"spec.template.spec.{_REPLICATED}",),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): (f"spec.template.spec.{_REPLICATED}",),
+    ("ray.io", "RayCluster"): _ray("spec"),
+    ("ray.io", "RayJob"): (*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate"),
+    ("ray.io", "RayService"): _ray("spec.rayClusterConfig"),
+    ("batch.volcano.sh", "Job"): ("spec.tasks[].template",),
+    ("batch.volcano.sh", "CronJob"): ("spec.jobTemplate.spec.tasks[].template",),
+    ("argoproj.io", "Rollout"): ("spec.template",),
+    ("apps.kruise.io", "CloneSet"): ("spec.template",),
+    ("apps.kruise.io", "StatefulSet"): ("spec.template",),
+    ("apps.kruise.io", "DaemonSet"): ("spec.template",),
+    ("apps.kruise.io", "BroadcastJob"): ("spec.template",),
+    ("apps.openshift.io", "DeploymentConfig"): ("spec.template",),
+    ("flow.volcano.sh", "JobTemplate"): ("spec.tasks[].template",),
+    ("keda.sh", "ScaledJob"): ("spec.jobTargetRef.template",),
+}
+# A place is the spec of a pod itself, with annotations and labels beside its containers, and
+# `model` one more container. Containers without room for `resourceClaims` (of a ServingRuntime) or
+# for annotations (of its workers) are none: the API server would drop what is written there.
+SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("serving.kserve.io", "InferenceService"): (
+        "spec.predictor",
+        "spec.transformer",
+        "spec.explainer",
+    ),
+}
+# Where a kind names a device beside how many of it: Spark's executors, KubeVirt's machines.
+_NAMED: Final = ("name", "deviceName")
+_NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
+# These say what there is, may be, or is already a claim, not what a pod of theirs asks for.
+_SILENT: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
+_MODEL: Final = "model"
+# Argo's workflows and kustomizations patch with a text; what is merged when stands in no table.
+_PATCHES: Final = frozenset({"podSpecPatch", "patch"})
+_KEYS: Final = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)[\"']?\s*:")
+# Deeper than any object of Kubernetes, and less than what the reader of documents lets through.
+_DEEPEST: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One pod template of an object: the pod in it, and where each part of that pod stands."""
+
+    pod: Value = field(repr=False)
+    path: Path
+    at: Mapping[Path, Path] = field(repr=False)
+    object: bool = False  # it is a pod, and no template
+    # Claims stand as a text; these parts of the pod's spec are said elsewhere, for others as well.
+    given: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A device that is asked for where it cannot be translated."""
+
+    path: Path
+    name: str
+
+
+def group_kind(value: Mapping[str, Value]) -> tuple[str, str]:
+    """Return group and kind of an object, whatever its version."""
+    return str(value.get("apiVersion")).rpartition("/")[0], str(value.get("kind"))
+
+
+def places(
+    value: Value,
+    templates: Mapping[tuple[str, str], tuple[str, ...]] = TEMPLATES,
+    specs: Mapping[tuple[str, str], tuple[str, ...]] = SPECS,
+) -> tuple[Place, ...]:
+    """Return the pod templates of an object, in the order of the table."""
+    if not isinstance(value, dict):
+        return ()
+    key = group_kind(value)
+    found = [_template(value, path) for each in templates.get(key, ()) for path in _at(value, each)]
+    found += [_spec(value, path) for each in specs.get(key, ()) for path in _at(value, each)]
+    return tuple(place for place in found if place is not None)
+
+
+def elsewhere(value: Value, known: tuple[Place, ...]) -> tuple[Request, ...]:
+    """Return the device requests of an object that stand in none of the places."""
+    if not isinstance(value, dict) or group_kind(value)[0] in _SILENT:
+        return ()
+    covered = frozenset(path for place in known for path in _containers(place))
+    return tuple(_requests(value, (), covered))
+
+
+def _at(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
+    """Follow a pattern; a path that leads nowhere is none."""
+    if not pattern:
+        if isinstance(value, dict):
+            yield path
+        return
+    step, _, rest = pattern.partition(".")
+    name = step.removesuffix("[]").removesuffix("{}")
+    child = value.get(name) if isinstance(value, dict) else None
+    if step.endswith("[]"):
+        for number, item in enumerate(child if isinstance(child, list) else ()):
+            yield from _at(item, rest, (*path, name, number))
+    elif step.endswith("{}"):
+        for key, item in (child if isinstance(child, dict) else {}).items():
+            yield from _at(item, rest, (*path, name, key))
+    else:
+        yield from _at(child, rest, (*path, name))
+
+
+def _template(value: Value, path: Path) -> Place | None:
+    template = get(value, path)
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        return None
+    return Place(template, path, {(): path}, object=not path)
+
+
+def _spec(value: Value, path: Path) -> Place | None:
+    """Look at a spec with annotations beside its containers as if it were a pod template."""
+    spec = get(value, path)
+    if not isinstance(spec, dict):
+        return None
+    containers = spec.get("containers")
+    listed = list(containers) if isinstance(containers, list) else []
+    at: dict[Path, Path] = {("metadata",): path, ("spec",): path}
+    if isinstance(spec.get(_MODEL), dict):
+        at["spec", "containers", len(listed)] = (*path, _MODEL)
+        listed.append(spec[_MODEL])
+    if not listed:
+        return None
+    metadata: dict[str, Value] = {k: spec[k] for k in ("annotations", "labels") if k in spec}
+    inner: dict[str, Value] = {**spec, "containers": listed}
+    return Place({"metadata": metadata, "spec": inner}, path, at)
+
+
+def _containers(place: Place) -> Iterator[Path]:
+    spec = get(place.pod, ("spec",))
+    for part in ("containers", "initContainers"):
+        listed = spec.get(part) if isinstance(spec, dict) else None
+        for number in range(len(listed) if isinstance(listed, list) else 0):
+            path: Path = ("spec", part, number)
+            yield moved(path, place)
+
+
+def moved(path: Path, place: Place) -> Path:
+    """Say where a path of the pod is in the object: of its beginnings the longest one counts."""
+    for size in range(len(path), -1, -1):
+        if path[:size] in place.at:
+            return (*place.at[path[:size]], *path[size:])
+    return path
+
+
+def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Request]:
+    if path in covered or len(path) > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _requests(item, (*path, number), covered)
+    if not isinstance(value, dict):
+        return
+    for key, child in value.items():
+        if key in {"limits", "requests"} and isinstance(child, dict):
+            yield from (Request((*path, key), name) for name in child if is_device(name))
+        elif key in _PATCHES and isinstance(child, str):
+            named = dict.fromkeys(_KEYS.findall(child))
+            yield from (Request((*path, key), name) for name in named if is_device(name))
+        else:
+            if key in _NUMBERED:
+                yield from _by_name(child, (*path, key))
+            yield from _requests(child, (*path, key), covered)
+
+
+def _by_name(value: Value, path: Path) -> Iterator[Request]:
+    """Find devices that stand as values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
+    listed = value if isinstance(value, list) else [value]
+    for number, item in enumerate(listed):
+        at: Path = (*path, number) if isinstance(value, list) else path
+        for key in _NAMED:
+            name = item.get(key) if isinstance(item, dict) else None
+            if isinstance(name, str) and is_device(name):
+                yield Request(at, name)

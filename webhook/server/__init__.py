@@ -1,0 +1,1 @@
+"""The webhook process: HTTP handler, cluster view, template store."""
