@@ -6,7 +6,7 @@ Knows nothing of text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from documents.values import Value, same
+from documents.values import Value, equal_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,15 @@ class Alignment:
     added: tuple[tuple[int, ...], ...]
 
 
-def align(old: Sequence[Value], new: Sequence[Value]) -> Alignment:
+def align_lists(old: Sequence[Value], new: Sequence[Value]) -> Alignment:
     """Pair equal items in order, then those of the same name, then the rest as they come."""
     kept: list[int | None] = [None] * len(old)
     head = 0
-    while head < min(len(old), len(new)) and same(old[head], new[head]):
+    while head < min(len(old), len(new)) and equal_json(old[head], new[head]):
         kept[head] = head
         head += 1
     tail = 0
-    while tail < min(len(old), len(new)) - head and same(old[-1 - tail], new[-1 - tail]):
+    while tail < min(len(old), len(new)) - head and equal_json(old[-1 - tail], new[-1 - tail]):
         kept[len(old) - 1 - tail] = len(new) - 1 - tail
         tail += 1
     _pair_alike(kept, old, new, range(head, len(new) - tail))
@@ -52,8 +52,8 @@ def _pair_alike(
 
 def _alike(old: Value, new: Value) -> bool:
     if isinstance(old, dict) and isinstance(new, dict) and "name" in old:
-        return same(old["name"], new.get("name"))
-    return same(old, new)
+        return equal_json(old["name"], new.get("name"))
+    return equal_json(old, new)
 
 
 def _pair_rest(kept: list[int | None], count: int) -> None:

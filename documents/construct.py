@@ -11,15 +11,15 @@ import math
 import re
 
 from documents import codes
-from documents.nodes import MOST_LEVELS, Node
+from documents.nodes import MAX_DEPTH, SyntaxNode
 from documents.paths import Path
-from documents.problems import Problem, UnreadableError
-from documents.values import Value, key_text, resolve
+from documents.problems import DocumentProblem, UnreadableError
+from documents.values import Value, key_text, resolve_scalar
 from dra.finding import Code
 
-MOST_ALIASED = 100_000
+MAX_ALIASED = 100_000
 # A document full of mistakes must not become a longer list of them.
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 
 _TAG = "tag:yaml.org,2002:"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
@@ -27,7 +27,7 @@ _MERGE = "<<"
 _COLLECTIONS = {"mapping": f"{_TAG}map", "sequence": f"{_TAG}seq"}
 
 
-def construct(root: Node) -> Value:
+def construct(root: SyntaxNode) -> Value:
     """Return the value of the tree; raises UnreadableError with all that is wrong in it."""
     constructor = _Constructor()
     value = constructor.value(root, ())
@@ -36,13 +36,13 @@ def construct(root: Node) -> Value:
     return value
 
 
-def is_merge(key: Node) -> bool:
+def is_merge(key: SyntaxNode) -> bool:
     """Whether a key of a mapping merges another mapping into it."""
     plain = key.kind == "scalar" and not key.style and key.text == _MERGE
     return plain and key.tag in {None, f"{_TAG}merge"}
 
 
-def key_name(key: Node) -> str | None:
+def key_name(key: SyntaxNode) -> str | None:
     """Return what a key of a mapping is called; None for a merge key and what is no text."""
     if is_merge(key):
         return None
@@ -53,26 +53,28 @@ class _Constructor:
     """What was written out through aliases so far, and what was found wrong."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[DocumentProblem] = []
         self.aliased = 0
         self.within_alias = 0
         self.levels = 0
 
-    def value(self, node: Node, path: Path) -> Value:
+    def value(self, node: SyntaxNode, path: Path) -> Value:
         if self.within_alias:
             self.count(node, path)
         if node.kind == "scalar":
             return self.scalar(node, path)
         # Merge keys nest without making the path longer, so levels are counted apart.
         self.levels += 1
-        if self.levels > MOST_LEVELS:
-            message = f"more than {MOST_LEVELS} levels of objects and lists, aliases written out"
-            raise UnreadableError(Problem(codes.NESTED_TOO_DEEP, message, path[:3], node.start))
+        if self.levels > MAX_DEPTH:
+            message = f"more than {MAX_DEPTH} levels of objects and lists, aliases written out"
+            raise UnreadableError(
+                DocumentProblem(codes.NESTED_TOO_DEEP, message, path[:3], node.start)
+            )
         value = self.collection(node, path)
         self.levels -= 1
         return value
 
-    def collection(self, node: Node, path: Path) -> Value:
+    def collection(self, node: SyntaxNode, path: Path) -> Value:
         children = node.children or []
         if node.kind == "alias":
             self.within_alias += 1
@@ -80,20 +82,22 @@ class _Constructor:
             self.within_alias -= 1
             return value
         if node.tag is not None and node.tag not in {_COLLECTIONS[node.kind], "!"}:
-            self.tell(codes.TAG_UNKNOWN, f"the tag {shown_tag(node.tag)} is not known", path, node)
+            self.tell(codes.TAG_UNKNOWN, f"the tag {format_tag(node.tag)} is not known", path, node)
         if node.kind == "sequence":
             return [self.value(child, (*path, at)) for at, child in enumerate(children)]
         return self.mapping(node, path)
 
-    def count(self, node: Node, path: Path) -> None:
+    def count(self, node: SyntaxNode, path: Path) -> None:
         self.aliased += 1
-        if self.aliased > MOST_ALIASED:
-            message = f"the aliases of this document stand for more than {MOST_ALIASED} values"
-            raise UnreadableError(Problem(codes.TOO_MANY_VALUES, message, path[:3], node.start))
+        if self.aliased > MAX_ALIASED:
+            message = f"the aliases of this document stand for more than {MAX_ALIASED} values"
+            raise UnreadableError(
+                DocumentProblem(codes.TOO_MANY_VALUES, message, path[:3], node.start)
+            )
 
-    def mapping(self, node: Node, path: Path) -> dict[str, Value]:
+    def mapping(self, node: SyntaxNode, path: Path) -> dict[str, Value]:
         value: dict[str, Value] = {}
-        given: dict[tuple[str, bool], Node] = {}
+        given: dict[tuple[str, bool], SyntaxNode] = {}
         for key, child in node.entries():
             merge = is_merge(key)
             name = _MERGE if merge else self.key(key, path)
@@ -102,7 +106,7 @@ class _Constructor:
             # A merge key is not the quoted key "<<".
             first = given.setdefault((name, merge), key)
             if first is not key:
-                self.told(duplicate(name, path, first.start, key.start))
+                self.told(duplicate_problem(name, path, first.start, key.start))
             if merge:
                 # As Kubernetes does: in the order written, so that what stands after it wins.
                 value.update(self.merged(child, path))
@@ -110,7 +114,7 @@ class _Constructor:
                 value[name] = self.value(child, (*path, name))
         return value
 
-    def key(self, key: Node, path: Path) -> str | None:
+    def key(self, key: SyntaxNode, path: Path) -> str | None:
         target = (key.children or [key])[0] if key.kind == "alias" else key
         if target.kind == "scalar":
             read = self.scalar(target, path)
@@ -123,7 +127,7 @@ class _Constructor:
         self.tell(codes.KEY_NOT_TEXT, f"a key must be text, this one is {what}", path, key)
         return None
 
-    def merged(self, node: Node, path: Path) -> dict[str, Value]:
+    def merged(self, node: SyntaxNode, path: Path) -> dict[str, Value]:
         target = (node.children or [node])[0] if node.kind == "alias" else node
         sources = (target.children or []) if target.kind == "sequence" else [node]
         value: dict[str, Value] = {}
@@ -137,11 +141,11 @@ class _Constructor:
                 self.tell(codes.MERGE_WRONG, message, path, source)
         return value
 
-    def scalar(self, node: Node, path: Path) -> Value:
+    def scalar(self, node: SyntaxNode, path: Path) -> Value:
         if node.tag is None:
             if node.style:
                 return node.text
-            value = resolve(node.text)
+            value = resolve_scalar(node.text)
         elif node.tag in {"!", f"{_TAG}str"}:
             return node.text
         else:
@@ -151,9 +155,9 @@ class _Constructor:
             return None
         return value
 
-    def tagged(self, node: Node, path: Path) -> Value:
+    def tagged(self, node: SyntaxNode, path: Path) -> Value:
         tag = (node.tag or "").removeprefix(_TAG)
-        value = resolve(node.text)
+        value = resolve_scalar(node.text)
         match tag, value:
             case ("int", int()) | ("bool", bool()) if (tag == "bool") is isinstance(value, bool):
                 return value
@@ -168,11 +172,11 @@ class _Constructor:
             case (("int" | "float" | "bool" | "null" | "timestamp"), _):
                 self.tell(codes.VALUE_UNREADABLE, f"{clip(node.text)} is no !!{tag}", path, node)
             case _:
-                message = f"the tag {shown_tag(node.tag or '')} is not known"
+                message = f"the tag {format_tag(node.tag or '')} is not known"
                 self.tell(codes.TAG_UNKNOWN, message, path, node)
         return None
 
-    def binary(self, node: Node, path: Path) -> Value:
+    def binary(self, node: SyntaxNode, path: Path) -> Value:
         try:
             joined = "".join(node.text.split())
             return base64.b64decode(joined, validate=True).decode()
@@ -181,21 +185,21 @@ class _Constructor:
             self.tell(codes.VALUE_UNREADABLE, message, path, node)
             return None
 
-    def tell(self, code: Code, message: str, path: Path, node: Node) -> None:
-        self.told(Problem(code, message, path, node.start))
+    def tell(self, code: Code, message: str, path: Path, node: SyntaxNode) -> None:
+        self.told(DocumentProblem(code, message, path, node.start))
 
-    def told(self, problem: Problem) -> None:
-        if len(self.problems) < MOST_PROBLEMS:
+    def told(self, problem: DocumentProblem) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
 
 
-def duplicate(name: str, path: Path, first: int, second: int) -> Problem:
+def duplicate_problem(name: str, path: Path, first: int, second: int) -> DocumentProblem:
     """Make the problem of a key given twice; it is found at the second place."""
     message = f"{clip(name)} is given twice"
-    return Problem(codes.DUPLICATE_KEY, message, (*path, name), second, first)
+    return DocumentProblem(codes.DUPLICATE_KEY, message, (*path, name), second, first)
 
 
-def shown_tag(tag: str) -> str:
+def format_tag(tag: str) -> str:
     """Write a tag as it stands in a file."""
     return clip(tag.replace(_TAG, "!!", 1))
 

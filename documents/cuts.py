@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class RefusedError(Exception):
+class EditRefusedError(Exception):
     """A change that cannot be written; its message says why."""
 
 
-class Cut(NamedTuple):
+class TextChange(NamedTuple):
     """The text between `start` and `end` becomes `text`."""
 
     start: int
@@ -19,7 +19,7 @@ class Cut(NamedTuple):
     text: str
 
 
-def made(text: str, cuts: Iterable[Cut]) -> str:
+def apply_changes(text: str, cuts: Iterable[TextChange]) -> str:
     """Make the cuts; what is only added at one place goes in the order given.
 
     Raises RefusedError.
@@ -28,7 +28,7 @@ def made(text: str, cuts: Iterable[Cut]) -> str:
     at = 0
     for cut in sorted(cuts, key=lambda each: (each.start, each.end)):
         if cut.start < at:
-            raise RefusedError("two changes touch the same text")
+            raise EditRefusedError("two changes touch the same text")
         parts += [text[at : cut.start], cut.text]
         at = cut.end
     return "".join([*parts, text[at:]])
@@ -53,7 +53,7 @@ def next_line(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def own_line(text: str, at: int) -> bool:
+def starts_line(text: str, at: int) -> bool:
     """Whether only spaces stand before a place in its line."""
     return not text[line_start(text, at) : at].strip(" ")
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from documents import jsontext
-from documents.nodes import Node, compose
-from documents.paths import Path, index, parse, show
-from documents.problems import Problem
+from documents.nodes import SyntaxNode, compose
+from documents.paths import Path, format_path, parse_index, parse_path
+from documents.problems import DocumentProblem
 from documents.split import BOM
 from documents.values import Value
 from dra.finding import Finding
 
-Format = Literal["yaml", "json"]
+DocumentFormat = Literal["yaml", "json"]
 
 _KIND = re.compile(rb'(?m)^(?:kind|[ \t{]*"kind"[ \t]*):[ \t]*["\']?([A-Za-z][A-Za-z0-9]*)')
 _KIND_SEARCHED = 4096
@@ -30,7 +30,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedFinding:
     """A finding with the place where a person finds it."""
 
     finding: Finding
@@ -54,9 +54,9 @@ class Document:
     start: int
     end: int
     line: int
-    format: Format
+    format: DocumentFormat
     value: Value = field(default=None, repr=False)
-    findings: tuple[Located, ...] = ()
+    findings: tuple[LocatedFinding, ...] = ()
     item: Path = ()
     within: Path = ()
 
@@ -74,19 +74,19 @@ class Document:
     def name(self) -> str:
         """What findings call the object: `Kind/namespace/name`, or `Kind#3` without a name."""
         if self.value is not None:
-            return name_of(self.value, self.index)
+            return name_object(self.value, self.index)
         end = min(self.end, self.start + _KIND_SEARCHED)
         kind = _KIND.search(self.source.data, self.start, end)
         return f"{kind[1].decode() if kind else 'Document'}#{self.index}"
 
-    def locate(self, path: str | Path, layouts: "Layouts | None" = None) -> tuple[int, int]:
+    def locate(self, path: str | Path, layouts: "LayoutCache | None" = None) -> tuple[int, int]:
         """Return line and column of what stands at `path`, or of the nearest thing around it.
 
         Many questions about one file are answered faster with `layouts` to remember by.
         """
-        tokens: Path = parse(path) if isinstance(path, str) else path
-        text, node = (layouts or Layouts()).of(self)
-        return self.place(text, offset_of(text, node, (*self.within, *tokens)) if node else 0)
+        tokens: Path = parse_path(path) if isinstance(path, str) else path
+        text, node = (layouts or LayoutCache()).of(self)
+        return self.place(text, find_offset(text, node, (*self.within, *tokens)) if node else 0)
 
     def place(self, text: str, offset: int) -> tuple[int, int]:
         """Return line and column in the file of an offset in this document's text."""
@@ -101,53 +101,53 @@ class Document:
         """Return the document without its value, to keep only for saying where things stand."""
         return replace(self, value=None)
 
-    def located(self, finding: Finding, layouts: "Layouts | None" = None) -> Located:
+    def located(self, finding: Finding, layouts: "LayoutCache | None" = None) -> LocatedFinding:
         """Give a finding about this document its place in the file."""
-        return Located(finding, self.source.name, *self.locate(finding.path, layouts))
+        return LocatedFinding(finding, self.source.name, *self.locate(finding.path, layouts))
 
-    def told(self, problem: Problem, text: str) -> Located:
+    def told(self, problem: DocumentProblem, text: str) -> LocatedFinding:
         """Make the finding of a problem met while reading, with the lines in its message."""
         # Where the end comes too early, the last thing written is more telling than the end.
         line, column = self.place(text, min(problem.offset, len(text.rstrip())))
         message = f"line {line}: {problem.message}"
         if problem.first is not None:
             message += f", first on line {self.place(text, problem.first)[0]}"
-        finding = problem.code.at(show(problem.path), message, object=self.name)
-        return Located(finding, self.source.name, line, column)
+        finding = problem.code.at(format_path(problem.path), message, object=self.name)
+        return LocatedFinding(finding, self.source.name, line, column)
 
 
-class Layouts:
+class LayoutCache:
     """Remembers the nodes of the document that was asked for last."""
 
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
         self._source: Source | None = None
-        self._layout: tuple[str, Node | None] = ("", None)
+        self._layout: tuple[str, SyntaxNode | None] = ("", None)
 
-    def of(self, document: Document) -> tuple[str, Node | None]:
+    def of(self, document: Document) -> tuple[str, SyntaxNode | None]:
         """Return the text of a document and its nodes; None when it cannot be read."""
         key = (id(document.source), document.start, document.end)
         if key != self._key:
             # The source is kept so that its id stays its own.
             self._key, self._source = key, document.source
-            text = text_of(document.raw)
-            self._layout = (text, layout(text, document))
+            text = decode_text(document.raw)
+            self._layout = (text, parse_nodes(text, document))
         return self._layout
 
 
-def layout(text: str, document: Document) -> Node | None:
+def parse_nodes(text: str, document: Document) -> SyntaxNode | None:
     """Return the nodes of a document's text; None when it cannot be read."""
     if document.findings or not text.strip():
         return None
-    return jsontext.root(text) if document.format == "json" else compose(text)
+    return jsontext.root_node(text) if document.format == "json" else compose(text)
 
 
-def text_of(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Decode the bytes of a document; the byte order mark is no part of its text."""
     return raw.removeprefix(BOM).decode(errors="replace")
 
 
-def name_of(value: Value, position: int) -> str:
+def name_object(value: Value, position: int) -> str:
     """Name an object as findings do: by kind, namespace and name, else by where it stands."""
     value = value if isinstance(value, dict) else {}
     kind, metadata = value.get("kind"), value.get("metadata")
@@ -159,17 +159,17 @@ def name_of(value: Value, position: int) -> str:
     return f"{kind}/{namespace}/{name}" if isinstance(namespace, str) else f"{kind}/{name}"
 
 
-def offset_of(text: str, node: Node, path: Path) -> int:
+def find_offset(text: str, node: SyntaxNode, path: Path) -> int:
     """Follow a path as far as it goes; a field is found at its key."""
     offset = node.start
     for token in path:
-        children = jsontext.opened(text, node)
+        children = jsontext.read_children(text, node)
         if node.kind == "mapping":
             entry = next(((k, v) for k, v in node.entries() if k.text == str(token)), None)
             if entry is None:
                 break
             offset, node = entry[0].start, entry[1]
-        elif node.kind == "sequence" and (at := index(token, len(children))) is not None:
+        elif node.kind == "sequence" and (at := parse_index(token, len(children))) is not None:
             node = children[at]
             offset = node.start
         else:

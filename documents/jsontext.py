@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from documents import codes
-from documents.construct import duplicate
-from documents.nodes import MOST_LEVELS, Node
+from documents.construct import duplicate_problem
+from documents.nodes import MAX_DEPTH, SyntaxNode
 from documents.paths import Path
-from documents.problems import Problem, UnreadableError
+from documents.problems import DocumentProblem, UnreadableError
 from documents.values import Value
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -28,19 +28,19 @@ _BRACKETS = bytes.maketrans(b"[]", b"{}")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-class Piece(NamedTuple):
+class ByteRange(NamedTuple):
     """A part of some bytes."""
 
     start: int
     end: int
 
 
-class Shell(NamedTuple):
+class ListShell(NamedTuple):
     """A List without its items: its type, and where the items are."""
 
     kind: str
     api_version: str
-    items: Iterator[Piece]
+    items: Iterator[ByteRange]
 
 
 def decode(raw: bytes) -> Value:
@@ -48,12 +48,12 @@ def decode(raw: bytes) -> Value:
     try:
         value: Value = msgspec.json.decode(raw)
     except UnicodeDecodeError:
-        raise UnreadableError(not_utf8(raw)) from None
+        raise UnreadableError(encoding_problem(raw)) from None
     except RecursionError:
         raise UnreadableError(_too_deep()) from None
     except msgspec.DecodeError as error:
         raise UnreadableError(_syntax(raw, f"{error}")) from None
-    if _maybe_deeper(raw) and _depth(value) > MOST_LEVELS:
+    if _maybe_deeper(raw) and _depth(value) > MAX_DEPTH:
         raise UnreadableError(_too_deep())
     if _maybe_twice(raw, value):
         problems = list(_twice(raw.decode()))
@@ -62,7 +62,7 @@ def decode(raw: bytes) -> Value:
     return value
 
 
-def shell(raw: bytes) -> Shell | None:
+def open_list(raw: bytes) -> ListShell | None:
     """Take a List apart without decoding its items; None when it is none or cannot be read."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -72,7 +72,7 @@ def shell(raw: bytes) -> Shell | None:
     except (KeyError, ValueError, RecursionError):
         return None
     start = _start_of_items(raw, fields) if kind.endswith("List") else None
-    return None if start is None else Shell(kind, version, _pieces(raw, start, items))
+    return None if start is None else ListShell(kind, version, _pieces(raw, start, items))
 
 
 def _start_of_items(raw: bytes, fields: dict[str, msgspec.Raw]) -> int | None:
@@ -90,18 +90,18 @@ def _start_of_items(raw: bytes, fields: dict[str, msgspec.Raw]) -> int | None:
     return start if raw[at:].strip() == b"}" else None
 
 
-def _pieces(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[Piece]:
+def _pieces(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[ByteRange]:
     for item in items:
         match = _BEFORE_ITEM.match(raw, start)
         start = match.end() if match else start
-        yield Piece(start, start + memoryview(item).nbytes)
+        yield ByteRange(start, start + memoryview(item).nbytes)
         start += memoryview(item).nbytes
 
 
 def _maybe_deeper(raw: bytes) -> bool:
     """Whether brackets nest beyond the bound, those in texts taken for real ones."""
     brackets = raw.translate(_BRACKETS, _NOT_BRACKETS)
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_DEPTH):
         less = brackets.replace(b"{}", b"")
         if len(less) == len(brackets):
             break
@@ -131,22 +131,22 @@ def _maybe_twice(raw: bytes, value: Value) -> bool:
     return msgspec.json.encode(value).count(b":") != raw.count(b":")
 
 
-def _twice(text: str, node: Node | None = None, path: Path = ()) -> Iterator[Problem]:
+def _twice(text: str, node: SyntaxNode | None = None, path: Path = ()) -> Iterator[DocumentProblem]:
     """Find the keys given twice, going only where the counting leaves them possible."""
-    node = node or root(text)
-    children = opened(text, node)
+    node = node or root_node(text)
+    children = read_children(text, node)
     if node.kind == "mapping":
-        first: dict[str, Node] = {}
+        first: dict[str, SyntaxNode] = {}
         for key, child in node.entries():
             if first.setdefault(key.text, key) is not key:
-                yield duplicate(key.text, path, first[key.text].start, key.start)
+                yield duplicate_problem(key.text, path, first[key.text].start, key.start)
             yield from _twice_below(text, child, (*path, key.text))
     else:
         for at, child in enumerate(children):
             yield from _twice_below(text, child, (*path, at))
 
 
-def _twice_below(text: str, node: Node, path: Path) -> Iterator[Problem]:
+def _twice_below(text: str, node: SyntaxNode, path: Path) -> Iterator[DocumentProblem]:
     if node.kind == "scalar":
         return
     raw = text[node.start : node.end].encode()
@@ -154,32 +154,32 @@ def _twice_below(text: str, node: Node, path: Path) -> Iterator[Problem]:
         yield from _twice(text, node, path)
 
 
-def root(text: str) -> Node:
+def root_node(text: str) -> SyntaxNode:
     """Return the node of the one value in a text that was decoded before."""
     return _node(text, _after_space(text, 0))
 
 
-def opened(text: str, node: Node) -> list[Node]:
+def read_children(text: str, node: SyntaxNode) -> list[SyntaxNode]:
     """Return the children of a node, keys and values in turn; looks them up the first time."""
     if node.children is None:
         node.children = [] if node.kind == "scalar" else list(_children(text, node))
     return node.children
 
 
-def _node(text: str, start: int) -> Node:
+def _node(text: str, start: int) -> SyntaxNode:
     first = text[start]
     value, end = _DECODER.raw_decode(text, start)
     if first not in "{[":
-        node = Node("scalar", start, end)
+        node = SyntaxNode("scalar", start, end)
         node.style = first if first == '"' else ""
         node.text = value if first == '"' else text[start:end]
         return node
-    node = Node("mapping" if first == "{" else "sequence", start, end)
+    node = SyntaxNode("mapping" if first == "{" else "sequence", start, end)
     node.flow = True
     return node
 
 
-def _children(text: str, node: Node) -> Iterator[Node]:
+def _children(text: str, node: SyntaxNode) -> Iterator[SyntaxNode]:
     """Read one level: between its values there are only spaces, commas and colons."""
     at = _after_space(text, node.start + 1)
     while at < node.end - 1:
@@ -195,7 +195,7 @@ def _after_space(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def not_utf8(raw: bytes) -> Problem:
+def encoding_problem(raw: bytes) -> DocumentProblem:
     """Say where the bytes stop being UTF-8."""
     try:
         raw.decode()
@@ -203,15 +203,17 @@ def not_utf8(raw: bytes) -> Problem:
         # Up to there it is text, so the place can be counted in characters.
         offset = len(raw[: error.start].decode())
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        return Problem(codes.NOT_UTF8, message, offset=offset)
-    return Problem(codes.NOT_UTF8, "a text in this document is not UTF-8")
+        return DocumentProblem(codes.NOT_UTF8, message, offset=offset)
+    return DocumentProblem(codes.NOT_UTF8, "a text in this document is not UTF-8")
 
 
-def _too_deep() -> Problem:
-    return Problem(codes.NESTED_TOO_DEEP, f"more than {MOST_LEVELS} levels of objects and lists")
+def _too_deep() -> DocumentProblem:
+    return DocumentProblem(
+        codes.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} levels of objects and lists"
+    )
 
 
-def _syntax(raw: bytes, message: str) -> Problem:
+def _syntax(raw: bytes, message: str) -> DocumentProblem:
     match = _AT_BYTE.fullmatch(message)
     if match is None:
         # What msgspec says without a place: the end came too early, or a number is beyond a float.
@@ -221,14 +223,14 @@ def _syntax(raw: bytes, message: str) -> Problem:
     else:
         offset, message = int(match[2]), match[1]
     before = raw[:offset].decode(errors="replace")
-    return Problem(codes.JSON_SYNTAX, message, path_at(before), len(before))
+    return DocumentProblem(codes.JSON_SYNTAX, message, find_path(before), len(before))
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]', re.DOTALL)
 _LONGEST_SEARCH = 1 << 20
 
 
-def path_at(before: str) -> Path:
+def find_path(before: str) -> Path:
     """Return the path of the place where a text of JSON breaks off; nothing for very long ones."""
     path: list[str | int] = []
     word = ""
@@ -246,4 +248,4 @@ def path_at(before: str) -> Path:
             path[-1] = last + 1 if isinstance(last, int) else ""
         word = found[1:-1]
     # An empty key is an object whose next key was not reached; a hostile path is cut short.
-    return tuple(path[:-1] if path and path[-1] == "" else path)[:MOST_LEVELS]
+    return tuple(path[:-1] if path and path[-1] == "" else path)[:MAX_DEPTH]

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from documents import codes
-from documents.paths import Path, get, show
-from documents.problems import Problem
+from documents.paths import Path, format_path, get_value
+from documents.problems import DocumentProblem
 from documents.values import Value
 
 # {{ .Values.x }}, {% if x %}, <% x %>: never YAML where they stand alone.
@@ -36,47 +36,47 @@ _DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimiti
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
-def may_be_unfinished(raw: bytes) -> bool:
+def may_have_placeholders(raw: bytes) -> bool:
     """Whether a text has anything that placeholders and patches are made of; most have not."""
     return any(sign in raw for sign in _SIGNS)
 
 
-def recognise(value: Value, *, unfinished: bool = True) -> Problem | None:
+def check_object(value: Value, *, unfinished: bool = True) -> DocumentProblem | None:
     """Return what keeps a value from being a Kubernetes object; None when nothing does.
 
     Placeholders and patches are looked for where the text `may_be_unfinished`.
     """
     if isinstance(value, list) and value and all(map(_is_operation, value)):
         message = "this is a JSON patch, a list of operations"
-        return Problem(codes.PATCH_NOT_OBJECT, message)
+        return DocumentProblem(codes.PATCH_NOT_OBJECT, message)
     if not isinstance(value, dict):
         what = "a list" if isinstance(value, list) else "a lone value"
-        return Problem(codes.NOT_AN_OBJECT, f"the document is {what}, not an object")
+        return DocumentProblem(codes.NOT_AN_OBJECT, f"the document is {what}, not an object")
     problem = _unfinished(value) if unfinished else None
     return problem or _identity(value)
 
 
-def _unfinished(value: dict[str, Value]) -> Problem | None:
+def _unfinished(value: dict[str, Value]) -> DocumentProblem | None:
     for path, text in _placeholders(value):
         code = codes.PLACEHOLDER_NOT_FILLED
         if TEMPLATE.search(text):
             code = codes.TEMPLATE_NOT_RENDERED
-        return Problem(code, f"{show(path)} has {_clip(text)}", path)
+        return DocumentProblem(code, f"{format_path(path)} has {_clip(text)}", path)
     for path in _directives(value, ()):
-        message = f"{show(path)} makes this a strategic merge patch"
-        return Problem(codes.PATCH_NOT_OBJECT, message, path)
+        message = f"{format_path(path)} makes this a strategic merge patch"
+        return DocumentProblem(codes.PATCH_NOT_OBJECT, message, path)
     return None
 
 
-def _identity(value: dict[str, Value]) -> Problem | None:
+def _identity(value: dict[str, Value]) -> DocumentProblem | None:
     for name in ("apiVersion", "kind"):
         given = value.get(name)
         if given is None:
             message = f"the document has no {name}{_looks_like(value)}"
-            return Problem(codes.NOT_AN_OBJECT, message)
+            return DocumentProblem(codes.NOT_AN_OBJECT, message)
         if not isinstance(given, str) or not given:
             message = f"{name} must be text"
-            return Problem(codes.NOT_AN_OBJECT, message, (name,))
+            return DocumentProblem(codes.NOT_AN_OBJECT, message, (name,))
     return None
 
 
@@ -97,7 +97,7 @@ def _is_operation(value: Value) -> bool:
 def _placeholders(value: dict[str, Value]) -> Iterator[tuple[Path, str]]:
     """Yield the texts still to be filled in, where the meaning of the document hangs on them."""
     for path in _IDENTITY:
-        text = get(value, path)
+        text = get_value(value, path)
         if isinstance(text, str) and _PLACEHOLDER.search(text):
             yield path, text
     yield from _below(value, (), quantity=False)
@@ -134,14 +134,14 @@ def _directives(value: Value, path: Path) -> Iterator[Path]:
             yield from _directives(child, (*path, key))
 
 
-def template_in(text: str) -> Problem | None:
+def find_template(text: str) -> DocumentProblem | None:
     """Say that a text that is no YAML is a template, where it looks like one."""
     found = _NOT_IN_COMMENT.search(text)
     if found is None:
         return None
     shown = _clip(text[found.start(1) :].split("\n", 1)[0])
     message = f"{shown} is for a template engine to fill in"
-    return Problem(codes.TEMPLATE_NOT_RENDERED, message, offset=found.start(1))
+    return DocumentProblem(codes.TEMPLATE_NOT_RENDERED, message, offset=found.start(1))
 
 
 def _clip(text: str) -> str:

@@ -12,18 +12,18 @@ import yaml
 
 from documents import codes
 from documents.paths import Path
-from documents.problems import Problem, UnreadableError
+from documents.problems import DocumentProblem, UnreadableError
 
-MOST_LEVELS = 100
+MAX_DEPTH = 100
 # 16 MiB of ordinary manifests hold about 1.5 million.
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-Kind = Literal["scalar", "mapping", "sequence", "alias"]
+NodeKind = Literal["scalar", "mapping", "sequence", "alias"]
 
 
-class Node:
+class SyntaxNode:
     """A value in the text: `text[start:end]`, where a block collection ends with its last child.
 
     `children` of a mapping are keys and values in turn; None says that nobody looked yet (JSON).
@@ -33,35 +33,35 @@ class Node:
 
     __slots__ = ("anchor", "children", "end", "flow", "kind", "start", "style", "tag", "text")
 
-    def __init__(self, kind: Kind, start: int, end: int) -> None:
+    def __init__(self, kind: NodeKind, start: int, end: int) -> None:
         self.kind = kind
         self.start = start
         self.end = end
-        self.children: list[Node] | None = None
+        self.children: list[SyntaxNode] | None = None
         self.text = ""
         self.style = ""
         self.tag: str | None = None
         self.anchor: str | None = None
         self.flow = False
 
-    def entries(self) -> Iterator[tuple["Node", "Node"]]:
+    def entries(self) -> Iterator[tuple["SyntaxNode", "SyntaxNode"]]:
         """Yield the keys and values of a mapping."""
         children = self.children or []
         return zip(children[::2], children[1::2], strict=True)
 
 
-def compose(text: str) -> Node | None:
+def compose(text: str) -> SyntaxNode | None:
     """Read the one document in `text`; None when it has only comments. Raises UnreadableError."""
     if found := _UNPRINTABLE.search(text):
         message = f"the character U+{ord(found[0]):04X} cannot stand in YAML"
-        raise UnreadableError(Problem(codes.YAML_SYNTAX, message, offset=found.start()))
+        raise UnreadableError(DocumentProblem(codes.YAML_SYNTAX, message, offset=found.start()))
     composer = _Composer(text)
     try:
         composer.run()
     except yaml.MarkedYAMLError as error:
         raise UnreadableError(composer.syntax(error)) from None
     except yaml.YAMLError as error:
-        raise UnreadableError(Problem(codes.YAML_SYNTAX, f"{error}")) from None
+        raise UnreadableError(DocumentProblem(codes.YAML_SYNTAX, f"{error}")) from None
     return composer.root
 
 
@@ -86,10 +86,10 @@ class _Composer:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.root: Node | None = None
-        self.open: list[Node] = []
-        self.anchors: dict[str, Node] = {}
-        self.left = MOST_NODES
+        self.root: SyntaxNode | None = None
+        self.open: list[SyntaxNode] = []
+        self.anchors: dict[str, SyntaxNode] = {}
+        self.left = MAX_NODES
 
     def run(self) -> None:
         loader = yaml.CBaseLoader(self.text)
@@ -112,16 +112,18 @@ class _Composer:
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self.close(event.end_mark.index)
         elif kind is yaml.AliasEvent:
-            self.refer(Node("alias", event.start_mark.index, event.end_mark.index), event.anchor)
+            self.refer(
+                SyntaxNode("alias", event.start_mark.index, event.end_mark.index), event.anchor
+            )
         elif kind is yaml.DocumentStartEvent and self.root is not None:
             # The splitter sees every marker that libyaml sees; this is for what it does not.
             message = "a second document begins here without a line of its own"
             raise UnreadableError(
-                Problem(codes.YAML_SYNTAX, message, offset=event.start_mark.index)
+                DocumentProblem(codes.YAML_SYNTAX, message, offset=event.start_mark.index)
             )
 
-    def scalar(self, event: "_Event") -> Node:
-        node = Node("scalar", event.start_mark.index, event.end_mark.index)
+    def scalar(self, event: "_Event") -> SyntaxNode:
+        node = SyntaxNode("scalar", event.start_mark.index, event.end_mark.index)
         node.text = event.value
         node.style = event.style or ""
         node.tag = event.tag
@@ -129,7 +131,7 @@ class _Composer:
             node.end = self.block_end(node)
         return node
 
-    def block_end(self, node: Node) -> int:
+    def block_end(self, node: SyntaxNode) -> int:
         """End a block scalar with its last line; the parser ends it where the next thing begins."""
         raw = self.text[node.start : node.end]
         if "+" not in raw.split("\n", 1)[0]:
@@ -138,26 +140,28 @@ class _Composer:
         raw = raw.removesuffix("\n").removesuffix("\r")
         return node.start + len(raw)
 
-    def collection(self, kind: Kind, event: "_Event") -> Node:
-        node = Node(kind, event.start_mark.index, event.end_mark.index)
+    def collection(self, kind: NodeKind, event: "_Event") -> SyntaxNode:
+        node = SyntaxNode(kind, event.start_mark.index, event.end_mark.index)
         node.children = []
         node.tag = event.tag
         node.flow = bool(event.flow_style)
         return node
 
-    def enter(self, node: Node, anchor: str | None) -> None:
+    def enter(self, node: SyntaxNode, anchor: str | None) -> None:
         self.add(node, anchor)
         self.open.append(node)
-        if len(self.open) > MOST_LEVELS:
-            message = f"more than {MOST_LEVELS} levels of objects and lists"
-            problem = Problem(codes.NESTED_TOO_DEEP, message, self.path()[:3], node.start)
+        if len(self.open) > MAX_DEPTH:
+            message = f"more than {MAX_DEPTH} levels of objects and lists"
+            problem = DocumentProblem(codes.NESTED_TOO_DEEP, message, self.path()[:3], node.start)
             raise UnreadableError(problem)
 
-    def add(self, node: Node, anchor: str | None) -> None:
+    def add(self, node: SyntaxNode, anchor: str | None) -> None:
         self.left -= 1
         if self.left < 0:
-            message = f"the document has more than {MOST_NODES} values"
-            raise UnreadableError(Problem(codes.TOO_MANY_VALUES, message, offset=node.start))
+            message = f"the document has more than {MAX_NODES} values"
+            raise UnreadableError(
+                DocumentProblem(codes.TOO_MANY_VALUES, message, offset=node.start)
+            )
         if anchor is not None:
             node.anchor = anchor
             self.anchors[anchor] = node
@@ -175,7 +179,7 @@ class _Composer:
         else:
             node.end = node.children[-1].end
 
-    def refer(self, node: Node, name: str | None) -> None:
+    def refer(self, node: SyntaxNode, name: str | None) -> None:
         node.text = name or ""
         target = self.anchors.get(node.text)
         if target is None:
@@ -186,7 +190,9 @@ class _Composer:
             node.children = [target]
             self.add(node, None)
             return
-        raise UnreadableError(Problem(codes.ALIAS_UNKNOWN, message, self.path(), node.start))
+        raise UnreadableError(
+            DocumentProblem(codes.ALIAS_UNKNOWN, message, self.path(), node.start)
+        )
 
     def path(self) -> Path:
         """Return where the parser stands: the keys and indices of the open collections."""
@@ -200,10 +206,10 @@ class _Composer:
                 path.append(closed[-1].text)
         return tuple(path)
 
-    def syntax(self, error: yaml.MarkedYAMLError) -> Problem:
+    def syntax(self, error: yaml.MarkedYAMLError) -> DocumentProblem:
         mark = error.problem_mark or error.context_mark
         message = error.problem or "this is not YAML"
         if error.context:
             message = f"{message}, {error.context}"
         offset = min(mark.index, len(self.text)) if mark else 0
-        return Problem(codes.YAML_SYNTAX, message, self.path(), offset)
+        return DocumentProblem(codes.YAML_SYNTAX, message, self.path(), offset)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from documents.paths import Path, index, of_pointer, show
+from documents.paths import Path, format_path, parse_index, parse_pointer
 from documents.values import Value
 
 
@@ -25,18 +25,18 @@ class Edit(msgspec.Struct, frozen=True):
     value: Value = None
 
 
-def edits_of(patch: Iterable[Mapping[str, Value]]) -> tuple[Edit, ...]:
+def read_json_patch(patch: Iterable[Mapping[str, Value]]) -> tuple[Edit, ...]:
     """Read a JSON patch (RFC 6902) of operations that edit; raises EditError for others."""
     edits = []
     for operation in patch:
         op, pointer = operation.get("op"), operation.get("path")
         if op not in {"add", "replace", "remove"} or not isinstance(pointer, str):
             raise EditError(f"the operation {op} is not one of add, replace, remove")
-        edits.append(Edit(op, of_pointer(pointer), operation.get("value")))  # type: ignore[arg-type]  # checked above
+        edits.append(Edit(op, parse_pointer(pointer), operation.get("value")))  # type: ignore[arg-type]  # checked above
     return tuple(edits)
 
 
-def patched(value: Value, edits: Iterable[Edit]) -> Value:
+def apply_edits(value: Value, edits: Iterable[Edit]) -> Value:
     """Return the value with the edits made one after the other; raises EditError."""
     for edit in edits:
         value = _edited(value, edit, edit.path)
@@ -58,7 +58,9 @@ def _edited(value: Value, edit: Edit, rest: Path) -> Value:
 
 def _in_object(value: dict[str, Value], edit: Edit, key: str, rest: Path) -> Value:
     if key not in value and (rest or edit.op != "add"):
-        raise EditError(f"there is nothing at {show(edit.path[: len(edit.path) - len(rest)])}")
+        raise EditError(
+            f"there is nothing at {format_path(edit.path[: len(edit.path) - len(rest)])}"
+        )
     changed = dict(value)
     if rest or edit.op != "remove":
         changed[key] = _edited(value.get(key), edit, rest)
@@ -69,7 +71,7 @@ def _in_object(value: dict[str, Value], edit: Edit, key: str, rest: Path) -> Val
 
 def _in_list(value: list[Value], edit: Edit, step: str | int, rest: Path) -> Value:
     adds = edit.op == "add" and not rest
-    at = len(value) if adds and step == "-" else index(step, len(value) + adds)
+    at = len(value) if adds and step == "-" else parse_index(step, len(value) + adds)
     if at is None:
         raise EditError(f"there is no item {step} in {_above(edit, rest)}")
     changed = list(value)
@@ -84,4 +86,4 @@ def _in_list(value: list[Value], edit: Edit, step: str | int, rest: Path) -> Val
 
 def _above(edit: Edit, rest: Path) -> str:
     """Name the object or list that an edit failed in."""
-    return show(edit.path[: len(edit.path) - len(rest) - 1]) or "the top"
+    return format_path(edit.path[: len(edit.path) - len(rest) - 1]) or "the top"

@@ -9,7 +9,7 @@ from documents.paths import Path
 from dra.finding import Code
 
 
-class Problem(NamedTuple):
+class DocumentProblem(NamedTuple):
     """One thing wrong: in words, where in the value, and where in the text.
 
     `first` is the place it contradicts, where there is one.
@@ -25,6 +25,6 @@ class Problem(NamedTuple):
 class UnreadableError(Exception):
     """Ends the reading of one document; caught where documents are made, never seen outside."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: DocumentProblem) -> None:
         super().__init__(problems[0].message)
         self.problems = problems

@@ -10,16 +10,16 @@ from dataclasses import replace
 
 from documents import codes, jsontext
 from documents.construct import construct
-from documents.document import Document, Format, Source, text_of
-from documents.manifest import may_be_unfinished, recognise, template_in
+from documents.document import Document, DocumentFormat, Source, decode_text
+from documents.manifest import check_object, find_template, may_have_placeholders
 from documents.nodes import compose
-from documents.paths import show
-from documents.problems import Problem, UnreadableError
-from documents.split import BOM, Chunk, split
+from documents.paths import format_path
+from documents.problems import DocumentProblem, UnreadableError
+from documents.split import BOM, Chunk, split_documents
 from documents.values import Value
 
-MOST_BYTES = 16 * 1024 * 1024
-MOST_UNREADABLE = 1000
+MAX_BYTES = 16 * 1024 * 1024
+MAX_UNREADABLE = 1000
 
 _FOREIGN = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -29,12 +29,12 @@ _FOREIGN = (
 )
 
 
-def documents(source: Source) -> Iterator[Document]:
+def read_documents(source: Source) -> Iterator[Document]:
     """Read the documents of a file in order; those without content are there too, empty."""
     return _bounded(_read(document) for document in _chunks(source))
 
 
-def objects(source: Source) -> Iterator[Document]:
+def read_objects(source: Source) -> Iterator[Document]:
     """Read the Kubernetes objects of a file: Lists taken apart, anything else with a finding.
 
     A List in JSON is read item by item, whatever its size.
@@ -45,13 +45,13 @@ def objects(source: Source) -> Iterator[Document]:
 def _objects(source: Source) -> Iterator[Document]:
     for document in _chunks(source):
         raw = document.raw.removeprefix(BOM)
-        shell = jsontext.shell(raw) if document.format == "json" else None
+        shell = jsontext.open_list(raw) if document.format == "json" else None
         if shell is not None:
             for item in _cut(document, shell):
-                yield _recognised(item, unfinished=may_be_unfinished(item.raw))
+                yield _recognised(item, unfinished=may_have_placeholders(item.raw))
         else:
-            unfinished = may_be_unfinished(raw)
-            for item in items_of(_read(document)):
+            unfinished = may_have_placeholders(raw)
+            for item in split_list(_read(document)):
                 yield _recognised(item, unfinished=unfinished)
 
 
@@ -60,16 +60,18 @@ def _bounded(read: Iterator[Document]) -> Iterator[Document]:
     unreadable = 0
     for document in read:
         unreadable += bool(document.findings)
-        if unreadable > MOST_UNREADABLE:
-            message = f"{MOST_UNREADABLE} documents before this one could not be read"
-            problem = Problem(codes.MORE_UNREADABLE, f"{message}; what follows is left as it is")
+        if unreadable > MAX_UNREADABLE:
+            message = f"{MAX_UNREADABLE} documents before this one could not be read"
+            problem = DocumentProblem(
+                codes.MORE_UNREADABLE, f"{message}; what follows is left as it is"
+            )
             rest = replace(document, value=None, findings=(), end=len(document.source.data))
             yield replace(rest, findings=(rest.told(problem, ""),))
             return
         yield document
 
 
-def items_of(document: Document) -> Iterator[Document]:
+def split_list(document: Document) -> Iterator[Document]:
     """Yield the objects of a List, or the document itself when it is none."""
     value = document.value
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -95,12 +97,14 @@ def _chunks(source: Source) -> Iterator[Document]:
     """Yield the documents of a file, not yet read; what has content is counted."""
     position = line = 1
     counted = 0
-    for chunk in [Chunk(0, len(source.data))] if _foreign(source.data) else split(source.data):
+    for chunk in (
+        [Chunk(0, len(source.data))] if _foreign(source.data) else split_documents(source.data)
+    ):
         line += source.data.count(b"\n", counted, chunk.start)
         counted = chunk.start
         head = source.data[chunk.start : chunk.start + 512].removeprefix(BOM).lstrip()
         like_json = head[:1] in {b"{", b"["} and head[:2] not in {b"{{", b"{%"}
-        form: Format = "json" if like_json or source.name.endswith(".json") else "yaml"
+        form: DocumentFormat = "json" if like_json or source.name.endswith(".json") else "yaml"
         yield Document(source, position, chunk.start, chunk.end, line, form)
         position += not chunk.blank
 
@@ -121,7 +125,7 @@ def _read(document: Document) -> Document:
             return _read_json(document, raw)
         return replace(document, value=_yaml_value(raw))
     except UnreadableError as error:
-        text = text_of(raw)
+        text = decode_text(raw)
         return replace(document, findings=tuple(document.told(p, text) for p in error.problems))
 
 
@@ -144,16 +148,16 @@ def _read_json(document: Document, raw: bytes) -> Document:
 def _yaml_value(raw: bytes) -> Value:
     _small_enough(raw, "document")
     if encoding := _foreign(raw):
-        raise UnreadableError(Problem(codes.NOT_UTF8, f"this is {encoding}, not UTF-8"))
+        raise UnreadableError(DocumentProblem(codes.NOT_UTF8, f"this is {encoding}, not UTF-8"))
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise UnreadableError(jsontext.not_utf8(raw)) from None
+        raise UnreadableError(jsontext.encoding_problem(raw)) from None
     try:
         root = compose(text)
         return None if root is None else construct(root)
     except UnreadableError as error:
-        template = template_in(text)
+        template = find_template(text)
         broken = error.problems[0].code in {codes.YAML_SYNTAX, codes.KEY_NOT_TEXT}
         if broken and template is not None:
             raise UnreadableError(template) from None
@@ -161,12 +165,12 @@ def _yaml_value(raw: bytes) -> Value:
 
 
 def _small_enough(raw: bytes, what: str) -> None:
-    if len(raw) > MOST_BYTES:
-        message = f"the {what} has {len(raw)} bytes, at most {MOST_BYTES} are read"
-        raise UnreadableError(Problem(codes.DOCUMENT_TOO_LARGE, message))
+    if len(raw) > MAX_BYTES:
+        message = f"the {what} has {len(raw)} bytes, at most {MAX_BYTES} are read"
+        raise UnreadableError(DocumentProblem(codes.DOCUMENT_TOO_LARGE, message))
 
 
-def _cut(document: Document, shell: jsontext.Shell) -> Iterator[Document]:
+def _cut(document: Document, shell: jsontext.ListShell) -> Iterator[Document]:
     """Yield the items of a List in JSON, each read from bytes of its own."""
     data = document.source.data
     base = document.end - len(document.raw.removeprefix(BOM))
@@ -186,8 +190,8 @@ def _recognised(document: Document, *, unfinished: bool) -> Document:
     # A null in a List is no comment that could be passed over.
     if document.findings or (document.empty and not document.item):
         return document
-    problem = recognise(document.value, unfinished=unfinished)
+    problem = check_object(document.value, unfinished=unfinished)
     if problem is None:
         return document
-    finding = problem.code.at(show(problem.path), problem.message, object=document.name)
+    finding = problem.code.at(format_path(problem.path), problem.message, object=document.name)
     return replace(document, value=None, findings=(document.located(finding),))

@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from documents import jsontext, write
-from documents.align import align
+from documents.align import align_lists
 from documents.construct import key_name
 from documents.cuts import (
-    Cut,
-    RefusedError,
+    EditRefusedError,
+    TextChange,
     column,
     line_end,
     line_start,
     next_line,
-    own_line,
+    starts_line,
 )
-from documents.nodes import Node
-from documents.values import Value, same
-from documents.write import Style
+from documents.nodes import SyntaxNode
+from documents.values import Value, equal_json
+from documents.write import TextStyle
 
 _COLON = re.compile(r"[ \t]*:")
 # From the end of one item's line to the dash of the next.
@@ -45,7 +45,9 @@ class _New(NamedTuple):
     value: Value
 
 
-def revise(text: str, style: Style, root: Node, old: Value, new: Value) -> list[Cut]:
+def revise_text(
+    text: str, style: TextStyle, root: SyntaxNode, old: Value, new: Value
+) -> list[TextChange]:
     """Return the cuts that make the text of `root`, which says `old`, say `new`.
 
     Raises RefusedError where the text is written in a way that cannot be followed.
@@ -58,37 +60,37 @@ def revise(text: str, style: Style, root: Node, old: Value, new: Value) -> list[
 class _Reviser:
     """Collects the cuts in one text."""
 
-    def __init__(self, text: str, style: Style) -> None:
+    def __init__(self, text: str, style: TextStyle) -> None:
         self.text = text
         self.style = style
-        self.cuts: list[Cut] = []
+        self.cuts: list[TextChange] = []
 
-    def revise(self, root: Node, old: Value, new: Value) -> None:
-        if same(old, new) or self.inside(root, old, new):
+    def revise(self, root: SyntaxNode, old: Value, new: Value) -> None:
+        if equal_json(old, new) or self.inside(root, old, new):
             return
         if write.is_block(new) and not root.flow and not self.style.json:
-            lines = write.block(new, self.style, column(self.text, root.start))
+            lines = write.write_block(new, self.style, column(self.text, root.start))
             self.cut(root.start, root.end, self.style.newline.join(lines))
         else:
             self.cut(root.start, root.end, self.on_line(new, root.start))
 
     def cut(self, start: int, end: int, text: str = "") -> None:
-        self.cuts.append(Cut(start, end, text))
+        self.cuts.append(TextChange(start, end, text))
 
-    def inside(self, node: Node, old: Value, new: Value) -> bool:
+    def inside(self, node: SyntaxNode, old: Value, new: Value) -> bool:
         """Change what differs within a node; False where nothing of it would stay."""
-        jsontext.opened(self.text, node)
+        jsontext.read_children(self.text, node)
         if node.kind == "mapping" and isinstance(old, dict) and isinstance(new, dict):
             return self.mapping(node, old, new)
         if node.kind == "sequence" and isinstance(old, list) and isinstance(new, list):
             return self.sequence(node, old, new)
         return False
 
-    def mapping(self, node: Node, old: dict[str, Value], new: dict[str, Value]) -> bool:
+    def mapping(self, node: SyntaxNode, old: dict[str, Value], new: dict[str, Value]) -> bool:
         entries = [(self.name(key), key, value) for key, value in node.entries()]
         names = {name for name, _, _ in entries}
         if missing := [name for name in old if name not in names and name not in new]:
-            raise RefusedError(f"{missing[0]} comes from a merge key (<<)")
+            raise EditRefusedError(f"{missing[0]} comes from a merge key (<<)")
         parts = [
             _Part(key.start, max(key.end, value.end), name is None or name in new)
             for name, key, value in entries
@@ -96,23 +98,23 @@ class _Reviser:
         if not any(part.survives for part in parts):
             return False
         for name, key, value in entries:
-            if name is not None and name in new and not same(old[name], new[name]):
+            if name is not None and name in new and not equal_json(old[name], new[name]):
                 self.value(node, key, value, old[name], new[name])
         added = [
             _New(name, value)
             for name, value in new.items()
             # What a merge key gives is only written where it is to be different.
-            if name not in names and not (name in old and same(old[name], value))
+            if name not in names and not (name in old and equal_json(old[name], value))
         ]
         self.change(node, parts, [*([()] * len(parts)), added])
         return True
 
-    def name(self, key: Node) -> str | None:
+    def name(self, key: SyntaxNode) -> str | None:
         return key.text if self.style.json else key_name(key)
 
-    def sequence(self, node: Node, old: list[Value], new: list[Value]) -> bool:
+    def sequence(self, node: SyntaxNode, old: list[Value], new: list[Value]) -> bool:
         children = node.children or []
-        alignment = align(old, new)
+        alignment = align_lists(old, new)
         starts = [child.start for child in children] if node.flow else self.dashes(node)
         parts = [
             _Part(start, child.end, partner is not None)
@@ -121,7 +123,7 @@ class _Reviser:
         if not any(part.survives for part in parts):
             return False
         for at, partner in enumerate(alignment.kept):
-            if partner is not None and not same(old[at], new[partner]):
+            if partner is not None and not equal_json(old[at], new[partner]):
                 child = children[at]
                 if not self.inside(child, old[at], new[partner]):
                     self.replace_item(node, starts[at], child, new[partner])
@@ -129,7 +131,7 @@ class _Reviser:
         self.change(node, parts, added)
         return True
 
-    def dashes(self, node: Node) -> list[int]:
+    def dashes(self, node: SyntaxNode) -> list[int]:
         """Find the dash of each item of a block list; the parser does not tell."""
         found = []
         at = node.start
@@ -138,20 +140,22 @@ class _Reviser:
             if number or marked:
                 match = _TO_DASH.match(self.text, line_end(self.text, at))
                 if match is None or match.end() > child.start:
-                    raise RefusedError("the items of this list stand in an unusual way")
+                    raise EditRefusedError("the items of this list stand in an unusual way")
                 at = match.end() - 1
             found.append(at)
             at = child.end
         return found
 
-    def value(self, node: Node, key: Node, value: Node, old: Value, new: Value) -> None:
+    def value(
+        self, node: SyntaxNode, key: SyntaxNode, value: SyntaxNode, old: Value, new: Value
+    ) -> None:
         """Change the value of one entry."""
         if self.inside(value, old, new):
             return
         colon = _COLON.match(self.text, key.end)
         if colon is None:
             if not node.flow:
-                raise RefusedError("this key is written with a question mark")
+                raise EditRefusedError("this key is written with a question mark")
             self.cut(key.end, key.end, self.style.colon + self.on_line(new, key.start))
         elif node.flow and value.start == value.end:
             self.cut(colon.end(), colon.end(), f" {self.on_line(new, key.start)}")
@@ -162,7 +166,7 @@ class _Reviser:
         else:
             self.replace_behind(colon.end(), value, new, column(self.text, key.start))
 
-    def replace_item(self, node: Node, start: int, item: Node, new: Value) -> None:
+    def replace_item(self, node: SyntaxNode, start: int, item: SyntaxNode, new: Value) -> None:
         """Write another item in place of one."""
         indent, after = column(self.text, start), start + 1
         if node.flow:
@@ -170,20 +174,22 @@ class _Reviser:
         elif write.is_block(new) and not (item.flow and item.children):
             beside = item.start > after and "\n" not in self.text[after : item.start]
             to = column(self.text, item.start) if beside else indent + 2
-            lines = self.style.newline.join(write.block(new, self.style, to))
+            lines = self.style.newline.join(write.write_block(new, self.style, to))
             self.put(after, item, lines)
         else:
             self.replace_behind(after, item, new, indent)
 
-    def replace_behind(self, after: int, value: Node, new: Value, indent: int) -> None:
+    def replace_behind(self, after: int, value: SyntaxNode, new: Value, indent: int) -> None:
         """Write a value behind its colon or dash."""
         rest = self.text[value.end : line_end(self.text, value.end)]
-        if isinstance(new, str) and write.literal(new) and not rest.strip():
-            self.put(after, value, self.style.newline.join(write.below(new, self.style, indent)))
+        if isinstance(new, str) and write.is_literal(new) and not rest.strip():
+            self.put(
+                after, value, self.style.newline.join(write.write_below(new, self.style, indent))
+            )
         else:
             self.put(after, value, self.on_line(new, value.start, value.style))
 
-    def put(self, after: int, value: Node, written: str) -> None:
+    def put(self, after: int, value: SyntaxNode, written: str) -> None:
         if value.start == value.end:
             self.cut(after, after, f" {written}")
         elif "\n" not in self.text[after : value.start]:
@@ -193,10 +199,10 @@ class _Reviser:
             self.cut(after, after, f" {written}")
             self.cut(line_end(self.text, after), line_end(self.text, value.end))
 
-    def replace_below(self, after: int, value: Node, new: Value, indent: int) -> None:
+    def replace_below(self, after: int, value: SyntaxNode, new: Value, indent: int) -> None:
         """Write a collection below its key, where anything may have stood before."""
         deeper = indent + (self.style.list_step if isinstance(new, list) else self.style.step)
-        lines = write.block(new, self.style, deeper)
+        lines = write.write_block(new, self.style, deeper)
         lines[0] = " " * deeper + lines[0]
         written = "".join(self.style.newline + line for line in lines)
         end = line_end(self.text, max(value.end, after))
@@ -212,15 +218,17 @@ class _Reviser:
         """Write a value where it cannot go to lines of its own, JSON as far as its lines allow."""
         if self.style.json:
             start = line_start(self.text, at)
-            if own_line(self.text, at):
+            if starts_line(self.text, at):
                 indent = _INDENT.match(self.text, start)
-                return write.indented(new, self.style, len(indent[0]) if indent else 0)
-            return write.flow(new, self.style)
+                return write.write_indented(new, self.style, len(indent[0]) if indent else 0)
+            return write.write_flow(new, self.style)
         if isinstance(new, dict | list):
-            return write.flow(new, self.style)
-        return write.scalar(new, self.style, quote)
+            return write.write_flow(new, self.style)
+        return write.write_scalar(new, self.style, quote)
 
-    def change(self, node: Node, parts: Sequence[_Part], added: Sequence[Sequence[_New]]) -> None:
+    def change(
+        self, node: SyntaxNode, parts: Sequence[_Part], added: Sequence[Sequence[_New]]
+    ) -> None:
         """Remove the parts that do not survive, and add what is new before the part it precedes."""
         remove = self.remove_in_flow if node.flow else self.remove_lines
         remove(parts)
@@ -244,7 +252,7 @@ class _Reviser:
     def remove_lines(self, parts: Sequence[_Part]) -> None:
         """Remove the lines of parts."""
         lead = next(at for at, part in enumerate(parts) if part.survives)
-        if lead and not own_line(self.text, parts[0].start):
+        if lead and not starts_line(self.text, parts[0].start):
             self.remove_behind_dash(parts[:lead], parts[lead])
             parts = parts[lead:]
         for part in parts:
@@ -271,7 +279,7 @@ class _Reviser:
         near = before or behind
         assert near is not None  # noqa: S101  # something survives wherever something is added
         comma = self.style.comma
-        if own_line(self.text, near.start):
+        if starts_line(self.text, near.start):
             comma = f",{self.style.newline}{' ' * column(self.text, near.start)}"
         written = [self.part(new, near.start) for new in news]
         if before is not None:
@@ -283,7 +291,7 @@ class _Reviser:
         text = self.on_line(new.value, at)
         if new.name is None:
             return text
-        return f"{write.key(new.name, self.style)}{self.style.colon}{text}"
+        return f"{write.write_key(new.name, self.style)}{self.style.colon}{text}"
 
     def add_lines(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
         near = before or behind
@@ -293,9 +301,9 @@ class _Reviser:
             line
             for new in news
             for line in (
-                write.item(new.value, self.style, indent)
+                write.write_item(new.value, self.style, indent)
                 if new.name is None
-                else write.entry(new.name, new.value, self.style, indent)
+                else write.write_entry(new.name, new.value, self.style, indent)
             )
         ]
         newline = self.style.newline

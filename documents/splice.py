@@ -10,20 +10,20 @@ from dataclasses import replace
 
 from documents import codes, jsontext
 from documents.construct import construct
-from documents.cuts import RefusedError, column, made, own_line
-from documents.document import Document, Located, Source
-from documents.nodes import Node, compose
-from documents.patch import Edit, EditError, patched
-from documents.paths import show
+from documents.cuts import EditRefusedError, apply_changes, column, starts_line
+from documents.document import Document, LocatedFinding, Source
+from documents.nodes import SyntaxNode, compose
+from documents.patch import Edit, EditError, apply_edits
+from documents.paths import format_path
 from documents.problems import UnreadableError
-from documents.revise import revise
+from documents.revise import revise_text
 from documents.split import BOM
-from documents.values import Value, same
-from documents.write import Style
+from documents.values import Value, equal_json
+from documents.write import TextStyle
 from dra.finding import Finding
 
 
-def apply(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
+def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
     """Return the bytes of the document with the edits made, or why they cannot be.
 
     For an object of a List in YAML these are the bytes of the whole List.
@@ -31,19 +31,19 @@ def apply(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
     bom = BOM if document.raw.startswith(BOM) else b""
     try:
         if document.findings:
-            raise RefusedError("the document cannot be read")  # noqa: TRY301  # one way out
+            raise EditRefusedError("the document cannot be read")  # noqa: TRY301  # one way out
         return bom + _applied(document, _from_root(document, edits)).encode()
-    except (EditError, RefusedError, UnreadableError) as error:
+    except (EditError, EditRefusedError, UnreadableError) as error:
         path = edits[0].path if edits else ()
-        return codes.EDIT_REFUSED.at(show(path), f"{error}", object=document.name)
+        return codes.EDIT_REFUSED.at(format_path(path), f"{error}", object=document.name)
 
 
-def rewrite(
+def rewrite_file(
     source: Source, changes: Sequence[tuple[Document, Sequence[Edit]]]
-) -> tuple[bytes, tuple[Located, ...]]:
+) -> tuple[bytes, tuple[LocatedFinding, ...]]:
     """Return a whole file with the edits of its objects made; refused objects stay as they were."""
     pieces: list[bytes] = []
-    refused: list[Located] = []
+    refused: list[LocatedFinding] = []
     at = 0
     for start, group in sorted(_by_text(changes).items()):
         first = group[0][0]
@@ -66,14 +66,14 @@ def _by_text(
 
 def _together(
     group: Sequence[tuple[Document, Sequence[Edit]]],
-) -> tuple[bytes, list[Located]]:
+) -> tuple[bytes, list[LocatedFinding]]:
     """Make the edits of several objects in one text; where they fail, all that can be made."""
     whole = replace(group[0][0], within=())
     edits = [edit for each, its in group for edit in _from_root(each, its)]
-    text = apply(whole, edits)
+    text = apply_to_text(whole, edits)
     if isinstance(text, bytes):
         return text, []
-    alone = [(each, its, apply(each, its)) for each, its in group]
+    alone = [(each, its, apply_to_text(each, its)) for each, its in group]
     refused = [(each, done) for each, _, done in alone if isinstance(done, Finding)]
     rest = [(each, its) for each, its, done in alone if isinstance(done, bytes)]
     if len(rest) in {0, len(group)}:
@@ -92,27 +92,29 @@ def _applied(document: Document, edits: Sequence[Edit]) -> str:
     as_json = document.format == "json"
     root, old = _read(text, as_json=as_json)
     if root is None:
-        raise RefusedError("the document is empty")
-    new = patched(old, edits)
-    changed = made(text, revise(text, style_of(text, root, as_json=as_json), root, old, new))
+        raise EditRefusedError("the document is empty")
+    new = apply_edits(old, edits)
+    changed = apply_changes(
+        text, revise_text(text, detect_style(text, root, as_json=as_json), root, old, new)
+    )
     try:
         said = _read(changed, as_json=as_json)[1]
     except UnreadableError:
         said = None
-    if not same(said, new):
-        raise RefusedError(_why(root))
+    if not equal_json(said, new):
+        raise EditRefusedError(_why(root))
     return changed
 
 
-def _read(text: str, *, as_json: bool) -> tuple[Node | None, Value]:
+def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
     if as_json:
         value = jsontext.decode(text.encode())
-        return jsontext.root(text), value
+        return jsontext.root_node(text), value
     root = compose(text)
     return root, None if root is None else construct(root)
 
 
-def _why(root: Node) -> str:
+def _why(root: SyntaxNode) -> str:
     """Guess why a change would have changed something else: most likely it is shared."""
     anchors = sorted({node.anchor for node in _nodes(root) if node.anchor is not None})
     if anchors:
@@ -120,7 +122,7 @@ def _why(root: Node) -> str:
     return "the text is written in a way that this change cannot be fitted into"
 
 
-def _nodes(root: Node) -> Iterator[Node]:
+def _nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -129,7 +131,7 @@ def _nodes(root: Node) -> Iterator[Node]:
             waiting += reversed(node.children or [])
 
 
-def style_of(text: str, root: Node, *, as_json: bool) -> Style:
+def detect_style(text: str, root: SyntaxNode, *, as_json: bool) -> TextStyle:
     """See how a document is written: the first of everything counts."""
     newline = "\r\n" if "\r\n" in text else "\n"
     if as_json:
@@ -141,7 +143,7 @@ def style_of(text: str, root: Node, *, as_json: bool) -> Style:
         for key, value in node.entries():
             if value.flow or not value.children or value.kind == "alias":
                 continue
-            if own_line(text, value.start) and value.anchor is None and value.tag is None:
+            if starts_line(text, value.start) and value.anchor is None and value.tag is None:
                 deeper = column(text, value.start) - column(text, key.start)
                 if value.kind == "mapping":
                     step = step or deeper
@@ -149,21 +151,21 @@ def style_of(text: str, root: Node, *, as_json: bool) -> Style:
                     list_step = deeper
         if step is not None and list_step is not None:
             break
-    return Style(newline, step or 2, list_step or 0)
+    return TextStyle(newline, step or 2, list_step or 0)
 
 
-def _json_style(text: str, root: Node, newline: str) -> Style:
+def _json_style(text: str, root: SyntaxNode, newline: str) -> TextStyle:
     """See the spaces of JSON at its first object."""
-    children = jsontext.opened(text, root)
+    children = jsontext.read_children(text, root)
     if root.kind != "mapping" or not children:
-        return Style(newline, json=True)
+        return TextStyle(newline, json=True)
     step = 2
-    if own_line(text, children[0].start) and own_line(text, root.end - 1):
+    if starts_line(text, children[0].start) and starts_line(text, root.end - 1):
         # The first line of an object in a List does not show how far in it stands; the last does.
         step = column(text, children[0].start) - column(text, root.end - 1)
     spaced = text[children[0].end : children[1].start].endswith(" ")
     commas = len(children) > 2 and text[children[1].end : children[2].start] == ","
-    return Style(
+    return TextStyle(
         newline,
         step=max(1, step),
         json=True,

@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
     blank: bool = False
 
 
-def split(data: bytes) -> Iterator[Chunk]:
+def split_documents(data: bytes) -> Iterator[Chunk]:
     """Cut a file into the ranges of its documents, one after the other."""
     if _LIKE_JSON.match(data):
         if _one_value(data):

@@ -32,7 +32,7 @@ _INTEGER_LENGTH = 80
 _LARGEST_32_BITS = 3.4e38
 
 
-def resolve(text: str) -> Value:
+def resolve_scalar(text: str) -> Value:
     """Return what a scalar without quotes and tags means."""
     if text and text[0] not in _NOT_TEXT:
         return text
@@ -94,14 +94,14 @@ def _as_32_bits(value: float) -> float:
     return narrow
 
 
-def same(one: Value, other: Value) -> bool:
+def equal_json(one: Value, other: Value) -> bool:
     """Whether two values are equal as JSON: true is not 1, and 1 is not 1.0."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
+        return one.keys() == other.keys() and all(equal_json(v, other[k]) for k, v in one.items())
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(equal_json, one, other))
     return one == other

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from documents.values import Value, resolve
+from documents.values import Value, resolve_scalar
 
 # Text that means itself without quotes, in block and in flow, whatever version of YAML reads it.
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=:~()$*&!-]*(?: [A-Za-z0-9_./@%+=~()$*&!-]+)*")
@@ -23,7 +23,7 @@ _LITERAL_LINE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class TextStyle:
     """How a document is written, as far as that can be seen."""
 
     newline: str = "\n"
@@ -36,28 +36,28 @@ class Style:
     colon: str = ": "
 
 
-def scalar(value: Value, style: Style, quote: str = "") -> str:
+def write_scalar(value: Value, style: TextStyle, quote: str = "") -> str:
     """Write a value without children on one line, with the quotes that stood there before."""
     if not isinstance(value, str) or style.json:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     if quote == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
     if quote != '"':
-        if not quote and plain(value):
+        if not quote and is_plain(value):
             return value
         if ('"' in value or "\\" in value) and "'" not in value and value.isprintable():
             return f"'{value}'"
-    return quoted(value)
+    return write_quoted(value)
 
 
-def plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Whether a text needs no quotes anywhere."""
     if not _PLAIN.fullmatch(text) or _DISPUTED.fullmatch(text):
         return False
-    return resolve(text) == text and ": " not in text and not text.startswith(("---", "..."))
+    return resolve_scalar(text) == text and ": " not in text and not text.startswith(("---", "..."))
 
 
-def quoted(text: str) -> str:
+def write_quoted(text: str) -> str:
     """Write a text in double quotes, with the escapes of YAML for what cannot be shown."""
     escaped = json.dumps(text, ensure_ascii=False)
     if escaped.isprintable():
@@ -72,33 +72,35 @@ def _escaped(character: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def flow(value: Value, style: Style) -> str:
+def write_flow(value: Value, style: TextStyle) -> str:
     """Write a value on one line."""
     if isinstance(value, dict):
-        parts = (f"{key(k, style)}{style.colon}{flow(v, style)}" for k, v in value.items())
+        parts = (
+            f"{write_key(k, style)}{style.colon}{write_flow(v, style)}" for k, v in value.items()
+        )
         return f"{{{style.comma.join(parts)}}}"
     if isinstance(value, list):
-        return f"[{style.comma.join(flow(item, style) for item in value)}]"
-    return scalar(value, style)
+        return f"[{style.comma.join(write_flow(item, style) for item in value)}]"
+    return write_scalar(value, style)
 
 
-def key(text: str, style: Style) -> str:
+def write_key(text: str, style: TextStyle) -> str:
     """Write a key."""
-    return scalar(text, style)
+    return write_scalar(text, style)
 
 
-def indented(value: Value, style: Style, indent: int) -> str:
+def write_indented(value: Value, style: TextStyle, indent: int) -> str:
     """Write JSON over several lines; the first stands where it goes, the others further in."""
     if not isinstance(value, dict | list) or not value:
-        return flow(value, style)
+        return write_flow(value, style)
     inner = style.newline + " " * (indent + style.step)
     if isinstance(value, dict):
         parts = [
-            f"{key(k, style)}{style.colon}{indented(v, style, indent + style.step)}"
+            f"{write_key(k, style)}{style.colon}{write_indented(v, style, indent + style.step)}"
             for k, v in value.items()
         ]
     else:
-        parts = [indented(item, style, indent + style.step) for item in value]
+        parts = [write_indented(item, style, indent + style.step) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     end = style.newline + " " * indent
     return f"{opening}{inner}{f',{inner}'.join(parts)}{end}{closing}"
@@ -109,50 +111,54 @@ def is_block(value: Value) -> bool:
     return isinstance(value, dict | list) and bool(value)
 
 
-def block(value: Value, style: Style, indent: int) -> list[str]:
+def write_block(value: Value, style: TextStyle, indent: int) -> list[str]:
     """Write a collection as lines of block style, the first without its indentation."""
     lines: list[str] = []
     if isinstance(value, dict):
         for k, v in value.items():
-            lines += entry(k, v, style, indent)
+            lines += write_entry(k, v, style, indent)
     elif isinstance(value, list):
         for each in value:
-            lines += item(each, style, indent)
+            lines += write_item(each, style, indent)
     else:
-        lines = below(value, style, indent)
+        lines = write_below(value, style, indent)
     lines[0] = lines[0].lstrip(" ")
     return lines
 
 
-def entry(name: str, value: Value, style: Style, indent: int) -> list[str]:
+def write_entry(name: str, value: Value, style: TextStyle, indent: int) -> list[str]:
     """Write a key and its value as lines."""
-    head = f"{' ' * indent}{key(name, style)}:"
+    head = f"{' ' * indent}{write_key(name, style)}:"
     if is_block(value):
         deeper = indent + (style.list_step if isinstance(value, list) else style.step)
-        first, *others = block(value, style, deeper)
+        first, *others = write_block(value, style, deeper)
         return [head, " " * deeper + first, *others]
-    first, *others = below(value, style, indent)
+    first, *others = write_below(value, style, indent)
     return [f"{head} {first}", *others]
 
 
-def item(value: Value, style: Style, indent: int) -> list[str]:
+def write_item(value: Value, style: TextStyle, indent: int) -> list[str]:
     """Write an item of a list as lines."""
-    lines = block(value, style, indent + 2) if is_block(value) else below(value, style, indent)
+    lines = (
+        write_block(value, style, indent + 2)
+        if is_block(value)
+        else write_below(value, style, indent)
+    )
     first, *others = lines
     return [f"{' ' * indent}- {first}", *others]
 
 
-def below(value: Value, style: Style, indent: int) -> list[str]:
+def write_below(value: Value, style: TextStyle, indent: int) -> list[str]:
     """Write a value without children behind its key; a text of several lines goes below it."""
-    if not isinstance(value, str) or not literal(value):
-        return [flow(value, style)]
+    if not isinstance(value, str) or not is_literal(value):
+        return [write_flow(value, style)]
     body = value.removesuffix("\n").split("\n")
     pad = " " * (indent + style.step)
     header = "|" if value.endswith("\n") else "|-"
     return [header, *(pad + line if line else "" for line in body)]
 
 
-def literal(text: str) -> bool:
+def is_literal(text: str) -> bool:
     """Whether a text of several lines can be written as it is, line by line."""
     lines = text.removesuffix("\n").split("\n")
     # Where the first or last line is empty or set in, the indentation would have to be said.

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from config.model import Configuration
-from documents.patch import patched
+from documents.patch import apply_edits
 from dra.attributes import NUMA_NODE
 from dra.claim import template_reader
 from dra.classes import DeviceClass, class_reader
@@ -26,16 +26,16 @@ from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Gpu, Machine, machine
 from facts.gather import Objects, gather
 from ledger.ledger import Ledger
-from ledger.node_fit import Cluster
-from ledger.placing import Placing
-from ledger.planner import Object, Planner
+from ledger.node_fit import ClusterNodes
+from ledger.placing import Placer
+from ledger.planner import Planner, PlannerObject
 from ledger.pods import pod_reader
-from translate.manifests.objects import Translated, translated
-from translate.pods import Given, given
+from translate.manifests.objects import TranslatedObject, translate_object
+from translate.pods import TranslationContext, make_context
 
 T = TypeVar("T")
 
-MOST_GPUS: Final = 8
+MAX_GPUS: Final = 8
 RELATED: Final = (
     "dgx-a100",
     "hgx-h100",
@@ -51,17 +51,17 @@ _CLASSES: Final = {
 
 
 @dataclass(frozen=True)
-class Ground:
+class SimulatedCluster:
     """A cluster of one machine."""
 
     machine: Machine
-    by: Given
+    by: TranslationContext
     planner: Planner
-    cluster: Cluster
+    cluster: ClusterNodes
 
 
 @dataclass(frozen=True)
-class Choice:
+class JointResult:
     """What becomes of one pod: groups of so many GPUs and NICs, or why it is refused."""
 
     groups: tuple[tuple[int, int], ...] = ()
@@ -76,7 +76,7 @@ class Choice:
 
 
 @cache
-def ground(shape: str, *, numa: bool = False) -> Ground:
+def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
     """Make the cluster of one machine; with `numa` the NICs say their node as GPUs do."""
     hardware = machine("node-1", shape)
     published = (nvidia.layout(hardware), nics.dranet(hardware))
@@ -84,11 +84,13 @@ def ground(shape: str, *, numa: bool = False) -> Ground:
     classes = tuple(_class(name, text) for name, text in _CLASSES.items())
     node = Node("node-1")
     planner = Planner()
-    objects: tuple[Object, ...] = (*slices, *classes, node)
+    objects: tuple[PlannerObject, ...] = (*slices, *classes, node)
     for each in objects:
         planner.put(each)
     counted = gather(Objects(slices, classes, (node,))).facts
-    return Ground(hardware, given(Configuration(), counted), planner, Cluster(nodes=(node,)))
+    return SimulatedCluster(
+        hardware, make_context(Configuration(), counted), planner, ClusterNodes(nodes=(node,))
+    )
 
 
 def _slices(layout: Layout, *, numa: bool) -> Iterator[Slice]:
@@ -133,7 +135,7 @@ def _class(name: str, expression: str) -> DeviceClass:
     return _read(class_reader(), raw)
 
 
-def pod(gpus: int, rdma: int) -> dict[str, Any]:
+def make_pod(gpus: int, rdma: int) -> dict[str, Any]:
     """Write the pod: so many GPUs, and NICs that share their PCIe roots."""
     rule = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
     limits = {"koordinator.sh/gpu": f"{100 * gpus}", "koordinator.sh/rdma": f"{rdma}"}
@@ -147,31 +149,31 @@ def pod(gpus: int, rdma: int) -> dict[str, Any]:
 
 
 @cache
-def choice(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> Choice:
+def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> JointResult:
     """Translate the pod for a machine, and place it there."""
-    on = ground(shape, numa=numa)
-    asked = pod(gpus, rdma)
-    one = translated(asked, "Pod//worker", on.by)
+    on = make_cluster(shape, numa=numa)
+    asked = make_pod(gpus, rdma)
+    one = translate_object(asked, "Pod//worker", on.by)
     told = tuple(
         f"{each.message} [{each.code}]"
         for each in one.findings
         if each.severity is Severity.ERROR or each.code == "NeighbourhoodChanged"
     )
     if not one.templates:
-        return Choice(findings=told)
+        return JointResult(findings=told)
     spec: Any = one.templates[0]["spec"]
     counts = [each["exactly"]["count"] for each in spec["spec"]["devices"]["requests"]]
     groups = tuple(zip(counts[::2], counts[1::2], strict=True))
-    return Choice(groups, told, tuple(_placed(asked, one, on)))
+    return JointResult(groups, told, tuple(_placed(asked, one, on)))
 
 
 def _placed(
-    asked: dict[str, Any], one: Translated, on: Ground
+    asked: dict[str, Any], one: TranslatedObject, on: SimulatedCluster
 ) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
     """Say which devices each group gets on the empty machine."""
     templates = [_read(template_reader(), dict(each)) for each in one.templates]
-    carried = _read(pod_reader(), patched(asked, one.edits))
-    placement = Placing(on.planner, Ledger(), on.cluster, (), templates).pod(carried)
+    carried = _read(pod_reader(), apply_edits(asked, one.edits))
+    placement = Placer(on.planner, Ledger(), on.cluster, (), templates).pod(carried)
     if placement.node is None:
         raise ValueError(f"{on.machine.shape} gives {asked} nothing: {placement.reasons}")
     results = [each for _, written in placement.claims for each in _results(written)]
@@ -188,7 +190,7 @@ def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the AP
     return found
 
 
-def koordinator(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
+def koordinator_groups(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
     """What Koordinator takes on the empty machine: GPUs and NICs on each root, or nothing.
 
     GPUs come from the smallest of root, NUMA node and machine that has as many, in order. NICs are

@@ -10,39 +10,47 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from tools.joint import MOST_GPUS, RELATED, UNRELATED, Choice, choice, ground, koordinator
+from tools.joint import (
+    MAX_GPUS,
+    RELATED,
+    UNRELATED,
+    JointResult,
+    koordinator_groups,
+    make_cluster,
+    translate_joint,
+)
 
 TEXT: Final = Path(__file__).parent / "joint.md"
 
 
-def page() -> str:
+def build_page() -> str:
     """Write the page."""
     parts = {
-        "plain": _table(RELATED, lambda shape, gpus: choice(shape, gpus, 100)),
-        "counted": _table(RELATED, lambda shape, gpus: choice(shape, gpus, 100 * gpus)),
+        "plain": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100)),
+        "counted": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100 * gpus)),
         "given": _devices("aws-p4d"),
-        "refused": choice(UNRELATED[0], 1, 100).findings[0],
-        "numa": _table(UNRELATED, lambda shape, gpus: choice(shape, gpus, 100, numa=True)),
-        "changed": choice(UNRELATED[0], 1, 100, numa=True).findings[0],
-        "small": choice("hgx-h100", 4, 200).findings[0],
-        "same": same(),
+        "refused": translate_joint(UNRELATED[0], 1, 100).findings[0],
+        "numa": _table(UNRELATED, lambda shape, gpus: translate_joint(shape, gpus, 100, numa=True)),
+        "changed": translate_joint(UNRELATED[0], 1, 100, numa=True).findings[0],
+        "small": translate_joint("hgx-h100", 4, 200).findings[0],
+        "same": compare(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
 
 
-def _table(shapes: tuple[str, ...], found: Callable[[str, int], Choice]) -> str:
+def _table(shapes: tuple[str, ...], found: Callable[[str, int], JointResult]) -> str:
     rows = ["| GPUs | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
-    for gpus in range(1, MOST_GPUS + 1):
+    for gpus in range(1, MAX_GPUS + 1):
         cells = (_cell(found(shape, gpus), shape) for shape in shapes)
         rows.append(f"| {gpus} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
-def _cell(each: Choice, shape: str) -> str:
+def _cell(each: JointResult, shape: str) -> str:
     if not each.groups:
         text = each.findings[0].partition(": ")[2].rpartition(" [")[0]
         return f"refused: {text}"
-    machine = ground(shape).machine
+    machine = make_cluster(shape).machine
     if each.groups == ((len(machine.gpus), len(machine.nics)),):
         return f"all ({each.nics} NICs)"
     runs = ((group, len(list(alike))) for group, alike in groupby(each.groups))
@@ -52,21 +60,24 @@ def _cell(each: Choice, shape: str) -> str:
 
 def _devices(shape: str) -> str:
     rows = ["| GPUs | each group's devices |", "|---|---|"]
-    for gpus in range(1, MOST_GPUS + 1):
+    for gpus in range(1, MAX_GPUS + 1):
         groups = (
             " ".join([*(f"gpu-{number}" for number in numbers), *names])
-            for numbers, names in choice(shape, gpus, 100).given
+            for numbers, names in translate_joint(shape, gpus, 100).given
         )
         rows.append(f"| {gpus} | " + ", ".join(groups) + " |")
     return "\n".join(rows)
 
 
-def differences() -> Iterator[str]:
+def find_differences() -> Iterator[str]:
     """Find the pods of the tables for which Koordinator takes other numbers on an empty machine."""
     for shape in (*RELATED, *UNRELATED):
-        for gpus in range(1, MOST_GPUS + 1):
+        for gpus in range(1, MAX_GPUS + 1):
             for rdma in dict.fromkeys((100, 100 * gpus)):
-                ours, theirs = choice(shape, gpus, rdma).groups, koordinator(shape, gpus, rdma)
+                ours, theirs = (
+                    translate_joint(shape, gpus, rdma).groups,
+                    koordinator_groups(shape, gpus, rdma),
+                )
                 if _numbers(shape, ours) != _numbers(shape, theirs or ()):
                     yield f"{shape} with {gpus} GPUs and rdma {rdma}"
 
@@ -74,13 +85,13 @@ def differences() -> Iterator[str]:
 def _numbers(shape: str, groups: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
     """The groups, in whatever order; of all a machine has, the sums."""
     total = (sum(gpus for gpus, _ in groups), sum(nics for _, nics in groups))
-    machine = ground(shape).machine
+    machine = make_cluster(shape).machine
     return [total] if total == (len(machine.gpus), len(machine.nics)) else sorted(groups)
 
 
-def same() -> str:
+def compare() -> str:
     """Say of how many pods the numbers agree with Koordinator's."""
-    found = list(differences())
+    found = list(find_differences())
     if found:
         return "On an empty machine the numbers differ for " + "; ".join(found) + "."
     return (

@@ -61,7 +61,7 @@ _OF_METADATA: Final = frozenset(
 )
 
 
-def key(pod: Value, namespace: str = "") -> bytes | None:
+def essence_key(pod: Value, namespace: str = "") -> bytes | None:
     """Write the essence of a pod so that equal bytes are equal values; None of what is none.
 
     Not as JSON, which has one word for null and for numbers that are none.
@@ -69,12 +69,12 @@ def key(pod: Value, namespace: str = "") -> bytes | None:
     if not isinstance(pod, dict):
         return None
     try:
-        return _ENCODER.encode((namespace, essence(pod)))
+        return _ENCODER.encode((namespace, reduce_to_essence(pod)))
     except _UNWRITABLE:
         return None
 
 
-def essence(pod: Mapping[str, Value]) -> Value:
+def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
     """Give a pod as a translation looks at it."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
     result = {**pod}

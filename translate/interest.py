@@ -15,7 +15,7 @@ from documents.values import Value
 from dra.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from translate.legacy.codes import NETWORK_UNKNOWN
 from translate.legacy.networks import DEFAULT, NETWORKS
-from translate.legacy.pod_view import items, mapping
+from translate.legacy.pod_view import as_list, as_mapping
 
 # Read without any device resource beside them.
 _FRACTIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps")
@@ -36,7 +36,7 @@ class Interest(msgspec.Struct, frozen=True):
     mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
 
 
-def interest(configuration: Configuration) -> Interest:
+def derive_interest(configuration: Configuration) -> Interest:
     """Derive it from a configuration.
 
     Every device resource counts, because one that nobody knows is told as well. A pod that only
@@ -47,31 +47,34 @@ def interest(configuration: Configuration) -> Interest:
     return Interest(annotations=(*networks, *_FRACTIONS))
 
 
-def is_device(name: str, by: Interest) -> bool:
+def may_be_device(name: str, by: Interest) -> bool:
     """Whether a resource may be a device."""
     return "/" in name and (by.native not in name or name.startswith(by.devices))
 
 
 def covers(pod: Value, by: Interest) -> bool:
     """Whether a pod is worth looking at; what the conditions of the webhook say, in Python."""
-    whole = mapping(pod)
-    spec, metadata = mapping(whole.get("spec")), mapping(whole.get("metadata"))
-    annotations, labels = mapping(metadata.get("annotations")), mapping(metadata.get("labels"))
+    whole = as_mapping(pod)
+    spec, metadata = as_mapping(whole.get("spec")), as_mapping(whole.get("metadata"))
+    annotations, labels = (
+        as_mapping(metadata.get("annotations")),
+        as_mapping(metadata.get("labels")),
+    )
     return (
-        any(_asks(each, by) for part in CONTAINERS for each in items(spec.get(part)))
+        any(_asks(each, by) for part in CONTAINERS for each in as_list(spec.get(part)))
         or any(key in by.annotations or key.startswith(by.prefixes) for key in annotations)
         or any(key.startswith(by.prefixes) for key in labels)
-        or marked(pod, by)
+        or is_marked(pod, by)
     )
 
 
-def marked(pod: Value, by: Interest) -> bool:
+def is_marked(pod: Value, by: Interest) -> bool:
     """Whether a pod is, or says that it is, a translated one."""
-    whole = mapping(pod)
-    spec, metadata = mapping(whole.get("spec")), mapping(whole.get("metadata"))
-    return by.mark in mapping(metadata.get("annotations")) or any(
-        str(mapping(each).get("resourceClaimTemplateName", "")).startswith(by.templates)
-        for each in items(spec.get("resourceClaims"))
+    whole = as_mapping(pod)
+    spec, metadata = as_mapping(whole.get("spec")), as_mapping(whole.get("metadata"))
+    return by.mark in as_mapping(metadata.get("annotations")) or any(
+        str(as_mapping(each).get("resourceClaimTemplateName", "")).startswith(by.templates)
+        for each in as_list(spec.get("resourceClaims"))
     )
 
 
@@ -80,5 +83,7 @@ RESOURCES: Final = ("limits", "requests")
 
 
 def _asks(container: Value, by: Interest) -> bool:
-    resources: Mapping[str, Value] = mapping(mapping(container).get("resources"))
-    return any(is_device(name, by) for part in RESOURCES for name in mapping(resources.get(part)))
+    resources: Mapping[str, Value] = as_mapping(as_mapping(container).get("resources"))
+    return any(
+        may_be_device(name, by) for part in RESOURCES for name in as_mapping(resources.get(part))
+    )

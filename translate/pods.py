@@ -12,7 +12,7 @@ import msgspec
 
 from config.model import Configuration, Placement
 from documents.patch import Edit, EditError
-from documents.paths import Path, get, show
+from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding, Severity
 from dra.names import FACTS_ANNOTATION
@@ -21,7 +21,7 @@ from facts.model import Facts
 from translate import essence
 from translate.changes import dual_nodes, environment, scheduler
 from translate.changes.patch import Patch
-from translate.changes.template import Template
+from translate.changes.template import ClaimTemplate
 from translate.decisions.codes import (
     LEFT_TO_CLASS,
     PLACE_TAKEN,
@@ -29,9 +29,9 @@ from translate.decisions.codes import (
     POD_MIRRORED,
     SERVER_UNKNOWN,
 )
-from translate.decisions.memo import Memo
-from translate.decisions.outcome import Known, Outcome, outcome
-from translate.legacy.asks import Ask, Reading, Trace
+from translate.decisions.memo import TranslationCache
+from translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
+from translate.legacy.asks import Ask, PodRequests, SourceField
 from translate.legacy.codes import (
     CONTAINER_WITHOUT_CLAIM,
     HINT_LOST,
@@ -45,9 +45,9 @@ from translate.legacy.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from translate.legacy.pod_view import annotation_path, items, mapping
-from translate.legacy.read import read
-from translate.targets.claims import ClaimOf
+from translate.legacy.pod_view import annotation_path, as_list, as_mapping
+from translate.legacy.read import read_pod
+from translate.targets.claims import ComposedClaim
 
 CLAIM: Final = "drawbridge"
 _OBJECT: Final = (dict, type(None))
@@ -72,14 +72,14 @@ _OF_CLAIMS: Final = frozenset(
 )
 
 
-class Given(msgspec.Struct, frozen=True):
+class TranslationContext(msgspec.Struct, frozen=True):
     """What decides a translation beside the pod itself."""
 
     configuration: Configuration = Configuration()
     facts: Facts | None = None
     digest: str = ""  # of the facts
-    memo: Known | None = None
-    kept: Memo[bytes, "Translation"] | None = None  # by the essence of the pod
+    memo: OutcomeCache | None = None
+    kept: TranslationCache[bytes, "Translation"] | None = None  # by the essence of the pod
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -87,23 +87,29 @@ class Translation(msgspec.Struct, frozen=True):
 
     edits: tuple[Edit, ...] = ()
     operations: tuple[dict[str, Value], ...] = ()  # the edits as a JSON patch
-    templates: tuple[Template, ...] = ()
+    templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # that the templates ask for
 
 
-def given(configuration: Configuration, facts: Facts | None = None) -> Given:
+def make_context(configuration: Configuration, facts: Facts | None = None) -> TranslationContext:
     """Put together what decides; the hash of the facts is computed once for all pods."""
-    return Given(configuration, facts, serialized.digest(facts) if facts else "", Memo(), Memo())
+    return TranslationContext(
+        configuration,
+        facts,
+        serialized.digest(facts) if facts else "",
+        TranslationCache(),
+        TranslationCache(),
+    )
 
 
-def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
+def translate(pod: Value, by: TranslationContext, namespace: str = "") -> Translation:
     """Translate a pod, or a pod template; any plain value will do.
 
     A template does not say the `namespace` that its pods will be in, and a network is named in it.
     Pods that differ in nothing that a translation looks at are translated once.
     """
-    key = essence.key(pod, namespace) if by.kept is not None else None
+    key = essence.essence_key(pod, namespace) if by.kept is not None else None
     if by.kept is None or key is None:
         return _translated(pod, by, namespace)
     known = by.kept.get(key)
@@ -113,8 +119,8 @@ def translate(pod: Value, by: Given, namespace: str = "") -> Translation:
     return known
 
 
-def _translated(pod: Value, by: Given, namespace: str) -> Translation:
-    reading = read(_in(namespace, pod), by.configuration.legacy)
+def _translated(pod: Value, by: TranslationContext, namespace: str) -> Translation:
+    reading = read_pod(_in(namespace, pod), by.configuration.legacy)
     if not reading.asks:
         return Translation(findings=reading.findings)
     if alone := _left_alone(pod):
@@ -122,7 +128,7 @@ def _translated(pod: Value, by: Given, namespace: str) -> Translation:
     findings = (*reading.findings, *_unknown_server(reading.asks, by), *_taken(pod, reading.asks))
     if _refused(findings):
         return Translation(findings=findings)
-    result = outcome(reading.asks, by.facts, by.configuration, by.memo)
+    result = resolve_asks(reading.asks, by.facts, by.configuration, by.memo)
     findings += result.findings
     if result.refused:
         return Translation(findings=findings)
@@ -138,18 +144,22 @@ def _translated(pod: Value, by: Given, namespace: str) -> Translation:
 def _in(namespace: str, pod: Value) -> Value:
     if not namespace or not isinstance(pod, dict):
         return pod
-    metadata = mapping(pod.get("metadata"))
+    metadata = as_mapping(pod.get("metadata"))
     if metadata.get("namespace"):
         return pod
     return {**pod, "metadata": {**metadata, "namespace": namespace}}
 
 
 def _changed(
-    pod: Value, reading: Reading, result: Outcome, findings: tuple[Finding, ...], by: Given
+    pod: Value,
+    reading: PodRequests,
+    result: Outcome,
+    findings: tuple[Finding, ...],
+    by: TranslationContext,
 ) -> Translation:
     patch = Patch(pod)
     names = {ask.name for ask in result.asks}
-    for trace in reading.traces:
+    for trace in reading.source_fields:
         _take_out(patch, trace, names)
     for claim, made in result.claims:
         _claim(patch, claim, made.name)
@@ -159,12 +169,12 @@ def _changed(
         findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
     bridge = by.configuration.placement == Placement.BRIDGE
     if bridge:
-        kept = {annotation_path(each.key) for ask in result.asks for each in ask.wishes}
+        kept = {annotation_path(each.annotation) for ask in result.asks for each in ask.preferences}
         findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in kept)
-    findings += tuple(scheduler.change(patch, findings, bridge=bridge))
+    findings += tuple(scheduler.set_scheduler(patch, findings, bridge=bridge))
     if _refused(findings):
         return Translation(findings=findings)
-    findings += tuple(scheduler.queued(pod, result.asks, result.classes, findings))
+    findings += tuple(scheduler.report_queue(pod, result.asks, result.classes, findings))
     if by.digest:
         patch.put(("metadata", "annotations", FACTS_ANNOTATION), by.digest)
     patch.remember()
@@ -174,28 +184,28 @@ def _changed(
     )
 
 
-def _beside(patch: Patch, reading: Reading, result: Outcome) -> list[Finding]:
-    findings = environment.change(patch, result.asks, reading.asks)
+def _beside(patch: Patch, reading: PodRequests, result: Outcome) -> list[Finding]:
+    findings = environment.change_environment(patch, result.asks, reading.asks)
     if result.doubled:
-        dual_nodes.keep_off(patch)
+        dual_nodes.avoid_dual_nodes(patch)
     return [*findings, *result.doubled]
 
 
-def _take_out(patch: Patch, trace: Trace, names: set[str]) -> None:
+def _take_out(patch: Patch, trace: SourceField, names: set[str]) -> None:
     """Take a trace out of the pod if all that it asked for is translated."""
     if not names.issuperset(trace.asks):
         return
     path = (*trace.path, trace.name)
-    if trace.instead is not None:
-        patch.put(path, trace.instead)
+    if trace.replacement is not None:
+        patch.put(path, trace.replacement)
     elif trace.removed:
         patch.remove(path)
 
 
-def _claim(patch: Patch, claim: ClaimOf, made: str) -> None:
+def _claim(patch: Patch, claim: ComposedClaim, made: str) -> None:
     """Let the pod have a claim made from a template, and each container use its requests."""
     path: Path = ("spec", "resourceClaims")
-    name = _free(items(get(patch.pod, path)))
+    name = _free(as_list(get_value(patch.pod, path)))
     patch.append(path, {"name": name, "resourceClaimTemplateName": made})
     for use in claim.uses:
         for request in use.requests:
@@ -205,7 +215,7 @@ def _claim(patch: Patch, claim: ClaimOf, made: str) -> None:
 
 
 def _free(claims: Sequence[Value]) -> str:
-    taken = [mapping(each).get("name") for each in claims]
+    taken = [as_mapping(each).get("name") for each in claims]
     name, number = CLAIM, 1
     while name in taken:
         number += 1
@@ -215,16 +225,16 @@ def _free(claims: Sequence[Value]) -> str:
 
 def _left_alone(pod: Value) -> tuple[Finding, ...]:
     """Tell why nothing can be changed: the scheduler does not look at such a pod."""
-    whole = mapping(pod)
-    if mapping(mapping(whole.get("metadata")).get("annotations")).get(_MIRROR) is not None:
+    whole = as_mapping(pod)
+    if as_mapping(as_mapping(whole.get("metadata")).get("annotations")).get(_MIRROR) is not None:
         return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static one"),)
-    node = mapping(whole.get("spec")).get("nodeName")
+    node = as_mapping(whole.get("spec")).get("nodeName")
     if node:
         return (POD_BOUND.at("spec.nodeName", f"the pod is on node {node} already"),)
     return ()
 
 
-def _unknown_server(asks: Sequence[Ask], by: Given) -> list[Finding]:
+def _unknown_server(asks: Sequence[Ask], by: TranslationContext) -> list[Finding]:
     names = dict.fromkeys([name for ask in asks for name in ask.resources])
     if by.facts is not None or not names:
         return []
@@ -234,24 +244,27 @@ def _unknown_server(asks: Sequence[Ask], by: Given) -> list[Finding]:
 
 def _taken(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
     """Find what is in the way of edits; to replace it would lose something of the user's."""
-    metadata, spec = mapping(pod).get("metadata"), mapping(mapping(pod).get("spec"))
+    metadata, spec = as_mapping(pod).get("metadata"), as_mapping(as_mapping(pod).get("spec"))
     objects: list[tuple[Path, Value]] = [
         (("metadata",), metadata),
-        (("metadata", "annotations"), mapping(metadata).get("annotations")),
+        (("metadata", "annotations"), as_mapping(metadata).get("annotations")),
     ]
     lists: list[tuple[Path, Value]] = [
         (("spec", "resourceClaims"), spec.get("resourceClaims")),
         (("spec", "tolerations"), spec.get("tolerations")),
     ]
     for user in dict.fromkeys([user.path for ask in asks for user in ask.users]):
-        container = mapping(get(pod, user))
+        container = as_mapping(get_value(pod, user))
         resources = container.get("resources")
         objects.append(((*user, "resources"), resources))
-        lists.append(((*user, "resources", "claims"), mapping(resources).get("claims")))
+        lists.append(((*user, "resources", "claims"), as_mapping(resources).get("claims")))
         lists.append(((*user, "env"), container.get("env")))
     wrong = [(path, "an object") for path, each in objects if not isinstance(each, _OBJECT)]
     wrong += [(path, "a list") for path, each in lists if not isinstance(each, _LIST)]
-    return [PLACE_TAKEN.at(show(path), f"{show(path)} is not {what}") for path, what in wrong]
+    return [
+        PLACE_TAKEN.at(format_path(path), f"{format_path(path)} is not {what}")
+        for path, what in wrong
+    ]
 
 
 def _refused(findings: Sequence[Finding]) -> bool:

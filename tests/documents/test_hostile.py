@@ -13,8 +13,8 @@ from documents.codes import CODES
 from documents.document import Document, Source
 from documents.patch import Edit
 from documents.problems import UnreadableError
-from documents.read import documents, objects
-from documents.splice import apply
+from documents.read import read_documents, read_objects
+from documents.splice import apply_to_text
 from dra.finding import Finding
 
 POD = """\
@@ -82,7 +82,7 @@ def check(document: Document, data: bytes) -> None:
         line, column = document.locate(path)
         assert 1 <= line <= last
         assert column >= 1
-    done = apply(document, [Edit("add", ("x",), {"y": [1]})])
+    done = apply_to_text(document, [Edit("add", ("x",), {"y": [1]})])
     assert isinstance(done, bytes | Finding)
 
 
@@ -97,11 +97,11 @@ INPUTS = (
 @pytest.mark.parametrize("name", ["x.yaml", "x.json"])
 @given(data=INPUTS)
 def test_any_bytes_are_documents(name: str, data: bytes) -> None:
-    whole = list(documents(Source(name, data)))
+    whole = list(read_documents(Source(name, data)))
     assert b"".join(document.raw for document in whole) == data
     for document in whole:
         check(document, data)
-    for document in objects(Source(name, data)):
+    for document in read_objects(Source(name, data)):
         check(document, data)
 
 
@@ -161,7 +161,7 @@ def test_a_long_list_in_json_is_read_item_by_item() -> None:
     source = Source("x", data)
     tracemalloc.start()
     try:
-        count = sum(not document.findings for document in objects(source))
+        count = sum(not document.findings for document in read_objects(source))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -184,7 +184,9 @@ def test_a_long_list_in_json_is_read_item_by_item() -> None:
 def test_twenty_megabytes_of_nonsense_are_findings_without_much_memory(data: bytes) -> None:
     tracemalloc.start()
     try:
-        found = {told.finding.code for each in objects(Source("x", data)) for told in each.findings}
+        found = {
+            told.finding.code for each in read_objects(Source("x", data)) for told in each.findings
+        }
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.document import Source
-from documents.paths import Path, get, of_pointer, parse, show
-from documents.read import documents
+from documents.paths import Path, format_path, get_value, parse_path, parse_pointer
+from documents.read import read_documents
 
 TEXT = """\
 # comment
@@ -48,12 +48,12 @@ spec:
 )
 def test_a_path_leads_to_the_nearest_line(path: str, place: tuple[int, int]) -> None:
     text = TEXT.replace("*x", "{name: c}")
-    (document,) = documents(Source("x.yaml", text.encode()))
+    (document,) = read_documents(Source("x.yaml", text.encode()))
     assert document.locate(path) == place
 
 
 def test_lines_are_counted_from_the_beginning_of_the_file() -> None:
-    *_, document = documents(Source("x.yaml", b"a: 1\r\n---\r\n# c\r\n---\r\nb:\r\n- c\r\n"))
+    *_, document = read_documents(Source("x.yaml", b"a: 1\r\n---\r\n# c\r\n---\r\nb:\r\n- c\r\n"))
     assert document.locate("b[0]") == (6, 3)
 
 
@@ -62,7 +62,7 @@ KEYS = st.text(st.characters(blacklist_characters="]", blacklist_categories=["Cs
 
 @given(st.lists(KEYS | st.integers(0, 99)))
 def test_a_shown_path_is_read_back(path: list[str | int]) -> None:
-    assert parse(show(tuple(path))) == tuple(map(str, path))
+    assert parse_path(format_path(tuple(path))) == tuple(map(str, path))
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,17 @@ def test_a_shown_path_is_read_back(path: list[str | int]) -> None:
     ],
 )
 def test_keys_that_are_no_plain_words_stand_in_brackets(path: Path, shown: str) -> None:
-    assert show(path) == shown
+    assert format_path(path) == shown
 
 
 def test_pointers_are_taken_apart() -> None:
-    assert of_pointer("") == ()
-    assert of_pointer("/spec/a~1b/m~0n/0/-") == ("spec", "a/b", "m~n", "0", "-")
-    assert of_pointer("/~01/") == ("~1", "")
+    assert parse_pointer("") == ()
+    assert parse_pointer("/spec/a~1b/m~0n/0/-") == ("spec", "a/b", "m~n", "0", "-")
+    assert parse_pointer("/~01/") == ("~1", "")
 
 
 def test_what_a_path_does_not_reach_is_nothing() -> None:
     value = {"a": [{"b": 1}]}
-    assert get(value, ("a", 0, "b")) == get(value, ("a", "0", "b")) == 1
+    assert get_value(value, ("a", 0, "b")) == get_value(value, ("a", "0", "b")) == 1
     for path in (("a", 1), ("a", "x"), ("a", -1), ("a", 0, "b", "c"), ("z",)):
-        assert get(value, path) is None
+        assert get_value(value, path) is None

@@ -8,8 +8,8 @@ import pytest
 
 from documents import codes
 from documents.document import Document, Source
-from documents.read import MOST_BYTES, MOST_UNREADABLE, documents, objects
-from tests.tables import cases
+from documents.read import MAX_BYTES, MAX_UNREADABLE, read_documents, read_objects
+from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"
 FIRST = "apiVersion: v1\nkind: First\n---\n"
@@ -17,14 +17,14 @@ LAST = "---\napiVersion: v1\nkind: Last\n"
 
 
 def read(data: bytes | str, name: str = "x.yaml") -> list[Document]:
-    return list(objects(Source(name, data if isinstance(data, bytes) else data.encode())))
+    return list(read_objects(Source(name, data if isinstance(data, bytes) else data.encode())))
 
 
 def told(document: Document) -> list[str]:
     return [located.finding.code for located in document.findings]
 
 
-@pytest.mark.parametrize("case", cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
 def test_what_cannot_be_read_is_a_finding_and_hides_no_other(case: dict[str, Any]) -> None:
     text = case["text"] if case["text"].endswith("\n") else case["text"] + "\n"
     first, bad, last = read(FIRST + text + LAST)
@@ -42,7 +42,7 @@ def test_what_cannot_be_read_is_a_finding_and_hides_no_other(case: dict[str, Any
     assert bad.raw.decode() == "---\n" + text
 
 
-@pytest.mark.parametrize("case", cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
 def test_what_is_nearly_the_same_is_read(case: dict[str, Any]) -> None:
     text = case["near"] if case["near"].endswith("\n") else case["near"] + "\n"
     for document in read(FIRST + text + LAST):
@@ -50,7 +50,7 @@ def test_what_is_nearly_the_same_is_read(case: dict[str, Any]) -> None:
 
 
 def test_every_code_can_be_met() -> None:
-    tabled = {case["code"] for case in cases(CASES / "refused.yaml")}
+    tabled = {case["code"] for case in load_cases(CASES / "refused.yaml")}
     elsewhere = {"FileUnreadable", "NotUtf8", "JsonSyntax", "DocumentTooLarge", "NestedTooDeep"}
     assert set(codes.CODES) == tabled | elsewhere | {"MoreUnreadable", "EditRefused"}
 
@@ -78,7 +78,7 @@ def test_a_byte_order_mark_is_no_part_of_the_value() -> None:
 
 def test_a_yaml_document_may_have_16_mebibytes_and_no_byte_more() -> None:
     head = b"apiVersion: v1\nkind: X\ntext: "
-    fits = head + b"x" * (MOST_BYTES - len(head))
+    fits = head + b"x" * (MAX_BYTES - len(head))
     (document,) = read(fits)
     assert document.findings == ()
     bad, good = read(fits + b"x\n---\napiVersion: v1\nkind: X\n")
@@ -88,7 +88,7 @@ def test_a_yaml_document_may_have_16_mebibytes_and_no_byte_more() -> None:
 
 def test_a_list_in_json_may_be_of_any_size_its_items_may_not() -> None:
     item = '{"apiVersion": "v1", "kind": "X", "text": "%s"}'
-    small, large = item % ("x" * (MOST_BYTES // 2)), item % ("x" * MOST_BYTES)
+    small, large = item % ("x" * (MAX_BYTES // 2)), item % ("x" * MAX_BYTES)
     text = f'{{"apiVersion": "v1", "kind": "List", "items": [{small}, {large}, {small}, {small}]}}'
     assert [told(document) for document in read(text)] == [[], ["DocumentTooLarge"], [], []]
 
@@ -123,8 +123,8 @@ def test_a_document_of_nothing_but_mistakes_has_a_bounded_list_of_them() -> None
 
 
 def test_a_file_of_nothing_but_mistakes_is_given_up() -> None:
-    found = read("a: [\n---\n" * (MOST_UNREADABLE + 500))
-    assert len(found) == MOST_UNREADABLE + 1
+    found = read("a: [\n---\n" * (MAX_UNREADABLE + 500))
+    assert len(found) == MAX_UNREADABLE + 1
     assert told(found[-1]) == ["MoreUnreadable"]
     assert b"".join(document.raw for document in found) == found[0].source.data
 
@@ -187,7 +187,7 @@ items:
 def test_the_items_of_a_list_are_objects_of_their_own(form: str) -> None:
     text = LIST
     if form == "json":
-        (whole,) = documents(Source("x", LIST.encode()))
+        (whole,) = read_documents(Source("x", LIST.encode()))
         text = json.dumps(whole.value, indent=2)
     one, other = read(text)
     assert (one.name, other.name) == ("Pod/a", "Pot/b")

@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.document import Document, Source
-from documents.patch import Edit, edits_of, patched
-from documents.read import documents, objects
-from documents.splice import apply, rewrite
-from documents.values import Value, same
+from documents.patch import Edit, apply_edits, read_json_patch
+from documents.read import read_documents, read_objects
+from documents.splice import apply_to_text, rewrite_file
+from documents.values import Value, equal_json
 from dra.finding import Finding
-from tests.tables import cases
+from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"
 
 
 def first(text: str) -> Document:
-    return next(documents(Source("x", text.encode())))
+    return next(read_documents(Source("x", text.encode())))
 
 
-@pytest.mark.parametrize("case", cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
 def test_edits_leave_everything_else_as_it_was(case: dict[str, Any]) -> None:
-    done = apply(first(case["before"]), edits_of(case["edits"]))
+    done = apply_to_text(first(case["before"]), read_json_patch(case["edits"]))
     if "after" in case:
         assert isinstance(done, bytes), done
         assert done.decode() == case["after"]
@@ -123,7 +123,7 @@ def edits(draw: st.DrawFn, value: Value) -> list[Edit]:
             edit = Edit("add", (*path[:-1], last), draw(VALUES))
         else:
             edit = Edit(op, path, None if op == "remove" else draw(VALUES))  # type: ignore[arg-type]
-        value = patched(value, [edit])
+        value = apply_edits(value, [edit])
         made.append(edit)
     return made
 
@@ -142,12 +142,12 @@ def test_the_text_says_what_the_edits_made(form: str, data: st.DataObject) -> No
     document = first(style(POD, form))
     before = copy.deepcopy(document.value)
     made = data.draw(edits(document.value))
-    done = apply(document, made)
-    assert same(document.value, before)
+    done = apply_to_text(document, made)
+    assert equal_json(document.value, before)
     if isinstance(done, Finding):
         assert done.code == "EditRefused"
         return
-    assert same(first(done.decode()).value, patched(before, made))
+    assert equal_json(first(done.decode()).value, apply_edits(before, made))
     touched = {edit.path[0] for edit in made} | {e.path[1] for e in made if len(e.path) > 1}
     kept = {"metadata": "  name: x   # the name", "spec": "        nvidia.com/gpu: 1 # one"}
     for key, line in kept.items():
@@ -164,9 +164,9 @@ PRETTY = '{\n  "a": {"b": [1, 2, {"c": null}]},\n  "d": [\n    "x",\n    {}\n  ]
 def test_json_says_what_the_edits_made(text: str, data: st.DataObject) -> None:
     document = first(text)
     made = data.draw(edits(document.value))
-    done = apply(document, made)
+    done = apply_to_text(document, made)
     assert isinstance(done, bytes), done
-    assert same(first(done.decode()).value, patched(document.value, made))
+    assert equal_json(first(done.decode()).value, apply_edits(document.value, made))
 
 
 def test_most_edits_of_an_ordinary_pod_are_not_refused() -> None:
@@ -174,7 +174,7 @@ def test_most_edits_of_an_ordinary_pod_are_not_refused() -> None:
     refused = []
     for path in places(document.value):
         for edit in (Edit("remove", path), Edit("replace", path, {"a": [1, {"b": "c"}]})):
-            done = apply(document, [edit])
+            done = apply_to_text(document, [edit])
             if isinstance(done, Finding):
                 refused.append(edit)
     # What an alias refers to cannot go or change; everything else can.
@@ -201,20 +201,20 @@ x: 1
 
 def test_a_file_is_rewritten_with_the_edits_of_its_objects() -> None:
     source = Source("x", TWO.encode())
-    a, b, c = objects(source)
-    written, refused = rewrite(
+    a, b, c = read_objects(source)
+    written, refused = rewrite_file(
         source,
         [(c, [Edit("remove", ("x",))]), (a, [Edit("replace", ("x",), 2)])],
     )
     assert written.decode() == TWO.replace("x: 1 # one", "x: 2 # one").replace("C\nx: 1\n", "C\n")
     assert refused == ()
-    assert rewrite(source, [(b, [])]) == (source.data, ())
+    assert rewrite_file(source, [(b, [])]) == (source.data, ())
 
 
 def test_an_object_that_is_refused_stays_and_hides_no_other() -> None:
     source = Source("x", TWO.encode())
-    a, b, _ = objects(source)
-    written, refused = rewrite(
+    a, b, _ = read_objects(source)
+    written, refused = rewrite_file(
         source, [(a, [Edit("replace", ("x",), 2)]), (b, [Edit("replace", ("x", "y"), 2)])]
     )
     assert written.decode() == TWO.replace("x: 1 # one", "x: 2 # one")
@@ -234,15 +234,15 @@ ITEMS = """\
 
 def test_the_items_of_a_list_in_json_are_rewritten_in_place() -> None:
     source = Source("x", ITEMS.encode())
-    a, b = objects(source)
+    a, b = read_objects(source)
     edits = [(b, [Edit("add", ("x",), 1)]), (a, [Edit("add", ("x",), {})])]
-    written, refused = rewrite(source, edits)
+    written, refused = rewrite_file(source, edits)
     assert refused == ()
     after_a = ITEMS.replace('"v1"},', '"v1", "x": {}},')
     assert written.decode() == after_a.replace('"v1"}]}', '"v1",\n   "x": 1}]}')
 
 
 def test_what_cannot_be_read_is_not_edited() -> None:
-    done = apply(first("a: ["), [Edit("add", ("b",), 1)])
+    done = apply_to_text(first("a: ["), [Edit("add", ("b",), 1)])
     assert isinstance(done, Finding)
     assert done.code == "EditRefused"

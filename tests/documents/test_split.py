@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.split import split
-from tests.tables import cases
+from documents.split import split_documents
+from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"
 
 
-@pytest.mark.parametrize("case", cases(CASES / "split.yaml"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(CASES / "split.yaml"), ids=lambda case: case["name"])
 def test_documents_end_where_they_end(case: dict[str, Any]) -> None:
     data = case["text"].encode()
-    chunks = list(split(data))
+    chunks = list(split_documents(data))
     assert [data[chunk.start : chunk.end].decode() for chunk in chunks] == case["pieces"]
     blank = [at for at, chunk in enumerate(chunks) if chunk.blank]
     assert blank == case.get("blank", [])
@@ -29,6 +29,6 @@ SNIPPETS = st.sampled_from(
 
 @given(st.lists(SNIPPETS).map(lambda parts: "".join(parts).encode()) | st.binary())
 def test_the_pieces_together_are_the_input(data: bytes) -> None:
-    chunks = list(split(data))
+    chunks = list(split_documents(data))
     assert b"".join(data[chunk.start : chunk.end] for chunk in chunks) == data
     assert all(chunk.start < chunk.end for chunk in chunks)

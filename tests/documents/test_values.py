@@ -7,8 +7,8 @@ import pytest
 
 from documents.construct import construct
 from documents.nodes import compose
-from documents.values import Value, resolve, same
-from tests.tables import cases
+from documents.values import Value, equal_json, resolve_scalar
+from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"
 
@@ -18,16 +18,16 @@ def read(text: str) -> Value:
     return None if root is None else construct(root)
 
 
-@pytest.mark.parametrize("case", cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
 def test_a_scalar_means_what_kubernetes_takes_it_for(case: dict[str, Any]) -> None:
     for text in [] if "value" not in case else case["reads"]:
         text = {True: "true", False: "false", None: "null"}.get(text, text)  # noqa: PLW2901
-        assert same(resolve(text), case["value"]), text
+        assert equal_json(resolve_scalar(text), case["value"]), text
     for text in case.get("texts", []):
-        assert resolve(text) == text
+        assert resolve_scalar(text) == text
 
 
-@pytest.mark.parametrize("case", cases(CASES / "keys.yaml"), ids=lambda case: case["text"])
+@pytest.mark.parametrize("case", load_cases(CASES / "keys.yaml"), ids=lambda case: case["text"])
 def test_a_key_becomes_text(case: dict[str, Any]) -> None:
     assert read(case["text"]) == {case["key"]: "x"}
 
@@ -61,7 +61,7 @@ def test_aliases_are_written_out_and_share_nothing() -> None:
     ("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
 )
 def test_values_of_different_types_are_not_the_same(one: Value, other: Value) -> None:
-    assert not same(one, other)
-    assert not same([one], [other])
-    assert not same({"a": one}, {"a": other})
-    assert same({"a": one}, {"a": one})
+    assert not equal_json(one, other)
+    assert not equal_json([one], [other])
+    assert not equal_json({"a": one}, {"a": other})
+    assert equal_json({"a": one}, {"a": one})

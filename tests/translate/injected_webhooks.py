@@ -4,7 +4,7 @@ import copy
 
 from hypothesis import strategies as st
 
-from tests.tables import Plain
+from tests.tables import YamlValue
 
 THEIRS = "theirs-"
 _OF_POD = ("containers", "initContainers", "volumes", "resourceClaims", "tolerations")
@@ -16,7 +16,7 @@ INJECTED = st.lists(
 )
 
 
-def injected(pod: Plain, asked: Plain, steps: list[tuple[str, int, int]]) -> Plain:
+def injected(pod: YamlValue, asked: YamlValue, steps: list[tuple[str, int, int]]) -> YamlValue:
     """Insert items; not where a list that went with its last item could not be told from none."""
     pod = copy.deepcopy(pod)
     for number, (part, which, at) in enumerate(steps):
@@ -37,7 +37,7 @@ def injected(pod: Plain, asked: Plain, steps: list[tuple[str, int, int]]) -> Pla
     return pod
 
 
-def theirs(value: Plain) -> Plain:
+def theirs(value: YamlValue) -> YamlValue:
     """Give what others put in, list by list, in its order."""
     if isinstance(value, dict):
         found = {key: theirs(one) for key, one in value.items()}
@@ -48,7 +48,7 @@ def theirs(value: Plain) -> Plain:
     return None
 
 
-def without_theirs(value: Plain) -> Plain:
+def without_theirs(value: YamlValue) -> YamlValue:
     """Give a pod without what others put in, and without lists and objects that are empty."""
     if isinstance(value, dict):
         found = {key: without_theirs(one) for key, one in value.items()}
@@ -58,6 +58,6 @@ def without_theirs(value: Plain) -> Plain:
     return value
 
 
-def _is_theirs(one: Plain) -> bool:
+def _is_theirs(one: YamlValue) -> bool:
     called = one.get("name", one.get("key")) if isinstance(one, dict) else None
     return isinstance(called, str) and called.startswith(THEIRS)

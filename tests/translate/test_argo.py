@@ -6,35 +6,35 @@ from typing import Any
 import pytest
 
 from config.model import Configuration
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from dra.finding import Severity
 from dra.names import ORIGINAL_ANNOTATION
-from tests.tables import Plain
+from tests.tables import YamlValue
 from translate.manifests.argo import SPECS
-from translate.manifests.objects import Translated, translated
-from translate.pods import given
+from translate.manifests.objects import TranslatedObject, translate_object
+from translate.pods import make_context
 
 ASKS = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-UNKNOWING = given(Configuration())
+UNKNOWING = make_context(Configuration())
 ELSEWHERE = "RequestNotInPod"
 
 
-def workflow(*templates: Plain, kind: str = "Workflow", **spec: Any) -> Plain:  # noqa: ANN401  # YAML
-    inner: Plain = {"entrypoint": "main", "templates": list(templates), **spec}
+def workflow(*templates: YamlValue, kind: str = "Workflow", **spec: Any) -> YamlValue:  # noqa: ANN401  # YAML
+    inner: YamlValue = {"entrypoint": "main", "templates": list(templates), **spec}
     for key in reversed(SPECS["argoproj.io", kind]):
         inner = {key: inner}
     return {"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "w"}, **inner}
 
 
-def done(value: Plain) -> tuple[Translated, Plain]:
-    found = translated(value, "Workflow/w", UNKNOWING)
-    after: Plain = patched(value, found.edits)
+def done(value: YamlValue) -> tuple[TranslatedObject, YamlValue]:
+    found = translate_object(value, "Workflow/w", UNKNOWING)
+    after: YamlValue = apply_edits(value, found.edits)
     return found, after
 
 
-def claims(template: Plain) -> list[Plain]:
-    patch: Plain = json.loads(template["podSpecPatch"])
+def claims(template: YamlValue) -> list[YamlValue]:
+    patch: YamlValue = json.loads(template["podSpecPatch"])
     assert list(patch) == ["resourceClaims"]
     return patch["resourceClaims"]  # type: ignore[no-any-return]  # YAML
 
@@ -42,7 +42,7 @@ def claims(template: Plain) -> list[Plain]:
 @pytest.mark.parametrize("kind", [kind for _, kind in SPECS])
 def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> None:
     found, after = done(workflow({"name": "main", "container": {"image": "x", **ASKS}}, kind=kind))
-    template = get(after, (*SPECS["argoproj.io", kind], "templates", 0))
+    template = get_value(after, (*SPECS["argoproj.io", kind], "templates", 0))
     assert isinstance(template, dict)
     assert template["container"] == {
         "image": "x",
@@ -50,7 +50,7 @@ def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> Non
     }
     (claim,) = claims(template)
     (made,) = found.templates
-    assert claim["resourceClaimTemplateName"] == get(dict(made), ("metadata", "name"))
+    assert claim["resourceClaimTemplateName"] == get_value(dict(made), ("metadata", "name"))
     assert [e.code for e in found.findings] == ["ServerUnknown", "TolerationAdded"]
 
 
@@ -68,13 +68,13 @@ def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> Non
     ids=["script", "sidecar", "container set", "init container"],
 )
 def test_every_container_of_a_template_is_one_of_its_pod(
-    template: Plain, path: tuple[str | int, ...]
+    template: YamlValue, path: tuple[str | int, ...]
 ) -> None:
     found, after = done(workflow(template))
     assert ELSEWHERE not in [each.code for each in found.findings]
-    container = get(after["spec"]["templates"][0], path)
-    assert get(container, ("resources", "claims", 0, "name")) == "drawbridge"
-    assert get(container, ("resources", "limits")) is None
+    container = get_value(after["spec"]["templates"][0], path)
+    assert get_value(container, ("resources", "claims", 0, "name")) == "drawbridge"
+    assert get_value(container, ("resources", "limits")) is None
     assert len(claims(after["spec"]["templates"][0])) == 1
 
 
@@ -121,7 +121,7 @@ def test_what_a_workflow_says_for_all_stays_where_it_is() -> None:
     ],
     ids=lambda spec: next(iter(spec)),
 )
-def test_where_that_would_have_to_change_the_request_is_named_and_stays(spec: Plain) -> None:
+def test_where_that_would_have_to_change_the_request_is_named_and_stays(spec: YamlValue) -> None:
     asks = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     if "schedulerName" in spec:
         asks = {"resources": {"limits": {"koordinator.sh/gpu": 100}}}
@@ -159,8 +159,8 @@ def test_what_is_refused_leaves_the_workflow_as_it_is() -> None:
         workflow(*[None, 7, {"container": None}, {"sidecars": "x"}, {"containerSet": []}]),  # type: ignore[list-item]  # hostile
     ],
 )
-def test_what_has_no_pod_is_passed_over(value: Plain) -> None:
-    assert done(value) == (Translated(), value)
+def test_what_has_no_pod_is_passed_over(value: YamlValue) -> None:
+    assert done(value) == (TranslatedObject(), value)
 
 
 def test_metadata_that_is_nothing_gets_its_annotations() -> None:

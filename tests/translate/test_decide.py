@@ -8,17 +8,17 @@ from config.model import Configuration, Decisions, Placement
 from dra.finding import Severity
 from facts.model import Facts, Name
 from registration.codes import CODES
-from tests.tables import Plain, cases
-from translate.decisions.decide import Server, decide, server
-from translate.decisions.rows import ROWS, row
+from tests.tables import YamlValue, load_cases
+from translate.decisions.decide import ServedBy, decide, find_server
+from translate.decisions.rows import ROWS, get_row
 from translate.legacy.asks import Ask, Kind
-from translate.legacy.read import read
+from translate.legacy.read import read_pod
 from translate.legacy.selectors import ProductIs
-from translate.targets.codes import CORES_LOST, NOT_SAYABLE
-from translate.targets.plan import Answer, Said
+from translate.targets.codes import CORES_LOST, NOT_EXPRESSIBLE
+from translate.targets.plan import Expressibility, TargetResult
 
 HERE = Path(__file__).parent
-CASES = cases(HERE / "decisions.yaml")
+CASES = load_cases(HERE / "decisions.yaml")
 FACTS = {
     "plugin": Facts(names=(Name("a.com/gpu", nodes=3),)),
     "class": Facts(names=(Name("a.com/gpu", classes=("gpu.a.com",)),)),
@@ -28,11 +28,11 @@ FACTS = {
 TOLD = {
     "equal": (),
     "lossy": (CORES_LOST.at("", "no cores"),),
-    "not sayable": (NOT_SAYABLE.at("", "no target"),),
+    "not sayable": (NOT_EXPRESSIBLE.at("", "no target"),),
 }
 
 
-def configuration(case: Plain) -> Configuration:
+def configuration(case: YamlValue) -> Configuration:
     wanted = case.get("decisions", {}).get("nativeExtendedNames", "leave")
     return Configuration(
         placement=Placement(case.get("placement", "native")),
@@ -41,7 +41,7 @@ def configuration(case: Plain) -> Configuration:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_decisions(case: Plain) -> None:
+def test_the_table_of_decisions(case: YamlValue) -> None:
     ask = Ask(
         name="a",
         kind=Kind.GPU,
@@ -49,9 +49,9 @@ def test_the_table_of_decisions(case: Plain) -> None:
         selectors=() if case.get("plain", True) else (ProductIs(("X",)),),
         resources=tuple(case.get("resources", ["a.com/gpu"])),
     )
-    said = Said(
+    said = TargetResult(
         ("a",),
-        Answer(case["said"]),
+        Expressibility(case["said"]),
         findings=TOLD[case["said"]],
         lost=tuple(case.get("lost", ())),
     )
@@ -70,7 +70,7 @@ def test_the_table_of_decisions(case: Plain) -> None:
 def test_one_plugin_among_the_names_of_an_ask_serves_it() -> None:
     facts = Facts(names=(Name("a.com/gpu"), Name("a.com/mem", nodes=1)))
     ask = Ask(kind=Kind.GPU, row="x", resources=("a.com/gpu", "a.com/mem"))
-    assert server([ask], facts) is Server.PLUGIN
+    assert find_server([ask], facts) is ServedBy.PLUGIN
 
 
 def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
@@ -78,7 +78,7 @@ def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
         assert one.name == name
         assert one.legacy
         assert one.becomes
-        assert bool(one.lost) <= (one.answer is Answer.LOSSY)
+        assert bool(one.lost) <= (one.answer is Expressibility.LOSSY)
 
 
 def test_every_ask_of_the_dialects_tables_has_its_row() -> None:
@@ -89,9 +89,9 @@ def test_every_ask_of_the_dialects_tables_has_its_row() -> None:
             }
         }
         for table in sorted(HERE.glob("cases/dialects/*.yaml"))
-        for case in cases(table)
+        for case in load_cases(table)
         for c in case.get("containers", {})
     ]
-    rows = {ask.row for pod in pods for ask in read(pod).asks}
+    rows = {ask.row for pod in pods for ask in read_pod(pod).asks}
     assert len(rows) > 10
-    assert {name for name in rows if row(name).becomes == ""} == set()
+    assert {name for name in rows if get_row(name).becomes == ""} == set()

@@ -8,10 +8,10 @@ import pytest
 
 from config.model import Configuration
 from documents.values import Value
-from tests.tables import Plain
-from translate.decisions.memo import LONGEST, Memo
-from translate.essence import key
-from translate.pods import given, translate
+from tests.tables import YamlValue
+from translate.decisions.memo import MAX_KEY_BYTES, TranslationCache
+from translate.essence import essence_key
+from translate.pods import make_context, translate
 
 
 def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:
@@ -36,7 +36,7 @@ def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:
 
 
 def test_pods_of_many_owners_that_ask_alike_share_one_translation() -> None:
-    by = given(Configuration())
+    by = make_context(Configuration())
     first = translate(pod("a", "one", LEVEL="1"), by)
     assert translate(pod("b", "other", LEVEL="2"), by) is first
 
@@ -67,42 +67,42 @@ def test_pods_of_many_owners_that_ask_alike_share_one_translation() -> None:
         ),
     ],
 )
-def test_what_a_translation_looks_at_makes_another_key(change: Callable[[Plain], None]) -> None:
+def test_what_a_translation_looks_at_makes_another_key(change: Callable[[YamlValue], None]) -> None:
     other = copy.deepcopy(pod())
     change(other)
-    assert key(other) != key(pod())
+    assert essence_key(other) != essence_key(pod())
 
 
 def test_no_number_and_null_are_not_the_same() -> None:
-    assert key({"spec": {"x": math.nan}}) != key({"spec": {"x": None}})
+    assert essence_key({"spec": {"x": math.nan}}) != essence_key({"spec": {"x": None}})
 
 
 def test_the_namespace_is_part_of_the_key() -> None:
-    assert key(pod(), "one") != key(pod(), "other")
+    assert essence_key(pod(), "one") != essence_key(pod(), "other")
 
 
 @pytest.mark.parametrize("value", ["\ud800", 1 << 80, object()], ids=["half", "huge", "none"])
 def test_what_cannot_be_written_has_no_key(value: object) -> None:
-    assert key({"spec": {"x": value}}) is None  # type: ignore[dict-item]  # that is the point
+    assert essence_key({"spec": {"x": value}}) is None  # type: ignore[dict-item]  # that is the point
 
 
 def test_what_cannot_be_written_is_translated_all_the_same() -> None:
     odd = pod()
     odd["metadata"]["annotations"] = {"x": "\ud800"}  # type: ignore[index,call-overload]
-    by = given(Configuration())
+    by = make_context(Configuration())
     assert translate(odd, by).findings == translate(pod(), by).findings
 
 
 def test_a_memo_is_bounded() -> None:
-    memo: Memo[bytes, int] = Memo(most=2)
+    memo: TranslationCache[bytes, int] = TranslationCache(most=2)
     for number in range(3):
         memo.keep(b"%d" % number, number)
     assert [memo.get(b"%d" % number) for number in range(3)] == [None, None, 2]
 
 
 def test_a_memo_keeps_no_long_keys_and_none_that_have_no_hash() -> None:
-    memo: Memo[object, int] = Memo()
-    memo.keep(b"x" * (LONGEST + 1), 1)
+    memo: TranslationCache[object, int] = TranslationCache()
+    memo.keep(b"x" * (MAX_KEY_BYTES + 1), 1)
     memo.keep(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so
-    assert memo.get(b"x" * (LONGEST + 1)) is None
+    assert memo.get(b"x" * (MAX_KEY_BYTES + 1)) is None
     assert memo.get(("a", [])) is None  # type: ignore[arg-type]

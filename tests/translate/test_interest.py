@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from config.model import Configuration, Legacy
 from config.string_formats import FindingCode, NetworkName, ResourceName
 from documents.values import Value
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate.test_dialects import pod_of
-from translate.interest import covers, interest
-from translate.legacy.read import read
-from translate.pods import Given, translate
+from translate.interest import covers, derive_interest
+from translate.legacy.read import read_pod
+from translate.pods import TranslationContext, translate
 
 HERE = Path(__file__).parent
 LEGACY = Path(__file__).parents[2] / "examples" / "legacy"
@@ -23,17 +23,17 @@ USUAL = Configuration()
 
 
 @functools.cache
-def pods() -> list[Plain]:
+def pods() -> list[YamlValue]:
     """Every pod of the tables and of the examples."""
     dialects = sorted((HERE / "cases" / "dialects").glob("*.yaml"))
-    found = [pod_of(case) for table in dialects for case in cases(table)]
-    found += [_pod(case) for case in cases(HERE / "pods.yaml")]
+    found = [pod_of(case) for table in dialects for case in load_cases(table)]
+    found += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
     for path in sorted(LEGACY.glob("*.yaml")):
         found += [_pod(each) for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
     return [pod for pod in found if pod is not None]
 
 
-def _pod(value: Plain) -> Plain:
+def _pod(value: YamlValue) -> YamlValue:
     """The pod in a case or an object, wherever it is."""
     if not isinstance(value, dict):
         return None
@@ -44,8 +44,8 @@ def _pod(value: Plain) -> Plain:
 
 def of_note(pod: Value, configuration: Configuration) -> bool:
     """Whether reading the pod gives anything at all."""
-    reading = read(pod, configuration.legacy)
-    return bool(reading.asks or reading.traces or reading.findings)
+    reading = read_pod(pod, configuration.legacy)
+    return bool(reading.asks or reading.source_fields or reading.findings)
 
 
 def test_the_tables_are_read() -> None:
@@ -57,19 +57,19 @@ def test_the_tables_are_read() -> None:
 def test_every_pod_that_says_something_is_covered() -> None:
     for pod in pods():
         if of_note(pod, USUAL):
-            assert covers(pod, interest(USUAL)), pod
+            assert covers(pod, derive_interest(USUAL)), pod
 
 
 def test_a_translated_pod_is_covered_and_so_is_one_whose_mark_is_gone() -> None:
     limits: Value = {"limits": {"nvidia.com/gpu": "1"}}
-    pod: Plain = {"metadata": {}, "spec": {"containers": [{"name": "a", "resources": limits}]}}
-    done = translate(pod, Given())
-    marked: Plain = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": {}}
-    referring: Plain = {
+    pod: YamlValue = {"metadata": {}, "spec": {"containers": [{"name": "a", "resources": limits}]}}
+    done = translate(pod, TranslationContext())
+    marked: YamlValue = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": {}}
+    referring: YamlValue = {
         "spec": {"resourceClaims": [{"resourceClaimTemplateName": done.templates[0].name}]}
     }
-    assert covers(marked, interest(USUAL))
-    assert covers(referring, interest(USUAL))
+    assert covers(marked, derive_interest(USUAL))
+    assert covers(referring, derive_interest(USUAL))
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_a_translated_pod_is_covered_and_so_is_one_whose_mark_is_gone() -> None:
 )
 def test_a_pod_without_devices_is_left_in_peace(pod: Value) -> None:
     assert not of_note(pod, USUAL)
-    assert not covers(pod, interest(USUAL))
+    assert not covers(pod, derive_interest(USUAL))
 
 
-NETWORKED: Plain = {
+NETWORKED: YamlValue = {
     "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "default/a"}},
     "spec": {"containers": [{"name": "a"}]},
 }
@@ -100,9 +100,9 @@ def test_networks_nobody_configured_and_wants_to_hear_of_are_left_in_peace() -> 
     silent = {FindingCode("NetworkUnknown"): "off"}
     quiet = Configuration(findings=silent)  # type: ignore[arg-type]  # as it is loaded
     named = Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
-    assert not covers(NETWORKED, interest(quiet))
-    assert covers(NETWORKED, interest(USUAL))
-    assert covers(NETWORKED, interest(Configuration(findings=silent, legacy=named)))  # type: ignore[arg-type]
+    assert not covers(NETWORKED, derive_interest(quiet))
+    assert covers(NETWORKED, derive_interest(USUAL))
+    assert covers(NETWORKED, derive_interest(Configuration(findings=silent, legacy=named)))  # type: ignore[arg-type]
 
 
 KEYS = st.sampled_from(
@@ -150,4 +150,4 @@ PODS = st.fixed_dictionaries(
 def test_whatever_a_pod_carries_it_is_covered_if_it_says_something(pod: Value) -> None:
     renamed = Legacy(renames={ResourceName("example.com/gpu"): ResourceName("nvidia.com/gpu")})
     for configuration in (USUAL, Configuration(legacy=renamed)):
-        assert not of_note(pod, configuration) or covers(pod, interest(configuration))
+        assert not of_note(pod, configuration) or covers(pod, derive_interest(configuration))

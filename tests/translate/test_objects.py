@@ -5,35 +5,35 @@ from typing import Any
 import pytest
 
 from config.model import Configuration
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from dra.finding import Severity
-from tests.tables import Plain
-from translate.manifests.objects import translated
-from translate.pods import given
+from tests.tables import YamlValue
+from translate.manifests.objects import translate_object
+from translate.pods import make_context
 
-BY = given(Configuration())
+BY = make_context(Configuration())
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
 
 
-def template(limits: Plain, **spec: Plain) -> dict[str, Any]:
+def template(limits: YamlValue, **spec: YamlValue) -> dict[str, Any]:
     container = {"name": "main", "resources": {"limits": limits}}
     return {"spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec}}
 
 
-def job(limits: Plain, **metadata: Plain) -> dict[str, Any]:
+def job(limits: YamlValue, **metadata: YamlValue) -> dict[str, Any]:
     spec = {"template": template(limits)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def volcano(**spec: Plain) -> dict[str, Any]:
+def volcano(**spec: YamlValue) -> dict[str, Any]:
     tasks = [{"name": "worker", "template": template({"nvidia.com/gpu": 1})}]
     whole = {"tasks": tasks, **spec}
     return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": whole}
 
 
-def told(value: Plain) -> dict[str, str]:
-    return {e.code: f"{e.path}: {e.message}" for e in translated(value, "Job/j", BY).findings}
+def told(value: YamlValue) -> dict[str, str]:
+    return {e.code: f"{e.path}: {e.message}" for e in translate_object(value, "Job/j", BY).findings}
 
 
 def test_a_queue_on_the_job_counted_the_old_name() -> None:
@@ -51,7 +51,7 @@ def test_a_queue_on_the_job_counted_the_old_name() -> None:
         ({"queue": "team-a"}, "with queue team-a"),
     ],
 )
-def test_a_volcano_job_says_who_schedules_its_pods(spec: Plain, words: str) -> None:
+def test_a_volcano_job_says_who_schedules_its_pods(spec: YamlValue, words: str) -> None:
     found = told(volcano(**spec))["SchedulerKept"]
     assert found.startswith("spec.schedulerName: ")
     assert words in found
@@ -73,7 +73,7 @@ def test_a_workflow_s_templates_and_its_patch_of_pod_specs_are_told() -> None:
             ],
         },
     }
-    done = translated(value, "Workflow/w", BY)
+    done = translate_object(value, "Workflow/w", BY)
     assert done.edits == ()
     paths = {each.path for each in done.findings if each.code == "RequestNotInPod"}
     assert paths == {
@@ -87,19 +87,22 @@ def test_a_workflow_s_templates_and_its_patch_of_pod_specs_are_told() -> None:
 def test_one_template_that_is_refused_keeps_the_whole_object() -> None:
     value = volcano()
     value["spec"]["tasks"].append({"template": template({"koordinator.sh/gpu": 101})})
-    done = translated(value, "Job/j", BY)
+    done = translate_object(value, "Job/j", BY)
     assert (done.edits, done.templates) == ((), ())
     assert any(each.path.startswith("spec.tasks[1].template.spec") for each in done.findings)
 
 
 def test_templates_stand_in_the_namespace_of_the_object() -> None:
-    done = translated(job({"nvidia.com/gpu": 1}, namespace="team"), "Job/team/j", BY)
+    done = translate_object(job({"nvidia.com/gpu": 1}, namespace="team"), "Job/team/j", BY)
     (made,) = done.templates
-    assert get(dict(made), ("metadata", "namespace")) == "team"
-    after = patched(job({"nvidia.com/gpu": 1}, namespace="team"), done.edits)
-    claims = get(after, ("spec", "template", "spec", "resourceClaims"))
+    assert get_value(dict(made), ("metadata", "namespace")) == "team"
+    after = apply_edits(job({"nvidia.com/gpu": 1}, namespace="team"), done.edits)
+    claims = get_value(after, ("spec", "template", "spec", "resourceClaims"))
     assert claims == [
-        {"name": "drawbridge", "resourceClaimTemplateName": get(dict(made), ("metadata", "name"))}
+        {
+            "name": "drawbridge",
+            "resourceClaimTemplateName": get_value(dict(made), ("metadata", "name")),
+        }
     ]
-    again = translated(after, "Job/team/j", BY)
+    again = translate_object(after, "Job/team/j", BY)
     assert (again.edits, again.templates) == ((), ())

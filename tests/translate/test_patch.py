@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.patch import Edit, EditError, edits_of, patched
-from documents.paths import get
-from documents.values import same
+from documents.patch import Edit, EditError, apply_edits, read_json_patch
+from documents.paths import get_value
+from documents.values import equal_json
 from dra.names import ORIGINAL_ANNOTATION
-from translate.changes.patch import Patch, operations, restored
-from translate.changes.undo import pointer, read
+from translate.changes.patch import Patch, restore_original, to_operations
+from translate.changes.undo import parse_undo, to_pointer
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p"},
@@ -30,18 +30,18 @@ LIMITS = ("spec", "containers", 0, "resources", "limits")
 
 
 def test_a_pointer_escapes_what_divides() -> None:
-    assert pointer(("a/b", "c~d", 0, "")) == "/a~1b/c~0d/0/"
-    assert pointer(()) == ""
+    assert to_pointer(("a/b", "c~d", 0, "")) == "/a~1b/c~0d/0/"
+    assert to_pointer(()) == ""
 
 
 def test_operations_are_a_json_patch() -> None:
     edits = [Edit("add", ("a",), 1), Edit("replace", ("b/c",), None), Edit("remove", ("d", 0))]
-    assert operations(edits) == [
+    assert to_operations(edits) == [
         {"op": "add", "path": "/a", "value": 1},
         {"op": "replace", "path": "/b~1c", "value": None},
         {"op": "remove", "path": "/d/0"},
     ]
-    assert edits_of(operations(edits)) == tuple(
+    assert read_json_patch(to_operations(edits)) == tuple(
         Edit(edit.op, tuple(map(str, edit.path)), edit.value) for edit in edits
     )
 
@@ -74,7 +74,7 @@ def test_limits_go_with_their_last_entry_and_resources_stay() -> None:
     patch = Patch(POD)
     patch.remove((*LIMITS, "nvidia.com/gpu"))
     assert patch.edits == [Edit("remove", LIMITS)]
-    assert patched(POD, patch.edits) == patch.pod
+    assert apply_edits(POD, patch.edits) == patch.pod
     other = Patch({"limits": {"nvidia.com/gpu": 1, "cpu": 1}})
     other.remove(("limits", "nvidia.com/gpu"))
     assert other.pod == {"limits": {"cpu": 1}}
@@ -86,10 +86,10 @@ def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
     patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
     patch.remember()
     written = patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION]  # type: ignore[index,call-overload]
-    assert {"op": "add", "path": pointer(LIMITS), "value": {"nvidia.com/gpu": 1}} in json.loads(
+    assert {"op": "add", "path": to_pointer(LIMITS), "value": {"nvidia.com/gpu": 1}} in json.loads(
         written
     )
-    assert restored(patch.pod) == POD
+    assert restore_original(patch.pod) == POD
 
 
 @pytest.mark.parametrize("path", [("metadata", "name", "a"), ("spec", "containers", "a")])
@@ -117,7 +117,7 @@ def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) ->
     way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION])  # type: ignore[index,call-overload]
     assert way[3] == {"op": "test", "path": "/spec/containers/0/name", "value": "new"}
     assert jsonpatch.apply_patch(patch.pod, way) == POD
-    assert restored(patch.pod) == POD
+    assert restore_original(patch.pod) == POD
 
 
 def test_a_second_translation_goes_back_to_before_the_first() -> None:
@@ -127,7 +127,7 @@ def test_a_second_translation_goes_back_to_before_the_first() -> None:
     second = Patch(first.pod)
     second.put(("spec", "schedulerName"), "default")
     second.remember()
-    assert restored(second.pod) == POD
+    assert restore_original(second.pod) == POD
 
 
 @pytest.mark.parametrize("mine", [[], [{"name": "mine"}]])
@@ -137,7 +137,7 @@ def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
     patch.remember()
     patch.append(("spec", "resourceClaims"), {"name": "later"})
     patch.put(("metadata", "annotations", "later"), "too")
-    assert restored(patch.pod) == {
+    assert restore_original(patch.pod) == {
         "metadata": {"annotations": {"later": "too"}},
         "spec": {"resourceClaims": [*mine, {"name": "later"}]},
     }
@@ -158,7 +158,7 @@ def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
     ],
 )
 def test_a_way_back_that_somebody_wrote_does_no_harm(text: str) -> None:
-    assert restored({"metadata": {"annotations": {ORIGINAL_ANNOTATION: text}}}) is None
+    assert restore_original({"metadata": {"annotations": {ORIGINAL_ANNOTATION: text}}}) is None
 
 
 def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
@@ -168,7 +168,7 @@ def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
     )
     patch.put(("spec", "a"), 1)
     patch.remember()
-    text = get(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION))
+    text = get_value(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION))
     assert isinstance(text, str)
     assert text.encode()
     assert "\\ud800" in text
@@ -178,13 +178,13 @@ def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
     patch = Patch({"metadata": {"annotations": {ORIGINAL_ANNOTATION: "nonsense"}}, "spec": {}})
     patch.put(("spec", "a"), 1)
     patch.remember()
-    assert restored(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
+    assert restore_original(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
 
 
 def test_a_pod_without_a_way_back_has_none() -> None:
-    assert restored(POD) is None
-    assert restored({"metadata": {"annotations": {ORIGINAL_ANNOTATION: 7}}}) is None
-    assert read("[]") == ()
+    assert restore_original(POD) is None
+    assert restore_original({"metadata": {"annotations": {ORIGINAL_ANNOTATION: 7}}}) is None
+    assert parse_undo("[]") == ()
 
 
 KEYS = st.sampled_from(["a", "b/c", "limits", "d~e"])
@@ -212,6 +212,6 @@ def test_whatever_is_edited_can_be_undone_and_said_as_a_json_patch(
             else:
                 patch.remove(path)
     patch.remember()
-    assert patched(pod, edits_of(operations(patch.edits))) == patch.pod
+    assert apply_edits(pod, read_json_patch(to_operations(patch.edits))) == patch.pod
     if patch.edits:
-        assert same(restored(patch.pod), pod)
+        assert equal_json(restore_original(patch.pod), pod)

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy, Placement
 from config.string_formats import NetworkName, ResourceName
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from facts.model import Facts, Name
 from facts.serialized import read as read_facts
-from tests.tables import Plain, cases
-from translate.changes.patch import restored
-from translate.pods import Given, Translation, given, translate
+from tests.tables import YamlValue, load_cases
+from translate.changes.patch import restore_original
+from translate.pods import Translation, TranslationContext, make_context, translate
 
 HERE = Path(__file__).parent
-CASES = cases(HERE / "pods.yaml")
-UNKNOWING = given(Configuration())
+CASES = load_cases(HERE / "pods.yaml")
+UNKNOWING = make_context(Configuration())
 
 
-def facts_of(case: Plain) -> Facts | None:
+def facts_of(case: YamlValue) -> Facts | None:
     if "facts" not in case:
         return None
     head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts"}
@@ -33,7 +33,7 @@ def facts_of(case: Plain) -> Facts | None:
     return facts
 
 
-def without_ours(metadata: Plain) -> Plain:
+def without_ours(metadata: YamlValue) -> YamlValue:
     annotations = {
         key: text
         for key, text in metadata.get("annotations", {}).items()
@@ -43,22 +43,22 @@ def without_ours(metadata: Plain) -> Plain:
     return rest | ({"annotations": annotations} if annotations else {})
 
 
-def requests_of(done: Translation) -> list[list[Plain]]:
+def requests_of(done: Translation) -> list[list[YamlValue]]:
     path = ("spec", "spec", "devices", "requests")
-    return [[each["name"] for each in get(made.object, path)] for made in done.templates]  # type: ignore[union-attr,index,call-overload]
+    return [[each["name"] for each in get_value(made.object, path)] for made in done.templates]  # type: ignore[union-attr,index,call-overload]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_pods(case: Plain) -> None:
-    pod: Plain = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
-    done = translate(pod, given(Configuration(), facts_of(case)))
-    after: Plain = patched(pod, done.edits)
+def test_the_table_of_pods(case: YamlValue) -> None:
+    pod: YamlValue = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
+    done = translate(pod, make_context(Configuration(), facts_of(case)))
+    after: YamlValue = apply_edits(pod, done.edits)
     assert [each.code for each in done.findings] == case.get("findings", [])
     told = " ".join(f"{each.path} {each.message}" for each in done.findings)
     assert [words for words in case.get("says", []) if words not in told] == []
     if done.edits:
-        assert restored(after) == pod
-        assert translate(after, given(Configuration(), facts_of(case))).edits == ()
+        assert restore_original(after) == pod
+        assert translate(after, make_context(Configuration(), facts_of(case))).edits == ()
     assert without_ours(after["metadata"]) == without_ours(pod["metadata"])
     counts = case.get("counts") or [len(each) for each in case.get("requests", [])]
     assert [len(each) for each in requests_of(done)] == counts
@@ -73,18 +73,18 @@ def test_the_table_of_pods(case: Plain) -> None:
 def test_more_claims_are_numbered() -> None:
     (case,) = (case for case in CASES if case.get("counts") == [32, 1])
     pod = {"spec": case["spec"]}
-    after: Plain = patched(pod, translate(pod, UNKNOWING).edits)
+    after: YamlValue = apply_edits(pod, translate(pod, UNKNOWING).edits)
     names = [each["name"] for each in after["spec"]["resourceClaims"]]
     assert names == ["drawbridge", "drawbridge-2"]
 
 
 def test_the_hash_of_the_facts_is_noted() -> None:
     pod = {"spec": CASES[0]["spec"]}
-    by = given(Configuration(), Facts())
-    after: Plain = patched(pod, translate(pod, by).edits)
+    by = make_context(Configuration(), Facts())
+    after: YamlValue = apply_edits(pod, translate(pod, by).edits)
     assert by.digest
-    assert FACTS_ANNOTATION not in get(
-        patched(pod, translate(pod, UNKNOWING).edits), ("metadata", "annotations")
+    assert FACTS_ANNOTATION not in get_value(
+        apply_edits(pod, translate(pod, UNKNOWING).edits), ("metadata", "annotations")
     )  # type: ignore[operator]
     if after != pod:
         assert after["metadata"]["annotations"][FACTS_ANNOTATION] == by.digest
@@ -92,9 +92,12 @@ def test_the_hash_of_the_facts_is_noted() -> None:
 
 def test_a_template_is_read_in_the_namespace_its_pods_will_be_in() -> None:
     networks = {"k8s.v1.cni.cncf.io/networks": "a"}
-    pod: Plain = {"metadata": {"annotations": networks}, "spec": {"containers": [{"name": "c"}]}}
+    pod: YamlValue = {
+        "metadata": {"annotations": networks},
+        "spec": {"containers": [{"name": "c"}]},
+    }
     legacy = Legacy(networks={NetworkName("team/a"): ResourceName("x.com/vf")})
-    by = given(Configuration(legacy=legacy))
+    by = make_context(Configuration(legacy=legacy))
     told = [each.code for each in translate(pod, by, "team").findings]
     assert told != [each.code for each in translate(pod, by, "other").findings]
     assert translate(pod, by, "team").edits != ()
@@ -161,7 +164,7 @@ PODS = st.fixed_dictionaries(
 )
 
 
-def untouched(pod: Plain) -> Plain:
+def untouched(pod: YamlValue) -> YamlValue:
     """What no translation may change."""
     parts = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
     native = ("cpu", "memory", "hugepages-2Mi", "example.com/npu")
@@ -208,8 +211,8 @@ JUNK = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @every(JUNK)
-def test_any_value_has_an_answer(pod: Plain) -> None:
-    assert isinstance(translate(pod, Given()), Translation)
+def test_any_value_has_an_answer(pod: YamlValue) -> None:
+    assert isinstance(translate(pod, TranslationContext()), Translation)
 
 
 PLACES = (
@@ -228,13 +231,13 @@ PLACES = (
     ("spec", "containers", 0, "resources", "claims"),
     ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
 )  # fmt: skip
-PLUGIN = given(
+PLUGIN = make_context(
     Configuration(), Facts(names=(Name("nvidia.com/gpu", nodes=2, devices=16, most=8, dual=1),))
 )
-OURS = given(Configuration(placement=Placement.BRIDGE))
+OURS = make_context(Configuration(placement=Placement.BRIDGE))
 
 
-def asking() -> Plain:
+def asking() -> YamlValue:
     """A pod that asks for a GPU, with something at every place that a translation looks at."""
     container = {
         "name": "main",
@@ -255,15 +258,15 @@ def asking() -> Plain:
 
 @settings(deadline=None, max_examples=150)
 @every(st.sampled_from(PLACES), JUNK)
-def test_junk_anywhere_in_a_pod_that_asks_has_an_answer(place: Plain, junk: Plain) -> None:
+def test_junk_anywhere_in_a_pod_that_asks_has_an_answer(place: YamlValue, junk: YamlValue) -> None:
     pod = asking()
-    top: Plain = get(pod, place[:-1])
+    top: YamlValue = get_value(pod, place[:-1])
     top[place[-1]] = junk
     for by in (UNKNOWING, PLUGIN, OURS):
         done = translate(pod, by)
         assert isinstance(done, Translation)
         if done.edits:
-            assert restored(patched(pod, done.edits)) == pod
+            assert restore_original(apply_edits(pod, done.edits)) == pod
 
 
 HINTS = (
@@ -276,21 +279,21 @@ HINTS = (
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
 @pytest.mark.parametrize("junk", [None, 7, "text", [1], [{}]])
 @pytest.mark.parametrize("hints", HINTS, ids=str)
-def test_what_is_no_container_gets_nothing(hints: Plain, junk: Plain, part: str) -> None:
-    pod: Plain = {"metadata": {"annotations": hints}, "spec": {"containers": [], part: [junk]}}
+def test_what_is_no_container_gets_nothing(hints: YamlValue, junk: YamlValue, part: str) -> None:
+    pod: YamlValue = {"metadata": {"annotations": hints}, "spec": {"containers": [], part: [junk]}}
     for by in (UNKNOWING, PLUGIN, OURS):
         done = translate(pod, by)
-        assert patched(pod, done.edits)["spec"][part] == [junk]
+        assert apply_edits(pod, done.edits)["spec"][part] == [junk]
 
 
 @pytest.mark.parametrize("place", ["resources", "env", "claims", "limits"])
 @pytest.mark.parametrize("junk", [7, "text", [1], {"a": 1}])
-def test_junk_beside_a_request_is_never_lost(place: str, junk: Plain) -> None:
-    container: Plain = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+def test_junk_beside_a_request_is_never_lost(place: str, junk: YamlValue) -> None:
+    container: YamlValue = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     if place in ("claims", "limits"):
         container["resources"]["requests" if place == "limits" else place] = junk
     else:
         container[place] = junk
-    pod: Plain = {"spec": {"containers": [{"name": "b", **container}, container]}}
-    after = patched(pod, translate(pod, UNKNOWING).edits)
+    pod: YamlValue = {"spec": {"containers": [{"name": "b", **container}, container]}}
+    after = apply_edits(pod, translate(pod, UNKNOWING).edits)
     assert json.dumps(junk) in json.dumps(after) or isinstance(junk, list)

@@ -15,21 +15,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy, Placement
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from dra.finding import Severity
 from dra.names import ORIGINAL_ANNOTATION
 from facts.model import Facts, Name
 from registration.codes import CODES
-from tests.tables import Plain
+from tests.tables import YamlValue
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, legacy_of, pod_of
 from tests.translate.test_pods import PODS, untouched
-from translate.changes.patch import operations, restored
-from translate.decisions.outcome import outcome
-from translate.legacy.read import read
-from translate.manifests.workloads import places
-from translate.pods import Given, Translation, given, translate
+from translate.changes.patch import restore_original, to_operations
+from translate.decisions.outcome import resolve_asks
+from translate.legacy.read import read_pod
+from translate.manifests.workloads import find_places
+from translate.pods import Translation, TranslationContext, make_context, translate
 
 ROOT = Path(__file__).parents[2]
 KNOWN = set(CODES)
@@ -37,13 +37,13 @@ EXAMPLES = [
     pytest.param(place.pod, id=f"{path.name} {place.path}")
     for path in sorted((ROOT / "examples").glob("*/*.yaml"))
     for value in yaml.safe_load_all(path.read_text("utf-8"))
-    for place in places(value)
+    for place in find_places(value)
 ]
 DIALECTS = [pytest.param(pod_of(p.values[0]), legacy_of(p.values[0]), id=p.id) for p in CASES]
 PLUGINS = ("nvidia.com/gpu", "koordinator.sh/gpu", "rdma/hca")
 
 
-def clusters() -> Iterator[Given]:
+def clusters() -> Iterator[TranslationContext]:
     """Nothing known; drivers of every kind; the same beside plugins; and our own allocator."""
     words = (
         "hgx-h100 gpu.nvidia.com",
@@ -53,16 +53,16 @@ def clusters() -> Iterator[Given]:
     )
     there = worlds.facts(words)
     names = tuple(Name(each, nodes=2, devices=16, most=8, dual=1) for each in PLUGINS)
-    yield given(Configuration())
-    yield given(Configuration(), there)
-    yield given(Configuration(), msgspec.structs.replace(there, names=names))
-    yield given(Configuration(placement=Placement.BRIDGE), there)
+    yield make_context(Configuration())
+    yield make_context(Configuration(), there)
+    yield make_context(Configuration(), msgspec.structs.replace(there, names=names))
+    yield make_context(Configuration(placement=Placement.BRIDGE), there)
 
 
 CLUSTERS = list(clusters())
 
 
-def holds(pod: Plain, by: Given) -> Translation:
+def holds(pod: YamlValue, by: TranslationContext) -> Translation:
     """Translate a pod, and check what is true of every translation."""
     before = copy.deepcopy(pod)
     done = translate(pod, by)
@@ -75,18 +75,18 @@ def holds(pod: Plain, by: Given) -> Translation:
         assert (done.edits, done.templates) == ((), ())
     if not done.edits:
         return done
-    after = patched(pod, done.edits)
-    assert list(done.operations) == operations(done.edits)
-    assert jsonpatch.apply_patch(pod, operations(done.edits)) == after
+    after = apply_edits(pod, done.edits)
+    assert list(done.operations) == to_operations(done.edits)
+    assert jsonpatch.apply_patch(pod, to_operations(done.edits)) == after
     again = translate(after, by)
     assert (again.edits, again.templates) == ((), ())
-    assert restored(after) == asked(pod)
+    assert restore_original(after) == asked(pod)
     way = json.loads(after["metadata"]["annotations"][ORIGINAL_ANNOTATION])
     assert jsonpatch.apply_patch(after, way) == asked(pod)
     return done
 
 
-def asked(pod: Plain) -> Plain:
+def asked(pod: YamlValue) -> YamlValue:
     """The pod as the way back gives it: a way back that somebody wrote and nobody reads is gone."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     if ORIGINAL_ANNOTATION not in annotations:
@@ -95,9 +95,11 @@ def asked(pod: Plain) -> Plain:
     return {**pod, "metadata": {**pod["metadata"], "annotations": rest}}
 
 
-def demand(pod: Plain, by: Given) -> Counter[str]:
+def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
     """The devices that the translated asks of a pod are for, by kind."""
-    asks = outcome(read(pod, by.configuration.legacy).asks, by.facts, by.configuration).asks
+    asks = resolve_asks(
+        read_pod(pod, by.configuration.legacy).asks, by.facts, by.configuration
+    ).asks
     found: Counter[str] = Counter()
     for ask in asks:
         found[f"{ask.kind}"] += ask.count or 0
@@ -108,7 +110,7 @@ def supplied(done: Translation) -> Counter[str]:
     """The devices that the claims ask for, by kind; of alternatives one counts."""
     found: Counter[str] = Counter()
     for made in done.templates:
-        requests: Plain = get(made.object, ("spec", "spec", "devices", "requests"))
+        requests: YamlValue = get_value(made.object, ("spec", "spec", "devices", "requests"))
         for each in requests:
             ways = each.get("firstAvailable") or [each["exactly"]]
             assert len({way.get("count", 0) for way in ways}) == 1
@@ -118,17 +120,19 @@ def supplied(done: Translation) -> Counter[str]:
 
 @settings(deadline=None, max_examples=60)
 @every(PODS, st.sampled_from(CLUSTERS))
-def test_made_up_pods_keep_what_is_theirs_and_get_what_they_asked(pod: Plain, by: Given) -> None:
+def test_made_up_pods_keep_what_is_theirs_and_get_what_they_asked(
+    pod: YamlValue, by: TranslationContext
+) -> None:
     done = holds(pod, by)
     if done.edits:
-        assert untouched(patched(pod, done.edits)) == untouched(pod)
+        assert untouched(apply_edits(pod, done.edits)) == untouched(pod)
         wanted, got = demand(pod, by), supplied(done)
         assert got["gpu"] == wanted["gpu"]
         assert got["nic"] >= wanted["nic"]
 
 
 @pytest.mark.parametrize("pod", EXAMPLES)
-def test_examples_hold_as_well(pod: Plain) -> None:
+def test_examples_hold_as_well(pod: YamlValue) -> None:
     for by in CLUSTERS:
         done = holds(pod, by)
         if done.edits:
@@ -136,46 +140,46 @@ def test_examples_hold_as_well(pod: Plain) -> None:
 
 
 @pytest.mark.parametrize(("pod", "legacy"), DIALECTS)
-def test_and_so_do_the_pods_of_the_tables(pod: Plain, legacy: Legacy) -> None:
+def test_and_so_do_the_pods_of_the_tables(pod: YamlValue, legacy: Legacy) -> None:
     for each in CLUSTERS:
         configuration = msgspec.structs.replace(each.configuration, legacy=legacy)
-        holds(pod, given(configuration, each.facts))
+        holds(pod, make_context(configuration, each.facts))
 
 
 @settings(deadline=None, max_examples=30)
 @every(PODS)
-def test_the_same_facts_give_the_same_bytes(pod: Plain) -> None:
+def test_the_same_facts_give_the_same_bytes(pod: YamlValue) -> None:
     """Whatever was translated before; and from a copy of the facts."""
     for by in CLUSTERS[1:]:
         facts = msgspec.json.decode(msgspec.json.encode(by.facts), type=Facts)
-        fresh = given(by.configuration, facts)
-        bare = Given(by.configuration, facts, fresh.digest)
+        fresh = make_context(by.configuration, facts)
+        bare = TranslationContext(by.configuration, facts, fresh.digest)
         said = [plain(translate(pod, each)) for each in (by, by, fresh, bare)]
         assert len(set(said)) == 1
 
 
 def plain(done: Translation) -> bytes:
-    return msgspec.json.encode([operations(done.edits), done.templates, done.findings])
+    return msgspec.json.encode([to_operations(done.edits), done.templates, done.findings])
 
 
 @pytest.mark.parametrize("by", CLUSTERS)
-def test_a_container_that_is_added_later_is_translated_too(by: Given) -> None:
+def test_a_container_that_is_added_later_is_translated_too(by: TranslationContext) -> None:
     """As another webhook does between two of our turns."""
     one = {"name": "main", "resources": {"limits": {"koordinator.sh/gpu": 100}}}
-    pod: Plain = {"metadata": {"name": "p"}, "spec": {"containers": [one]}}
-    first = patched(pod, holds(pod, by).edits)
+    pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": [one]}}
+    first = apply_edits(pod, holds(pod, by).edits)
     more = {"name": "side", "resources": {"limits": {"koordinator.sh/gpu": 200, "cpu": 1}}}
-    added: Plain = copy.deepcopy(first)
+    added: YamlValue = copy.deepcopy(first)
     added["spec"]["containers"].append(more)
     done = translate(added, by)
-    second: Plain = patched(added, done.edits)
+    second: YamlValue = apply_edits(added, done.edits)
     names = [each["name"] for each in second["spec"]["resourceClaims"]]
     assert names == ["drawbridge", "drawbridge-2"]
     claims = [each["resources"]["claims"] for each in second["spec"]["containers"]]
     assert [[each["name"] for each in one] for one in claims] == [["drawbridge"], ["drawbridge-2"]]
     assert translate(second, by).edits == ()
-    whole: Plain = copy.deepcopy(pod)
+    whole: YamlValue = copy.deepcopy(pod)
     whole["spec"]["containers"].append(more)
-    assert restored(second) == whole
+    assert restore_original(second) == whole
     way = json.loads(second["metadata"]["annotations"][ORIGINAL_ANNOTATION])
     assert jsonpatch.apply_patch(second, way) == whole

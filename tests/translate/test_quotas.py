@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from config.model import Configuration
-from translate.manifests.objects import translated
-from translate.manifests.quotas import told
-from translate.pods import given
+from translate.manifests.objects import translate_object
+from translate.manifests.quotas import report_quotas
+from translate.pods import make_context
 
 QUOTA = ("v1", "ResourceQuota")
 COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}
 
 
 def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # YAML
-    return [each.path for each in told({"apiVersion": version, "kind": kind, "spec": spec})]
+    return [
+        each.path for each in report_quotas({"apiVersion": version, "kind": kind, "spec": spec})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_other_quotas_are_passed_over(kind: tuple[str, str], spec: Any) -> None:
 def test_a_quota_stays_as_it_is() -> None:
     spec = {"hard": {"requests.nvidia.com/gpu": 4}}
     value = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
-    done = translated(value, "ResourceQuota/q", given(Configuration()))
+    done = translate_object(value, "ResourceQuota/q", make_context(Configuration()))
     assert done.edits == ()
     assert [(each.code, each.object) for each in done.findings] == [
         ("QuotaCountsNames", "ResourceQuota/q")

@@ -17,22 +17,22 @@ from config.model import Configuration, Legacy
 from config.string_formats import NetworkName, ResourceName
 from dra.finding import Severity
 from facts.model import Facts, Name
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.changes.template import Template
+from translate.changes.template import ClaimTemplate
 from translate.decisions.rows import ROWS
 from translate.legacy.asks import Kind
-from translate.legacy.read import read
-from translate.pods import Translation, given, translate
+from translate.legacy.read import read_pod
+from translate.pods import Translation, make_context, translate
 
-CASES = cases(Path(__file__).parent / "cases" / "rows.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "rows.yaml")
 
 
-def name(case: Plain) -> str:
+def name(case: YamlValue) -> str:
     return f"{case['row']}: {case['name']}" if "name" in case else case["row"]
 
 
-def pod(case: Plain) -> Plain:
+def pod(case: YamlValue) -> YamlValue:
     container = {"name": "main", "resources": {"limits": case["limits"]}}
     spec = {"tolerations": [{"operator": "Exists"}], "containers": [container]}
     return {
@@ -41,12 +41,12 @@ def pod(case: Plain) -> Plain:
     }
 
 
-def legacy(case: Plain) -> Legacy:
+def legacy(case: YamlValue) -> Legacy:
     known = case.get("networks", {})
     return Legacy(networks={NetworkName(k): ResourceName(v) for k, v in known.items()})
 
 
-def facts(case: Plain) -> Facts:
+def facts(case: YamlValue) -> Facts:
     found = worlds.facts(tuple(case["world"]))
     names = tuple(Name(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ()))
     found = msgspec.structs.replace(found, names=names)
@@ -56,12 +56,12 @@ def facts(case: Plain) -> Facts:
     return found
 
 
-def done(case: Plain) -> Translation:
-    return translate(pod(case), given(Configuration(legacy=legacy(case)), facts(case)))
+def done(case: YamlValue) -> Translation:
+    return translate(pod(case), make_context(Configuration(legacy=legacy(case)), facts(case)))
 
 
-def lines(made: Template) -> Iterator[str]:
-    devices: Plain = made.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
+def lines(made: ClaimTemplate) -> Iterator[str]:
+    devices: YamlValue = made.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
     for each in devices["requests"]:
         if "exactly" in each:
             yield f"{each['name']}: {wanted(each['exactly'])}"
@@ -75,7 +75,7 @@ def lines(made: Template) -> Iterator[str]:
         yield f"{' '.join(each['requests'])} set up by {each['opaque']['driver']}"
 
 
-def wanted(of: Plain) -> str:
+def wanted(of: YamlValue) -> str:
     number = of.get("count", "all")
     text = f"{of['deviceClassName']} x {number}{' admin' if of.get('adminAccess') else ''}"
     for each in of.get("selectors", []):
@@ -86,7 +86,7 @@ def wanted(of: Plain) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
-def test_the_claims_of_a_row_and_what_is_told(case: Plain) -> None:
+def test_the_claims_of_a_row_and_what_is_told(case: YamlValue) -> None:
     found = done(case)
     assert [list(lines(each)) for each in found.templates] == case.get("claims", [])
     assert [each.code for each in found.findings] == case.get("findings", [])
@@ -101,7 +101,7 @@ def test_the_claims_of_a_row_and_what_is_told(case: Plain) -> None:
 def test_rows_and_cases_cover_each_other() -> None:
     assert {case["row"] for case in CASES} == set(ROWS)
     for case in CASES:
-        rows = {ask.row for ask in read(pod(case), legacy(case)).asks}
+        rows = {ask.row for ask in read_pod(pod(case), legacy(case)).asks}
         assert case["row"] in rows, name(case)
 
 
@@ -113,7 +113,7 @@ def test_where_amounts_are_dropped_nobody_gets_a_whole_device_for_a_share() -> N
     """A claim without its amounts asks for all of each of them."""
     tried = 0
     for case in CASES:
-        asks = read(pod(case), legacy(case)).asks
+        asks = read_pod(pod(case), legacy(case)).asks
         if any(ask.share and ask.kind is Kind.GPU and not ask.partition for ask in asks):
             assert done({**case, "keeps": []}).templates == (), name(case)
             tried += 1

@@ -6,47 +6,47 @@ from pathlib import Path
 import pytest
 
 from config.model import Configuration, Placement
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from dra.claim import Template, read_template
 from dra.names import RULES_ANNOTATION
 from dra.rules import Rules, check, read, written
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.pods import Translation, given, translate
+from translate.pods import Translation, make_context, translate
 
-TABLE = cases(Path(__file__).parent / "cases" / "bridge.yaml")
+TABLE = load_cases(Path(__file__).parent / "cases" / "bridge.yaml")
 BRIDGE = Configuration(placement=Placement.BRIDGE)
 NOT_TOLD = {"ServerUnknown", "TolerationAdded", "SchedulerLeft"}
 
 
-def pod(case: Plain) -> Plain:
+def pod(case: YamlValue) -> YamlValue:
     """The pod of a case."""
     container = {"name": "main", "resources": {"limits": case["limits"]}}
-    spec: Plain = {"containers": [container]}
+    spec: YamlValue = {"containers": [container]}
     if "scheduler" in case:
         spec["schedulerName"] = case["scheduler"]
     return {"metadata": {"annotations": case.get("annotations", {})}, "spec": spec}
 
 
-def done(case: Plain, configuration: Configuration = BRIDGE) -> Translation:
+def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
     facts = worlds.facts(tuple(case["world"])) if "world" in case else None
-    return translate(pod(case), given(configuration, facts))
+    return translate(pod(case), make_context(configuration, facts))
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_one_request_for_each_kind_and_the_rule_beside_them(case: Plain) -> None:
+def test_one_request_for_each_kind_and_the_rule_beside_them(case: YamlValue) -> None:
     made = done(case)
     if "unsayable" in case:
         assert made.edits == ()
         assert any(case["unsayable"] in each.message for each in made.findings)
         return
     (template,) = made.templates
-    requests = get(template.object, ("spec", "spec", "devices", "requests"))
+    requests = get_value(template.object, ("spec", "spec", "devices", "requests"))
     assert isinstance(requests, list)
     counts = {each["name"]: each["exactly"]["count"] for each in requests}  # type: ignore[index,call-overload]
     assert counts == case["claim"]
-    text = get(template.object, ("spec", "metadata", "annotations", RULES_ANNOTATION))
+    text = get_value(template.object, ("spec", "metadata", "annotations", RULES_ANNOTATION))
     if "rules" not in case:
         assert text is None
     else:
@@ -61,13 +61,13 @@ def test_one_request_for_each_kind_and_the_rule_beside_them(case: Plain) -> None
         assert check(back, whole.spec.spec) == ()
     if "lost" in case:
         assert {each.code for each in made.findings} - NOT_TOLD == set(case["lost"])
-    assert get(patched(pod(case), made.edits), ("spec", "schedulerName")) == (
+    assert get_value(apply_edits(pod(case), made.edits), ("spec", "schedulerName")) == (
         case.get("scheduler", "drawbridge")
     )
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_native_placement_never_has_the_annotation(case: Plain) -> None:
+def test_native_placement_never_has_the_annotation(case: YamlValue) -> None:
     for each in done(case, Configuration()).templates:
         assert RULES_ANNOTATION not in json.dumps(each.object)
 

@@ -18,15 +18,15 @@ from dra.gates import VERSIONS
 from dra.slices import slice_reader
 from dra.validation import claim_findings
 from facts.model import Product
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.legacy.asks import Ask, User, Vf
+from translate.legacy.asks import Ask, DeviceUser, VfSettings
 from translate.targets import codes
-from translate.targets.choose import say
-from translate.targets.claims import assemble
-from translate.targets.plan import Answer, Said
+from translate.targets.choose import express_asks
+from translate.targets.claims import assemble_claims
+from translate.targets.plan import Expressibility, TargetResult
 
-TABLE = cases(Path(__file__).parent / "cases" / "targets.yaml")
+TABLE = load_cases(Path(__file__).parent / "cases" / "targets.yaml")
 SAMPLES = Path(__file__).parents[2] / "examples" / "inventory"
 SAYABLE = [case for case in TABLE if "claim" in case]
 
@@ -45,12 +45,14 @@ def ask_of(plain: Mapping[str, Any]) -> Ask:
     return Ask(**fields, settings=settings)
 
 
-def setting_of(plain: Mapping[str, Any]) -> Vf:
+def setting_of(plain: Mapping[str, Any]) -> VfSettings:
     fields = {name: value for name, value in plain.items() if name not in ("type", "fixed")}
-    return Vf(**fields, fixed=tuple((name, value) for name, value in plain.get("fixed", [])))
+    return VfSettings(
+        **fields, parameters=tuple((name, value) for name, value in plain.get("fixed", []))
+    )
 
 
-def configuration(case: Plain) -> Configuration:
+def configuration(case: YamlValue) -> Configuration:
     targets = msgspec.convert(
         case.get("targets", []), tuple[Target, ...], dec_hook=string_formats.read
     )
@@ -58,41 +60,41 @@ def configuration(case: Plain) -> Configuration:
     return Configuration(targets=targets, decisions=Decisions(allow_loss_of=allowed))
 
 
-def said(case: Plain) -> Said:
+def said(case: YamlValue) -> TargetResult:
     facts = None
     if not case.get("unknown"):
         classes = tuple(case.get("classes", worlds.CLASSES))
         facts = worlds.facts(tuple(case["world"]), classes, case.get("version", "1.36"))
         more = msgspec.convert(case.get("products", []), tuple[Product, ...])
         facts = msgspec.structs.replace(facts, products=(*facts.products, *more))
-    (each,) = say([ask_of(case["ask"])], facts, configuration(case))
+    (each,) = express_asks([ask_of(case["ask"])], facts, configuration(case))
     return each
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_what_a_target_says(case: Plain) -> None:
+def test_what_a_target_says(case: YamlValue) -> None:
     each = said(case)
     if "unsayable" in case:
-        assert each.answer is Answer.UNSAYABLE
+        assert each.answer is Expressibility.UNSAYABLE
         (finding,) = each.findings
         assert case["unsayable"] in finding.message
-        assert finding.code == codes.NOT_SAYABLE.name
+        assert finding.code == codes.NOT_EXPRESSIBLE.name
         return
-    (claim,) = assemble([each])
+    (claim,) = assemble_claims([each])
     assert claim.spec["devices"] == case["claim"]
     assert sorted(each.lost) == sorted(case.get("lost", []))
-    assert each.answer is (Answer.LOSSY if case.get("lost") else Answer.EQUAL)
+    assert each.answer is (Expressibility.LOSSY if case.get("lost") else Expressibility.EQUAL)
     told = {finding.code for finding in each.findings} - codes.LOSES.keys()
     assert told == set(case.get("told", []))
 
 
 @pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
-def test_the_api_server_would_take_it(case: Plain) -> None:
+def test_the_api_server_would_take_it(case: YamlValue) -> None:
     claim = claim_of(case)
     assert claim_findings(claim) == ()
 
 
-def claim_of(case: Plain) -> Claim:
+def claim_of(case: YamlValue) -> Claim:
     raw = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -127,7 +129,7 @@ def test_every_expression_compiles_and_costs_little(version: str) -> None:
 
 
 @pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
-def test_no_expression_fails_on_a_device_of_its_class_and_one_accepts(case: Plain) -> None:
+def test_no_expression_fails_on_a_device_of_its_class_and_one_accepts(case: YamlValue) -> None:
     selectors = Selectors("1.36")
     for request in case["claim"]["requests"]:
         for wanted in request.get("firstAvailable") or [request["exactly"]]:
@@ -180,13 +182,13 @@ def samples() -> Iterator[tuple[str, Device]]:
 
 
 def test_containers_get_what_they_asked_for() -> None:
-    main, side = (User(("spec", "containers", i), name) for i, name in enumerate(("a", "b")))
+    main, side = (DeviceUser(("spec", "containers", i), name) for i, name in enumerate(("a", "b")))
     asks = [
         Ask(name="one", kind=ask_of({"row": "x"}).kind, row="nvidia/whole", users=(main,)),
         Ask(name="two", kind=ask_of({"row": "x"}).kind, row="nvidia/whole", users=(main, side)),
     ]
     facts = worlds.facts(("hgx-h100 gpu.nvidia.com",))
-    (claim,) = assemble(say(asks, facts, Configuration()))
+    (claim,) = assemble_claims(express_asks(asks, facts, Configuration()))
     assert [(use.user.name, use.requests) for use in claim.uses] == [
         ("a", ("gpu-0", "gpu-1")),
         ("b", ("gpu-1",)),
@@ -198,7 +200,7 @@ def test_shares_with_limits_of_their_own_are_in_claims_of_their_own() -> None:
     share = {"isolation": "memory", "memory": {"type": "Bytes", "value": 1 << 20}}
     asks = [ask_of({"row": "hami/memory", "name": name, "share": share}) for name in "ab"]
     facts = worlds.facts(("hgx-h100 hami-core-gpu.project-hami.io",))
-    first, second = assemble(say(asks, facts, Configuration()))
+    first, second = assemble_claims(express_asks(asks, facts, Configuration()))
     assert first.spec == second.spec
     assert (list(first.asks), list(second.asks)) == (["a"], ["b"])
 
@@ -207,7 +209,7 @@ def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40}
     plain["selectors"] = [{"is": "Profile", "names": ["1g.5gb"]}]
-    claims = assemble(say([ask_of(plain)], facts, Configuration()))
+    claims = assemble_claims(express_asks([ask_of(plain)], facts, Configuration()))
     counts = [
         request["exactly"]["count"]
         for claim in claims
@@ -219,8 +221,8 @@ def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
 def test_more_than_a_claim_holds_cannot_be_kept_together() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40, "together": {"scope": "device"}}
-    (each,) = say([ask_of(plain)], facts, Configuration())
-    assert each.answer is Answer.UNSAYABLE
+    (each,) = express_asks([ask_of(plain)], facts, Configuration())
+    assert each.answer is Expressibility.UNSAYABLE
     assert "40 devices in one claim" in each.findings[0].message
 
 
@@ -239,7 +241,7 @@ def test_more_amounts_than_eight_keep_those_of_most_devices() -> None:
     )
     facts = msgspec.structs.replace(facts, products=many)
     share = {"isolation": "memory", "memory": {"type": "Percent", "value": 50}}
-    (each,) = say(
+    (each,) = express_asks(
         [ask_of({"row": "hami/percent", "vendor": "nvidia", "share": share})],
         facts,
         Configuration(),

@@ -6,15 +6,15 @@ import pytest
 
 from config.model import Configuration
 from dra.attributes import PCIE_ROOT
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.legacy.asks import Ask, Joint, Kind, Scope
-from translate.legacy.selectors import Nic, NicKind
-from translate.targets.choose import say
-from translate.targets.claims import assemble
-from translate.targets.plan import Answer, Said
+from translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
+from translate.legacy.selectors import NicIs, NicKind
+from translate.targets.choose import express_asks
+from translate.targets.claims import assemble_claims
+from translate.targets.plan import Expressibility, TargetResult
 
-TABLE = cases(Path(__file__).parent / "cases" / "joint.yaml")
+TABLE = load_cases(Path(__file__).parent / "cases" / "joint.yaml")
 SHAPES = (
     "dgx-a100",
     "hgx-h100",
@@ -25,7 +25,9 @@ SHAPES = (
 
 
 def asks(gpus: int, nics: int | None, *, required: bool = True) -> list[Ask]:
-    joint = Joint("j", Kind.GPU, Scope.PCIE, required=required, counted=nics is not None)
+    joint = JointAllocation(
+        "j", Kind.GPU, TopologyScope.PCIE, required=required, explicit_count=nics is not None
+    )
     return [
         Ask(name="g", kind=Kind.GPU, row="koordinator/whole", count=gpus, joint=joint),
         Ask(
@@ -34,29 +36,29 @@ def asks(gpus: int, nics: int | None, *, required: bool = True) -> list[Ask]:
             row="koordinator/rdma",
             count=nics or 1,
             joint=joint,
-            selectors=(Nic(NicKind.RDMA),),
+            selectors=(NicIs(NicKind.RDMA),),
         ),
     ]
 
 
-def said(case: Plain) -> Said:
+def said(case: YamlValue) -> TargetResult:
     world = case["world"]
     facts = None if world is None else worlds.facts(tuple(world))
     wanted = asks(case["gpus"], case.get("nics"), required=case.get("required", True))
-    (each,) = say(wanted, facts, Configuration())
+    (each,) = express_asks(wanted, facts, Configuration())
     return each
 
 
-def pairs(each: Said) -> list[list[int]]:
+def pairs(each: TargetResult) -> list[list[int]]:
     devices = [request.devices for request in each.part.requests]
     return [devices[i : i + 2] for i in range(0, len(devices), 2)]
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_what_goes_together(case: Plain) -> None:
+def test_what_goes_together(case: YamlValue) -> None:
     each = said(case)
     if "unsayable" in case:
-        assert each.answer is Answer.UNSAYABLE
+        assert each.answer is Expressibility.UNSAYABLE
         assert case["unsayable"] in each.findings[0].message
         return
     groups = pairs(each)
@@ -75,19 +77,19 @@ def test_what_goes_together(case: Plain) -> None:
 @pytest.mark.parametrize("gpus", range(1, 9))
 def test_every_number_of_gpus_is_asked_for_with_a_nic_in_every_place(shape: str, gpus: int) -> None:
     facts = worlds.facts((f"{shape} gpu.nvidia.com", f"{shape} dra.net"))
-    (each,) = say(asks(gpus, None), facts, Configuration())
+    (each,) = express_asks(asks(gpus, None), facts, Configuration())
     groups = pairs(each)
     (found,) = facts.shapes
     places = {place.gpus for place in found.pcie if place.nics}
     (most,) = places - {0}
     assert sum(group[0] for group in groups) == gpus
     assert sum(group[1] for group in groups) == -(-gpus // most)
-    assert len(assemble([each])) == 1
+    assert len(assemble_claims([each])) == 1
 
 
 def test_requests_of_a_group_have_one_number() -> None:
     facts = worlds.facts(("aws-p4d gpu.nvidia.com", "aws-p4d dra.net"))
-    (claim,) = assemble(say(asks(3, None), facts, Configuration()))
+    (claim,) = assemble_claims(express_asks(asks(3, None), facts, Configuration()))
     assert claim.asks == {"g": ("gpu-0", "gpu-1"), "n": ("nic-0", "nic-1")}
     devices = claim.spec["devices"]
     assert isinstance(devices, dict)

@@ -19,16 +19,16 @@ from solver.answers import Solution
 from solver.solve import solve
 from solver.world import View, World
 from tests.facts.clusters import device_class
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
 from tests.translate.test_targets_joint import asks as joint_asks
-from translate.targets.choose import say
-from translate.targets.claims import assemble
+from translate.targets.choose import express_asks
+from translate.targets.claims import assemble_claims
 
 CASES = Path(__file__).parent / "cases"
 PLACED = [
     case
-    for case in cases(CASES / "targets.yaml")
+    for case in load_cases(CASES / "targets.yaml")
     if "claim" in case and case["world"] and "Uuid" not in f"{case['ask']}"
 ]
 SHAPES = ("dgx-a100", "hgx-h100", "aws-p4d", "koordinator-fake-8g4n", "koordinator-h800")
@@ -61,7 +61,7 @@ def claim_of(spec: Any, number: int) -> Claim:  # noqa: ANN401  # a plain claim 
 
 
 @pytest.mark.parametrize("case", PLACED, ids=lambda case: case["name"])
-def test_what_is_said_finds_its_devices(case: Plain) -> None:
+def test_what_is_said_finds_its_devices(case: YamlValue) -> None:
     assert placed(tuple(case["world"]), [{"devices": case["claim"]}])
 
 
@@ -69,7 +69,9 @@ def test_what_is_said_finds_its_devices(case: Plain) -> None:
 @pytest.mark.parametrize("gpus", range(1, 9))
 def test_groups_stand_on_roots_of_their_own(shape: str, gpus: int) -> None:
     words = (f"{shape} gpu.nvidia.com", f"{shape} dra.net")
-    claims = assemble(say(joint_asks(gpus, None), worlds.facts(words), Configuration()))
+    claims = assemble_claims(
+        express_asks(joint_asks(gpus, None), worlds.facts(words), Configuration())
+    )
     (solution,) = placed(words, [claim.spec for claim in claims])
     devices = {(driver, each.name): each for driver, _, each in worlds.devices(words)}
     gpu_roots, nic_roots = [], []

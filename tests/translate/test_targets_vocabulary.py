@@ -10,30 +10,30 @@ from cel.dra import Selectors
 from dra.device import Attribute, Capacity, Device
 from dra.quantity import parse
 from facts.model import Amount, Facts, Neighbourhood, Product, Shape
-from translate.legacy.asks import Ask, Joint, Kind, Percent, Scope
+from translate.legacy.asks import Ask, JointAllocation, Kind, Percent, TopologyScope
 from translate.legacy.selectors import (
     AllOf,
     AnyOf,
     Architecture,
-    Compute,
+    AskSelector,
+    ComputeCapability,
     DeviceLabel,
     DriverVersion,
+    LabelOperator,
     Memory,
     Not,
-    Operator,
     ProductContains,
     ProductIs,
-    Selector,
     Software,
     Uuid,
 )
 from translate.targets import nvidia
-from translate.targets.joint import Group, grouping
-from translate.targets.products import accepted, fits, part
-from translate.targets.vocabulary import UnsayableError, cel
+from translate.targets.joint import DeviceGroup, group_asks
+from translate.targets.products import filter_products, fits, percent_amount
+from translate.targets.vocabulary import NotExpressibleError, write_cel
 
 DRIVER = "gpu.nvidia.com"
-WORDS = nvidia.words(DRIVER)
+WORDS = nvidia.vocabulary(DRIVER)
 SELECTORS = Selectors("1.36")
 GPU = Device(
     "gpu-0",
@@ -49,7 +49,7 @@ GPU = Device(
     },
     {"memory": Capacity(parse("40Gi"))},
 )
-TRUE: tuple[Selector, ...] = (
+TRUE: tuple[AskSelector, ...] = (
     ProductIs(("NVIDIA-A100-SXM4-40GB",)),
     ProductIs(("NVIDIA A100-SXM4-40GB", "other")),
     ProductContains(("v100", "a100")),
@@ -57,46 +57,46 @@ TRUE: tuple[Selector, ...] = (
     Memory(at_least=1, below=(40 << 30) + 1),
     Memory(),
     Architecture(("ada-lovelace",)),
-    Compute(at_least=(8, 9), below=(9, 0)),
+    ComputeCapability(at_least=(8, 9), below=(9, 0)),
     DriverVersion(Software.DRIVER, at_least=580, below=581),
     DriverVersion(Software.CUDA, at_least=13),
     Uuid(("GPU-1", "GPU-2")),
     AllOf(()),
     AnyOf((Uuid(("x",)), Memory(at_least=1))),
-    DeviceLabel("k", Operator.EXISTS, (), f"{DRIVER}/uuid"),
-    DeviceLabel("k", Operator.IN, ("a", "GPU-1"), f"{DRIVER}/uuid"),
-    DeviceLabel("k", Operator.IN, ("true",), f"{DRIVER}/enabled"),
+    DeviceLabel("k", LabelOperator.EXISTS, (), f"{DRIVER}/uuid"),
+    DeviceLabel("k", LabelOperator.IN, ("a", "GPU-1"), f"{DRIVER}/uuid"),
+    DeviceLabel("k", LabelOperator.IN, ("true",), f"{DRIVER}/enabled"),
 )
-FALSE: tuple[Selector, ...] = (
+FALSE: tuple[AskSelector, ...] = (
     ProductIs(("NVIDIA-A100",)),
     ProductContains(("h100",)),
     Memory(at_least=(40 << 30) + 1),
     Memory(below=40 << 30),
     Architecture(("ada",)),
-    Compute(below=(8, 9)),
+    ComputeCapability(below=(8, 9)),
     DriverVersion(Software.DRIVER, at_least=581),
     Uuid(("GPU-2",)),
     AnyOf(()),
     AllOf((Uuid(("x",)), Memory(at_least=1))),
-    DeviceLabel("k", Operator.EXISTS, (), f"{DRIVER}/missing"),
-    DeviceLabel("k", Operator.IN, ("a",), f"{DRIVER}/missing"),
+    DeviceLabel("k", LabelOperator.EXISTS, (), f"{DRIVER}/missing"),
+    DeviceLabel("k", LabelOperator.IN, ("a",), f"{DRIVER}/missing"),
 )
 
 
-def holds(selector: Selector) -> object:
-    text = cel(selector, WORDS, {f"{DRIVER}/enabled": "bool"})
+def holds(selector: AskSelector) -> object:
+    text = write_cel(selector, WORDS, {f"{DRIVER}/enabled": "bool"})
     assert SELECTORS.admitted(text) == (True, None), text
     return SELECTORS.answer(text, DRIVER, GPU).result
 
 
 @pytest.mark.parametrize("selector", TRUE, ids=repr)
-def test_a_selector_holds_and_its_opposite_does_not(selector: Selector) -> None:
+def test_a_selector_holds_and_its_opposite_does_not(selector: AskSelector) -> None:
     assert holds(selector) is True
     assert holds(Not(selector)) is False
 
 
 @pytest.mark.parametrize("selector", FALSE, ids=repr)
-def test_a_selector_does_not_hold_and_its_opposite_does(selector: Selector) -> None:
+def test_a_selector_does_not_hold_and_its_opposite_does(selector: AskSelector) -> None:
     assert holds(selector) is False
     assert holds(Not(selector)) is True
 
@@ -109,8 +109,8 @@ def test_no_text_gets_out_of_its_quotes(text: str) -> None:
 
 
 def test_a_label_without_an_attribute_has_no_words() -> None:
-    with pytest.raises(UnsayableError, match="not mapped"):
-        cel(DeviceLabel("type"), WORDS)
+    with pytest.raises(NotExpressibleError, match="not mapped"):
+        write_cel(DeviceLabel("type"), WORDS)
 
 
 def product(memory: str, **more: str) -> Product:
@@ -131,24 +131,24 @@ def product(memory: str, **more: str) -> Product:
     ],
 )
 def test_a_percentage_is_rounded_down(memory: str, percent: str, expected: str) -> None:
-    assert part(product(memory), "memory", Percent(Decimal(percent))) == expected
+    assert percent_amount(product(memory), "memory", Percent(Decimal(percent))) == expected
 
 
 def test_a_percentage_is_what_the_driver_hands_out() -> None:
     row = product("40Gi", least="1Gi", step="1Gi", most="40Gi")
-    assert part(row, "memory", Percent(Decimal(49))) == "19Gi"
-    assert part(row, "memory", Percent(Decimal("0.1"))) == "1Gi"
+    assert percent_amount(row, "memory", Percent(Decimal(49))) == "19Gi"
+    assert percent_amount(row, "memory", Percent(Decimal("0.1"))) == "1Gi"
 
 
 def test_more_than_all_of_it_is_not_sayable() -> None:
-    with pytest.raises(UnsayableError, match="101 percent"):
-        part(product("40Gi"), "memory", Percent(Decimal(101)))
+    with pytest.raises(NotExpressibleError, match="101 percent"):
+        percent_amount(product("40Gi"), "memory", Percent(Decimal(101)))
 
 
 def test_products_are_left_out_only_where_they_surely_do_not_fit() -> None:
     rows = [product("40Gi"), product("80Gi")]
-    assert accepted(rows, [Memory(at_least=50 << 30)], "memory") == (rows[1],)
-    assert accepted(rows, [Not(Uuid(("x",)))], "memory") == tuple(rows)
+    assert filter_products(rows, [Memory(at_least=50 << 30)], "memory") == (rows[1],)
+    assert filter_products(rows, [Not(Uuid(("x",)))], "memory") == tuple(rows)
     assert fits(AnyOf((Uuid(("x",)), ProductIs(("Card-A",)))), rows[0], "memory") is True
     assert fits(AllOf((Uuid(("x",)), ProductIs(("B",)))), rows[0], "memory") is False
 
@@ -158,11 +158,11 @@ def test_numa_nodes_relate_where_pcie_roots_do_not() -> None:
     numa = (Neighbourhood(2, 2, 2),)
     alone = (Neighbourhood(1, 0, 4), Neighbourhood(0, 1, 4))
     facts = Facts(shapes=(Shape(gpu, nic, gpus=4, nics=4, pcie=alone, numa=numa),))
-    joint = Joint("j", Kind.GPU, Scope.PCIE)
+    joint = JointAllocation("j", Kind.GPU, TopologyScope.PCIE)
     primary = Ask(name="g", kind=Kind.GPU, row="x", count=3, joint=joint)
     other = Ask(name="n", kind=Kind.NIC, row="x", joint=joint)
-    cut = grouping(primary, [other], (gpu, nic), facts)
-    assert cut.groups == (Group(2, (1,)), Group(1, (1,)))
+    cut = group_asks(primary, [other], (gpu, nic), facts)
+    assert cut.groups == (DeviceGroup(2, (1,)), DeviceGroup(1, (1,)))
     assert cut.attribute == "resource.kubernetes.io/numaNode"
     assert cut.apart
     assert [finding.code for finding in cut.findings] == ["NeighbourhoodChanged"]

@@ -7,7 +7,12 @@ from dra.claim import Template as Read
 from dra.claim import read_template
 from dra.names import USED_ANNOTATION
 from dra.validation import template_findings
-from translate.changes.template import Template, says_the_same, stored, template
+from translate.changes.template import (
+    ClaimTemplate,
+    has_same_content,
+    make_template,
+    normalize_spec,
+)
 
 
 def spec(**exactly: Value) -> dict[str, Value]:
@@ -30,7 +35,7 @@ FULL = spec(allocationMode="ExactCount", count=1)
     ],
 )
 def test_what_is_stored_alike_has_one_name(same: dict[str, Value]) -> None:
-    assert template(same) == template(FULL)
+    assert make_template(same) == make_template(FULL)
 
 
 @pytest.mark.parametrize(
@@ -43,16 +48,16 @@ def test_what_is_stored_alike_has_one_name(same: dict[str, Value]) -> None:
     ],
 )
 def test_what_says_more_has_another_name(other: dict[str, Value]) -> None:
-    assert template(other).name != template(FULL).name
+    assert make_template(other).name != make_template(FULL).name
 
 
 def test_an_amount_is_stored_as_it_is_written_canonically() -> None:
     one, other = (spec(capacity={"requests": {"memory": text}}) for text in ("1Gi", "1024Mi"))
-    assert template(one) == template(other)
+    assert make_template(one) == make_template(other)
 
 
 def test_all_has_no_count() -> None:
-    whole = stored(spec(allocationMode="All"))
+    whole = normalize_spec(spec(allocationMode="All"))
     assert whole == spec(allocationMode="All")
 
 
@@ -68,28 +73,30 @@ def test_ways_get_their_defaults_too() -> None:
             "count": 1,
         }
     ]
-    assert stored(whole) == {"devices": {"requests": [{"name": "r", "firstAvailable": filled}]}}
+    assert normalize_spec(whole) == {
+        "devices": {"requests": [{"name": "r", "firstAvailable": filled}]}
+    }
 
 
 def test_what_a_driver_is_told_is_not_touched() -> None:
     opaque: Value = {"driver": "d", "parameters": {"empty": [], "text": "", "none": None}}
     whole: dict[str, Value] = {"devices": {"config": [{"requests": [], "opaque": opaque}]}}
-    assert stored(whole) == {"devices": {"config": [{"opaque": opaque}]}}
+    assert normalize_spec(whole) == {"devices": {"config": [{"opaque": opaque}]}}
 
 
 def test_metadata_is_part_of_the_name() -> None:
     names = {
-        template(FULL).name,
-        template(FULL, labels={"a": "b"}).name,
-        template(FULL, annotations={"a": "b"}).name,
-        template(FULL, claim_labels={"a": "b"}).name,
-        template(FULL, claim_annotations={"a": "b"}).name,
+        make_template(FULL).name,
+        make_template(FULL, labels={"a": "b"}).name,
+        make_template(FULL, annotations={"a": "b"}).name,
+        make_template(FULL, claim_labels={"a": "b"}).name,
+        make_template(FULL, claim_annotations={"a": "b"}).name,
     }
     assert len(names) == 5
 
 
 def test_the_api_server_would_take_it() -> None:
-    made = template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
+    made = make_template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
     read = read_template(made.object)
     assert isinstance(read, Read)
     assert template_findings(read) == ()
@@ -100,10 +107,10 @@ def test_the_api_server_would_take_it() -> None:
 
 def test_the_name_stays() -> None:
     # Once released, a name means this content: another one would orphan templates.
-    assert template(FULL).name == "drawbridge-242c94947da28f4d6c26438ddad50c0e"
+    assert make_template(FULL).name == "drawbridge-242c94947da28f4d6c26438ddad50c0e"
 
 
-def as_stored(made: Template, **metadata: Value) -> dict[str, Value]:
+def as_stored(made: ClaimTemplate, **metadata: Value) -> dict[str, Value]:
     """Give a template as an API server would, that fills metadata in."""
     given = made.object["metadata"]
     assert isinstance(given, dict)
@@ -111,7 +118,7 @@ def as_stored(made: Template, **metadata: Value) -> dict[str, Value]:
     return {**made.object, "metadata": {**given, **filled, **metadata}}
 
 
-MADE = template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
+MADE = make_template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
 
 
 def changed(inner: str, value: Value) -> dict[str, Value]:
@@ -143,4 +150,4 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
 def test_templates_that_make_the_same_claims_say_the_same(
     found: dict[str, Value], *, same: bool
 ) -> None:
-    assert says_the_same(found, MADE) is same
+    assert has_same_content(found, MADE) is same

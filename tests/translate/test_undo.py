@@ -12,27 +12,27 @@ from hypothesis import given as every
 from hypothesis import strategies as st
 
 from config.model import Configuration
-from documents.patch import EditError, patched
-from documents.paths import get
+from documents.patch import EditError, apply_edits
+from documents.paths import get_value
 from dra.names import ORIGINAL_ANNOTATION
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_pods import PODS
 from tests.translate.test_properties import CLUSTERS, asked
-from translate.changes.patch import Patch, restored
-from translate.changes.undo import LONGEST, Step, gone, read
-from translate.pods import Given, given, translate
+from translate.changes.patch import Patch, restore_original
+from translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
+from translate.pods import TranslationContext, make_context, translate
 
-TABLE = cases(Path(__file__).parent / "cases" / "back.yaml")
-BY = given(Configuration())
+TABLE = load_cases(Path(__file__).parent / "cases" / "back.yaml")
+BY = make_context(Configuration())
 
 
-def pod_of(case: Plain) -> Plain:
+def pod_of(case: YamlValue) -> YamlValue:
     spec = case["pod"] if "pod" in case else {"containers": [{"name": "main", **case["container"]}]}
     return {"metadata": {"name": "p"}, "spec": spec}
 
 
-def as_a_tool(pod: Plain) -> Plain:
+def as_a_tool(pod: YamlValue) -> YamlValue:
     """Apply the way back as a JSON patch, knowing nothing of us; None where that fails."""
     way = json.loads(pod["metadata"]["annotations"][ORIGINAL_ANNOTATION])
     with contextlib.suppress(jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
@@ -41,21 +41,21 @@ def as_a_tool(pod: Plain) -> Plain:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_the_table_of_ways_back(case: Plain) -> None:
+def test_the_table_of_ways_back(case: YamlValue) -> None:
     pod = pod_of(case)
     done = translate(pod, BY)
     assert done.edits
-    after = jsonpatch.apply_patch(patched(pod, done.edits), case["others"])
+    after = jsonpatch.apply_patch(apply_edits(pod, done.edits), case["others"])
     gives = case["gives"]
     expected = None if gives is None else jsonpatch.apply_patch(pod, gives)
-    assert restored(after) == expected
+    assert restore_original(after) == expected
     if "drops" in case:  # what a JSON patch cannot say: that nothing is there
         assert as_a_tool(after) == pod
     else:
         assert as_a_tool(after) == (None if "fails" in case else expected)
 
 
-def once(pod: Plain) -> bool:
+def once(pod: YamlValue) -> bool:
     """Whether containers and variables are named once, as the API server wants it."""
     containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
     names = [[one["name"] for one in containers]]
@@ -69,13 +69,13 @@ VALID = PODS.filter(once)
 @settings(deadline=None, max_examples=80)
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED)
 def test_what_others_inserted_stays_and_what_was_asked_comes_back(
-    pod: Plain, by: Given, steps: list[tuple[str, int, int]]
+    pod: YamlValue, by: TranslationContext, steps: list[tuple[str, int, int]]
 ) -> None:
     done = translate(pod, by)
     if not done.edits:
         return
-    after = injected(patched(pod, done.edits), asked(pod), steps)
-    back = restored(after)
+    after = injected(apply_edits(pod, done.edits), asked(pod), steps)
+    back = restore_original(after)
     assert without_theirs(back) == without_theirs(asked(pod))
     assert theirs(back) == theirs(after)
     assert as_a_tool(after) in (None, back)
@@ -86,25 +86,28 @@ def test_what_others_inserted_stays_and_what_was_asked_comes_back(
 @settings(deadline=None, max_examples=50)
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED, INJECTED)
 def test_a_second_turn_goes_back_by_the_first_wherever_things_are(
-    pod: Plain, by: Given, steps: list[tuple[str, int, int]], more: list[tuple[str, int, int]]
+    pod: YamlValue,
+    by: TranslationContext,
+    steps: list[tuple[str, int, int]],
+    more: list[tuple[str, int, int]],
 ) -> None:
     """A container that asks is put in front of the translated pod, and we are asked again."""
     one = {"name": "side", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     done = translate(pod, by)
     if not done.edits:
         return
-    between = injected(patched(pod, done.edits), asked(pod), steps)
+    between = injected(apply_edits(pod, done.edits), asked(pod), steps)
     between["spec"]["containers"].insert(0, copy.deepcopy(one))
     done = translate(between, by)
     if not done.edits:
         return
-    second = patched(between, done.edits)
+    second = apply_edits(between, done.edits)
     whole = copy.deepcopy(asked(pod))
     whole["spec"]["containers"].insert(0, one)
-    assert without_theirs(restored(second)) == without_theirs(whole)
-    assert as_a_tool(second) == restored(second)
+    assert without_theirs(restore_original(second)) == without_theirs(whole)
+    assert as_a_tool(second) == restore_original(second)
     after = injected(second, whole, more)
-    assert without_theirs(restored(after)) == without_theirs(whole)
+    assert without_theirs(restore_original(after)) == without_theirs(whole)
 
 
 STEPS = st.lists(
@@ -122,7 +125,7 @@ STEPS = st.lists(
 
 
 # What an earlier way back put back where something was again, a later one finds there.
-AGAIN: Plain = [
+AGAIN: YamlValue = [
     {"op": "replace", "path": "/b/c", "value": {"name": "x"}},
     {"op": "add", "path": "/b", "value": {"name": "x"}},
 ]
@@ -131,20 +134,22 @@ AGAIN: Plain = [
 @settings(max_examples=300)
 @example(AGAIN, None)
 @every(STEPS, st.sampled_from([[], [{"name": "x"}, {"name": "y", "b": []}], {"0": 1}, None]))
-def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(written: Plain, held: Plain) -> None:
-    pod: Plain = {
+def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(
+    written: YamlValue, held: YamlValue
+) -> None:
+    pod: YamlValue = {
         "a": held,
         "b": {"c": 1},
         "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}},
     }
     before = copy.deepcopy(pod)
-    restored(pod)
+    restore_original(pod)
     patch = Patch(pod)
     patch.put(("spec", "x"), 1)
     patch.remember()
     assert pod == before
-    assert read(get(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)))
-    assert restored(patch.pod) is not None
+    assert parse_undo(get_value(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)))
+    assert restore_original(patch.pod) is not None
 
 
 def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
@@ -154,7 +159,7 @@ def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
     )
     patch.put(("spec", "x"), 1)
     patch.remember()
-    back: Plain = restored(patch.pod)
+    back: YamlValue = restore_original(patch.pod)
     assert back["b"] == {"c": [2, 1]}
 
 
@@ -170,31 +175,37 @@ def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
         '[{"op":"copy","from":"/a","path":"/b"}]',
         '[{"op":"test","path":"/a","value":' + "[" * 900 + "]" * 900 + "}]",
         json.dumps([{"op": "remove", "path": "/a"}] * 5000),
-        json.dumps([{"op": "add", "path": "/a", "value": "x" * LONGEST}]),
+        json.dumps([{"op": "add", "path": "/a", "value": "x" * MAX_LENGTH}]),
     ],
 )
 def test_what_is_no_way_back_is_not_read(text: str) -> None:
-    assert read(text) == ()
+    assert parse_undo(text) == ()
 
 
 def test_looking_for_what_moved_ends() -> None:
-    pod: Plain = {"spec": {"a": [{"name": f"{i}"} for i in range(100_000)]}}
-    last = Step("test", ("spec", "a", "0", "name"), "99999")
+    pod: YamlValue = {"spec": {"a": [{"name": f"{i}"} for i in range(100_000)]}}
+    last = UndoStep("test", ("spec", "a", "0", "name"), "99999")
     with pytest.raises(EditError, match="too much"):
-        gone(pod, [last])
-    near = [Step("test", ("spec", "a", "0", "name"), "9999"), Step("remove", ("spec", "a", "0"))]
-    far = [Step("test", ("spec", "a", "0", "name"), "19998"), Step("remove", ("spec", "a", "0"))]
-    assert gone(pod, near)[1][1] == Step("remove", ("spec", "a", 9999))
+        apply_undo(pod, [last])
+    near = [
+        UndoStep("test", ("spec", "a", "0", "name"), "9999"),
+        UndoStep("remove", ("spec", "a", "0")),
+    ]
+    far = [
+        UndoStep("test", ("spec", "a", "0", "name"), "19998"),
+        UndoStep("remove", ("spec", "a", "0")),
+    ]
+    assert apply_undo(pod, near)[1][1] == UndoStep("remove", ("spec", "a", 9999))
     with pytest.raises(EditError, match="too much"):
-        gone(pod, [*near, *far])
+        apply_undo(pod, [*near, *far])
 
 
 def test_the_way_back_stays_small() -> None:
     """Of a pod with 64 containers it takes an eighth of what annotations may have."""
     one = {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 1}}}
     containers = [{"name": f"container-{i}", **copy.deepcopy(one)} for i in range(64)]
-    pod: Plain = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
     done = translate(pod, BY)
     assert done.edits
-    after: Plain = patched(pod, done.edits)
-    assert len(after["metadata"]["annotations"][ORIGINAL_ANNOTATION]) < LONGEST / 4
+    after: YamlValue = apply_edits(pod, done.edits)
+    assert len(after["metadata"]["annotations"][ORIGINAL_ANNOTATION]) < MAX_LENGTH / 4

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from documents.paths import Path, get, show
-from tests.tables import Plain
-from translate.manifests.workloads import SPECS, TEMPLATES, elsewhere, moved, places
+from documents.paths import Path, format_path, get_value
+from tests.tables import YamlValue
+from translate.manifests.workloads import (
+    SPECS,
+    TEMPLATES,
+    find_other_requests,
+    find_places,
+    map_path,
+)
 
 GPU = {"nvidia.com/gpu": 1}
 
@@ -15,7 +21,7 @@ def container(name: str = "main") -> dict[str, Any]:
     return {"name": name, "resources": {"limits": dict(GPU)}}
 
 
-def at(pattern: str, leaf: Plain) -> Plain:
+def at(pattern: str, leaf: YamlValue) -> YamlValue:
     """Build what a pattern of the table leads to, everywhere twice."""
     if not pattern:
         return leaf
@@ -35,14 +41,14 @@ def at(pattern: str, leaf: Plain) -> Plain:
 def test_every_pod_template_of_the_table_is_found(group: str, kind: str, pattern: str) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container()]}}
     value = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **at(pattern, template)}
-    found = places(value)
+    found = find_places(value)
     assert len(found) == 2 ** (pattern.count("[]") + pattern.count("{}"))
     for place in found:
-        assert get(place.pod, ("spec", "containers", 0)) == container()
-        path = moved(("spec", "containers", 0, "resources", "limits"), place)
-        assert get(value, path) == GPU
+        assert get_value(place.pod, ("spec", "containers", 0)) == container()
+        path = map_path(("spec", "containers", 0, "resources", "limits"), place)
+        assert get_value(value, path) == GPU
         assert place.object == (kind == "Pod")
-    assert elsewhere(value, found) == ()
+    assert find_other_requests(value, found) == ()
 
 
 @pytest.mark.parametrize(
@@ -54,14 +60,14 @@ def test_every_pod_spec_of_the_table_is_found_with_its_annotations(
 ) -> None:
     spec = {"annotations": {"a": "b"}, "containers": [container("sidecar")], "model": container()}
     value = {"apiVersion": f"{group}/v1beta1", "kind": kind, **at(pattern, spec)}
-    (place,) = (each for each in places(value) if show(each.path) == pattern)
-    assert get(place.pod, ("metadata", "annotations", "a")) == "b"
-    containers = get(place.pod, ("spec", "containers"))
+    (place,) = (each for each in find_places(value) if format_path(each.path) == pattern)
+    assert get_value(place.pod, ("metadata", "annotations", "a")) == "b"
+    containers = get_value(place.pod, ("spec", "containers"))
     assert containers == [container("sidecar"), container()]
-    assert show(moved(("spec", "containers", 0), place)) == f"{pattern}.containers[0]"
-    assert show(moved(("spec", "containers", 1), place)) == f"{pattern}.model"
-    assert show(moved(("metadata", "annotations"), place)) == f"{pattern}.annotations"
-    assert elsewhere(value, places(value)) == ()
+    assert format_path(map_path(("spec", "containers", 0), place)) == f"{pattern}.containers[0]"
+    assert format_path(map_path(("spec", "containers", 1), place)) == f"{pattern}.model"
+    assert format_path(map_path(("metadata", "annotations"), place)) == f"{pattern}.annotations"
+    assert find_other_requests(value, find_places(value)) == ()
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v9"])
@@ -71,7 +77,7 @@ def test_the_version_of_a_kind_does_not_matter(version: str) -> None:
         "kind": "Deployment",
         **at("spec.template", {"spec": {}}),
     }
-    assert len(places(value)) == 1
+    assert len(find_places(value)) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,13 +103,13 @@ def test_the_version_of_a_kind_does_not_matter(version: str) -> None:
         },
     ],
 )
-def test_what_has_no_pod_template_has_no_place(value: Plain) -> None:
-    assert places(value) == ()
+def test_what_has_no_pod_template_has_no_place(value: YamlValue) -> None:
+    assert find_places(value) == ()
 
 
 def test_a_kind_can_be_taught() -> None:
     value = {"apiVersion": "example.com/v1", "kind": "Farm", "spec": {"pods": [{"spec": {}}]}}
-    (place,) = places(value, {("example.com", "Farm"): ("spec.pods[]",)})
+    (place,) = find_places(value, {("example.com", "Farm"): ("spec.pods[]",)})
     assert place.path == ("spec", "pods", 0)
 
 
@@ -113,8 +119,8 @@ def test_a_request_at_a_place_that_is_no_pod_is_named() -> None:
         "kind": "TrainJob",
         "spec": {"trainer": {"resourcesPerNode": {"limits": {**GPU, "cpu": 1}}}},
     }
-    (request,) = elsewhere(value, places(value))
-    assert (show(request.path), request.name) == (
+    (request,) = find_other_requests(value, find_places(value))
+    assert (format_path(request.path), request.name) == (
         "spec.trainer.resourcesPerNode.limits",
         "nvidia.com/gpu",
     )
@@ -129,8 +135,8 @@ def test_a_request_beside_a_known_place_is_named_as_well() -> None:
             "more": [{"resources": {"requests": dict(GPU)}}],
         },
     }
-    (request,) = elsewhere(value, places(value))
-    assert show(request.path) == "spec.more[0].resources.requests"
+    (request,) = find_other_requests(value, find_places(value))
+    assert format_path(request.path) == "spec.more[0].resources.requests"
 
 
 def test_a_claim_asks_already_as_it_should() -> None:
@@ -139,7 +145,7 @@ def test_a_claim_asks_already_as_it_should() -> None:
         "kind": "ResourceClaim",
         "spec": {"devices": {"requests": [{"capacity": {"requests": {"example.com/cpu": 1}}}]}},
     }
-    assert elsewhere(value, places(value)) == ()
+    assert find_other_requests(value, find_places(value)) == ()
 
 
 def test_the_tables_name_no_kind_twice() -> None:
@@ -164,15 +170,20 @@ def test_the_tables_name_no_kind_twice() -> None:
     ],
     ids=["Spark", "KubeVirt", "limits below a part of that name"],
 )
-def test_a_device_that_stands_as_a_value_is_named_as_well(spec: Plain, path: Path) -> None:
-    (request,) = elsewhere({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ())
+def test_a_device_that_stands_as_a_value_is_named_as_well(spec: YamlValue, path: Path) -> None:
+    (request,) = find_other_requests(
+        {"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ()
+    )
     assert request.path == path
     assert request.name.startswith("nvidia.com/")
 
 
 def test_a_name_that_is_no_device_is_passed_over() -> None:
     spec = {"gpu": {"name": "fast", "quantity": 1}, "gpus": ["nvidia.com/gpu"], "hostDevices": 3}
-    assert elsewhere({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ()) == ()
+    assert (
+        find_other_requests({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ())
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,15 +194,15 @@ def test_a_name_that_is_no_device_is_passed_over() -> None:
         ("InferenceService", {"predictor": {"workerSpec": {"containers": [container()]}}}),
     ],
 )
-def test_what_has_no_room_for_a_claim_is_named_and_no_place(kind: str, spec: Plain) -> None:
+def test_what_has_no_room_for_a_claim_is_named_and_no_place(kind: str, spec: YamlValue) -> None:
     value = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": kind, "spec": spec}
-    assert places(value) == ()
-    assert [each.name for each in elsewhere(value, ())] == ["nvidia.com/gpu"]
+    assert find_places(value) == ()
+    assert [each.name for each in find_other_requests(value, ())] == ["nvidia.com/gpu"]
 
 
 def test_what_nodes_may_have_is_not_asked_for() -> None:
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": {"limits": dict(GPU)}}
-    assert elsewhere(pool, ()) == ()
+    assert find_other_requests(pool, ()) == ()
 
 
 def test_a_request_in_the_text_of_a_patch_is_named() -> None:
@@ -201,5 +212,5 @@ def test_a_request_in_the_text_of_a_patch_is_named() -> None:
         "kind": "Kustomization",
         "patches": [{"patch": patch, "target": {"kind": "Pod"}}],
     }
-    (request,) = elsewhere(value, ())
-    assert (show(request.path), request.name) == ("patches[0].patch", "nvidia.com/gpu")
+    (request,) = find_other_requests(value, ())
+    assert (format_path(request.path), request.name) == ("patches[0].patch", "nvidia.com/gpu")

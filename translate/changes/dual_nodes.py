@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from config.model import Configuration
-from documents.paths import Path, get
+from documents.paths import Path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import DUAL_LABEL as LABEL
@@ -17,8 +17,8 @@ from facts.model import Driver, Facts, Name
 from translate.changes.codes import DUAL_ADVERTISED, DUAL_HELD, DUAL_NODES_AVOIDED
 from translate.changes.patch import Patch
 from translate.legacy.asks import Ask
-from translate.legacy.pod_view import items, mapping
-from translate.targets.plan import Said
+from translate.legacy.pod_view import as_list, as_mapping
+from translate.targets.plan import TargetResult
 
 _REQUIRED: Final[Path] = (
     "spec",
@@ -29,12 +29,15 @@ _REQUIRED: Final[Path] = (
 _TERMS: Final[Path] = (*_REQUIRED, "nodeSelectorTerms")
 _WITHOUT: Final[Value] = {"key": LABEL, "operator": "DoesNotExist"}
 _EXPRESSIONS: Final = "matchExpressions"
-Other: TypeAlias = Name | Driver
+DualSource: TypeAlias = Name | Driver
 
 
-def advertised(
-    asks: Iterable[Ask], said: Iterable[Said], facts: Facts | None, configuration: Configuration
-) -> tuple[Other, ...]:
+def find_dual_sources(
+    asks: Iterable[Ask],
+    said: Iterable[TargetResult],
+    facts: Facts | None,
+    configuration: Configuration,
+) -> tuple[DualSource, ...]:
     """The names by which plugins hand out what these asks are for, or what their claims get.
 
     Where no plugin is left, the drivers of nodes that still bear the label: one that restarts, or
@@ -62,22 +65,22 @@ def _held(drivers: Collection[str], facts: Facts, known: Mapping[str, Family]) -
             yield each
 
 
-def keep_off(patch: Patch) -> None:
+def avoid_dual_nodes(patch: Patch) -> None:
     """Require nodes without the label; raises EditError where something else is in the way."""
-    required = get(patch.pod, _REQUIRED)
-    terms = mapping(required).get("nodeSelectorTerms")
+    required = get_value(patch.pod, _REQUIRED)
+    terms = as_mapping(required).get("nodeSelectorTerms")
     if required is None:
         # Down to the requirement, which others may put theirs beside.
         patch.append((*_TERMS, 0, _EXPRESSIONS), _WITHOUT)
     # The terms are alternatives; one that says nothing accepts no node, and would accept most.
-    for number, term in enumerate(items(terms)):
-        expressions = items(mapping(term).get(_EXPRESSIONS))
-        says_something = expressions or items(mapping(term).get("matchFields"))
+    for number, term in enumerate(as_list(terms)):
+        expressions = as_list(as_mapping(term).get(_EXPRESSIONS))
+        says_something = expressions or as_list(as_mapping(term).get("matchFields"))
         if says_something and _WITHOUT not in expressions:
             patch.append((*_TERMS, number, _EXPRESSIONS), _WITHOUT)
 
 
-def told(others: tuple[Other, ...]) -> Iterator[Finding]:
+def report_dual_sources(others: tuple[DualSource, ...]) -> Iterator[Finding]:
     """Name what is advertised twice, and what that leaves idle."""
     where = "spec.affinity.nodeAffinity"
     names = [each for each in others if isinstance(each, Name)]

@@ -7,7 +7,7 @@ merely may be useless stays. Knows no dialect and no driver.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from documents.paths import Path, get, show
+from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from translate.changes.codes import (
@@ -20,8 +20,8 @@ from translate.changes.codes import (
     VISIBLE_WITHOUT_CLAIM,
 )
 from translate.changes.patch import Patch
-from translate.legacy.asks import Ask, Kind, Variable
-from translate.legacy.pod_view import items, mapping
+from translate.legacy.asks import Ask, EnvironmentVariable, Kind
+from translate.legacy.pod_view import as_list, as_mapping
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _NONE_VISIBLE: Final = frozenset({"", "none", "void"})
@@ -42,11 +42,13 @@ _Variables = Sequence[tuple[int, Mapping[str, Value]]]
 _Containers = Mapping[Path, Mapping[str, Value]]
 
 
-def change(patch: Patch, asks: Collection[Ask], every: Collection[Ask]) -> list[Finding]:
+def change_environment(
+    patch: Patch, asks: Collection[Ask], every: Collection[Ask]
+) -> list[Finding]:
     """Make the changes for the asks that are translated; `every` are those of the whole pod."""
     users = dict.fromkeys([user.path for ask in asks for user in ask.users])
     removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
-    spec = mapping(mapping(patch.pod).get("spec"))
+    spec = as_mapping(as_mapping(patch.pod).get("spec"))
     containers = _containers(spec)
     chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
     findings = _told(containers, users, chosen)
@@ -59,7 +61,7 @@ def change(patch: Patch, asks: Collection[Ask], every: Collection[Ask]) -> list[
         findings += _dropped(patch, path, chosen.get(path, ()))
     for ask in asks:
         for setting in ask.settings:
-            if isinstance(setting, Variable):
+            if isinstance(setting, EnvironmentVariable):
                 _variable(patch, ask, setting)
     for name in removed:
         findings += _tolerated(patch, name)
@@ -74,20 +76,20 @@ def _dropped(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
             at = (*path, "env", number)
             patch.remove(at)
             what = f"{_VISIBLE} is taken away, the claim decides"
-            findings.append(VISIBLE_DROPPED.at(show(at), what))
+            findings.append(VISIBLE_DROPPED.at(format_path(at), what))
     return findings
 
 
-def _variable(patch: Patch, ask: Ask, setting: Variable) -> None:
+def _variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
     for user in ask.users:
-        env = items(get(patch.pod, (*user.path, "env")))
-        if not any(mapping(each).get("name") == setting.name for each in env):
+        env = as_list(get_value(patch.pod, (*user.path, "env")))
+        if not any(as_mapping(each).get("name") == setting.name for each in env):
             variable: Value = {"name": setting.name, "value": setting.value}
             patch.append((*user.path, "env"), variable)
 
 
 def _tolerated(patch: Patch, name: str) -> list[Finding]:
-    for each in items(mapping(mapping(patch.pod).get("spec")).get("tolerations")):
+    for each in as_list(as_mapping(as_mapping(patch.pod).get("spec")).get("tolerations")):
         if isinstance(each, dict) and _tolerates(each, name):
             return []
     patch.append(
@@ -112,9 +114,9 @@ def _told(
     for path, one in containers.items():
         if path in chosen:
             findings += (_of_user if path in users else _of_other)(path, chosen[path])
-        if path in users and mapping(one.get("securityContext")).get("privileged") is True:
+        if path in users and as_mapping(one.get("securityContext")).get("privileged") is True:
             what = "the container is privileged and sees every device"
-            findings.append(NOT_ENFORCED.at(show(path), what))
+            findings.append(NOT_ENFORCED.at(format_path(path), what))
     return findings
 
 
@@ -124,7 +126,7 @@ def _of_user(path: Path, chosen: _Variables) -> Iterator[Finding]:
         exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
         if exact and one["name"] != _VISIBLE:
             yield NAMED_DEVICES.at(
-                show((*path, "env", number)),
+                format_path((*path, "env", number)),
                 f"{one['name']} is {text or 'set'}, and the claim gives other devices",
             )
 
@@ -134,36 +136,36 @@ def _of_other(path: Path, chosen: _Variables) -> Iterator[Finding]:
         text = f"{one.get('value', '')}"
         if one["name"] == _VISIBLE and text not in _NONE_VISIBLE:
             yield VISIBLE_WITHOUT_CLAIM.at(
-                show((*path, "env", number)),
+                format_path((*path, "env", number)),
                 f"{_VISIBLE} is {text}, and the container asks for no GPU",
             )
 
 
 def _host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
     """Tell of RDMA devices that the pod takes by itself."""
-    for number, each in enumerate(items(spec.get("volumes"))):
+    for number, each in enumerate(as_list(spec.get("volumes"))):
         if not isinstance(each, dict) or "hostPath" not in each:
             continue
-        path = mapping(each["hostPath"]).get("path")
+        path = as_mapping(each["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield HOST_RDMA.at(
-                show(("spec", "volumes", number, "hostPath", "path")),
+                format_path(("spec", "volumes", number, "hostPath", "path")),
                 f"{path} of the host is mounted, and no network device is asked for",
             )
 
 
 def _containers(spec: Mapping[str, Value]) -> _Containers:
     return {
-        ("spec", part, number): mapping(each)
+        ("spec", part, number): as_mapping(each)
         for part in _CONTAINERS
-        for number, each in enumerate(items(spec.get(part)))
+        for number, each in enumerate(as_list(spec.get(part)))
     }
 
 
 def _variables(container: Mapping[str, Value]) -> _Variables:
     """Find the variables of a container that are about devices, with their numbers."""
     found = []
-    for number, each in enumerate(items(container.get("env"))):
+    for number, each in enumerate(as_list(container.get("env"))):
         if isinstance(each, dict):
             name = each.get("name")
             if isinstance(name, str) and name in _READ:

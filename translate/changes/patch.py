@@ -12,18 +12,27 @@ from typing import Final
 import msgspec
 
 from documents.patch import Edit, EditError
-from documents.paths import Path, get, index, show
-from documents.values import Value, same
+from documents.paths import Path, format_path, get_value, parse_index
+from documents.values import Value, equal_json
 from dra.names import ORIGINAL_ANNOTATION
-from translate.changes.undo import Operation, Step, escaped, gone, named, operation, pointer, read
+from translate.changes.undo import (
+    Operation,
+    UndoStep,
+    apply_undo,
+    escape_token,
+    item_name,
+    make_operation,
+    parse_undo,
+    to_pointer,
+)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
-def operations(edits: Iterable[Edit]) -> list[Operation]:
+def to_operations(edits: Iterable[Edit]) -> list[Operation]:
     """Write edits as the operations of a JSON patch (RFC 6902)."""
-    return [operation(edit.op, pointer(edit.path), edit.value) for edit in edits]
+    return [make_operation(edit.op, to_pointer(edit.path), edit.value) for edit in edits]
 
 
 # Lists on the way to a place, where the names of their items stand, and the names.
@@ -51,14 +60,14 @@ class _Place:
         held = self.held
         if isinstance(held, dict):
             return held.get(f"{token}")
-        found = index(token, len(held))
+        found = parse_index(token, len(held))
         return None if found is None else held[found]
 
     def has(self, token: str | int) -> bool:
         """Whether anything stands there, if only null."""
         if isinstance(self.held, dict):
             return token in self.held
-        return index(token, len(self.held)) is not None
+        return parse_index(token, len(self.held)) is not None
 
     def open(self, token: str | int) -> "_Place | None":
         """Let what stands there be changed; None where that is no object or list."""
@@ -81,7 +90,7 @@ class _Place:
         """Point to what stands at a key or index."""
         key = f"{token}"
         if "/" in key or "~" in key:
-            key = escaped(key)
+            key = escape_token(key)
         return f"{self.at}/{key}"
 
 
@@ -117,13 +126,13 @@ class Patch:
             return
         at, before = place.to(name), place.get(name)
         if before is not None or place.has(name):
-            if not same(before, value):
-                undo = [*_as_put(at, name, value), operation("replace", at, before)]
+            if not equal_json(before, value):
+                undo = [*_as_put(at, name, value), make_operation("replace", at, before)]
                 self._make(place, Edit("replace", path, value), at, undo)
         elif isinstance(place.held, dict):
             self._make(place, Edit("add", path, value), at, _leaving(at, name, value))
         else:
-            raise EditError(f"there is no object or item at {show(path[:-1])}")
+            raise EditError(f"there is no object or item at {format_path(path[:-1])}")
 
     def append(self, path: Path, value: Value) -> None:
         """Add an item to the list at `path`; what is there stays as it is."""
@@ -132,10 +141,10 @@ class Patch:
             # By its number, so that the way back takes this one and no later one.
             number = len(place.held)
             at = f"{place.at}/{number}"
-            undo = [*_naming(at, value), operation("remove", at)]
+            undo = [*_naming(at, value), make_operation("remove", at)]
             self._make(place, Edit("add", (*path, number), value), at, undo)
         elif depth == len(path) or (depth == len(path) - 1 and place.get(path[-1]) is not None):
-            raise EditError(f"there is no list at {show(path)}")
+            raise EditError(f"there is no list at {format_path(path)}")
         else:
             self._build(place, depth, (*path, 0), value)
 
@@ -144,10 +153,10 @@ class Patch:
         top = path[depth]
         there = place.has(top)
         if place.get(top) is not None:
-            raise EditError(f"there is no object or item at {show(path[: depth + 1])}")
+            raise EditError(f"there is no object or item at {format_path(path[: depth + 1])}")
         if not there and not isinstance(place.held, dict):
-            raise EditError(f"there is no object or item at {show(path[:depth])}")
-        at = f"{place.at}{pointer(path[depth:])}"
+            raise EditError(f"there is no object or item at {format_path(path[:depth])}")
+        at = f"{place.at}{to_pointer(path[depth:])}"
         undo = _leaving(at, path[-1], value) if isinstance(path[-1], str) else []
         for token in path[:depth:-1]:
             at = at.rpartition("/")[0]
@@ -156,7 +165,7 @@ class Patch:
             undo.append({"op": "test", "path": at, "value": empty if undo else value})
             undo.append({"op": "remove", "path": at})
         if there:
-            undo[-1] = operation("replace", at)
+            undo[-1] = make_operation("replace", at)
         edit = Edit("replace" if there else "add", path[: depth + 1], value)
         self._make(place, edit, at, undo)
 
@@ -171,7 +180,7 @@ class Patch:
             self.remove(path[:-1])
             return
         at = place.to(name)
-        undo = [operation("add", at, before)]
+        undo = [make_operation("add", at, before)]
         if isinstance(held, list):
             undo[:0] = _beside(place, held, name)
         self._make(place, Edit("remove", path), at, undo)
@@ -182,12 +191,12 @@ class Patch:
             return
         path = (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
         before = _way(self._given)
-        if get(self.pod, _ANNOTATIONS) is None:
+        if get_value(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
         # First of all: annotations that were made for this can only go when they are empty.
-        back = [] if before else [operation("remove", pointer(path))]
+        back = [] if before else [make_operation("remove", to_pointer(path))]
         back += self._back()
-        back += (operation(op, pointer(at), what) for op, at, what in before)
+        back += (make_operation(op, to_pointer(at), what) for op, at, what in before)
         self.put(path, _text(back))
 
     def _back(self) -> list[Operation]:
@@ -199,7 +208,7 @@ class Patch:
                 among = told.setdefault(above, set())
                 if at not in among:
                     among.add(at)
-                    back.append(operation("test", at, name))
+                    back.append(make_operation("test", at, name))
             back += steps
             if moves is not None:
                 for each in [one for one in told if f"{one}/".startswith(f"{moves}/")]:
@@ -234,7 +243,7 @@ class Patch:
                 else:
                     held[int(name)] = value
         self.edits.append(edit)
-        self.operations.append(operation(op, at, value))
+        self.operations.append(make_operation(op, at, value))
         self._undo.append((place.named, undo, moves))
 
     def _inmost(self, path: Path) -> tuple[_Place, int]:
@@ -255,14 +264,14 @@ class Patch:
 
 def _leaving(at: str, name: str | int, value: Value) -> list[Operation]:
     """Undo an addition."""
-    return [*_as_put(at, name, value), operation("remove", at)]
+    return [*_as_put(at, name, value), make_operation("remove", at)]
 
 
 def _as_put(at: str, name: str | int, value: Value) -> list[Operation]:
     """Make sure, before what was put somewhere goes, that it is that and nothing more."""
     if isinstance(name, int):
         return _naming(at, value)
-    return [operation("test", at, value)] if isinstance(value, (dict, list)) else []
+    return [make_operation("test", at, value)] if isinstance(value, (dict, list)) else []
 
 
 def _beside(place: _Place, held: list[Value], at: str | int) -> list[Operation]:
@@ -275,10 +284,10 @@ def _beside(place: _Place, held: list[Value], at: str | int) -> list[Operation]:
 
 def _naming(at: str, item: Value) -> list[Operation]:
     """Give the test that names the item of a list that stands there."""
-    name = named(item)
+    name = item_name(item)
     if name is not None:
-        return [operation("test", f"{at}/name", name)]
-    return [] if item is None else [operation("test", at, item)]
+        return [make_operation("test", f"{at}/name", name)]
+    return [] if item is None else [make_operation("test", at, item)]
 
 
 def _text(back: list[Operation]) -> str:
@@ -306,25 +315,25 @@ _GOES_WHEN_EMPTY: Final = frozenset(
 )
 
 
-def restored(pod: Value) -> Value | None:
+def restore_original(pod: Value) -> Value | None:
     """Take a pod back to what was asked; None where it does not say so, or not in a way that fits.
 
     What others have inserted since stays. An annotation that somebody copied or wrote gives some
     pod or none, and nothing else happens.
     """
-    steps = read(get(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
+    steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
     if not steps:
         return None
     try:
-        return gone(pod, steps)[0]
+        return apply_undo(pod, steps)[0]
     except EditError:
         return None
 
 
-def _way(pod: Value) -> list[Step]:
+def _way(pod: Value) -> list[UndoStep]:
     """The way back that a pod says, by the indices of today; none where it does not fit."""
-    steps = read(get(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
+    steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
     try:
-        return gone(pod, steps)[1] if steps else []
+        return apply_undo(pod, steps)[1] if steps else []
     except EditError:
         return []

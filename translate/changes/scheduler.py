@@ -7,14 +7,14 @@ Knows no dialect.
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from documents.paths import Path, get, show
+from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from translate.changes.codes import QUEUE_COUNTS, SCHEDULER_OURS
 from translate.changes.patch import Patch
 from translate.legacy.asks import Ask
 from translate.legacy.codes import SCHEDULER_KEPT, SCHEDULER_LEFT, SCHEDULER_UNUSABLE
-from translate.legacy.pod_view import mapping, text
+from translate.legacy.pod_view import as_mapping, format_value
 
 _SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")
@@ -33,13 +33,13 @@ _JOBS: Final = {
 }
 
 
-def change(patch: Patch, told: Iterable[Finding], *, bridge: bool) -> Iterator[Finding]:
+def set_scheduler(patch: Patch, told: Iterable[Finding], *, bridge: bool) -> Iterator[Finding]:
     """Take the pod from a scheduler that knows no claims; `told` is what its dialect said.
 
     In bridge placement it goes to the scheduler that asks our allocator.
     """
     where = "spec.schedulerName"
-    name = mapping(mapping(patch.pod).get("spec")).get("schedulerName")
+    name = as_mapping(as_mapping(patch.pod).get("spec")).get("schedulerName")
     if name == _ALONE:
         yield SCHEDULER_UNUSABLE.at(where, f"{name} chooses GPUs by itself and knows no claims")
     elif name in _WITHOUT_CLAIMS:
@@ -49,20 +49,20 @@ def change(patch: Patch, told: Iterable[Finding], *, bridge: bool) -> Iterator[F
         yield SCHEDULER_KEPT.at(where, f"{name} stays the pod's scheduler")
     if not bridge:
         return
-    left = get(patch.pod, _SCHEDULER)
+    left = get_value(patch.pod, _SCHEDULER)
     if left is None or left == "" or left == _USUAL:  # noqa: PLR1714  # it may be unhashable
         patch.put(_SCHEDULER, OURS)
         yield SCHEDULER_OURS.at(where, f"the pod goes to scheduler {OURS}")
     elif isinstance(left, str) and left not in {OURS, *_WITH_CLAIMS, _ALONE}:
-        what = f"{text(left)} stays the pod's scheduler, and does not ask our allocator"
+        what = f"{format_value(left)} stays the pod's scheduler, and does not ask our allocator"
         yield SCHEDULER_KEPT.at(where, what, remedy=f"Say {OURS}, or nothing, if it shall.")
 
 
-def queued(
+def report_queue(
     value: Value, asks: Collection[Ask], classes: Collection[str], told: Iterable[Finding] = ()
 ) -> Iterator[Finding]:
     """Tell of the queue that an object waits in, where nothing told of its scheduler."""
-    metadata = mapping(mapping(value).get("metadata"))
+    metadata = as_mapping(as_mapping(value).get("metadata"))
     waits = [
         (part, key, queue)
         for part, keys in _QUEUES.items()
@@ -76,19 +76,21 @@ def queued(
         names = dict.fromkeys(name for ask in asks for name in ask.resources)
         counted = f" counted {', '.join(names)} and" if names else ""
         yield QUEUE_COUNTS.at(
-            show(("metadata", part, key)),
-            f"queue {text(queue)}{counted} has to map {', '.join(classes)}",
+            format_path(("metadata", part, key)),
+            f"queue {format_value(queue)}{counted} has to map {', '.join(classes)}",
         )
 
 
-def of_job(value: Value, group_kind: tuple[str, str]) -> Iterator[Finding]:
+def report_workload(value: Value, group_kind: tuple[str, str]) -> Iterator[Finding]:
     """Tell of the scheduler that a job says for all its pods."""
     if group_kind not in _JOBS:
         return
     above, usual = _JOBS[group_kind]
-    spec = mapping(get(value, (*above, "spec")))
+    spec = as_mapping(get_value(value, (*above, "spec")))
     name = spec.get("schedulerName") or usual
     queue = spec.get("queue")
-    waits = f", with queue {text(queue)}" if isinstance(queue, str) and queue else ""
-    where = show((*above, "spec", "schedulerName"))
-    yield SCHEDULER_KEPT.at(where, f"{text(name)} stays the scheduler of the job's pods{waits}")
+    waits = f", with queue {format_value(queue)}" if isinstance(queue, str) and queue else ""
+    where = format_path((*above, "spec", "schedulerName"))
+    yield SCHEDULER_KEPT.at(
+        where, f"{format_value(name)} stays the scheduler of the job's pods{waits}"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from documents.values import Value, same
+from documents.values import Value, equal_json
 from dra.claim import ALL, EXACT_COUNT, TEMPLATE
 from dra.names import TEMPLATE_PREFIX
 from dra.quantity import QuantityError, from_json
@@ -22,44 +22,44 @@ _DIGITS = 32
 _NOTHING: Mapping[str, str] = {}
 
 
-class Template(msgspec.Struct, frozen=True):
+class ClaimTemplate(msgspec.Struct, frozen=True):
     """A template and its name; the namespace is filled in by who writes it."""
 
     name: str
     object: dict[str, Value]
 
 
-def template(
+def make_template(
     spec: Mapping[str, Value],
     *,
     labels: Mapping[str, str] = _NOTHING,
     annotations: Mapping[str, str] = _NOTHING,
     claim_labels: Mapping[str, str] = _NOTHING,
     claim_annotations: Mapping[str, str] = _NOTHING,
-) -> Template:
+) -> ClaimTemplate:
     """Make the template of a claim spec, with metadata of its own and for the claims it makes."""
     metadata = _metadata(labels, annotations)
     inner: dict[str, Value] = {}
     if claim_metadata := _metadata(claim_labels, claim_annotations):
         inner["metadata"] = claim_metadata
-    inner["spec"] = stored(spec)
-    name = TEMPLATE_PREFIX + digest({"metadata": metadata, "spec": inner})
+    inner["spec"] = normalize_spec(spec)
+    name = TEMPLATE_PREFIX + content_digest({"metadata": metadata, "spec": inner})
     whole: dict[str, Value] = {
         "apiVersion": API_VERSION,
         "kind": TEMPLATE,
         "metadata": {"name": name, **metadata},
         "spec": inner,
     }
-    return Template(name, whole)
+    return ClaimTemplate(name, whole)
 
 
-def digest(content: Value) -> str:
+def content_digest(content: Value) -> str:
     """The part of a name that stands for a content: canonical JSON, hashed."""
     canonical = msgspec.json.encode(content, order="sorted")
     return hashlib.sha256(canonical).hexdigest()[:_DIGITS]
 
 
-def says_the_same(stored_object: Mapping[str, Value], ours: Template) -> bool:
+def has_same_content(stored_object: Mapping[str, Value], ours: ClaimTemplate) -> bool:
     """Tell whether a template, as the API server gives it, makes the claims that ours makes.
 
     What the API server fills in is not looked at, nor labels and annotations that others put on the
@@ -70,7 +70,7 @@ def says_the_same(stored_object: Mapping[str, Value], ours: Template) -> bool:
     theirs, wanted = _object(stored_object, "spec"), _object(ours.object, "spec")
     if _texts(_object(theirs, "metadata")) != _texts(_object(wanted, "metadata")):
         return False
-    return same(stored(_object(theirs, "spec")), _object(wanted, "spec"))
+    return equal_json(normalize_spec(_object(theirs, "spec")), _object(wanted, "spec"))
 
 
 def _object(value: Mapping[str, Value], name: str) -> dict[str, Value]:
@@ -90,7 +90,7 @@ def _within(ours: Mapping[str, Value], theirs: Mapping[str, Value]) -> bool:
     )
 
 
-def stored(spec: Mapping[str, Value]) -> dict[str, Value]:
+def normalize_spec(spec: Mapping[str, Value]) -> dict[str, Value]:
     """Give a claim spec as the API server stores it: defaults filled in, empty fields left out."""
     whole = _kept(dict(spec))
     devices = whole.get("devices")

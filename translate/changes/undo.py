@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from documents.patch import Edit, EditError, patched
-from documents.paths import Path, get, index, of_pointer, show
-from documents.values import Value, same
+from documents.patch import Edit, EditError, apply_edits
+from documents.paths import Path, format_path, get_value, parse_index, parse_pointer
+from documents.values import Value, equal_json
 
 # What the API server lets all annotations of an object have; a pod of 100 containers needs a tenth.
-LONGEST: Final = 256 * 1024
+MAX_LENGTH: Final = 256 * 1024
 _MOST_STEPS: Final = 4096
 _DEEPEST: Final = 32
 _MOST_LOOKS: Final = 20_000
@@ -32,7 +32,7 @@ _OPERATIONS: Final[dict[object, Op]] = {
 }
 
 
-class Step(NamedTuple):
+class UndoStep(NamedTuple):
     """One operation of a way back."""
 
     op: Op
@@ -44,30 +44,30 @@ class Step(NamedTuple):
 Operation = dict[str, Value]
 
 
-def pointer(path: Path) -> str:
+def to_pointer(path: Path) -> str:
     """Write a path as a JSON pointer (RFC 6901)."""
     text = ""
     for token in path:
         key = f"{token}"
-        text += f"/{escaped(key)}" if "/" in key or "~" in key else f"/{key}"
+        text += f"/{escape_token(key)}" if "/" in key or "~" in key else f"/{key}"
     return text
 
 
-def escaped(key: str) -> str:
+def escape_token(key: str) -> str:
     """Write a key as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def operation(op: str, at: str, value: Value = None) -> Operation:
+def make_operation(op: str, at: str, value: Value = None) -> Operation:
     """Write an operation."""
     if op == "remove":
         return {"op": op, "path": at}
     return {"op": op, "path": at, "value": value}
 
 
-def read(text: Value) -> tuple[Step, ...]:
+def parse_undo(text: Value) -> tuple[UndoStep, ...]:
     """Read a way back; empty where the text says nothing that can be gone."""
-    if not isinstance(text, str) or len(text) > LONGEST:
+    if not isinstance(text, str) or len(text) > MAX_LENGTH:
         return ()
     try:
         listed = json.loads(text)
@@ -84,7 +84,7 @@ def read(text: Value) -> tuple[Step, ...]:
             return ()
         if op != "remove" and ("value" not in said or _deep(said["value"], _DEEPEST)):
             return ()
-        steps.append(Step(op, of_pointer(path), said.get("value")))
+        steps.append(UndoStep(op, parse_pointer(path), said.get("value")))
     return tuple(steps)
 
 
@@ -96,7 +96,7 @@ def _deep(value: Value, room: int) -> bool:
     return room == 0 or any(_deep(each, room - 1) for each in inner)
 
 
-def named(item: Value) -> str | None:
+def item_name(item: Value) -> str | None:
     """The name that tells an item of a list from the others, if it has one."""
     # Of the requests of one claim the name is the same.
     if isinstance(item, dict) and "request" not in item:
@@ -106,15 +106,15 @@ def named(item: Value) -> str | None:
     return None
 
 
-def naming(path: Path, item: Value) -> list[Step]:
+def name_test(path: Path, item: Value) -> list[UndoStep]:
     """Give the test that names the item of a list that stands at `path`."""
-    name = named(item)
+    name = item_name(item)
     if name is not None:
-        return [Step("test", (*path, "name"), name)]
-    return [] if item is None else [Step("test", path, item)]
+        return [UndoStep("test", (*path, "name"), name)]
+    return [] if item is None else [UndoStep("test", path, item)]
 
 
-def _guards(steps: Sequence[Step], number: int) -> bool:
+def _guards(steps: Sequence[UndoStep], number: int) -> bool:
     """Whether a test says what a list or object holds that goes next, or becomes null again."""
     step = steps[number]
     if step.op != "test" or not isinstance(step.value, (dict, list)):
@@ -122,7 +122,7 @@ def _guards(steps: Sequence[Step], number: int) -> bool:
     return number + 1 < len(steps) and steps[number + 1].path == step.path
 
 
-def gone(pod: Value, steps: Sequence[Step]) -> tuple[Value, list[Step]]:
+def apply_undo(pod: Value, steps: Sequence[UndoStep]) -> tuple[Value, list[UndoStep]]:
     """Go a way back: the pod as it was, and the steps by the indices that they have in this pod.
 
     Raises EditError where it does not fit.
@@ -146,13 +146,13 @@ class _Going:
 
     def __init__(self, pod: Value) -> None:
         self.pod = pod
-        self.went: list[Step] = []
+        self.went: list[UndoStep] = []
         self._moved: dict[Path, int] = {}  # the index now, by a path as it is written
         self._looks = 0
 
-    def left(self, step: Step) -> bool:
+    def left(self, step: UndoStep) -> bool:
         """Leave a list or object to others who use it, without what is ours; False: nobody does."""
-        held = get(self.pod, self._path(step.path))
+        held = get_value(self.pod, self._path(step.path))
         if not step.value:
             return isinstance(held, dict | list) and bool(held)
         if not isinstance(held, list) or not isinstance(step.value, list):
@@ -161,24 +161,24 @@ class _Going:
             return False
         for item in step.value:
             one = (*step.path, "0")
-            for each in naming(one, item):
+            for each in name_test(one, item):
                 self.test(each)
-                self.change("remove", Step("remove", one))
+                self.change("remove", UndoStep("remove", one))
         return True
 
-    def test(self, step: Step) -> None:
+    def test(self, step: UndoStep) -> None:
         """Find what a step names, first of all where it should be."""
         found = next(self._places(self.pod, step), None)
         if found is None:
-            raise EditError(f"{show(step.path)} is not what it was")
+            raise EditError(f"{format_path(step.path)} is not what it was")
         for end, token in enumerate(found):
             if isinstance(token, int):
                 self._moved[step.path[: end + 1]] = token
-        self.went.append(Step("test", found, step.value))
+        self.went.append(UndoStep("test", found, step.value))
 
-    def _places(self, held: Value, step: Step, at: Path = ()) -> Iterator[Path]:
+    def _places(self, held: Value, step: UndoStep, at: Path = ()) -> Iterator[Path]:
         if len(at) == len(step.path):
-            if same(held, step.value):
+            if equal_json(held, step.value):
                 yield at
             return
         token = step.path[len(at)]
@@ -192,7 +192,7 @@ class _Going:
     def _numbers(self, path: Path, length: int) -> Iterator[int]:
         """The indices that may be meant by the end of a path, the likeliest first."""
         known = self._moved.get(path)
-        written = index(path[-1], length) if known is None else index(known, length)
+        written = parse_index(path[-1], length) if known is None else parse_index(known, length)
         if written is not None:
             yield written
         if known is None:
@@ -203,17 +203,17 @@ class _Going:
                 if number != written:
                     yield number
 
-    def change(self, op: Literal["add", "remove", "replace"], step: Step) -> None:
+    def change(self, op: Literal["add", "remove", "replace"], step: UndoStep) -> None:
         """Make a change where the item is now."""
         path = self._path(step.path)
-        held = get(self.pod, path[:-1])
+        held = get_value(self.pod, path[:-1])
         value = step.value
         if op == "add" and isinstance(held, list):
             path = (*path[:-1], self._room(step.path, path[-1]))
         elif op == "add" and isinstance(held, dict):
             value = _both(held.get(str(path[-1])), value)
-        self.pod = patched(self.pod, (Edit(op, path, value),))
-        self.went.append(Step(op, path, value))
+        self.pod = apply_edits(self.pod, (Edit(op, path, value),))
+        self.went.append(UndoStep(op, path, value))
         if isinstance(held, list):
             above = step.path[:-1]
             for one in [one for one in self._moved if one[: len(above)] == above != one]:
@@ -221,7 +221,7 @@ class _Going:
 
     def _room(self, written: Path, at: str | int) -> str | int:
         """Where to add to a list: beside the item that was the neighbour."""
-        number = index(written[-1], 1 << 30)
+        number = parse_index(written[-1], 1 << 30)
         if number is None:
             return at  # at its end
         before = self._moved.get((*written[:-1], str(number - 1)))
@@ -238,10 +238,10 @@ def _both(theirs: Value, ours: Value) -> Value:
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs.keys() & ours.keys():
             # The same is there where a later way back says what an earlier one came to.
-            if isinstance(ours[key], dict | list) and not same(ours[key], theirs[key]):
+            if isinstance(ours[key], dict | list) and not equal_json(ours[key], theirs[key]):
                 raise EditError("others have put something of their own there")
         return theirs | ours
     if isinstance(theirs, list) and isinstance(ours, list):
-        merged = len(theirs) <= len(ours) and same(ours[len(ours) - len(theirs) :], theirs)
+        merged = len(theirs) <= len(ours) and equal_json(ours[len(ours) - len(theirs) :], theirs)
         return ours if merged else [*ours, *theirs]
     return ours

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from config.model import Configuration, Placement
-from documents.paths import show
+from documents.paths import format_path
 from dra.finding import Code, Finding, Severity
 from facts.model import Facts
 from translate.decisions.codes import (
@@ -24,12 +24,12 @@ from translate.decisions.codes import (
     NOTHING_SAYS_IT,
     SERVER_UNKNOWN,
 )
-from translate.decisions.rows import row
+from translate.decisions.rows import get_row
 from translate.legacy.asks import Ask, Kind
-from translate.targets.plan import Answer, Said
+from translate.targets.plan import Expressibility, TargetResult
 
 
-class Server(enum.StrEnum):
+class ServedBy(enum.StrEnum):
     """Who serves a legacy name."""
 
     PLUGIN = "plugin"
@@ -52,44 +52,44 @@ class Decision(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-_WORST: Final = (Answer.UNSAYABLE, Answer.LOSSY, Answer.EQUAL)
+_WORST: Final = (Expressibility.UNSAYABLE, Expressibility.LOSSY, Expressibility.EQUAL)
 
 
-def server(asks: Sequence[Ask], facts: Facts | None) -> Server:
+def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
     """Say who serves the names of these asks; without facts that is a plugin.
 
     So it is where an annotation asks and no name: somebody must read it, or it would not be there.
     """
     if facts is None:
-        return Server.PLUGIN
+        return ServedBy.PLUGIN
     names = [name for ask in asks for name in ask.resources]
     served = [facts.serving(name) for name in names]
     if any(each.nodes for each in served):
-        return Server.PLUGIN
-    return Server.CLASS if any(each.classes for each in served) else Server.NOBODY
+        return ServedBy.PLUGIN
+    return ServedBy.CLASS if any(each.classes for each in served) else ServedBy.NOBODY
 
 
-def stays(ask: Ask, facts: Facts | None) -> bool:
+def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
     """Whether an ask is left to its plugin whatever a claim could say."""
-    return row(ask.row).stays and server([ask], facts) is Server.PLUGIN
+    return get_row(ask.row).stays and find_server([ask], facts) is ServedBy.PLUGIN
 
 
-def answer(asks: Sequence[Ask], said: Said) -> Answer:
+def rate_asks(asks: Sequence[Ask], said: TargetResult) -> Expressibility:
     """Say how well it can be said: the worst of what rows and target have."""
-    answers = {said.answer, *(row(ask.row).answer for ask in asks)}
+    answers = {said.answer, *(get_row(ask.row).answer for ask in asks)}
     if any(ask.kind is Kind.OTHER for ask in asks):
-        answers.add(Answer.UNSAYABLE)
+        answers.add(Expressibility.UNSAYABLE)
     return next(each for each in _WORST if each in answers)
 
 
 def decide(
-    asks: Sequence[Ask], said: Said, facts: Facts | None, configuration: Configuration
+    asks: Sequence[Ask], said: TargetResult, facts: Facts | None, configuration: Configuration
 ) -> Decision:
     """Decide about asks that go together, by the table of the decisions."""
-    by, how = server(asks, facts), answer(asks, said)
-    if how is Answer.UNSAYABLE:
+    by, how = find_server(asks, facts), rate_asks(asks, said)
+    if how is Expressibility.UNSAYABLE:
         return _unsayable(asks, said, by, configuration, known=facts is not None)
-    if any(stays(ask, facts) for ask in asks):
+    if any(stays_with_plugin(ask, facts) for ask in asks):
         what = "stays with its device plugin, which lets pods share what a claim would take whole"
         return Decision(Verdict.LEAVE, (_about(LEFT_TO_PLUGIN, asks, what),))
     findings = (*said.findings, *_always_lost(asks, said))
@@ -103,12 +103,17 @@ def decide(
 
 
 def _unsayable(
-    asks: Sequence[Ask], said: Said, by: Server, configuration: Configuration, *, known: bool
+    asks: Sequence[Ask],
+    said: TargetResult,
+    by: ServedBy,
+    configuration: Configuration,
+    *,
+    known: bool,
 ) -> Decision:
     native = configuration.placement == Placement.NATIVE
     why = [each for each in said.findings if each.severity is not Severity.INFO]
-    why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {row(asks[0].row).becomes}")]
-    if by is Server.PLUGIN or (by is Server.CLASS and native):
+    why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {get_row(asks[0].row).becomes}")]
+    if by is ServedBy.PLUGIN or (by is ServedBy.CLASS and native):
         who = f"the {by} that serves it" if any(ask.resources for ask in asks) else "who reads it"
         what = f"stays with {who}: {why[0].message.removeprefix(f'{_names(asks)}: ')}"
         remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
@@ -117,27 +122,31 @@ def _unsayable(
 
 
 def _served_alike(
-    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, how: Answer
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, how: Expressibility
 ) -> str:
     """Name the class that serves a plain whole device by itself; empty where none does."""
-    if facts is None or configuration.placement != Placement.NATIVE or how is not Answer.EQUAL:
+    if (
+        facts is None
+        or configuration.placement != Placement.NATIVE
+        or how is not Expressibility.EQUAL
+    ):
         return ""
-    if len(asks) != 1 or not asks[0].plain or len(asks[0].resources) != 1:
+    if len(asks) != 1 or not asks[0].is_plain or len(asks[0].resources) != 1:
         return ""
     classes = facts.serving(asks[0].resources[0]).classes
     return classes[0] if classes else ""
 
 
-def _always_lost(asks: Sequence[Ask], said: Said) -> list[Finding]:
+def _always_lost(asks: Sequence[Ask], said: TargetResult) -> list[Finding]:
     lost = dict.fromkeys(
-        word for ask in asks for word in row(ask.row).lost if word not in said.lost
+        word for ask in asks for word in get_row(ask.row).lost if word not in said.lost
     )
     return [_about(LOST_ALWAYS, asks, f"loses {word} in a claim") for word in lost]
 
 
 def _about(code: Code, asks: Sequence[Ask], what: str, remedy: str | None = None) -> Finding:
     users = [user.path for ask in asks for user in ask.users]
-    path = show(users[0]) if users else ""
+    path = format_path(users[0]) if users else ""
     return code.at(path, f"{_names(asks)} {what}", remedy=remedy)
 
 

@@ -15,13 +15,13 @@ from dra.names import RULES_ANNOTATION
 from dra.rules import written
 from facts.model import Facts
 from translate.changes import dual_nodes
-from translate.changes.template import Template, template
-from translate.decisions.decide import Verdict, decide, stays
-from translate.decisions.memo import Memo
+from translate.changes.template import ClaimTemplate, make_template
+from translate.decisions.decide import Verdict, decide, stays_with_plugin
+from translate.decisions.memo import TranslationCache
 from translate.legacy.asks import Ask
-from translate.targets.choose import say
-from translate.targets.claims import ClaimOf, assemble
-from translate.targets.plan import Said
+from translate.targets.choose import express_asks
+from translate.targets.claims import ComposedClaim, assemble_claims
+from translate.targets.plan import TargetResult
 
 Asks = tuple[Ask, ...]
 
@@ -32,16 +32,16 @@ class Outcome(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     refused: bool = False
     asks: Asks = ()  # those that are translated
-    claims: tuple[tuple[ClaimOf, Template], ...] = ()
+    claims: tuple[tuple[ComposedClaim, ClaimTemplate], ...] = ()
     doubled: tuple[Finding, ...] = ()  # of nodes that hand out the same devices twice
     classes: tuple[str, ...] = ()  # that the claims ask for
 
 
-Known = Memo[Asks, Outcome]
+OutcomeCache = TranslationCache[Asks, Outcome]
 
 
-def outcome(
-    asks: Asks, facts: Facts | None, configuration: Configuration, memo: Known | None = None
+def resolve_asks(
+    asks: Asks, facts: Facts | None, configuration: Configuration, memo: OutcomeCache | None = None
 ) -> Outcome:
     """Decide about the asks of a pod, and print the claims of those that are translated."""
     if memo is not None and (known := memo.get(asks)) is not None:
@@ -54,15 +54,15 @@ def outcome(
 
 def _outcome(asks: Sequence[Ask], facts: Facts | None, configuration: Configuration) -> Outcome:
     # What stays with its plugin cannot be near what does not.
-    alone = {ask.joint.name for ask in asks if ask.joint and stays(ask, facts)}
+    alone = {ask.joint.name for ask in asks if ask.joint and stays_with_plugin(ask, facts)}
     asks = [
         replace(ask, joint=None) if ask.joint and ask.joint.name in alone else ask for ask in asks
     ]
     named = {ask.name: ask for ask in asks}
     findings: tuple[Finding, ...] = ()
-    kept: list[Said] = []
+    kept: list[TargetResult] = []
     refused = False
-    for said in say(asks, facts, configuration):
+    for said in express_asks(asks, facts, configuration):
         decision = decide([named[name] for name in said.asks], said, facts, configuration)
         findings += decision.findings
         refused = refused or decision.verdict is Verdict.REFUSE
@@ -71,13 +71,17 @@ def _outcome(asks: Sequence[Ask], facts: Facts | None, configuration: Configurat
     if refused or not kept:
         return Outcome(findings, refused)
     names = {name for said in kept for name in said.asks}
-    claims = tuple((claim, _template(claim)) for claim in assemble(kept))
+    claims = tuple((claim, _template(claim)) for claim in assemble_claims(kept))
     translated = tuple(ask for ask in asks if ask.name in names)
-    doubled = tuple(dual_nodes.told(dual_nodes.advertised(translated, kept, facts, configuration)))
+    doubled = tuple(
+        dual_nodes.report_dual_sources(
+            dual_nodes.find_dual_sources(translated, kept, facts, configuration)
+        )
+    )
     classes = tuple(dict.fromkeys(name for said in kept for name in said.classes))
     return Outcome(findings, asks=translated, claims=claims, doubled=doubled, classes=classes)
 
 
-def _template(claim: ClaimOf) -> Template:
+def _template(claim: ComposedClaim) -> ClaimTemplate:
     rules = written(claim.rules)
-    return template(claim.spec, claim_annotations={RULES_ANNOTATION: rules} if rules else {})
+    return make_template(claim.spec, claim_annotations={RULES_ANNOTATION: rules} if rules else {})

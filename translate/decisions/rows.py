@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from translate.targets.plan import Answer
+from translate.targets.plan import Expressibility
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -18,18 +18,18 @@ class Row(msgspec.Struct, frozen=True):
     name: str
     legacy: str
     becomes: str
-    answer: Answer = Answer.EQUAL
+    answer: Expressibility = Expressibility.EQUAL
     lost: tuple[str, ...] = ()
     # Left where a plugin serves it: what a claim gives instead is worth less than the plugin.
     stays: bool = False
 
 
 def _lossy(name: str, legacy: str, becomes: str, *lost: str) -> Row:
-    return Row(name, legacy, becomes, Answer.LOSSY, lost)
+    return Row(name, legacy, becomes, Expressibility.LOSSY, lost)
 
 
 def _never(name: str, legacy: str, why: str) -> Row:
-    return Row(name, legacy, why, Answer.UNSAYABLE)
+    return Row(name, legacy, why, Expressibility.UNSAYABLE)
 
 
 _SHARE: Final = "a share by consumable capacity"
@@ -87,7 +87,7 @@ _ROWS: Final = (
         "rdma/token",
         "rdma/hca_shared_devices_a: 1",
         "left to its plugin; else NICs of one's own",
-        Answer.LOSSY,
+        Expressibility.LOSSY,
         ("density",),
         stays=True,
     ),
@@ -110,7 +110,7 @@ ROWS: Final[Mapping[str, Row]] = {row.name: row for row in _ROWS}
 _VENDORS: Final = "vendors/"
 
 
-def row(name: str) -> Row:
+def get_row(name: str) -> Row:
     """The row of this name; where there is none, the target alone says how well it can be said."""
     if name.startswith(_VENDORS):
         return _never(name, name, _NO_DRIVER)

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from documents.patch import Edit, patched
-from documents.paths import Path, get
+from documents.patch import Edit, apply_edits
+from documents.paths import Path, get_value
 from documents.values import Value
-from translate.manifests.workloads import Place, group_kind, moved
+from translate.manifests.workloads import Place, group_kind, map_path
 
 SPECS: Final[Mapping[tuple[str, str], Path]] = {
     ("argoproj.io", "Workflow"): ("spec",),
@@ -31,12 +31,12 @@ _OWN: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "init
 _FOR_ALL: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "hostNetwork")
 
 
-def places(value: Value) -> tuple[Place, ...]:
+def find_places(value: Value) -> tuple[Place, ...]:
     """Return the templates of a workflow that are pods, as far as they can be translated."""
     if not isinstance(value, dict) or group_kind(value) not in SPECS:
         return ()
     path = SPECS[group_kind(value)]
-    spec = get(value, path)
+    spec = get_value(value, path)
     # What these two say goes into every pod, after or beside what a template says.
     if not isinstance(spec, dict) or spec.get(_PATCH) or spec.get("podMetadata"):
         return ()
@@ -71,21 +71,21 @@ def _containers(one: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
         if isinstance(container, dict):
             yield (key,), {"name": _MAIN, **container}
     for path in _SEVERAL:
-        several = get(dict(one), path)
+        several = get_value(dict(one), path)
         for number, each in enumerate(several if isinstance(several, list) else ()):
             yield (*path, number), each
 
 
-def written(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     """Say edits of a pod as edits of its object; None where its place has no room for them."""
     if place.given is None:
-        return tuple(Edit(each.op, moved(each.path, place), each.value) for each in edits)
+        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
     beyond = {("spec", key) for key in place.given}
     if not beyond.isdisjoint(each.path[:2] for each in edits):
         return None
-    claims = get(patched(place.pod, edits), _CLAIMS)
+    claims = get_value(apply_edits(place.pod, edits), _CLAIMS)
     rest = [each for each in edits if each.path[:2] != _CLAIMS]
     if claims:
         text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
         rest.append(Edit("add", ("spec", _PATCH), text))
-    return tuple(Edit(each.op, moved(each.path, place), each.value) for each in rest)
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in rest)

@@ -11,18 +11,24 @@ from msgspec.structs import replace
 
 from config.policy import treated
 from documents.patch import Edit
-from documents.paths import get, parse, show
+from documents.paths import format_path, get_value, parse_path
 from documents.values import Value
 from dra.finding import Finding, Severity
 from translate.changes import scheduler
-from translate.changes.template import Template
+from translate.changes.template import ClaimTemplate
 from translate.manifests import argo, quotas
 from translate.manifests.codes import ELSEWHERE
-from translate.manifests.workloads import Place, elsewhere, group_kind, moved, places
-from translate.pods import Given, translate
+from translate.manifests.workloads import (
+    Place,
+    find_other_requests,
+    find_places,
+    group_kind,
+    map_path,
+)
+from translate.pods import TranslationContext, translate
 
 
-class Translated(msgspec.Struct, frozen=True):
+class TranslatedObject(msgspec.Struct, frozen=True):
     """What becomes of one object; without edits it stays as it is."""
 
     edits: tuple[Edit, ...] = ()
@@ -30,7 +36,7 @@ class Translated(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def translated(value: Value, name: str, by: Given) -> Translated:
+def translate_object(value: Value, name: str, by: TranslationContext) -> TranslatedObject:
     """Translate an object; where one pod template is refused, nothing of it is changed."""
     found: list[Place] = []
     namespace = _namespace(value)
@@ -38,9 +44,9 @@ def translated(value: Value, name: str, by: Given) -> Translated:
     templates: dict[str, Mapping[str, Value]] = {}
     classes: dict[str, None] = {}
     findings: list[Finding] = []
-    for place in (*places(value), *argo.places(value)):
+    for place in (*find_places(value), *argo.find_places(value)):
         one = translate(place.pod, by, namespace)
-        there = argo.written(place, one.edits)
+        there = argo.map_edits(place, one.edits)
         if there is None:
             continue
         found.append(place)
@@ -48,32 +54,32 @@ def translated(value: Value, name: str, by: Given) -> Translated:
         templates |= {each.name: _placed(each, value) for each in one.templates}
         findings += (replace(each, path=_path(each.path, place)) for each in one.findings)
         classes |= dict.fromkeys(one.classes)
-    findings = [*_untranslatable(value, tuple(found)), *quotas.told(value), *findings]
+    findings = [*_untranslatable(value, tuple(found)), *quotas.report_quotas(value), *findings]
     if classes and isinstance(value, dict) and not any(place.object for place in found):
         findings = _of_workload(value, tuple(classes), findings)
     named = (replace(each, object=name) for each in findings)
     told = tuple(treated(named, by.configuration.findings))
     if any(each.severity is Severity.ERROR for each in told):
-        return Translated(findings=told)
-    return Translated(tuple(edits), tuple(templates.values()), told)
+        return TranslatedObject(findings=told)
+    return TranslatedObject(tuple(edits), tuple(templates.values()), told)
 
 
 def _of_workload(
     value: Mapping[str, Value], classes: tuple[str, ...], findings: Sequence[Finding]
 ) -> list[Finding]:
     """Add what the object says for all its pods; what it says is not said again of each."""
-    own = tuple(scheduler.of_job(dict(value), group_kind(value)))
+    own = tuple(scheduler.report_workload(dict(value), group_kind(value)))
     codes = {each.code for each in own}
     rest = [each for each in findings if each.code not in codes]
-    return [*rest, *own, *scheduler.queued(dict(value), (), classes)]
+    return [*rest, *own, *scheduler.report_queue(dict(value), (), classes)]
 
 
 def _path(path: str, place: Place) -> str:
-    tokens = (int(each) if each.isdecimal() else each for each in parse(path))
-    return show(moved(tuple(tokens), place))
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(path))
+    return format_path(map_path(tuple(tokens), place))
 
 
-def _placed(template: Template, value: Value) -> Mapping[str, Value]:
+def _placed(template: ClaimTemplate, value: Value) -> Mapping[str, Value]:
     """Put a template beside the object; where that says no namespace, neither does this."""
     namespace, whole = _namespace(value), template.object
     if not namespace:
@@ -84,14 +90,14 @@ def _placed(template: Template, value: Value) -> Mapping[str, Value]:
 
 
 def _namespace(value: Value) -> str:
-    namespace = get(value, ("metadata", "namespace"))
+    namespace = get_value(value, ("metadata", "namespace"))
     return namespace if isinstance(namespace, str) else ""
 
 
 def _untranslatable(value: Value, found: tuple[Place, ...]) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
-    for each in elsewhere(value, found):
-        path = show((*each.path, each.name))
+    for each in find_other_requests(value, found):
+        path = format_path((*each.path, each.name))
         yield ELSEWHERE.at(
             path, f"{each.name} is asked for where {kind} is not known to keep a pod"
         )

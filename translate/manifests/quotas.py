@@ -6,10 +6,10 @@ Knows where the kinds that count resources write their names, and nothing of pod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from documents.paths import Path, get, show
+from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
-from translate.legacy.pod_view import is_device, items, mapping
+from translate.legacy.pod_view import as_list, as_mapping, is_device_resource
 from translate.manifests.codes import QUOTA_COUNTS
 from translate.manifests.workloads import group_kind
 
@@ -18,21 +18,23 @@ _PREFIXES: Final = ("requests.", "limits.")
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
 
 
-def told(value: Value) -> Iterator[Finding]:
+def report_quotas(value: Value) -> Iterator[Finding]:
     """Say of an object which names it counts that translated pods do not have."""
     if not isinstance(value, dict):
         return
     read = _KINDS.get(group_kind(value))
     for path, name in read(value) if read else ():
         bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
-        if is_device(bare) and not any(other in name for other in _OTHERS):
-            yield QUOTA_COUNTS.at(show(path), f"{name} does not count pods that are translated")
+        if is_device_resource(bare) and not any(other in name for other in _OTHERS):
+            yield QUOTA_COUNTS.at(
+                format_path(path), f"{name} does not count pods that are translated"
+            )
 
 
 def _keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
     def read(value: Value) -> Iterator[tuple[Path, str]]:
         for path in paths:
-            for name in mapping(get(value, path)):
+            for name in as_mapping(get_value(value, path)):
                 yield (*path, name), name
 
     return read
@@ -41,9 +43,9 @@ def _keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
 def _covered(value: Value) -> Iterator[tuple[Path, str]]:
     """Read the resources of a cluster queue of Kueue."""
     groups: Path = ("spec", "resourceGroups")
-    for number, group in enumerate(items(get(value, groups))):
+    for number, group in enumerate(as_list(get_value(value, groups))):
         path: Path = (*groups, number, "coveredResources")
-        for at, name in enumerate(items(mapping(group).get("coveredResources"))):
+        for at, name in enumerate(as_list(as_mapping(group).get("coveredResources"))):
             if isinstance(name, str):
                 yield (*path, at), name
 

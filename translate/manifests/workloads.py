@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from documents.paths import Path, get
+from documents.paths import Path, get_value
 from documents.values import Value
-from translate.legacy.pod_view import is_device
+from translate.legacy.pod_view import is_device_resource
 
 _RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
 _REPLICATED: Final = "replicatedJobs[].template.spec.template"
@@ -98,7 +98,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class UntranslatedRequest:
     """A device that is asked for where it cannot be translated."""
 
     path: Path
@@ -110,7 +110,7 @@ def group_kind(value: Mapping[str, Value]) -> tuple[str, str]:
     return str(value.get("apiVersion")).rpartition("/")[0], str(value.get("kind"))
 
 
-def places(
+def find_places(
     value: Value,
     templates: Mapping[tuple[str, str], tuple[str, ...]] = TEMPLATES,
     specs: Mapping[tuple[str, str], tuple[str, ...]] = SPECS,
@@ -124,7 +124,7 @@ def places(
     return tuple(place for place in found if place is not None)
 
 
-def elsewhere(value: Value, known: tuple[Place, ...]) -> tuple[Request, ...]:
+def find_other_requests(value: Value, known: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
     """Return the device requests of an object that stand in none of the places."""
     if not isinstance(value, dict) or group_kind(value)[0] in _SILENT:
         return ()
@@ -152,7 +152,7 @@ def _at(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
 
 
 def _template(value: Value, path: Path) -> Place | None:
-    template = get(value, path)
+    template = get_value(value, path)
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         return None
     return Place(template, path, {(): path}, object=not path)
@@ -160,7 +160,7 @@ def _template(value: Value, path: Path) -> Place | None:
 
 def _spec(value: Value, path: Path) -> Place | None:
     """Look at a spec with annotations beside its containers as if it were a pod template."""
-    spec = get(value, path)
+    spec = get_value(value, path)
     if not isinstance(spec, dict):
         return None
     containers = spec.get("containers")
@@ -177,15 +177,15 @@ def _spec(value: Value, path: Path) -> Place | None:
 
 
 def _containers(place: Place) -> Iterator[Path]:
-    spec = get(place.pod, ("spec",))
+    spec = get_value(place.pod, ("spec",))
     for part in ("containers", "initContainers"):
         listed = spec.get(part) if isinstance(spec, dict) else None
         for number in range(len(listed) if isinstance(listed, list) else 0):
             path: Path = ("spec", part, number)
-            yield moved(path, place)
+            yield map_path(path, place)
 
 
-def moved(path: Path, place: Place) -> Path:
+def map_path(path: Path, place: Place) -> Path:
     """Say where a path of the pod is in the object: of its beginnings the longest one counts."""
     for size in range(len(path), -1, -1):
         if path[:size] in place.at:
@@ -193,7 +193,7 @@ def moved(path: Path, place: Place) -> Path:
     return path
 
 
-def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Request]:
+def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[UntranslatedRequest]:
     if path in covered or len(path) > _DEEPEST:
         return
     if isinstance(value, list):
@@ -203,22 +203,30 @@ def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Re
         return
     for key, child in value.items():
         if key in {"limits", "requests"} and isinstance(child, dict):
-            yield from (Request((*path, key), name) for name in child if is_device(name))
+            yield from (
+                UntranslatedRequest((*path, key), name)
+                for name in child
+                if is_device_resource(name)
+            )
         elif key in _PATCHES and isinstance(child, str):
             named = dict.fromkeys(_KEYS.findall(child))
-            yield from (Request((*path, key), name) for name in named if is_device(name))
+            yield from (
+                UntranslatedRequest((*path, key), name)
+                for name in named
+                if is_device_resource(name)
+            )
         else:
             if key in _NUMBERED:
                 yield from _by_name(child, (*path, key))
             yield from _requests(child, (*path, key), covered)
 
 
-def _by_name(value: Value, path: Path) -> Iterator[Request]:
+def _by_name(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
     """Find devices that stand as values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
     listed = value if isinstance(value, list) else [value]
     for number, item in enumerate(listed):
         at: Path = (*path, number) if isinstance(value, list) else path
         for key in _NAMED:
             name = item.get(key) if isinstance(item, dict) else None
-            if isinstance(name, str) and is_device(name):
-                yield Request(at, name)
+            if isinstance(name, str) and is_device_resource(name):
+                yield UntranslatedRequest(at, name)

@@ -1,13 +1,13 @@
 """gpu.amd.com: whole accelerators and partitions of them; nothing is shared."""
 
 from translate.legacy.asks import Ask
-from translate.targets.plan import Aim, Plan
-from translate.targets.vocabulary import UnsayableError, Words, named
+from translate.targets.plan import DevicePlan, DriverTarget
+from translate.targets.vocabulary import DriverVocabulary, NotExpressibleError, make_vocabulary
 
 DRIVER = "gpu.amd.com"
 
 
-def words(domain: str) -> Words:
+def vocabulary(domain: str) -> DriverVocabulary:
     """What the driver publishes, in its own domain."""
     full = {
         "product": f"{domain}/productName",
@@ -17,17 +17,17 @@ def words(domain: str) -> Words:
         "parent": f"{domain}/deviceID",
         "memory": f"{domain}/memory",
     }
-    return named(full, always=frozenset(full.values()))
+    return make_vocabulary(full, always=frozenset(full.values()))
 
 
-def plan(ask: Ask, aim: Aim) -> Plan:
+def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
     """Say how one device is asked for."""
     if ask.share is not None:
-        raise UnsayableError(f"{aim.driver} does not share its devices")
+        raise NotExpressibleError(f"{aim.driver} does not share its devices")
     if ask.passthrough:
-        raise UnsayableError(f"{aim.driver} has no passthrough")
+        raise NotExpressibleError(f"{aim.driver} has no passthrough")
     kind = "amdgpu-partition" if ask.partition else "amdgpu"
-    return Plan(
+    return DevicePlan(
         class_=aim.offers(aim.class_),
         selectors=(f'device.attributes["{aim.driver}"].type == "{kind}"',),
         wanted=ask.selectors,

@@ -14,39 +14,41 @@ from facts.families import FAMILIES, family_of
 from facts.model import Facts
 from translate.legacy.asks import Ask, Kind
 from translate.targets import amd, dranet, generic, hami, intel, nvidia, sriov
-from translate.targets.plan import Aim, Plan, Sharing
-from translate.targets.vocabulary import Words
+from translate.targets.plan import DevicePlan, DriverTarget, Sharing
+from translate.targets.vocabulary import DriverVocabulary
 
 
-class Speaker(NamedTuple):
+class FamilyPrinter(NamedTuple):
     """How a family says things, and whose devices they are."""
 
     vendor: str
-    words: Callable[[str], Words]
-    plan: Callable[[Ask, Aim], Plan]
+    words: Callable[[str], DriverVocabulary]
+    plan: Callable[[Ask, DriverTarget], DevicePlan]
 
 
-SPEAKERS: Final[Mapping[str, Speaker]] = {
-    nvidia.DRIVER: Speaker("nvidia", nvidia.words, nvidia.plan),
-    hami.DRIVER: Speaker("nvidia", hami.words, hami.plan),
-    amd.DRIVER: Speaker("amd", amd.words, amd.plan),
-    intel.DRIVER: Speaker("intel", intel.words, intel.plan),
-    dranet.DRIVER: Speaker("", dranet.words, dranet.plan),
-    sriov.DRIVER: Speaker("", sriov.words, sriov.plan),
+PRINTERS: Final[Mapping[str, FamilyPrinter]] = {
+    nvidia.DRIVER: FamilyPrinter("nvidia", nvidia.vocabulary, nvidia.plan_device),
+    hami.DRIVER: FamilyPrinter("nvidia", hami.vocabulary, hami.plan_device),
+    amd.DRIVER: FamilyPrinter("amd", amd.vocabulary, amd.plan_device),
+    intel.DRIVER: FamilyPrinter("intel", intel.vocabulary, intel.plan_device),
+    dranet.DRIVER: FamilyPrinter("", dranet.vocabulary, dranet.plan_device),
+    sriov.DRIVER: FamilyPrinter("", sriov.vocabulary, sriov.plan_device),
 }
-_WORDS: Final[Mapping[str, Words]] = {
+_WORDS: Final[Mapping[str, DriverVocabulary]] = {
     driver: msgspec.structs.replace(each.words(driver), domain=driver)
-    for driver, each in SPEAKERS.items()
+    for driver, each in PRINTERS.items()
 }
-_GENERIC: Final = Speaker("", generic.words, generic.plan)
+_GENERIC: Final = FamilyPrinter("", generic.vocabulary, generic.plan_device)
 
 
-def speaker(aim: Aim) -> Speaker:
+def get_printer(aim: DriverTarget) -> FamilyPrinter:
     """Who prints for a target."""
-    return SPEAKERS.get(aim.family, _GENERIC)
+    return PRINTERS.get(aim.family, _GENERIC)
 
 
-def aims(ask: Ask, facts: Facts | None, configuration: Configuration) -> tuple[Aim, ...]:
+def list_targets(
+    ask: Ask, facts: Facts | None, configuration: Configuration
+) -> tuple[DriverTarget, ...]:
     """The targets that an ask may go to, in the order in which they are tried."""
     if ask.kind is Kind.OTHER:
         return ()
@@ -56,11 +58,11 @@ def aims(ask: Ask, facts: Facts | None, configuration: Configuration) -> tuple[A
             for each in configuration.targets
             if Kind(each.kind) is ask.kind
         ]
-        return tuple(each for each in named if _same_vendor(ask.vendor, speaker(each).vendor))
+        return tuple(each for each in named if _same_vendor(ask.vendor, get_printer(each).vendor))
     chosen = [
-        Aim(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
+        DriverTarget(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
         for family in FAMILIES
-        if family.kind == ask.kind and _same_vendor(ask.vendor, SPEAKERS[family.driver].vendor)
+        if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
         for name in _offered(family.classes, facts)
     ]
     # A class may be there before any device of it; pods should not wait for those.
@@ -80,16 +82,18 @@ def _offered(classes: tuple[str, ...], facts: Facts | None) -> tuple[str, ...]:
     return (classes[0] if classes[0] in found else found[0],) if found else ()
 
 
-def _configured(target: Target, facts: Facts | None) -> Aim:
+def _configured(target: Target, facts: Facts | None) -> DriverTarget:
     known = family_of(target)
     if known is not None:
-        words = SPEAKERS[known.driver].words(target.driver)
+        words = PRINTERS[known.driver].words(target.driver)
     else:
-        words = generic.words(
+        words = generic.vocabulary(
             target.driver,
             {f"{word}": f"{name}" for word, name in target.attributes.items()},
             {f"{word}": f"{name}" for word, name in target.capacities.items()},
         )
     words = msgspec.structs.replace(words, domain=f"{target.driver}")
     driver = known.driver if known else f"{target.driver}"
-    return Aim(driver, f"{target.driver}", f"{target.class_}", target.sharing, words, facts)
+    return DriverTarget(
+        driver, f"{target.driver}", f"{target.class_}", target.sharing, words, facts
+    )

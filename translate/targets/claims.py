@@ -11,25 +11,32 @@ import msgspec
 
 from documents.values import Value
 from dra.rules import Joint, Near, Rules, Strategy
-from translate.legacy.asks import User, Wish
-from translate.targets.plan import Link, Part, Requested, Rule, Said, Setting
+from translate.legacy.asks import DeviceUser, PackingPreference
+from translate.targets.plan import (
+    ClaimPart,
+    ProximityRule,
+    RequestConfig,
+    RequestConstraint,
+    TargetResult,
+    UnnamedRequest,
+)
 
 # Requests, constraints, configuration entries and results: the API has one limit for all of them.
-MOST = 32
+MAX_ENTRIES = 32
 
 
-class Use(msgspec.Struct, frozen=True):
+class ContainerRequests(msgspec.Struct, frozen=True):
     """The requests of a claim that one container gets."""
 
-    user: User
+    user: DeviceUser
     requests: tuple[str, ...]
 
 
-class ClaimOf(msgspec.Struct, frozen=True):
+class ComposedClaim(msgspec.Struct, frozen=True):
     """A claim of a pod: its spec as `v1` has it, who uses what of it, and which ask became what."""
 
     spec: dict[str, Value]
-    uses: tuple[Use, ...]
+    uses: tuple[ContainerRequests, ...]
     asks: dict[str, tuple[str, ...]]
     rules: Rules = Rules()
 
@@ -38,31 +45,31 @@ class _Filling:
     """A claim while parts are put in."""
 
     def __init__(self) -> None:
-        self.requests: list[Requested] = []
+        self.requests: list[UnnamedRequest] = []
         self.devices = 0
-        self.rules: list[Rule] = []
-        self.settings: list[Setting] = []
+        self.rules: list[RequestConstraint] = []
+        self.settings: list[RequestConfig] = []
         self.apart: set[str] = set()
-        self.links: list[Link] = []
-        self.wishes: dict[Wish, None] = {}
+        self.links: list[ProximityRule] = []
+        self.wishes: dict[PackingPreference, None] = {}
 
     @property
     def full(self) -> bool:
         """Whether no part finds room any more: each has a request."""
-        return len(self.requests) >= MOST or self.devices >= MOST
+        return len(self.requests) >= MAX_ENTRIES or self.devices >= MAX_ENTRIES
 
-    def takes(self, part: Part) -> bool:
+    def takes(self, part: ClaimPart) -> bool:
         devices = sum(each.devices for each in part.requests)
         return (
-            self.devices + devices <= MOST
-            and len(self.requests) + len(part.requests) <= MOST
-            and len(self.rules) + len(part.rules) <= MOST
-            and len(self.settings) + len(part.settings) <= MOST
-            and len(self.links) + len(part.links) <= MOST
+            self.devices + devices <= MAX_ENTRIES
+            and len(self.requests) + len(part.requests) <= MAX_ENTRIES
+            and len(self.rules) + len(part.rules) <= MAX_ENTRIES
+            and len(self.settings) + len(part.settings) <= MAX_ENTRIES
+            and len(self.links) + len(part.links) <= MAX_ENTRIES
             and part.apart not in self.apart
         )
 
-    def put(self, part: Part) -> None:
+    def put(self, part: ClaimPart) -> None:
         offset = len(self.requests)
         self.requests += part.requests
         self.devices += sum(each.devices for each in part.requests)
@@ -79,7 +86,7 @@ class _Filling:
             self.apart.add(part.apart)
 
 
-def _moved(link: Link, offset: int) -> Link:
+def _moved(link: ProximityRule, offset: int) -> ProximityRule:
     return msgspec.structs.replace(
         link,
         requests=tuple(n + offset for n in link.requests),
@@ -87,7 +94,7 @@ def _moved(link: Link, offset: int) -> Link:
     )
 
 
-def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
+def assemble_claims(said: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
     """Put the parts of what was said into claims, each into the first that takes it."""
     claims: list[_Filling] = []
     open_: list[_Filling] = []
@@ -104,12 +111,12 @@ def assemble(said: Iterable[Said]) -> tuple[ClaimOf, ...]:
     return tuple(_printed(each) for each in claims)
 
 
-def _pieces(part: Part) -> Iterable[Part]:
+def _pieces(part: ClaimPart) -> Iterable[ClaimPart]:
     """Take a part apart where nothing binds its requests together."""
     if part.rules or part.apart or part.links or len(part.requests) < 2:
         return [part] if part.requests else []
     return [
-        Part(
+        ClaimPart(
             (each,),
             wishes=part.wishes,
             settings=tuple(
@@ -122,7 +129,7 @@ def _pieces(part: Part) -> Iterable[Part]:
     ]
 
 
-def _printed(claim: _Filling) -> ClaimOf:
+def _printed(claim: _Filling) -> ComposedClaim:
     names = _names(claim.requests)
     devices: dict[str, Value] = {
         "requests": [
@@ -146,7 +153,7 @@ def _printed(claim: _Filling) -> ClaimOf:
     for name, each in zip(names, claim.requests, strict=True):
         asks[each.ask] = (*asks.get(each.ask, ()), name)
     uses = _uses(names, claim.requests)
-    return ClaimOf({"devices": devices}, uses, asks, _rules(names, claim))
+    return ComposedClaim({"devices": devices}, uses, asks, _rules(names, claim))
 
 
 def _rules(names: Sequence[str], claim: _Filling) -> Rules:
@@ -165,7 +172,7 @@ def _rules(names: Sequence[str], claim: _Filling) -> Rules:
     )
 
 
-def _names(requests: Sequence[Requested]) -> list[str]:
+def _names(requests: Sequence[UnnamedRequest]) -> list[str]:
     """Name requests after their kind, with a number where there are several."""
     if len(requests) == 1:
         return [requests[0].kind]
@@ -179,10 +186,12 @@ def _names(requests: Sequence[Requested]) -> list[str]:
     return names
 
 
-def _uses(names: Sequence[str], requests: Sequence[Requested]) -> tuple[Use, ...]:
+def _uses(
+    names: Sequence[str], requests: Sequence[UnnamedRequest]
+) -> tuple[ContainerRequests, ...]:
     """Gather by container which requests it gets, in the order of the claim."""
-    uses: dict[User, list[str]] = {}
+    uses: dict[DeviceUser, list[str]] = {}
     for name, each in zip(names, requests, strict=True):
         for user in each.users:
             uses.setdefault(user, []).append(name)
-    return tuple(Use(user, tuple(given)) for user, given in uses.items())
+    return tuple(ContainerRequests(user, tuple(given)) for user, given in uses.items())

@@ -10,7 +10,7 @@ def _loss(name: str, text: str, example: str, remedy: str) -> Code:
     return Code(name=name, severity=Severity.WARNING, text=text, example=example, remedy=remedy)
 
 
-NOT_SAYABLE = Code(
+NOT_EXPRESSIBLE = Code(
     name="NoTargetSaysIt",
     severity=Severity.ERROR,
     text="No target that is configured or installed can say what a pod asks.",
@@ -116,7 +116,7 @@ GUARDED: Final = frozenset({"isolation", "exclusivity"})
 CODES = Codes(
     "targets",
     [
-        NOT_SAYABLE,
+        NOT_EXPRESSIBLE,
         ISOLATION_LOST,
         EXCLUSIVITY_LOST,
         LIMITS_ENFORCED,

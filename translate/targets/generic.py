@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from translate.legacy.asks import Ask, Bytes, Distinct, Isolation, Kind
+from translate.legacy.asks import Ask, Bytes, Distinctness, Isolation, Kind
 from translate.targets import codes, nics
-from translate.targets.plan import Aim, Amount, Plan, Sharing, tell
-from translate.targets.vocabulary import UnsayableError, Words, amount, named
+from translate.targets.plan import DevicePlan, DriverTarget, RequestedAmount, Sharing, make_finding
+from translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    format_bytes,
+    make_vocabulary,
+)
 
 # Words of the configuration, and the fields that hold them here.
 _ATTRIBUTES: Final = {
@@ -24,37 +29,39 @@ _ATTRIBUTES: Final = {
 _CAPACITIES: Final = ("memory", "cores", "shares")
 
 
-def words(
+def vocabulary(
     domain: str, attributes: Mapping[str, str] = {}, capacities: Mapping[str, str] = {}
-) -> Words:
+) -> DriverVocabulary:
     """What the configuration says that the driver publishes; bare names are its own."""
     said = {
         field: attributes[word] for word, field in _ATTRIBUTES.items() if word in attributes
     } | {word: capacities[word] for word in _CAPACITIES if word in capacities}
     full = {field: name if "/" in name else f"{domain}/{name}" for field, name in said.items()}
-    return named(full)
+    return make_vocabulary(full)
 
 
-def plan(ask: Ask, aim: Aim) -> Plan:
+def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
     """Say how one device is asked for."""
     if ask.passthrough:
-        raise UnsayableError(f"{aim.driver} is not known to pass devices through")
+        raise NotExpressibleError(f"{aim.driver} is not known to pass devices through")
     if ask.partition and not aim.words.profile:
-        raise UnsayableError(f"{aim.driver} publishes nothing that tells the profile")
+        raise NotExpressibleError(f"{aim.driver} publishes nothing that tells the profile")
     if ask.kind is Kind.NIC:
-        return Plan(
+        return DevicePlan(
             class_=aim.offers(aim.class_),
             wanted=ask.selectors,
-            distinct=aim.words.parent if ask.distinct is Distinct.PARENT else "",
-            losses=nics.shared(ask, aim),
+            distinct=aim.words.parent if ask.distinct is Distinctness.PARENT else "",
+            losses=nics.report_shared(ask, aim),
         )
     shared = ask.share is not None
     if shared and aim.sharing == Sharing.NONE:
-        raise UnsayableError(f"{aim.driver} does not share its devices")
+        raise NotExpressibleError(f"{aim.driver} does not share its devices")
     several = aim.sharing != Sharing.NONE and not ask.partition
     if several and ask.count != 1 and not aim.words.uuid:
-        raise UnsayableError(f"{aim.driver} publishes nothing that tells one device from another")
-    base = Plan(
+        raise NotExpressibleError(
+            f"{aim.driver} publishes nothing that tells one device from another"
+        )
+    base = DevicePlan(
         class_=aim.offers(aim.class_),
         wanted=ask.selectors,
         percent_of=aim.products(),
@@ -64,15 +71,15 @@ def plan(ask: Ask, aim: Aim) -> Plan:
     return _shared(ask, base, aim) if shared else base
 
 
-def _shared(ask: Ask, base: Plan, aim: Aim) -> Plan:
+def _shared(ask: Ask, base: DevicePlan, aim: DriverTarget) -> DevicePlan:
     aim.keeps("exactly.capacity")
     share, names = ask.share, aim.words
     if share is None or share.replica or share.isolation is Isolation.MIG:
-        raise UnsayableError(f"{aim.driver} shares by amounts, and there is none")
-    amounts: dict[str, Amount] = {}
+        raise NotExpressibleError(f"{aim.driver} shares by amounts, and there is none")
+    amounts: dict[str, RequestedAmount] = {}
     losses = []
     if isinstance(share.memory, Bytes):
-        amounts[_own(names.memory, "memory", aim)] = amount(share.memory.value)
+        amounts[_own(names.memory, "memory", aim)] = format_bytes(share.memory.value)
     elif share.memory is not None:
         amounts[_own(names.memory, "memory", aim)] = share.memory
     if names.cores:
@@ -80,8 +87,8 @@ def _shared(ask: Ask, base: Plan, aim: Aim) -> Plan:
         amounts[_own(names.cores, "cores", aim)] = share.cores or "0"
     elif share.cores is not None:
         message = f"{share.cores.value} percent of cores on {aim.driver}"
-        losses.append(tell(codes.CORES_LOST, ask, message))
-    return Plan(
+        losses.append(make_finding(codes.CORES_LOST, ask, message))
+    return DevicePlan(
         class_=base.class_,
         wanted=base.wanted,
         percent_of=base.percent_of,
@@ -92,9 +99,9 @@ def _shared(ask: Ask, base: Plan, aim: Aim) -> Plan:
     )
 
 
-def _own(name: str, word: str, aim: Aim) -> str:
+def _own(name: str, word: str, aim: DriverTarget) -> str:
     """Write a capacity as the driver does: a claim names it exactly as it is published."""
     if not name:
-        raise UnsayableError(f"{aim.driver} publishes no {word}")
+        raise NotExpressibleError(f"{aim.driver} publishes no {word}")
     published = {capacity for each in aim.products() for capacity in each.capacity}
     return name if name in published else name.removeprefix(f"{aim.driver}/")

@@ -13,13 +13,13 @@ import msgspec
 from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
 from facts.model import Facts, Neighbourhood, Shape
-from translate.legacy.asks import Ask, Joint, Kind, Scope
+from translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
 from translate.targets import codes
-from translate.targets.plan import tell
-from translate.targets.vocabulary import UnsayableError
+from translate.targets.plan import make_finding
+from translate.targets.vocabulary import NotExpressibleError
 
 
-class Group(msgspec.Struct, frozen=True):
+class DeviceGroup(msgspec.Struct, frozen=True):
     """What stands in one neighbourhood: so many of the primary's, so many of each other ask."""
 
     primary: int
@@ -29,7 +29,7 @@ class Group(msgspec.Struct, frozen=True):
 class Grouping(msgspec.Struct, frozen=True):
     """The groups; without an attribute nothing relates their devices."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
     attribute: str = ""
     apart: bool = False  # two groups could come to stand in one neighbourhood
     findings: tuple[Finding, ...] = ()
@@ -39,16 +39,16 @@ class _Loose(Exception):  # noqa: N818  # not an error: what is only preferred n
     """The groups cannot be required; says why."""
 
 
-def linked(
+def count_linked(
     primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
 ) -> Grouping:
     """Count asks with one joint: one group of them all, and the attribute that tells places."""
-    joint = primary.joint or Joint("", primary.kind)
+    joint = primary.joint or JointAllocation("", primary.kind)
     unequal = primary.count is None or any(each.count is None for each in others)
-    if joint.scope is Scope.NODE or (unequal and not joint.required):
-        return grouping(primary, others, drivers, facts)
+    if joint.scope is TopologyScope.NODE or (unequal and not joint.required):
+        return group_asks(primary, others, drivers, facts)
     if unequal:
-        raise UnsayableError("all there are of a device cannot be grouped")
+        raise NotExpressibleError("all there are of a device cannot be grouped")
     shapes = _shapes(facts, drivers) if facts else []
     try:
         return _counted_by(primary, others, joint, shapes)
@@ -57,17 +57,17 @@ def linked(
 
 
 def _counted_by(
-    primary: Ask, others: Sequence[Ask], joint: Joint, shapes: Sequence[Shape]
+    primary: Ask, others: Sequence[Ask], joint: JointAllocation, shapes: Sequence[Shape]
 ) -> Grouping:
     count = primary.count or 1
     if not shapes:
-        open_ = [each.kind for each in others if not (each.joint and each.joint.counted)]
+        open_ = [each.kind for each in others if not (each.joint and each.joint.explicit_count)]
         if open_ and joint.required and count > 1:
-            raise UnsayableError(
+            raise NotExpressibleError(
                 f"no node is known that shows how {count} devices lie to each other: ask for as "
                 f"many of {open_[0]} as there are places for them"
             )
-        attribute = NUMA_NODE if joint.scope is Scope.NUMA else PCIE_ROOT
+        attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
         return msgspec.structs.replace(_apart(primary, others), attribute=attribute)
     attribute, related, findings = _scope(primary, joint, shapes)
     holding = [each for each in related if _packed(count, _places(each, attribute)) is not None]
@@ -78,10 +78,10 @@ def _counted_by(
     groups = _shared_out(primary, others, joint, _packed(count, _places(shape, attribute)) or [])
     whole = _apart(*_counted(primary, others, groups), findings)
     left = [each for each in related if _fewest(each, count, attribute) != len(groups)]
-    if left and not all(each.joint and each.joint.counted for each in others):
+    if left and not all(each.joint and each.joint.explicit_count for each in others):
         nodes = sum(each.nodes for each in left)
         message = f"{len(groups)} places as on {shape.nodes} nodes; {nodes} other nodes differ"
-        more = (*findings, tell(codes.SHAPE_CHOSEN, primary, message))
+        more = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
         whole = msgspec.structs.replace(whole, findings=more)
     return msgspec.structs.replace(whole, attribute=attribute)
 
@@ -90,15 +90,15 @@ def _fewest(shape: Shape, count: int, attribute: str) -> int:
     return len(_packed(count, _places(shape, attribute)) or [])
 
 
-def grouping(
+def group_asks(
     primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
 ) -> Grouping:
     """Cut asks with one joint into groups; `drivers` are of the primary and of the others."""
-    joint = primary.joint or Joint("", primary.kind)
+    joint = primary.joint or JointAllocation("", primary.kind)
     if primary.count is None or any(each.count is None for each in others):
         reason = "all there are of a device cannot be grouped"
         return _loose(primary, others, joint, reason)
-    if joint.scope is Scope.NODE:
+    if joint.scope is TopologyScope.NODE:
         return _apart(primary, others)
     try:
         return _grouped(primary, others, joint, drivers, facts)
@@ -109,21 +109,21 @@ def grouping(
 def _apart(primary: Ask, others: Sequence[Ask], findings: tuple[Finding, ...] = ()) -> Grouping:
     """One group that nothing relates."""
     counts = tuple(each.count or 1 for each in others)
-    return Grouping((Group(primary.count or 1, counts),), findings=findings)
+    return Grouping((DeviceGroup(primary.count or 1, counts),), findings=findings)
 
 
-def _loose(primary: Ask, others: Sequence[Ask], joint: Joint, reason: str) -> Grouping:
+def _loose(primary: Ask, others: Sequence[Ask], joint: JointAllocation, reason: str) -> Grouping:
     if joint.required:
-        raise UnsayableError(reason)
+        raise NotExpressibleError(reason)
     if primary.count is None or any(each.count is None for each in others):
-        return Grouping((), findings=(tell(codes.ALIGNMENT_LOST, primary, reason),))
-    return _apart(primary, others, (tell(codes.ALIGNMENT_LOST, primary, reason),))
+        return Grouping((), findings=(make_finding(codes.ALIGNMENT_LOST, primary, reason),))
+    return _apart(primary, others, (make_finding(codes.ALIGNMENT_LOST, primary, reason),))
 
 
 def _grouped(
     primary: Ask,
     others: Sequence[Ask],
-    joint: Joint,
+    joint: JointAllocation,
     drivers: tuple[str, str],
     facts: Facts | None,
 ) -> Grouping:
@@ -139,14 +139,16 @@ def _grouped(
     if left := [each for each in related if _sizes(each, count, attribute) != sizes]:
         nodes = sum(each.nodes for each in left)
         message = f"{len(groups)} groups as on {shape.nodes} nodes; {nodes} other nodes differ"
-        findings = (*findings, tell(codes.SHAPE_CHOSEN, primary, message))
+        findings = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
     if _everything(shape, groups):
         return _apart(*_counted(primary, others, groups), findings)
     mergeable = any(each.nics > 1 for one in related for each in _places(one, attribute))
     return Grouping(groups, attribute, mergeable and len(groups) > 1, findings)
 
 
-def _holding(count: int, joint: Joint, related: Sequence[Shape], attribute: str) -> list[Shape]:
+def _holding(
+    count: int, joint: JointAllocation, related: Sequence[Shape], attribute: str
+) -> list[Shape]:
     """The shapes that have room for so many; refuse where there are none."""
     holding = [each for each in related if _packed(count, _places(each, attribute)) is not None]
     if not holding:
@@ -185,30 +187,30 @@ def _turned(shape: Shape) -> Shape:
     )
 
 
-def _unknown(primary: Ask, others: Sequence[Ask], joint: Joint) -> Grouping:
+def _unknown(primary: Ask, others: Sequence[Ask], joint: JointAllocation) -> Grouping:
     """Without a shape one device can still be near its own; more cannot be cut."""
     most = max(primary.count or 1, *(each.count or 1 for each in others))
     if most > 1:
         raise _Loose(f"no node is known that shows how {most} devices lie to each other")
     if not joint.required:
         raise _Loose("no node is known that shows how devices lie to each other")
-    attribute = NUMA_NODE if joint.scope is Scope.NUMA else PCIE_ROOT
-    return Grouping((Group(1, tuple(1 for _ in others)),), attribute)
+    attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
+    return Grouping((DeviceGroup(1, tuple(1 for _ in others)),), attribute)
 
 
 def _scope(
-    primary: Ask, joint: Joint, shapes: Sequence[Shape]
+    primary: Ask, joint: JointAllocation, shapes: Sequence[Shape]
 ) -> tuple[str, list[Shape], tuple[Finding, ...]]:
     """Choose the attribute that relates anything, and the shapes in which it does."""
-    if joint.scope is not Scope.NUMA and (by_root := [s for s in shapes if s.pcie_relates]):
+    if joint.scope is not TopologyScope.NUMA and (by_root := [s for s in shapes if s.pcie_relates]):
         return PCIE_ROOT, by_root, ()
     by_numa = [each for each in shapes if each.numa_relates]
     if not by_numa:
         raise _Loose("no published attribute relates these devices on any node")
-    if joint.scope is Scope.NUMA:
+    if joint.scope is TopologyScope.NUMA:
         return NUMA_NODE, by_numa, ()
     message = "no PCIe root holds both kinds of devices: they share a NUMA node instead"
-    return NUMA_NODE, by_numa, (tell(codes.NEIGHBOURHOOD_CHANGED, primary, message),)
+    return NUMA_NODE, by_numa, (make_finding(codes.NEIGHBOURHOOD_CHANGED, primary, message),)
 
 
 def _places(shape: Shape, attribute: str) -> list[Neighbourhood]:
@@ -241,15 +243,15 @@ def _sizes(shape: Shape, count: int, attribute: str) -> list[int]:
 
 
 def _shared_out(
-    primary: Ask, others: Sequence[Ask], joint: Joint, cut: list[tuple[int, int]]
-) -> tuple[Group, ...]:
+    primary: Ask, others: Sequence[Ask], joint: JointAllocation, cut: list[tuple[int, int]]
+) -> tuple[DeviceGroup, ...]:
     """Give every group its share of the others, as evenly as possible."""
     columns = []
     for each in others:
-        counted = each.joint.counted if each.joint else joint.counted
+        counted = each.joint.explicit_count if each.joint else joint.explicit_count
         wanted = each.count if counted and each.count is not None else len(cut)
         if wanted < len(cut):
-            raise UnsayableError(
+            raise NotExpressibleError(
                 f"{primary.count} devices stand in {len(cut)} places: ask for {len(cut)} of"
                 f" {each.kind}, not {wanted}"
             )
@@ -257,16 +259,16 @@ def _shared_out(
         shares = [base + (number < more) for number in range(len(cut))]
         if any(share > room for share, (_, room) in zip(shares, cut, strict=True)):
             room = sum(place for _, place in cut)
-            raise UnsayableError(
+            raise NotExpressibleError(
                 f"ask for at most {room} of {each.kind} beside {primary.count} of {primary.kind}, "
                 f"not {wanted}"
             )
         columns.append(shares)
     rows: Iterator[tuple[int, ...]] = zip(*columns, strict=True) if columns else iter(())
-    return tuple(Group(size, row) for (size, _), row in zip(cut, rows, strict=True))
+    return tuple(DeviceGroup(size, row) for (size, _), row in zip(cut, rows, strict=True))
 
 
-def _everything(shape: Shape, groups: Sequence[Group]) -> bool:
+def _everything(shape: Shape, groups: Sequence[DeviceGroup]) -> bool:
     """Whether the groups are all the devices a node has: then nothing needs to be said."""
     others = sum(sum(each.others) for each in groups)
     return (
@@ -277,7 +279,9 @@ def _everything(shape: Shape, groups: Sequence[Group]) -> bool:
     )
 
 
-def _counted(primary: Ask, others: Sequence[Ask], groups: Sequence[Group]) -> tuple[Ask, list[Ask]]:
+def _counted(
+    primary: Ask, others: Sequence[Ask], groups: Sequence[DeviceGroup]
+) -> tuple[Ask, list[Ask]]:
     totals = [sum(column) for column in zip(*(each.others for each in groups), strict=True)]
     return primary, [
         msgspec.structs.replace(each, count=total)
@@ -285,7 +289,7 @@ def _counted(primary: Ask, others: Sequence[Ask], groups: Sequence[Group]) -> tu
     ]
 
 
-def primary_of(asks: Sequence[Ask]) -> Ask:
+def find_primary(asks: Sequence[Ask]) -> Ask:
     """The ask whose neighbourhoods count."""
     kind: Kind | None = asks[0].joint.primary if asks[0].joint else None
     return next((each for each in asks if each.kind is kind), asks[0])

@@ -10,16 +10,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from documents.paths import show
+from documents.paths import format_path
 from documents.values import Value
 from dra.finding import Code, Finding
 from facts.model import Facts, Product
-from translate.legacy.asks import Ask, Percent, User, Wish
-from translate.legacy.selectors import Selector
-from translate.targets.vocabulary import UnsayableError, Words
+from translate.legacy.asks import Ask, DeviceUser, PackingPreference, Percent
+from translate.legacy.selectors import AskSelector
+from translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
 # A quantity as it is written, or a part of what the device has of it.
-Amount: TypeAlias = str | Percent
+RequestedAmount: TypeAlias = str | Percent
 
 
 class Sharing(enum.StrEnum):
@@ -30,14 +30,14 @@ class Sharing(enum.StrEnum):
     UNLIMITED = "unlimited"
 
 
-class Aim(msgspec.Struct, frozen=True):
+class DriverTarget(msgspec.Struct, frozen=True):
     """A target, with what is known of its driver here."""
 
     family: str
     driver: str
     class_: str
     sharing: str | int
-    words: Words
+    words: DriverVocabulary
     facts: Facts | None = None
 
     def products(self, *, types: tuple[str, ...] = ()) -> tuple[Product, ...]:
@@ -59,25 +59,25 @@ class Aim(msgspec.Struct, frozen=True):
     def offers(self, name: str) -> str:
         """Give the class of this name back; refuse one that is known not to exist."""
         if self.facts and self.facts.class_named(name) is None:
-            raise UnsayableError(f"there is no DeviceClass {name}")
+            raise NotExpressibleError(f"there is no DeviceClass {name}")
         return name
 
     def keeps(self, field: str) -> None:
         """Refuse what this API server would drop from the claim."""
         if self.facts and not self.facts.keeps(field):
             version = self.facts.cluster.version
-            raise UnsayableError(f"this API server ({version}) drops {field} from claims")
+            raise NotExpressibleError(f"this API server ({version}) drops {field} from claims")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How one device of an ask is asked for."""
 
     class_: str
     selectors: tuple[str, ...] = ()
-    wanted: tuple[Selector, ...] = ()  # the ask's own that are still to be written
-    words: Words | None = None  # where they are others than the driver's usual ones
+    wanted: tuple[AskSelector, ...] = ()  # the ask's own that are still to be written
+    words: DriverVocabulary | None = None  # where they are others than the driver's usual ones
     ways: tuple[tuple[str, ...], ...] = ()  # in order of preference; one of them holds
-    amounts: Mapping[str, Amount] = {}
+    amounts: Mapping[str, RequestedAmount] = {}
     percent_of: tuple[Product, ...] = ()  # the products that a percentage may be of
     distinct: str = ""  # devices of one ask differ in this attribute
     parent: str = ""  # devices on one card are equal in it
@@ -86,23 +86,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Finding, ...] = ()
 
 
-def tell(code: Code, ask: Ask, message: str) -> Finding:
+def make_finding(code: Code, ask: Ask, message: str) -> Finding:
     """Make a finding about an ask, by the names that the pod has for it."""
-    path = show(ask.users[0].path) if ask.users else ""
+    path = format_path(ask.users[0].path) if ask.users else ""
     return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}")
 
 
-class Requested(msgspec.Struct, frozen=True):
+class UnnamedRequest(msgspec.Struct, frozen=True):
     """A request before it has its name."""
 
     kind: str
     body: Mapping[str, Value]
     devices: int
     ask: str
-    users: tuple[User, ...]
+    users: tuple[DeviceUser, ...]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RequestConstraint(msgspec.Struct, frozen=True):
     """A constraint over requests of one part, by their numbers; none of them: all."""
 
     word: str  # matchAttribute or distinctAttribute
@@ -110,7 +110,7 @@ class Rule(msgspec.Struct, frozen=True):
     requests: tuple[int, ...]
 
 
-class Link(msgspec.Struct, frozen=True):
+class ProximityRule(msgspec.Struct, frozen=True):
     """What no constraint can say, over requests of one part by their numbers.
 
     With `others`: the places of their devices are those of the `requests`. Without: one place for
@@ -123,7 +123,7 @@ class Link(msgspec.Struct, frozen=True):
     required: bool
 
 
-class Setting(msgspec.Struct, frozen=True):
+class RequestConfig(msgspec.Struct, frozen=True):
     """Configuration for one request of a part."""
 
     request: int
@@ -131,18 +131,18 @@ class Setting(msgspec.Struct, frozen=True):
     parameters: Value
 
 
-class Part(msgspec.Struct, frozen=True):
+class ClaimPart(msgspec.Struct, frozen=True):
     """What must stay in one claim."""
 
-    requests: tuple[Requested, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    requests: tuple[UnnamedRequest, ...] = ()
+    rules: tuple[RequestConstraint, ...] = ()
+    settings: tuple[RequestConfig, ...] = ()
     apart: str = ""  # parts with the same key are never in one claim
-    links: tuple[Link, ...] = ()
-    wishes: tuple[Wish, ...] = ()
+    links: tuple[ProximityRule, ...] = ()
+    wishes: tuple[PackingPreference, ...] = ()
 
 
-class Answer(enum.StrEnum):
+class Expressibility(enum.StrEnum):
     """How well it can be said."""
 
     EQUAL = "equal"
@@ -150,12 +150,12 @@ class Answer(enum.StrEnum):
     UNSAYABLE = "not sayable"
 
 
-class Said(msgspec.Struct, frozen=True):
+class TargetResult(msgspec.Struct, frozen=True):
     """What became of one ask, or of asks that go together."""
 
     asks: tuple[str, ...]
-    answer: Answer
-    part: Part = Part()
+    answer: Expressibility
+    part: ClaimPart = ClaimPart()
     findings: tuple[Finding, ...] = ()
     lost: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()

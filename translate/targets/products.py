@@ -14,38 +14,38 @@ from translate.legacy.selectors import (
     AllOf,
     AnyOf,
     Architecture,
+    AskSelector,
     Memory,
     Not,
+    PartitionProfile,
     ProductContains,
     ProductIs,
-    Profile,
-    Selector,
 )
-from translate.targets.vocabulary import UnsayableError
+from translate.targets.vocabulary import NotExpressibleError
 
 _STEP = "1Mi"
 
 
-def fits(selector: Selector, product: Product, memory: str) -> bool | None:  # noqa: PLR0911  # one for each kind
+def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  # noqa: PLR0911  # one for each kind
     """Whether a product is accepted; None where the row does not tell."""
     match selector:
-        case Not(what=what):
-            inner = fits(what, product, memory)
+        case Not(operand=operand):
+            inner = fits(operand, product, memory)
             return None if inner is None else not inner
-        case AnyOf(these=these):
+        case AnyOf(operands=operands):
             return _any(fits(each, product, memory) for each in these)
-        case AllOf(these=these):
-            return _all(fits(each, product, memory) for each in these)
+        case AllOf(operands=operands):
+            return _all(fits(each, product, memory) for each in operands)
         case ProductIs(names=names):
             return product.name.replace(" ", "-") in {name.replace(" ", "-") for name in names}
         case ProductContains(parts=parts):
             return any(part.lower() in product.name.lower() for part in parts)
         case Architecture(names=names):
             return product.architecture.lower().replace(" ", "-") in names
-        case Profile(names=names):
+        case PartitionProfile(names=names):
             return product.profile in names
         case Memory(at_least=least, below=below) if memory in product.capacity:
-            whole = total(product, memory)
+            whole = capacity_value(product, memory)
             return (least is None or whole >= least) and (below is None or whole < below)
         case _:
             return None
@@ -61,8 +61,8 @@ def _all(answers: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
-def accepted(
-    products: Iterable[Product], selectors: Sequence[Selector], memory: str
+def filter_products(
+    products: Iterable[Product], selectors: Sequence[AskSelector], memory: str
 ) -> tuple[Product, ...]:
     """The products that no selector is known to refuse."""
     if not selectors:
@@ -74,15 +74,15 @@ def accepted(
     )
 
 
-def total(product: Product, capacity: str) -> int:
+def capacity_value(product: Product, capacity: str) -> int:
     """How much of a capacity each device of a product has."""
     return parse(product.capacity[capacity].value).value()
 
 
-def part(product: Product, capacity: str, percent: Percent) -> str:
-    """The amount that is so many percent of what a device of the product has.
+def percent_amount(product: Product, capacity: str, percent: Percent) -> str:
+    """The amount that is so many percent of operand a device of the product has.
 
-    Rounded down to what the driver hands out, so that two halves fit on one device; the driver
+    Rounded down to operand the driver hands out, so that two halves fit on one device; the driver
     would round up. Never less than the driver gives at least.
     """
     row: Amount = product.capacity[capacity]
@@ -93,10 +93,12 @@ def part(product: Product, capacity: str, percent: Percent) -> str:
     steps = (int(exact) - least) // step if step else 0
     rounded = max(least + steps * step, least, 1)
     if rounded > whole.value():
-        raise UnsayableError(f"{percent.value} percent is more than a device of {product.name} has")
+        raise NotExpressibleError(
+            f"{percent.value} percent is more than a device of {product.name} has"
+        )
     return Quantity.of(rounded, whole.format).canonical()
 
 
 def _step(whole: Quantity) -> int:
-    """Memory goes in whole mebibytes, what is counted in ones."""
+    """Memory goes in whole mebibytes, operand is counted in ones."""
     return parse(_STEP).value() if whole.format is Format.BINARY_SI else 1

@@ -12,19 +12,25 @@ from documents.values import Value
 from dra.finding import Finding
 from facts.model import Product
 from translate.legacy.asks import Ask, Percent
-from translate.legacy.selectors import DeviceLabel, ProductIs, Selector
+from translate.legacy.selectors import AskSelector, DeviceLabel, ProductIs
 from translate.targets import codes
-from translate.targets.plan import Aim, Plan, Requested, tell
-from translate.targets.products import accepted, part, total
-from translate.targets.vocabulary import UnsayableError, Words, cel, checked, quoted
+from translate.targets.plan import DevicePlan, DriverTarget, UnnamedRequest, make_finding
+from translate.targets.products import capacity_value, filter_products, percent_amount
+from translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    check_length,
+    quote,
+    write_cel,
+)
 
-MOST_WAYS = 8
-MOST_SELECTORS = 32
-MOST_RESULTS = 32
+MAX_ALTERNATIVES = 8
+MAX_SELECTORS = 32
+MAX_RESULTS = 32
 _NOT_LABEL = re.compile(r"[^a-z0-9]+")
 
 
-class Way(msgspec.Struct, frozen=True):
+class DeviceAlternative(msgspec.Struct, frozen=True):
     """One way to get a device: what it must be, how much of it, and what it is called."""
 
     selectors: tuple[str, ...] = ()
@@ -32,40 +38,42 @@ class Way(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class ExpandedPlan(msgspec.Struct, frozen=True):
     """A plan with everything worked out but the number of devices."""
 
-    plan: Plan
-    ways: tuple[Way, ...]
+    plan: DevicePlan
+    ways: tuple[DeviceAlternative, ...]
     findings: tuple[Finding, ...]
 
 
-def draw(ask: Ask, plan: Plan, aim: Aim) -> Drawn:
+def expand_plan(ask: Ask, plan: DevicePlan, aim: DriverTarget) -> ExpandedPlan:
     """Work out the ways in which a device may be got."""
     words = plan.words or aim.words
     selectors, dropped = _selectors(ask, plan, words, aim)
     products, left = _ways_of_products(ask, plan, words)
-    alternatives = tuple((checked(cel(each, words, aim.types)),) for each in ask.alternatives)
+    alternatives = tuple(
+        (check_length(write_cel(each, words, aim.types)),) for each in ask.alternatives
+    )
     ways = [
-        Way((*selectors, *other, *preferred, *way.selectors), way.capacity, way.name)
+        DeviceAlternative((*selectors, *other, *preferred, *way.selectors), way.capacity, way.name)
         for other in plan.ways or ((),)
         for preferred in alternatives or ((),)
         for way in products
     ]
     findings = [*plan.losses, *dropped, *left]
-    if len(ways) > MOST_WAYS:
-        message = f"{len(ways) - MOST_WAYS} of {len(ways)} ways are not asked for"
-        findings.append(tell(codes.PRODUCTS_LEFT, ask, message))
+    if len(ways) > MAX_ALTERNATIVES:
+        message = f"{len(ways) - MAX_ALTERNATIVES} of {len(ways)} ways are not asked for"
+        findings.append(make_finding(codes.PRODUCTS_LEFT, ask, message))
     if len(ways) > 1:
         aim.keeps("firstAvailable")
         if ask.admin:
-            raise UnsayableError("what only looks at devices cannot choose among several ways")
+            raise NotExpressibleError("what only looks at devices cannot choose among several ways")
     if ask.admin:
         aim.keeps("exactly.adminAccess")
-    return Drawn(plan, tuple(ways[:MOST_WAYS]), tuple(findings))
+    return ExpandedPlan(plan, tuple(ways[:MAX_ALTERNATIVES]), tuple(findings))
 
 
-def request(ask: Ask, drawn: Drawn, count: int | None) -> Requested:
+def compose_request(ask: Ask, drawn: ExpandedPlan, count: int | None) -> UnnamedRequest:
     """Print the request for so many devices, or for all there are."""
     if len(drawn.ways) == 1:
         wanted = _wanted(drawn.plan.class_, drawn.ways[0], count)
@@ -78,57 +86,61 @@ def request(ask: Ask, drawn: Drawn, count: int | None) -> Requested:
             for name, way in zip(_names(drawn.ways), drawn.ways, strict=True)
         ]
         body = {"firstAvailable": subs}
-    devices = MOST_RESULTS if count is None else count
-    return Requested(f"{ask.kind}", body, devices, ask.name, ask.users)
+    devices = MAX_RESULTS if count is None else count
+    return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
 
 
 def _selectors(
-    ask: Ask, plan: Plan, words: Words, aim: Aim
+    ask: Ask, plan: DevicePlan, words: DriverVocabulary, aim: DriverTarget
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """Write what every way must satisfy; a label that no attribute stands for is dropped."""
     texts, dropped = list(plan.selectors), []
     for each in plan.wanted:
         if labels := [label for label in _labels(each) if not label.attribute]:
             said = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
-            dropped.append(tell(codes.LABEL_DROPPED, ask, said))
+            dropped.append(make_finding(codes.LABEL_DROPPED, ask, said))
         else:
-            texts.append(cel(each, words, aim.types))
-    if len(texts) > MOST_SELECTORS - 2:
+            texts.append(write_cel(each, words, aim.types))
+    if len(texts) > MAX_SELECTORS - 2:
         texts = [" && ".join(f"({text})" for text in texts)]
-    return tuple(checked(text) for text in texts), dropped
+    return tuple(check_length(text) for text in texts), dropped
 
 
-def _labels(selector: Selector) -> Iterator[DeviceLabel]:
+def _labels(selector: AskSelector) -> Iterator[DeviceLabel]:
     if isinstance(selector, DeviceLabel):
         yield selector
-    for name in ("what", "these"):
+    for name in ("operand", "operands"):
         inner = getattr(selector, name, ())
         for each in inner if isinstance(inner, tuple) else (inner,):
             yield from _labels(each)
 
 
-def _ways_of_products(ask: Ask, plan: Plan, words: Words) -> tuple[list[Way], list[Finding]]:
+def _ways_of_products(
+    ask: Ask, plan: DevicePlan, words: DriverVocabulary
+) -> tuple[list[DeviceAlternative], list[Finding]]:
     """Turn percentages into amounts, one way for each amount that comes out."""
     percents = {name: each for name, each in plan.amounts.items() if isinstance(each, Percent)}
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
-        return [Way((), fixed)], []
+        return [DeviceAlternative((), fixed)], []
     selectors = plan.wanted
     known = [
         each
-        for each in accepted(plan.percent_of, selectors, _memory(words, plan.percent_of))
+        for each in filter_products(plan.percent_of, selectors, _memory(words, plan.percent_of))
         if each.name and percents.keys() <= each.capacity.keys()
     ]
     if not known:
-        raise UnsayableError(
+        raise NotExpressibleError(
             f"{_text(percents)} needs a published product that shares {' and '.join(percents)}"
         )
     amounts: dict[tuple[str, ...], list[Product]] = {}
-    for each in sorted(known, key=lambda row: [total(row, name) for name in sorted(percents)]):
-        key = tuple(part(each, name, percents[name]) for name in sorted(percents))
+    for each in sorted(
+        known, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
+    ):
+        key = tuple(percent_amount(each, name, percents[name]) for name in sorted(percents))
         amounts.setdefault(key, []).append(each)
     ways = [
-        Way(
+        DeviceAlternative(
             (_pinned(products, known, words),),
             fixed | dict(zip(sorted(percents), key, strict=True)),
             products[0].name,
@@ -142,40 +154,42 @@ def _text(percents: Mapping[str, Percent]) -> str:
     return " and ".join(f"{each.value} percent of {name}" for name, each in percents.items())
 
 
-def _pinned(products: Sequence[Product], known: Sequence[Product], words: Words) -> str:
+def _pinned(products: Sequence[Product], known: Sequence[Product], words: DriverVocabulary) -> str:
     """Select just these products; by their memory too where a name has several sizes."""
     names = sorted({each.name for each in products})
-    text = cel(ProductIs(tuple(names)), words)
+    text = write_cel(ProductIs(tuple(names)), words)
     memory = _memory(words, known)
     sizes = {each.capacity[memory].value for each in known if each.name in names and memory}
     own = {each.capacity[memory].value for each in products if memory}
     if sizes == own:
         return text
     domain, _, identifier = words.memory.partition("/")
-    read = f"device.capacity[{quoted(domain)}].{identifier}"
-    exact = " || ".join(f"{read}.compareTo(quantity({quoted(size)})) == 0" for size in sorted(own))
+    read = f"device.capacity[{quote(domain)}].{identifier}"
+    exact = " || ".join(f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own))
     return f"{text} && ({exact})"
 
 
-def _memory(words: Words, products: Iterable[Product]) -> str:
+def _memory(words: DriverVocabulary, products: Iterable[Product]) -> str:
     """The memory's name as every one of the products publishes it, with its domain or without."""
     names = [words.memory, words.memory.partition("/")[2]]
     rows = list(products)
     return next((name for name in names if all(name in each.capacity for each in rows)), "")
 
 
-def _most(ask: Ask, ways: list[Way], devices: list[int]) -> tuple[list[Way], list[Finding]]:
+def _most(
+    ask: Ask, ways: list[DeviceAlternative], devices: list[int]
+) -> tuple[list[DeviceAlternative], list[Finding]]:
     """Keep the ways that most devices offer, in their order."""
-    if len(ways) <= MOST_WAYS:
+    if len(ways) <= MAX_ALTERNATIVES:
         return ways, []
     ranked = sorted(range(len(ways)), key=lambda i: (-devices[i], i))
-    kept = sorted(ranked[:MOST_WAYS])
-    names = ", ".join(ways[i].name for i in sorted(ranked[MOST_WAYS:])[:3])
-    message = f"{len(ways) - MOST_WAYS} amounts find no place, such as of {names}"
-    return [ways[i] for i in kept], [tell(codes.PRODUCTS_LEFT, ask, message)]
+    kept = sorted(ranked[:MAX_ALTERNATIVES])
+    names = ", ".join(ways[i].name for i in sorted(ranked[MAX_ALTERNATIVES:])[:3])
+    message = f"{len(ways) - MAX_ALTERNATIVES} amounts find no place, such as of {names}"
+    return [ways[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT, ask, message)]
 
 
-def _wanted(class_: str, way: Way, count: int | None) -> dict[str, Value]:
+def _wanted(class_: str, way: DeviceAlternative, count: int | None) -> dict[str, Value]:
     wanted: dict[str, Value] = {"deviceClassName": class_}
     if way.selectors:
         wanted["selectors"] = [{"cel": {"expression": each}} for each in way.selectors]
@@ -187,7 +201,7 @@ def _wanted(class_: str, way: Way, count: int | None) -> dict[str, Value]:
     return wanted
 
 
-def _names(ways: Sequence[Way]) -> list[str]:
+def _names(ways: Sequence[DeviceAlternative]) -> list[str]:
     """Name sub-requests after their products, each once."""
     names: list[str] = []
     for number, way in enumerate(ways):

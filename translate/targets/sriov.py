@@ -5,20 +5,20 @@ is only told what no network says.
 """
 
 from documents.values import Value
-from translate.legacy.asks import Ask, Distinct, Vf
+from translate.legacy.asks import Ask, Distinctness, VfSettings
 from translate.legacy.selectors import NicKind
 from translate.targets import nics
-from translate.targets.plan import Aim, Plan
-from translate.targets.vocabulary import UnsayableError, Words
+from translate.targets.plan import DevicePlan, DriverTarget
+from translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
 DRIVER = "sriovnetwork.k8snetworkplumbingwg.io"
 API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
 
 
-def words(domain: str) -> Words:
+def vocabulary(domain: str) -> DriverVocabulary:
     """What the driver publishes, in its own domain and that of the device plugin."""
     read = f'device.attributes["{domain}"]'
-    return Words(
+    return DriverVocabulary(
         parent=f"{domain}/pfPciAddress",
         resource=f"{domain}/resourceName",
         resource_full="k8s.cni.cncf.io/resourceName",
@@ -29,26 +29,26 @@ def words(domain: str) -> Words:
     )
 
 
-def plan(ask: Ask, aim: Aim) -> Plan:
+def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
     """Say how one device is asked for."""
-    nics.refused(ask, aim)
-    settings = nics.functions(ask)
+    nics.check_supported(ask, aim)
+    settings = nics.network_settings(ask)
     if ask.count is not None and len(settings) > ask.count:
-        raise UnsayableError(f"{len(settings)} networks are named for {ask.count} functions")
-    losses = nics.shared(ask, aim)
+        raise NotExpressibleError(f"{len(settings)} networks are named for {ask.count} functions")
+    losses = nics.report_shared(ask, aim)
     for each in settings:
         if not each.network:
-            losses = (*losses, *nics.unsaid(ask, each, ()))
-    return Plan(
+            losses = (*losses, *nics.report_dropped(ask, each, ()))
+    return DevicePlan(
         class_=aim.offers(aim.class_),
         wanted=ask.selectors,
-        distinct=aim.words.parent if ask.distinct is Distinct.PARENT else "",
+        distinct=aim.words.parent if ask.distinct is Distinctness.PARENT else "",
         parameters=tuple(_function(each) for each in settings),
         losses=losses,
     )
 
 
-def _function(setting: Vf) -> Value:
+def _function(setting: VfSettings) -> Value:
     """What the driver is told; nothing where the network says it all."""
     interface = "" if setting.network else setting.interface
     fields = {"driver": setting.driver, "ifName": interface}
