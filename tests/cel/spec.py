@@ -1,12 +1,10 @@
 """The public conformance tests of the language: how they are read, and asked.
 
-The files are kept elsewhere and found by an environment variable. Values in them are written as
-protobuf writes them in JSON.
+The files are in the folder conformance/. Values in them have protobuf's JSON form.
 """
 
 import base64
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,8 +37,7 @@ from cel.types import (
 )
 from cel.values import MISSING, TypeValue, Uint, Value, equal, make_map
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / os.environ.get("DRAWBRIDGE_CEL_SPEC", "../shared/golden/cel-spec")
+FOLDER = Path(__file__).parent / "conformance"
 ENUM = "cel.expr.conformance"
 
 Plain = dict[str, Any]

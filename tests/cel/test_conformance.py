@@ -1,9 +1,7 @@
 """The public conformance tests of the language pass, but for what needs protobuf messages."""
 
-import os
 from pathlib import Path
 
-import pytest
 import yaml
 
 from cel.errors import CompileError, EvaluationError
@@ -12,8 +10,6 @@ from tests.cel import spec
 SCOPE = yaml.safe_load((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())
 # What shows that a test needs a message, an enum or an extension of protobuf.
 MARKS = ("TestAllTypes", "message_type", "object_value", "NullValue")
-PRESENT = spec.FOLDER.is_dir()
-ABSENT = f"the conformance tests are not at {spec.FOLDER}: set DRAWBRIDGE_CEL_SPEC"
 
 
 def _listed() -> dict[str, str]:
@@ -24,13 +20,6 @@ def _listed() -> dict[str, str]:
     }
 
 
-def test_the_conformance_tests_are_there() -> None:
-    if not PRESENT and not os.environ.get("CI"):
-        pytest.skip(ABSENT)
-    assert PRESENT, ABSENT
-
-
-@pytest.mark.skipif(not PRESENT, reason=ABSENT)
 def test_every_test_in_scope_passes() -> None:
     listed = _listed()
     asked = [test for test in spec.tests() if test.name not in listed]
@@ -41,7 +30,6 @@ def test_every_test_in_scope_passes() -> None:
     assert len(asked) > 1500
 
 
-@pytest.mark.skipif(not PRESENT, reason=ABSENT)
 def test_only_what_needs_messages_is_left_out() -> None:
     tests = {test.name: test for test in spec.tests()}
     for entry in SCOPE["left out"]:
