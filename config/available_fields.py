@@ -9,9 +9,9 @@ values limit what may be said; none means any.
 from collections.abc import Mapping
 from typing import Final
 
-Built = Mapping[str, tuple[str, ...]]
+AvailableFields = Mapping[str, tuple[str, ...]]
 
-BUILT: Final[Built] = {
+AVAILABLE_FIELDS: Final[AvailableFields] = {
     "apiVersion": (),
     "kind": (),
     "placement": (),
@@ -25,7 +25,7 @@ BUILT: Final[Built] = {
 }
 
 
-def opened(place: str, built: Built) -> bool:
+def is_available(place: str, built: AvailableFields) -> bool:
     """Whether the field at `place` is honoured, by its own line or that of an object around it."""
     return any(
         place == line or place.startswith((f"{line}.", f"{line}[]", f"{line}{{}}"))
@@ -33,6 +33,6 @@ def opened(place: str, built: Built) -> bool:
     )
 
 
-def partly(place: str, built: Built) -> bool:
+def is_partly_available(place: str, built: AvailableFields) -> bool:
     """Whether something inside the field at `place` is honoured."""
     return any(line.startswith((f"{place}.", f"{place}[]", f"{place}{{}}")) for line in built)

@@ -10,7 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from config import codes, string_formats
-from config.available_fields import BUILT, Built, opened, partly
+from config.available_fields import (
+    AVAILABLE_FIELDS,
+    AvailableFields,
+    is_available,
+    is_partly_available,
+)
 from config.model import (
     ATTRIBUTE_WORDS,
     CAPACITY_WORDS,
@@ -31,8 +36,8 @@ from dra.gates import NEWEST
 OBJECT = "Configuration"
 
 
-def load(
-    value: object, known: Collection[str], built: Built = BUILT
+def load_configuration(
+    value: object, known: Collection[str], built: AvailableFields = AVAILABLE_FIELDS
 ) -> Configuration | tuple[Finding, ...]:
     """Turn `value` into a Configuration, or into all findings; `known` are the codes there are."""
     found: list[Finding] = []
@@ -51,10 +56,12 @@ def load(
     return tuple(found) or configuration
 
 
-def plain(configuration: Configuration, built: Built = BUILT) -> object:
+def configuration_to_plain(
+    configuration: Configuration, built: AvailableFields = AVAILABLE_FIELDS
+) -> object:
     """The reverse of `load`: what is honoured, defaults filled in, what is not set left out."""
     return _set(
-        _available(msgspec.to_builtins(configuration, enc_hook=string_formats.plain), built, [])
+        _available(msgspec.to_builtins(configuration, enc_hook=string_formats.to_plain), built, [])
     )
 
 
@@ -76,7 +83,7 @@ def _off_is_text(value: object) -> object:
 
 
 def _available(
-    value: object, built: Built, found: list[Finding], place: str = "", path: str = ""
+    value: object, built: AvailableFields, found: list[Finding], place: str = "", path: str = ""
 ) -> object:
     """Leave out, and tell, what this version does not honour."""
     if isinstance(value, list | tuple):
@@ -89,7 +96,7 @@ def _available(
     kept: dict[object, object] = {}
     for name, item in value.items():
         field, at = (f"{place}.{name}", f"{path}.{name}") if place else (f"{name}", f"{name}")
-        if partly(field, built):
+        if is_partly_available(field, built):
             kept[name] = _available(item, built, found, field, at)
         elif item is not None and (message := _refused(field, item, built)):
             found.append(codes.FIELD_UNAVAILABLE.at(at, message, object=OBJECT))
@@ -98,10 +105,10 @@ def _available(
     return kept
 
 
-def _refused(field: str, item: object, built: Built) -> str:
+def _refused(field: str, item: object, built: AvailableFields) -> str:
     """Say why a field cannot have this value in this version, if it cannot."""
     name = field.rpartition(".")[2]
-    if field in PLACES and not opened(field, built):
+    if field in PLACES and not is_available(field, built):
         return f"{name} is not available in this version: it would have no effect"
     values = built.get(field)
     if values and isinstance(item, str) and item not in values:
@@ -117,7 +124,7 @@ def _reader(known: Collection[str]) -> Hook:
             near = difflib.get_close_matches(value, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"no finding has this code{hint}")
-        return string_formats.read(kind, value)
+        return string_formats.read_text(kind, value)
 
     return read
 
@@ -129,7 +136,7 @@ def _sound(value: object, found: list[Finding]) -> Configuration:
     return msgspec.convert(
         {name: item for name, item in fields.items() if name not in wrong},
         Configuration,
-        dec_hook=string_formats.read,
+        dec_hook=string_formats.read_text,
     )
 
 

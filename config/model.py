@@ -13,15 +13,15 @@ import msgspec
 
 from config.string_formats import (
     AttributeName,
+    DNSLabel,
     DriverName,
-    Expression,
+    ExpressionText,
     FindingCode,
     LabelKey,
     LabelValue,
     NetworkName,
     ObjectName,
     ResourceName,
-    Word,
 )
 from dra.compatibility import UnsetGroups
 from dra.names import API_VERSION
@@ -32,12 +32,12 @@ KIND: Final = "Configuration"
 REQUIRED: Final = ("apiVersion", "kind")
 
 
-def says(description: str) -> msgspec.Meta:
+def describe(description: str) -> msgspec.Meta:
     """A field's prose."""
     return msgspec.Meta(description=description)
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class ConfigurationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """An object of the file: nothing in it is optional by accident, nothing unknown is accepted."""
 
 
@@ -65,72 +65,72 @@ class Operator(enum.StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
-class LabelRequirement(Part, frozen=True):
+class LabelRequirement(ConfigurationPart, frozen=True):
     """One comparison of a label selector."""
 
-    key: Annotated[LabelKey, says("The label's key.")]
-    operator: Annotated[Operator, says("How the label is compared.")]
+    key: Annotated[LabelKey, describe("The label's key.")]
+    operator: Annotated[Operator, describe("How the label is compared.")]
     values: Annotated[
         tuple[LabelValue, ...],
-        says("What it is compared with; needed for In and NotIn, not allowed for the others."),
+        describe("What it is compared with; needed for In and NotIn, not allowed for the others."),
     ] = ()
 
 
-class LabelSelector(Part, frozen=True):
+class LabelSelector(ConfigurationPart, frozen=True):
     """Labels that must all match; an empty selector matches everything."""
 
     match_labels: Annotated[
-        Mapping[LabelKey, LabelValue], says("Labels and the values they must have.")
+        Mapping[LabelKey, LabelValue], describe("Labels and the values they must have.")
     ] = {}
     match_expressions: Annotated[
-        tuple[LabelRequirement, ...], says("Comparisons that must all hold.")
+        tuple[LabelRequirement, ...], describe("Comparisons that must all hold.")
     ] = ()
 
 
-class Rollout(Part, frozen=True):
+class Rollout(ConfigurationPart, frozen=True):
     """How much of what is in scope is translated."""
 
     percent: Annotated[
         int,
         msgspec.Meta(ge=0, le=100),
-        says("Share of root owners whose pods are translated; stable for each."),
+        describe("Share of root owners whose pods are translated; stable for each."),
     ] = 100
 
 
-class Scope(Part, frozen=True):
+class Scope(ConfigurationPart, frozen=True):
     """Whose pods are looked at; the label drawbridge.dev/translate decides first."""
 
     namespace_selector: Annotated[
         LabelSelector | None,
-        says("Namespaces in scope that do not have the label; without it none are."),
+        describe("Namespaces in scope that do not have the label; without it none are."),
     ] = None
     exclude_namespaces: Annotated[
-        tuple[Word, ...], says("Namespaces never in scope, whatever their labels say.")
-    ] = cast("tuple[Word, ...]", ("kube-system",))  # the schema can only show plain defaults
-    rollout: Annotated[Rollout, says("How much of what is in scope is translated.")] = Rollout()
+        tuple[DNSLabel, ...], describe("Namespaces never in scope, whatever their labels say.")
+    ] = cast("tuple[DNSLabel, ...]", ("kube-system",))  # the schema can only show plain defaults
+    rollout: Annotated[Rollout, describe("How much of what is in scope is translated.")] = Rollout()
 
 
-class Legacy(Part, frozen=True):
+class Legacy(ConfigurationPart, frozen=True):
     """Names and units of device plugins, as pods write them."""
 
     renames: Annotated[
         Mapping[ResourceName, ResourceName],
-        says("Resources of your own name, and the known resource each stands for."),
+        describe("Resources of your own name, and the known resource each stands for."),
     ] = {}
     units: Annotated[
-        Mapping[ResourceName, Quantity], says("How much one of a resource is, such as 2Mi.")
+        Mapping[ResourceName, Quantity], describe("How much one of a resource is, such as 2Mi.")
     ] = {}
     defaults: Annotated[
         Mapping[ResourceName, Quantity],
-        says("How much is meant where a pod does not ask for a resource."),
+        describe("How much is meant where a pod does not ask for a resource."),
     ] = {}
     networks: Annotated[
         Mapping[NetworkName, ResourceName],
-        says("Secondary networks, and the resource each takes its interfaces from."),
+        describe("Secondary networks, and the resource each takes its interfaces from."),
     ] = {}
     labels: Annotated[
-        Mapping[Word, Mapping[LabelKey, AttributeName]],
-        says("Labels of devices by kind, and the attribute each is published as."),
+        Mapping[DNSLabel, Mapping[LabelKey, AttributeName]],
+        describe("Labels of devices by kind, and the attribute each is published as."),
     ] = {}
 
 
@@ -150,159 +150,169 @@ ATTRIBUTE_WORDS: Final = (
 CAPACITY_WORDS: Final = ("memory", "cores", "shares")
 
 
-class Target(Part, frozen=True):
+class Target(ConfigurationPart, frozen=True):
     """What asks of one kind become."""
 
-    kind: Annotated[Literal["gpu", "nic"], says("The kind of device asked for.")]
-    driver: Annotated[DriverName, says("The DRA driver that serves it.")]
-    class_: Annotated[ObjectName, says("The DeviceClass to ask for.")] = msgspec.field(name="class")
+    kind: Annotated[Literal["gpu", "nic"], describe("The kind of device asked for.")]
+    driver: Annotated[DriverName, describe("The DRA driver that serves it.")]
+    class_: Annotated[ObjectName, describe("The DeviceClass to ask for.")] = msgspec.field(
+        name="class"
+    )
     family: Annotated[
         Literal["nvidia", "hami", "amd", "intel", "dranet", "sriov"] | None,
-        says("For a driver of your own: the known driver family it behaves like."),
+        describe("For a driver of your own: the known driver family it behaves like."),
     ] = None
     sharing: Annotated[
         Literal["none", "memory", "unlimited"] | Annotated[int, msgspec.Meta(ge=2)],
-        says("How devices are shared: not, by memory, without limit, or by so many at most."),
+        describe("How devices are shared: not, by memory, without limit, or by so many at most."),
     ] = "none"
     attributes: Annotated[
-        Mapping[Word, AttributeName],
-        says(
+        Mapping[DNSLabel, AttributeName],
+        describe(
             "For a driver of your own: the attributes that hold product, uuid, architecture,"
             " compute, driver-version, cuda-version, profile, parent, kernel-driver or the"
             " resource of a device plugin."
         ),
     ] = {}
     capacities: Annotated[
-        Mapping[Word, AttributeName],
-        says("For a driver of your own: the capacities that hold memory, cores or shares."),
+        Mapping[DNSLabel, AttributeName],
+        describe("For a driver of your own: the capacities that hold memory, cores or shares."),
     ] = {}
 
 
-class Fleet(Part, frozen=True):
+class Fleet(ConfigurationPart, frozen=True):
     """What else may still come to the cluster."""
 
-    class_: Annotated[ObjectName, says("The DeviceClass this is about.")] = msgspec.field(
+    class_: Annotated[ObjectName, describe("The DeviceClass this is about.")] = msgspec.field(
         name="class"
     )
     closed: Annotated[
         Literal["auto"] | bool,
-        says("Whether no more kinds of devices will come, so that what fits none is refused."),
+        describe("Whether no more kinds of devices will come, so that what fits none is refused."),
     ] = "auto"
     expected_shapes: Annotated[
-        tuple[str, ...], says("Shapes of nodes that may come, beside those that are there.")
+        tuple[str, ...], describe("Shapes of nodes that may come, beside those that are there.")
     ] = ()
 
 
-class Decisions(Part, frozen=True):
+class Decisions(ConfigurationPart, frozen=True):
     """What to do where a translation says less, or is not needed."""
 
     allow_loss_of: Annotated[
         tuple[Literal["isolation", "exclusivity"], ...],
-        says("Properties that a translation may lose instead of being refused."),
+        describe("Properties that a translation may lose instead of being refused."),
     ] = ()
     native_extended_names: Annotated[
         Literal["leave", "translate"],
-        says("What to do with a legacy name that a DeviceClass serves by itself."),
+        describe("What to do with a legacy name that a DeviceClass serves by itself."),
     ] = "leave"
 
 
-class Compatibility(Part, frozen=True):
+class Compatibility(ConfigurationPart, frozen=True):
     """Which devices of a driver exclude each other while both are allocated."""
 
-    driver: Annotated[DriverName, says("The driver whose devices this is about.")]
+    driver: Annotated[DriverName, describe("The driver whose devices this is about.")]
     selector: Annotated[
-        Expression | None,
-        says("CEL: which of its devices; without it, all of them."),
+        ExpressionText | None,
+        describe("CEL: which of its devices; without it, all of them."),
     ] = None
     physical_device: Annotated[
         AttributeName | None,
-        says("The attribute that tells which physical device one is on; others never exclude it."),
+        describe(
+            "The attribute that tells which physical device one is on; others never exclude it."
+        ),
     ] = None
     compatible_only_with: Annotated[
-        Expression | None,
-        says("CEL in which `device` is the other one: with which ones these go together."),
+        ExpressionText | None,
+        describe("CEL in which `device` is the other one: with which ones these go together."),
     ] = None
     groups: Annotated[
-        tuple[Word, ...] | None,
-        says("Compatibility groups of these devices, in place of those the slices publish."),
+        tuple[DNSLabel, ...] | None,
+        describe("Compatibility groups of these devices, in place of those the slices publish."),
     ] = None
 
 
-class Quota(Part, frozen=True):
+class Quota(ConfigurationPart, frozen=True):
     """How much of devices a namespace may hold."""
 
-    namespace_selector: Annotated[LabelSelector, says("The namespaces this is for.")]
+    namespace_selector: Annotated[LabelSelector, describe("The namespaces this is for.")]
     single: Annotated[
-        Mapping[ResourceName, Quantity], says("The most that one pod may ask for, by resource.")
+        Mapping[ResourceName, Quantity], describe("The most that one pod may ask for, by resource.")
     ] = {}
     total: Annotated[
-        Mapping[ResourceName, Quantity], says("The most that one namespace may hold, by resource.")
+        Mapping[ResourceName, Quantity],
+        describe("The most that one namespace may hold, by resource."),
     ] = {}
 
 
-class Strategy(Part, frozen=True):
+class Strategy(ConfigurationPart, frozen=True):
     """Which of several fitting devices is taken."""
 
-    default: Annotated[str | None, says("The strategy for pods that name none.")] = None
-    weights: Annotated[Mapping[str, float], says("How much each consideration weighs.")] = {}
+    default: Annotated[str | None, describe("The strategy for pods that name none.")] = None
+    weights: Annotated[Mapping[str, float], describe("How much each consideration weighs.")] = {}
     max_pods_per_node: Annotated[
         Annotated[int, msgspec.Meta(ge=1)] | None,
-        says("The most pods with devices that one node takes."),
+        describe("The most pods with devices that one node takes."),
     ] = None
 
 
-class OwnedPool(Part, frozen=True):
+class OwnedPool(ConfigurationPart, frozen=True):
     """Pools that our allocator alone allocates from."""
 
-    driver: Annotated[DriverName, says("The driver of the pools.")]
+    driver: Annotated[DriverName, describe("The driver of the pools.")]
     pool_selector: Annotated[
-        LabelSelector | None, says("Which of its pools; without it, all of them.")
+        LabelSelector | None, describe("Which of its pools; without it, all of them.")
     ] = None
     unfenced: Annotated[
-        bool, says("Whether to go without the taints that keep other schedulers off.")
+        bool, describe("Whether to go without the taints that keep other schedulers off.")
     ] = False
 
 
-class Configuration(Part, frozen=True):
+class Configuration(ConfigurationPart, frozen=True):
     """The whole file."""
 
     api_version: Annotated[
-        Literal["drawbridge.dev/v1alpha1"], says("The version of this format.")
+        Literal["drawbridge.dev/v1alpha1"], describe("The version of this format.")
     ] = API_VERSION
-    kind: Annotated[Literal["Configuration"], says("Always Configuration.")] = KIND
+    kind: Annotated[Literal["Configuration"], describe("Always Configuration.")] = KIND
     placement: Annotated[
         Placement,
-        says(
+        describe(
             "Who picks devices: Kubernetes' scheduler, or an allocator of ours. There is none yet: "
             "`serve` refuses `bridge`, and only commands print such claims."
         ),
     ] = Placement.NATIVE
-    scope: Annotated[Scope, says("Whose pods are looked at.")] = Scope()
-    legacy: Annotated[Legacy, says("Names and units of device plugins.")] = Legacy()
+    scope: Annotated[Scope, describe("Whose pods are looked at.")] = Scope()
+    legacy: Annotated[Legacy, describe("Names and units of device plugins.")] = Legacy()
     targets: Annotated[
-        tuple[Target, ...], says("What asks become; without any, one for each known driver.")
+        tuple[Target, ...], describe("What asks become; without any, one for each known driver.")
     ] = ()
-    fleet: Annotated[tuple[Fleet, ...], says("What else may still come to the cluster.")] = ()
-    decisions: Annotated[Decisions, says("What to do where a translation says less.")] = Decisions()
+    fleet: Annotated[tuple[Fleet, ...], describe("What else may still come to the cluster.")] = ()
+    decisions: Annotated[Decisions, describe("What to do where a translation says less.")] = (
+        Decisions()
+    )
     findings: Annotated[
         Mapping[FindingCode, Policy],
-        says(
+        describe(
             "Findings to treat otherwise than by default: `enforce` makes one an error, `warn` a"
             " warning, `off` silences it."
         ),
     ] = {}
     compatibility: Annotated[
-        tuple[Compatibility, ...], says("Which devices exclude each other; wins over the slices.")
+        tuple[Compatibility, ...],
+        describe("Which devices exclude each other; wins over the slices."),
     ] = ()
     unset_groups: Annotated[
         UnsetGroups,
-        says(
+        describe(
             "With what a device goes that declares no compatibility group: only with others"
             " without one (`alone`, Kubernetes' rule) or with all."
         ),
     ] = UnsetGroups.ALONE
-    quotas: Annotated[tuple[Quota, ...], says("How much namespaces may hold.")] = ()
-    strategy: Annotated[Strategy, says("Which of several fitting devices is taken.")] = Strategy()
+    quotas: Annotated[tuple[Quota, ...], describe("How much namespaces may hold.")] = ()
+    strategy: Annotated[Strategy, describe("Which of several fitting devices is taken.")] = (
+        Strategy()
+    )
     owned_pools: Annotated[
-        tuple[OwnedPool, ...], says("Pools that our allocator alone allocates from.")
+        tuple[OwnedPool, ...], describe("Pools that our allocator alone allocates from.")
     ] = ()

@@ -16,7 +16,7 @@ from dra.finding import Finding, Severity
 _SEVERITY: Final = {Policy.ENFORCE: Severity.ERROR, Policy.WARN: Severity.WARNING}
 
 
-def treated(
+def apply_policies(
     findings: Iterable[Finding], policies: Mapping[FindingCode, Policy]
 ) -> Iterator[Finding]:
     """The findings as `policies` want them: of another severity, left out, or as they are."""
@@ -28,7 +28,7 @@ def treated(
             yield msgspec.structs.replace(finding, severity=_SEVERITY[policy])
 
 
-def declarations(configuration: Configuration) -> tuple[Declaration, ...]:
+def compatibility_declarations(configuration: Configuration) -> tuple[Declaration, ...]:
     """What the Configuration declares of which devices go together, in its order."""
     return tuple(
         Declaration(

@@ -12,7 +12,12 @@ import msgspec
 from msgspec import inspect
 
 from config import string_formats
-from config.available_fields import BUILT, Built, opened, partly
+from config.available_fields import (
+    AVAILABLE_FIELDS,
+    AvailableFields,
+    is_available,
+    is_partly_available,
+)
 from config.model import REQUIRED, Configuration
 from dra.quantity import Quantity
 
@@ -20,7 +25,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 UNAVAILABLE: Final = "Not available in this version."
 
 
-class Row(NamedTuple):
+class FieldRow(NamedTuple):
     """One field: its dotted place, type and default in words, prose, the struct it stands in.
 
     In a place, `[]` stands for the entries of a list and `{}` for those of a map.
@@ -33,13 +38,15 @@ class Row(NamedTuple):
     inside: str
 
 
-def _rows(info: inspect.Type, place: str) -> Iterator[Row]:
+def _rows(info: inspect.Type, place: str) -> Iterator[FieldRow]:
     """Every field in what `info` describes, an object before what is in it."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
             for field in fields:
                 at = f"{place}.{field.encode_name}" if place else field.encode_name
-                yield Row(at, worded(field.type), _default(field), _said(field.type), cls.__name__)
+                yield FieldRow(
+                    at, describe_type(field.type), _default(field), _said(field.type), cls.__name__
+                )
                 yield from _rows(field.type, at)
         case inspect.Metadata(type=inner):
             yield from _rows(inner, place)
@@ -57,18 +64,18 @@ def _said(info: inspect.Type) -> str:
     return str((known or {}).get("description", ""))
 
 
-def worded(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kind of type
+def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kind of type
     """The type in a reader's words."""
     match info:
         case inspect.Metadata(type=inner):
-            return worded(inner)
+            return describe_type(inner)
         case inspect.UnionType(types=types):
             given = [each for each in types if not isinstance(each, inspect.NoneType)]
-            return " or ".join(worded(each) for each in given)
+            return " or ".join(describe_type(each) for each in given)
         case inspect.VarTupleType(item_type=item):
-            return f"list of {worded(item)}"
+            return f"list of {describe_type(item)}"
         case inspect.DictType(key_type=key, value_type=item):
-            return f"map of {worded(key)} to {worded(item)}"
+            return f"map of {describe_type(key)} to {describe_type(item)}"
         case inspect.CustomType(cls=cls) if issubclass(cls, string_formats.Text):
             return cls.NAME
         case inspect.LiteralType(values=values):
@@ -110,30 +117,34 @@ def _default(field: inspect.Field) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(msgspec.to_builtins(value, enc_hook=string_formats.plain)).strip('"')
+    return json.dumps(msgspec.to_builtins(value, enc_hook=string_formats.to_plain)).strip('"')
 
 
 ROWS: Final = tuple(_rows(inspect.type_info(Configuration), ""))
 PLACES: Final = frozenset(row.place for row in ROWS)
 
 
-def closed(built: Built) -> tuple[Row, ...]:
+def unavailable_rows(built: AvailableFields) -> tuple[FieldRow, ...]:
     """The outermost fields that are declared but not honoured."""
-    shut = [row for row in ROWS if not opened(row.place, built) and not partly(row.place, built)]
+    shut = [
+        row
+        for row in ROWS
+        if not is_available(row.place, built) and not is_partly_available(row.place, built)
+    ]
     places = dict.fromkeys((row.place for row in shut), ())
-    return tuple(row for row in shut if not opened(row.place, _without(places, row.place)))
+    return tuple(row for row in shut if not is_available(row.place, _without(places, row.place)))
 
 
-def _without(places: Built, place: str) -> Built:
+def _without(places: AvailableFields, place: str) -> AvailableFields:
     return {each: () for each in places if each != place}
 
 
-def schema(built: Built = BUILT) -> dict[str, Any]:
+def configuration_schema(built: AvailableFields = AVAILABLE_FIELDS) -> dict[str, Any]:
     """The JSON Schema; what is not available is marked, and refused by it as by the loader."""
     _, defs = msgspec.json.schema_components(
-        [Configuration], schema_hook=string_formats.schema, ref_template="#/$defs/{name}"
+        [Configuration], schema_hook=string_formats.json_schema, ref_template="#/$defs/{name}"
     )
-    for row in closed(built):
+    for row in unavailable_rows(built):
         field = defs[row.inside]["properties"][row.place.rpartition(".")[2]]
         field["description"] = f"{field['description']} {UNAVAILABLE}"
         field["not"] = {}
@@ -148,23 +159,23 @@ def schema(built: Built = BUILT) -> dict[str, Any]:
     return {"$schema": DIALECT, **whole, "$defs": defs}
 
 
-def page(built: Built = BUILT) -> str:
+def render_page(built: AvailableFields = AVAILABLE_FIELDS) -> str:
     """Render the reference page of all fields, `docs/configuration.md`."""
-    refused = closed(built)
+    refused = unavailable_rows(built)
     shut = {row.place: () for row in refused}
     lines = [
         *_INTRODUCTION.splitlines(),
         "",
         "## Fields",
         "",
-        *_table([row for row in ROWS if not opened(row.place, shut)], built),
+        *_table([row for row in ROWS if not is_available(row.place, shut)], built),
         "",
         "## Declared, not yet available",
         "",
         "These fields are part of the format. Their features are not in this version, so a file",
         "that uses one is refused (`FieldUnavailable`) rather than accepted without effect.",
         "",
-        *_table([row for row in ROWS if opened(row.place, shut)], built),
+        *_table([row for row in ROWS if is_available(row.place, shut)], built),
     ]
     return "\n".join(lines) + "\n"
 
@@ -219,7 +230,7 @@ $ printf 'fleet: []\nunsetgroups: all\n' | drawbridge config print --config -
 """  # noqa: E501  # what is printed is not wrapped
 
 
-def _table(chosen: list[Row], built: Built) -> Iterator[str]:
+def _table(chosen: list[FieldRow], built: AvailableFields) -> Iterator[str]:
     yield "| field | type | default | meaning |"
     yield "|---|---|---|---|"
     for row in chosen:

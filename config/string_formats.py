@@ -8,7 +8,7 @@ import re
 from typing import ClassVar, Final
 
 from dra import formats
-from dra.decode_errors import shown
+from dra.decode_errors import describe_value
 from dra.quantity import Quantity, from_json
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -40,7 +40,7 @@ class DriverName(Text):
     NAME = "driver name"
     PATTERN = _SUBDOMAIN.replace("a-z", "A-Za-z")
     LONGEST = formats.DRIVER_LENGTH
-    problem = staticmethod(formats.driver)
+    problem = staticmethod(formats.check_driver_name)
 
 
 class ObjectName(Text):
@@ -48,16 +48,16 @@ class ObjectName(Text):
 
     NAME = "object name"
     PATTERN = _SUBDOMAIN
-    problem = staticmethod(formats.subdomain)
+    problem = staticmethod(formats.check_subdomain)
 
 
-class Word(Text):
+class DNSLabel(Text):
     """One label of a DNS name."""
 
     NAME = "name"
     PATTERN = _LABEL
     LONGEST = formats.LABEL_LENGTH
-    problem = staticmethod(formats.label)
+    problem = staticmethod(formats.check_label)
 
 
 class ResourceName(Text):
@@ -66,7 +66,7 @@ class ResourceName(Text):
     NAME = "resource name"
     PATTERN = rf"{_SUBDOMAIN}/{_KEY}"
     LONGEST = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
-    problem = staticmethod(formats.extended_resource)
+    problem = staticmethod(formats.check_extended_resource)
 
 
 class NetworkName(Text):
@@ -82,7 +82,7 @@ class NetworkName(Text):
         namespace, slash, name = text.partition("/")
         if not slash:
             return "must be a namespace and a name, such as default/sriov-a"
-        return formats.label(namespace) or formats.subdomain(name)
+        return formats.check_label(namespace) or formats.check_subdomain(name)
 
 
 class AttributeName(Text):
@@ -95,7 +95,11 @@ class AttributeName(Text):
     @staticmethod
     def problem(text: str) -> str | None:
         """Say what is wrong; unlike the API server, do not overlook a second slash."""
-        return "must have at most one slash" if text.count("/") > 1 else formats.qualified(text)
+        return (
+            "must have at most one slash"
+            if text.count("/") > 1
+            else formats.check_qualified_name(text)
+        )
 
 
 class LabelKey(Text):
@@ -104,7 +108,7 @@ class LabelKey(Text):
     NAME = "label key"
     PATTERN = rf"({_SUBDOMAIN}/)?{_KEY}"
     LONGEST = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
-    problem = staticmethod(formats.label_key)
+    problem = staticmethod(formats.check_label_key)
 
 
 class LabelValue(Text):
@@ -113,7 +117,7 @@ class LabelValue(Text):
     NAME = "label value"
     PATTERN = rf"({_KEY})?"
     LONGEST = formats.LABEL_LENGTH
-    problem = staticmethod(formats.label_value)
+    problem = staticmethod(formats.check_label_value)
 
 
 class FindingCode(Text):
@@ -129,7 +133,7 @@ class FindingCode(Text):
         return None if good else "must be a word such as PoolIncomplete"
 
 
-class Expression(Text):
+class ExpressionText(Text):
     """A CEL expression over `device`."""
 
     NAME = "CEL expression"
@@ -141,10 +145,10 @@ class Expression(Text):
         """Say that it is blank or longer than Kubernetes lets one be."""
         if not text.strip():
             return "must not be blank"
-        return formats.too_long(text, _LONGEST_EXPRESSION)
+        return formats.check_length(text, _LONGEST_EXPRESSION)
 
 
-def read(kind: type, value: object) -> object:
+def read_text(kind: type, value: object) -> object:
     """Make a `kind` of a plain value; ValueError says what keeps the value from being one."""
     if issubclass(kind, Quantity):
         return from_json(value)
@@ -152,18 +156,18 @@ def read(kind: type, value: object) -> object:
         raise TypeError(f"{kind.__name__} is not a form of text")
     problem = kind.problem(value) if isinstance(value, str) else "must be text"
     if problem is not None:
-        raise ValueError(f"{shown(value)} is not a {kind.NAME}: it {problem}")
+        raise ValueError(f"{describe_value(value)} is not a {kind.NAME}: it {problem}")
     return kind(value)
 
 
-def plain(value: object) -> object:
+def to_plain(value: object) -> object:
     """The reverse of `read`."""
     if isinstance(value, Quantity | Text):
         return str(value)
     raise NotImplementedError
 
 
-def schema(kind: type) -> dict[str, object]:
+def json_schema(kind: type) -> dict[str, object]:
     """The JSON Schema of `kind`."""
     if issubclass(kind, Quantity):
         return {"type": ["string", "number"], "title": "Quantity"}

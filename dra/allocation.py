@@ -20,7 +20,7 @@ FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
 
 
-def defaulted(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
+def with_default_operators(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
     """Fill in the operator where none is written, as the API server does."""
     return tuple(each if each.operator else replace(each, operator=EQUAL) for each in tolerations)
 
@@ -32,7 +32,7 @@ class Opaque(msgspec.Struct, frozen=True):
     parameters: Any = None
 
 
-class Result(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class AllocationResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One device that a claim holds, or a share of one."""
 
     request: str
@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     skip_node_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        force_setattr(self, "tolerations", defaulted(self.tolerations))
+        force_setattr(self, "tolerations", with_default_operators(self.tolerations))
 
 
 class AllocatedConfig(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class AllocatedConfig(msgspec.Struct, frozen=True):
 class AllocatedDevices(msgspec.Struct, frozen=True):
     """The devices of an allocation and what configures them."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[AllocationResult, ...] = ()
     config: tuple[AllocatedConfig, ...] = ()
 
 

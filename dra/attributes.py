@@ -16,13 +16,13 @@ NUMA_NODE = "resource.kubernetes.io/numaNode"
 T = TypeVar("T")
 
 
-def split(name: str, driver: str) -> tuple[str, str]:
+def split_name(name: str, driver: str) -> tuple[str, str]:
     """Split a name at its first slash into domain and identifier; the driver's domain if none."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
 
 
-def by_domain(published: Mapping[str, T], driver: str) -> dict[str, dict[str, T]]:
+def group_by_domain(published: Mapping[str, T], driver: str) -> dict[str, dict[str, T]]:
     """Give attributes or capacities as a selector sees them: domain, then identifier.
 
     Where a driver publishes both `x` and `<driver>/x`, upstream shows either by chance; this shows
@@ -30,14 +30,14 @@ def by_domain(published: Mapping[str, T], driver: str) -> dict[str, dict[str, T]
     """
     domains: dict[str, dict[str, T]] = {}
     for name, value in published.items():
-        domain, identifier = split(name, driver)
+        domain, identifier = split_name(name, driver)
         known = domains.setdefault(domain, {})
         if "/" in name or identifier not in known:
             known[identifier] = value
     return domains
 
 
-def lookup(device: Device, driver: str, name: str) -> Attribute | None:
+def find_attribute(device: Device, driver: str, name: str) -> Attribute | None:
     """Find the attribute of a constraint: the full name, else the driver's own bare one."""
     attribute = device.attributes.get(name)
     if attribute is None:
@@ -47,7 +47,7 @@ def lookup(device: Device, driver: str, name: str) -> Attribute | None:
     return attribute
 
 
-def value(attribute: Attribute) -> Scalar | tuple[Scalar, ...] | None:
+def attribute_value(attribute: Attribute) -> Scalar | tuple[Scalar, ...] | None:
     """Give the value an attribute holds, of whichever type; versions as text."""
     for name in Attribute.__struct_fields__:
         held: Scalar | tuple[Scalar, ...] | None = getattr(attribute, name)

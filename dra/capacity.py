@@ -34,7 +34,7 @@ class CapacityError(Exception):
         self.reason = reason
 
 
-class Why(enum.StrEnum):
+class MisfitReason(enum.StrEnum):
     """Why a device is passed over."""
 
     ABSENT = "absent"
@@ -49,12 +49,12 @@ class Misfit(msgspec.Struct, frozen=True):
     """
 
     name: str
-    why: Why
+    why: MisfitReason
     wanted: Quantity
     left: Quantity | None = None
 
 
-def amounts(
+def consumed_amounts(
     capacity: Mapping[str, Capacity], asked: Amounts, *, fractional: bool
 ) -> Amounts | Misfit:
     """Say what a request takes of every capacity of a device, whoever else uses it.
@@ -64,7 +64,7 @@ def amounts(
     """
     for name, quantity in asked.items():
         if name not in capacity:
-            return Misfit(name, Why.ABSENT, quantity)
+            return Misfit(name, MisfitReason.ABSENT, quantity)
     # All amounts before any policy, so that an error does not depend on the order of names.
     taken = {
         name: _amount(name, each, asked.get(name), fractional=fractional)
@@ -73,11 +73,13 @@ def amounts(
     for name, quantity in taken.items():
         policy = capacity[name].request_policy
         if policy is not None and not _allowed(name, quantity, policy, fractional=fractional):
-            return Misfit(name, Why.POLICY, quantity, capacity[name].value)
+            return Misfit(name, MisfitReason.POLICY, quantity, capacity[name].value)
     return taken
 
 
-def lacking(capacity: Mapping[str, Capacity], taken: Amounts, *used: Amounts) -> Misfit | None:
+def find_shortfall(
+    capacity: Mapping[str, Capacity], taken: Amounts, *used: Amounts
+) -> Misfit | None:
     """Say what does not fit beside what is `used`, or None; without `used`, as if all were free.
 
     Names that the device does not publish now count nothing.
@@ -87,7 +89,7 @@ def lacking(capacity: Mapping[str, Capacity], taken: Amounts, *used: Amounts) ->
         left = value.nanos() - sum(each[name].nanos() for each in used if name in each)
         if quantity.nanos() > left:
             return Misfit(
-                name, Why.FULL, quantity, Quantity(left, _NANO, value.format, decimal=True)
+                name, MisfitReason.FULL, quantity, Quantity(left, _NANO, value.format, decimal=True)
             )
     return None
 
@@ -168,7 +170,7 @@ def _step(name: str, step: Quantity, unit: int) -> int:
     return value
 
 
-def policy_findings(
+def check_request_policy(
     name: str,
     capacity: Capacity,
     *,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from dra.allocation import ClaimStatus, Opaque, defaulted
+from dra.allocation import ClaimStatus, Opaque, with_default_operators
 from dra.decode import Metadata, Object, Reader
-from dra.device import Expression, Int64
+from dra.device import CELExpression, Int64
 from dra.finding import Finding
 from dra.quantity import Quantity
 from dra.taints import Toleration
@@ -28,7 +28,7 @@ ALL = "All"
 class Selector(msgspec.Struct, frozen=True):
     """What a device must satisfy; without `cel` the API server refuses it."""
 
-    cel: Expression | None = None
+    cel: CELExpression | None = None
 
 
 class CapacityRequests(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class DerivedAttribute(msgspec.Struct, frozen=True):
     expression: str
 
 
-class Wanted(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class RequestedDevices(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Which devices a request or sub-request wants, and how many; `count` is 0 with mode All."""
 
     device_class_name: str
@@ -60,16 +60,16 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         force_setattr(self, "allocation_mode", mode)
         if mode == EXACT_COUNT and not self.count:
             force_setattr(self, "count", 1)
-        force_setattr(self, "tolerations", defaulted(self.tolerations))
+        force_setattr(self, "tolerations", with_default_operators(self.tolerations))
 
 
-class Exactly(Wanted, frozen=True, rename="camel", kw_only=True):
+class ExactRequest(RequestedDevices, frozen=True, rename="camel", kw_only=True):
     """The one thing a request wants; that admin access is said, even not to be had, can matter."""
 
     admin_access: bool | None = None
 
 
-class SubRequest(Wanted, frozen=True, kw_only=True):
+class SubRequest(RequestedDevices, frozen=True, kw_only=True):
     """One of the things a request would take, the earlier the better."""
 
     name: str
@@ -79,7 +79,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     """A request by its name: one of the two other fields is set where the API server took it."""
 
     name: str
-    exactly: Exactly | None = None
+    exactly: ExactRequest | None = None
     first_available: tuple[SubRequest, ...] = ()
 
 
@@ -160,11 +160,11 @@ class Choice(NamedTuple):
     """One way to satisfy a request: `name` is as results and configuration write it."""
 
     name: str
-    wanted: Wanted
+    wanted: RequestedDevices
     admin_access: bool = False
 
 
-def choices(request: Request) -> tuple[Choice, ...]:
+def request_choices(request: Request) -> tuple[Choice, ...]:
     """Give the ways to satisfy a request, the preferred first."""
     if request.exactly is not None:
         admin = bool(request.exactly.admin_access)
@@ -172,14 +172,14 @@ def choices(request: Request) -> tuple[Choice, ...]:
     return tuple(Choice(f"{request.name}/{sub.name}", sub) for sub in request.first_available)
 
 
-def names(devices: Devices) -> Iterator[str]:
+def request_names(devices: Devices) -> Iterator[str]:
     """Give every name that a constraint, configuration or result may refer to."""
     for request in devices.requests:
         yield request.name
         yield from (f"{request.name}/{sub.name}" for sub in request.first_available)
 
 
-def covers(entries: Collection[str], name: str) -> bool:
+def refers_to(entries: Collection[str], name: str) -> bool:
     """Tell whether a list of names means the request or sub-request `name`.
 
     An empty list means all; the name of a request means all its sub-requests.
@@ -187,14 +187,14 @@ def covers(entries: Collection[str], name: str) -> bool:
     return not entries or name in entries or name.partition("/")[0] in entries
 
 
-def fewest(devices: Devices, of_all: Callable[[Choice], int] = lambda _: 0) -> int:
+def fewest_devices(devices: Devices, of_all: Callable[[Choice], int] = lambda _: 0) -> int:
     """Count the devices that a claim takes at least; `of_all` says how many mode All takes."""
 
     def taken(choice: Choice) -> int:
         return of_all(choice) if choice.wanted.allocation_mode == ALL else choice.wanted.count
 
     return sum(
-        min((taken(choice) for choice in choices(request)), default=0)
+        min((taken(choice) for choice in request_choices(request)), default=0)
         for request in devices.requests
     )
 
@@ -219,7 +219,7 @@ class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):
             for field in _FlatRequest.__struct_fields__[1:-1]
             if (value := getattr(self, field)) != getattr(_NO_WISH, field)
         }
-        exactly = Exactly(**({"device_class_name": ""} | wish)) if wish else None
+        exactly = ExactRequest(**({"device_class_name": ""} | wish)) if wish else None
         return Request(self.name, exactly, self.first_available)
 
 

@@ -31,7 +31,7 @@ class UnsetGroups(enum.StrEnum):
     ALL = "all"
 
 
-class Company(msgspec.Struct, frozen=True):
+class GroupState(msgspec.Struct, frozen=True):
     """Who draws from a counter set: the groups all its grouped members have in common.
 
     `groups` is None where no member has any, and empty where members contradict each other.
@@ -49,7 +49,7 @@ class Company(msgspec.Struct, frozen=True):
             return not (self.members and wanted)
         return bool(self.groups & wanted)
 
-    def joined(self, groups: Iterable[str], unset: UnsetGroups) -> "Company":
+    def joined(self, groups: Iterable[str], unset: UnsetGroups) -> "GroupState":
         """Give the state with a device that has these groups, admitted or not.
 
         Where a driver changed groups of allocated devices, members with and without may have met:
@@ -57,15 +57,15 @@ class Company(msgspec.Struct, frozen=True):
         """
         wanted = frozenset(groups)
         if not wanted:
-            return Company(members=True, groups=self.groups)
+            return GroupState(members=True, groups=self.groups)
         if self.groups is not None:
-            return Company(members=True, groups=self.groups & wanted)
+            return GroupState(members=True, groups=self.groups & wanted)
         if self.members and unset is UnsetGroups.ALONE:
             return self
-        return Company(members=True, groups=wanted)
+        return GroupState(members=True, groups=wanted)
 
 
-NOBODY = Company()
+EMPTY_STATE = GroupState()
 
 
 class CounterSetID(NamedTuple):
@@ -76,44 +76,44 @@ class CounterSetID(NamedTuple):
 
 
 # What is on each counter set; a set that is not there has nobody.
-Companies = Mapping[CounterSetID, Company]
+GroupStates = Mapping[CounterSetID, GroupState]
 
 
-def place(
-    companies: Companies, pool: PoolID, uses: Iterable[CounterUse], unset: UnsetGroups
-) -> Companies | None:
+def add_device(
+    companies: GroupStates, pool: PoolID, uses: Iterable[CounterUse], unset: UnsetGroups
+) -> GroupStates | None:
     """Give the state with a device that draws as `uses` say; None where one of its sets refuses.
 
     Not for a further share of a device, which was charged with its first one.
     """
-    changed: dict[CounterSetID, Company] = {}
+    changed: dict[CounterSetID, GroupState] = {}
     for use in uses:
         key = CounterSetID(pool, use.counter_set)
-        company = changed.get(key) or companies.get(key, NOBODY)
+        company = changed.get(key) or companies.get(key, EMPTY_STATE)
         if not company.admits(use.compatibility_groups, unset):
             return None
         changed[key] = company.joined(use.compatibility_groups, unset)
     return {**companies, **changed} if changed else companies
 
 
-def start(
+def initial_states(
     allocated: Iterable[tuple[PoolID, Sequence[CounterUse]]], unset: UnsetGroups
-) -> Companies:
+) -> GroupStates:
     """Give the state of what is allocated: devices of a pool on any node, each once, no admin's.
 
     Their order matters where they contradict each other: slices for the node at hand by name, then
     the others.
     """
-    companies: dict[CounterSetID, Company] = {}
+    companies: dict[CounterSetID, GroupState] = {}
     for pool, uses in allocated:
         for use in uses:
             key = CounterSetID(pool, use.counter_set)
-            company = companies.get(key, NOBODY)
+            company = companies.get(key, EMPTY_STATE)
             companies[key] = company.joined(use.compatibility_groups, unset)
     return companies
 
 
-class EvaluationError(Exception):
+class ExpressionEvaluationError(Exception):
     """An expression could not be evaluated on a device; says why."""
 
 
@@ -152,7 +152,7 @@ class Rule(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def rule(
+def find_rule(
     peer: Peer, configured: Iterable[Declaration], annotated: Iterable[Declaration], ask: Evaluate
 ) -> Rule | None:
     """Give the rule of a device: as configured, else as its slice is annotated, else its field.
@@ -163,7 +163,7 @@ def rule(
     saying = (each for each in (*configured, *annotated) if each.compatible_only_with)
     try:
         found = _selecting(peer, saying, ask)
-    except EvaluationError as error:
+    except ExpressionEvaluationError as error:
         return Rule(error=f"a selector cannot be evaluated: {error}")
     if found is not None:
         return Rule(found.compatible_only_with, found.physical_device)
@@ -171,7 +171,7 @@ def rule(
     return Rule(plain.expression) if plain is not None else None
 
 
-def groups(
+def effective_counter_uses(
     peer: Peer, configured: Iterable[Declaration], annotated: Iterable[Declaration], ask: Evaluate
 ) -> tuple[CounterUse, ...]:
     """Give what a device draws, with the groups declared for it in place of those published.
@@ -196,7 +196,7 @@ def _selecting(
     return None
 
 
-class Member(msgspec.Struct, frozen=True):
+class PlacedDevice(msgspec.Struct, frozen=True):
     """A device that is taken on a node, or is to be."""
 
     node: str
@@ -205,7 +205,7 @@ class Member(msgspec.Struct, frozen=True):
     admin_access: bool = False
 
 
-class Clash(msgspec.Struct, frozen=True):
+class Incompatibility(msgspec.Struct, frozen=True):
     """Why two devices do not go together: what `refusing` says of `refused`, or an error."""
 
     refusing: Peer
@@ -221,20 +221,24 @@ class Clash(msgspec.Struct, frozen=True):
         return codes.COMPATIBILITY_ERROR.at("", message, object=f"Device/{self.refusing}")
 
 
-def clash(candidate: Member, taken: Iterable[Member], ask: Evaluate) -> Clash | None:
+def find_incompatibility(
+    candidate: PlacedDevice, taken: Iterable[PlacedDevice], ask: Evaluate
+) -> Incompatibility | None:
     """Give the first reason why `candidate` may not join those taken, each asked both ways.
 
     Only devices of one driver on one node are compared; one used with admin access goes with
     everything. A second share of a device is asked whether the device goes with itself.
     """
     for other in taken:
-        found = refusal(candidate, other, ask) or refusal(other, candidate, ask)
+        found = check_direction(candidate, other, ask) or check_direction(other, candidate, ask)
         if found is not None:
             return found
     return None
 
 
-def refusal(one: Member, other: Member, ask: Evaluate) -> Clash | None:
+def check_direction(
+    one: PlacedDevice, other: PlacedDevice, ask: Evaluate
+) -> Incompatibility | None:
     """Give the reason why `one` says that it does not go with `other`; one of the two ways."""
     apart = one.node != other.node or one.peer.pool.driver != other.peer.pool.driver
     if one.rule is None or apart or one.admin_access or other.admin_access:
@@ -246,9 +250,9 @@ def refusal(one: Member, other: Member, ask: Evaluate) -> Clash | None:
         try:
             if ask(expression, other.peer):
                 return None
-        except EvaluationError as failed:
+        except ExpressionEvaluationError as failed:
             error = f"{failed}"
-    return Clash(one.peer, other.peer, expression, error)
+    return Incompatibility(one.peer, other.peer, expression, error)
 
 
 def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
@@ -261,8 +265,8 @@ def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
 
 def _values(name: str, peer: Peer) -> frozenset[tuple[str, object]]:
     """Give the values of an attribute, each with its type; a bare name is the driver's own."""
-    domain, identifier = attributes.split(name, peer.pool.driver)
-    found = attributes.lookup(peer.device, peer.pool.driver, f"{domain}/{identifier}")
+    domain, identifier = attributes.split_name(name, peer.pool.driver)
+    found = attributes.find_attribute(peer.device, peer.pool.driver, f"{domain}/{identifier}")
     if found is None:
         return frozenset()
     values = set()
@@ -278,7 +282,7 @@ _TYPES = tuple(zip(_FIELDS[:4], _FIELDS[4:], strict=True))
 _DECLARATIONS = Schema(tuple[Declaration, ...])
 
 
-def annotated(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
+def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
     """Read what a slice's annotation declares of its devices: a list, as in the configuration.
 
     An entry says nothing of the driver, which is the slice's.

@@ -13,16 +13,16 @@ import msgspec
 from dra.device import CounterSet, Device
 
 # A counter by the name of its set and its own.
-Key: TypeAlias = tuple[str, str]
+CounterKey: TypeAlias = tuple[str, str]
 # What a device draws, in billionths.
-Draw: TypeAlias = Mapping[Key, int]
+ConsumedCounters: TypeAlias = Mapping[CounterKey, int]
 
 
 class Counters(msgspec.Struct, frozen=True):
     """What is left in a pool, in billionths, and which counters are over-committed."""
 
-    left: Mapping[Key, int]
-    overdrawn: frozenset[Key] = frozenset()
+    left: Mapping[CounterKey, int]
+    overdrawn: frozenset[CounterKey] = frozenset()
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -38,9 +38,9 @@ class Shortage(msgspec.Struct, frozen=True):
     left: int
 
 
-def draw(device: Device) -> Draw:
+def consumed_counters(device: Device) -> ConsumedCounters:
     """Sum up what a device draws; a set named twice counts twice."""
-    drawn: dict[Key, int] = {}
+    drawn: dict[CounterKey, int] = {}
     for use in device.consumes_counters:
         for name, counter in use.counters.items():
             key = (use.counter_set, name)
@@ -48,7 +48,7 @@ def draw(device: Device) -> Draw:
     return drawn
 
 
-def available(
+def available_counters(
     sets: Mapping[str, CounterSet], published: Iterable[Device], allocated: Container[str]
 ) -> Counters:
     """Say what the allocated devices of a pool leave, by what is published now.
@@ -64,11 +64,11 @@ def available(
     }
     for device in published:
         if device.consumes_counters and device.name in allocated:
-            _subtract(left, draw(device))
+            _subtract(left, consumed_counters(device))
     return Counters(left, frozenset(key for key, rest in left.items() if rest < 0))
 
 
-def charged(counters: Counters, drawn: Draw) -> Counters | Shortage:
+def charge(counters: Counters, drawn: ConsumedCounters) -> Counters | Shortage:
     """Take a device's draw, or name the counter that does not allow it.
 
     The whole pool is compared: a counter that was over-committed before refuses the device even
@@ -86,7 +86,7 @@ def charged(counters: Counters, drawn: Draw) -> Counters | Shortage:
     return Counters(left)
 
 
-def released(counters: Counters, drawn: Draw) -> Counters:
+def release(counters: Counters, drawn: ConsumedCounters) -> Counters:
     """Give a device's draw back, as if it had never been allocated."""
     left = dict(counters.left)
     _subtract(left, {key: -amount for key, amount in drawn.items()})
@@ -94,7 +94,7 @@ def released(counters: Counters, drawn: Draw) -> Counters:
     return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))
 
 
-def unknown(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[int, str]]:
+def unknown_counters(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[int, str]]:
     """Name what a device draws from and no set has: the index of its use and the counter.
 
     The counter is "" where the set itself is unknown. One such device makes the pool invalid.
@@ -107,7 +107,7 @@ def unknown(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[in
         yield from ((index, name) for name in use.counters if name not in known)
 
 
-def _subtract(left: dict[Key, int], drawn: Draw) -> None:
+def _subtract(left: dict[CounterKey, int], drawn: ConsumedCounters) -> None:
     for key, amount in drawn.items():
         if key in left:
             left[key] -= amount

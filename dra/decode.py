@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from dra import codes
-from dra.decode_errors import Hook, Schema, convert, shown
+from dra.decode_errors import Hook, Schema, convert, describe_value
 from dra.finding import Finding
 from dra.quantity import Quantity, from_json
 
@@ -41,7 +41,7 @@ class Object(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
-class Read(NamedTuple, Generic[T]):
+class ReadResult(NamedTuple, Generic[T]):
     """What a list of objects gave; both may be there at once."""
 
     objects: tuple[T, ...]
@@ -58,7 +58,7 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def quantities(seen: dict[str, Quantity]) -> Hook:
+def quantity_hook(seen: dict[str, Quantity]) -> Hook:
     """Give a hook that decodes quantities, each text once for as long as `seen` lives."""
 
     def hook(wanted: type, value: Any) -> Quantity:  # noqa: ANN401  # what msgspec hands over
@@ -88,7 +88,7 @@ class Reader(Generic[T]):
         self.shapes = shapes
         self.turn = turn
         self.newest = next(iter(shapes))
-        self.hook = quantities({})
+        self.hook = quantity_hook({})
         self._decoders = {
             shape: msgspec.json.Decoder(shape, dec_hook=self.hook) for shape in shapes.values()
         }
@@ -109,7 +109,7 @@ class Reader(Generic[T]):
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
         return self._convert(raw, version, ordinal)
 
-    def many(self, raw: object) -> Read[T]:
+    def many(self, raw: object) -> ReadResult[T]:
         """Read one object or a list of them, item by item, so that a bad one hides no other."""
         listed = _listed(raw)
         if listed is None:
@@ -124,7 +124,7 @@ class Reader(Generic[T]):
             return _gathered(self.one(item, ordinal=i) for i, item in numbered)
         if listed.kind not in ("", f"{self.kind}List"):
             message = f"kind is {listed.kind}, expected {self.kind}List"
-            return Read((), (codes.WRONG_KIND.at("kind", message),))
+            return ReadResult((), (codes.WRONG_KIND.at("kind", message),))
         return _gathered(
             self.one(item, version=listed.api_version, ordinal=i)
             for i, item in enumerate(listed.items or (), 1)
@@ -150,16 +150,16 @@ class Reader(Generic[T]):
     def _convert(self, plain: object, version: str, ordinal: int | None) -> T | tuple[Finding, ...]:
         about = self._named(plain, ordinal)
         if not isinstance(plain, Mapping):
-            message = f"a {self.kind} must be an object, not {shown(plain)}"
+            message = f"a {self.kind} must be an object, not {describe_value(plain)}"
             return (codes.WRONG_TYPE.at("", message, object=about),)
         kind = plain.get("kind") or self.kind
         if kind != self.kind:
-            message = f"kind is {shown(kind)}, expected {self.kind}"
+            message = f"kind is {describe_value(kind)}, expected {self.kind}"
             return (codes.WRONG_KIND.at("kind", message, object=about),)
         named = plain.get("apiVersion") or version or self.newest
         shape = self.shapes.get(named) if isinstance(named, str) else None
         if shape is None:
-            message = f"{shown(named)} is not read for {self.kind}"
+            message = f"{describe_value(named)} is not read for {self.kind}"
             remedy = f"Convert the object to {self.newest}."
             return (
                 codes.UNSUPPORTED_VERSION.at("apiVersion", message, object=about, remedy=remedy),
@@ -205,7 +205,7 @@ def _kind(item: object) -> str:
         return ""
 
 
-def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> Read[T]:
+def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
     objects: list[T] = []
     findings: list[Finding] = []
     for result in results:
@@ -217,4 +217,4 @@ def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> Read[T]:
             message = f"there are more than {MOST_FINDINGS} errors; what follows is not read"
             findings.append(codes.MORE_ERRORS.at("items", message))
             break
-    return Read(tuple(objects), tuple(findings))
+    return ReadResult(tuple(objects), tuple(findings))

@@ -33,14 +33,14 @@ class Schema:
         self.info = inspect.type_info(shape)
 
 
-class Walked(NamedTuple):
+class WalkResult(NamedTuple):
     """The value without its superfluous nulls, and what is wrong with it."""
 
     value: object
     findings: tuple[Finding, ...]
 
 
-def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> Walked:  # noqa: A002  # the contract's word
+def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> WalkResult:  # noqa: A002  # the contract's word
     """Find every error of `value` against `schema`; paths start with `path`."""
     walker = _Walker(schema.hook, object)
     try:
@@ -49,7 +49,7 @@ def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> 
         message = f"there are more than {MOST_FINDINGS} errors; the others are not looked for"
         walker.findings.append(codes.MORE_ERRORS.at(path, message, object=object))
         walked = value
-    return Walked(walked, tuple(walker.findings))
+    return WalkResult(walked, tuple(walker.findings))
 
 
 def convert(
@@ -92,7 +92,9 @@ class _Walker:
         self.findings.append(code.at(path, message, object=self.about))
 
     def wrong(self, path: str, expected: str, value: object) -> object:
-        self.tell(codes.WRONG_TYPE, path, f"{_last(path)} must be {expected}, not {shown(value)}")
+        self.tell(
+            codes.WRONG_TYPE, path, f"{_last(path)} must be {expected}, not {describe_value(value)}"
+        )
         return value
 
     def value(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
@@ -169,7 +171,7 @@ class _Walker:
             walked = trial.value(value, member, path)
             if not trial.findings:
                 return walked
-        return self.wrong(path, " or ".join(named(member) for member in members), value)
+        return self.wrong(path, " or ".join(describe_type(member) for member in members), value)
 
     def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
         if self.hook is None:
@@ -194,17 +196,17 @@ class _Walker:
                 return value
             case inspect.EnumType(cls=cls), _ if value in [member.value for member in cls]:
                 return value
-        return self.wrong(path, named(info), value)
+        return self.wrong(path, describe_type(info), value)
 
     def bounded(self, value: int, info: inspect.IntType, path: str) -> object:
         low, high = info.ge, info.le
         if (low is not None and value < low) or (high is not None and value > high):
-            message = f"{_last(path)} is {shown(value)}, outside {low} to {high}"
+            message = f"{_last(path)} is {describe_value(value)}, outside {low} to {high}"
             self.tell(codes.WRONG_VALUE, path, message)
         return value
 
 
-def named(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
+def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
     """Say what is expected in a reader's words."""
     match info:
         case inspect.StrType():
@@ -229,7 +231,7 @@ def named(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
             return "another type"
 
 
-def shown(value: object) -> str:  # noqa: PLR0911  # one per kind of value
+def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of value
     """Show a value that may be of any size, in a few words."""
     match value:
         case None:

@@ -125,7 +125,7 @@ class NodeAllocatable(msgspec.Struct, frozen=True):
     overhead: AllocatableOverhead | None = None
 
 
-class Expression(msgspec.Struct, frozen=True):
+class CELExpression(msgspec.Struct, frozen=True):
     """A CEL expression about another device."""
 
     expression: str
@@ -151,4 +151,4 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
     node_allocatable_resources: Mapping[str, NodeAllocatable] = {}
-    compatible_only_with: Expression | None = None
+    compatible_only_with: CELExpression | None = None

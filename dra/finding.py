@@ -77,7 +77,7 @@ class Codes(Mapping[str, Code]):
         return len(self._codes)
 
 
-def page(packages: Iterable[Codes]) -> str:
+def render_page(packages: Iterable[Codes]) -> str:
     """Render the reference page of all codes, `docs/findings.md`, package by package."""
     lines = [
         "# Findings",

@@ -35,114 +35,114 @@ _SUBDOMAIN_RULE = (
 )
 
 
-def length(text: str) -> int:
+def byte_length(text: str) -> int:
     """Count the bytes of a text; a lone surrogate, which no API server sees, counts as three."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def too_long(text: str, most: int) -> str | None:
+def check_length(text: str, most: int) -> str | None:
     """Say when a text has more than `most` bytes."""
-    size = length(text)
+    size = byte_length(text)
     return f"has {size} bytes, at most {most} are allowed" if size > most else None
 
 
-def label(text: str) -> str | None:
+def check_label(text: str) -> str | None:
     """A DNS label: the name of a device, request, counter set, counter or group."""
     if not text:
         return "must not be empty"
     if not _LABEL_FORM.fullmatch(text):
         return _LABEL_RULE
-    return too_long(text, LABEL_LENGTH)
+    return check_length(text, LABEL_LENGTH)
 
 
-def subdomain(text: str) -> str | None:
+def check_subdomain(text: str) -> str | None:
     """A DNS subdomain: the name of a class, a slice or a node."""
     if not text:
         return "must not be empty"
     if not _SUBDOMAIN_FORM.fullmatch(text):
         return _SUBDOMAIN_RULE
-    return too_long(text, SUBDOMAIN_LENGTH)
+    return check_length(text, SUBDOMAIN_LENGTH)
 
 
-def driver(text: str) -> str | None:
+def check_driver_name(text: str) -> str | None:
     """The name of a driver: a short DNS subdomain; upper case passes and stays distinct."""
-    return subdomain(text.lower()) or too_long(text, DRIVER_LENGTH)
+    return check_subdomain(text.lower()) or check_length(text, DRIVER_LENGTH)
 
 
-def pool(text: str) -> str | None:
+def check_pool_name(text: str) -> str | None:
     """The name of a pool: DNS subdomains joined with slashes."""
     if not text:
         return "must not be empty"
-    if long := too_long(text, SUBDOMAIN_LENGTH):
+    if long := check_length(text, SUBDOMAIN_LENGTH):
         return long
     for part in text.split("/"):
-        if problem := subdomain(part):
+        if problem := check_subdomain(part):
             return f"the part {part!r} {problem}"
     return None
 
 
-def identifier(text: str) -> str | None:
+def check_identifier(text: str) -> str | None:
     """A C identifier: the part of an attribute's name behind the domain."""
     if not _IDENTIFIER_FORM.fullmatch(text):
         return "must be letters, digits and '_', and not begin with a digit"
-    return too_long(text, IDENTIFIER_LENGTH)
+    return check_length(text, IDENTIFIER_LENGTH)
 
 
-def qualified(text: str) -> str | None:
+def check_qualified_name(text: str) -> str | None:
     """The name of an attribute or capacity, with a domain or without.
 
     More than one slash passes, as it does at the API server.
     """
     parts = text.split("/")
     if len(parts) == 1:
-        return identifier(text)
+        return check_identifier(text)
     if len(parts) > 2:
         return None
-    if problem := driver(parts[0]):
+    if problem := check_driver_name(parts[0]):
         return f"the domain {parts[0]!r} {problem}"
-    problem = identifier(parts[1])
+    problem = check_identifier(parts[1])
     return f"the name {parts[1]!r} {problem}" if problem else None
 
 
-def fully_qualified(text: str) -> str | None:
+def check_fully_qualified_name(text: str) -> str | None:
     """The name of an attribute where the domain is required."""
     if "/" not in text:
         return "must be a domain and a name with a slash between them"
-    return qualified(text)
+    return check_qualified_name(text)
 
 
-def label_key(text: str) -> str | None:
+def check_label_key(text: str) -> str | None:
     """The key of a label, a taint or a condition."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (problem := subdomain(prefix)):
+    if slash and (problem := check_subdomain(prefix)):
         return f"the prefix {prefix!r} {problem}"
     if not _KEY_FORM.fullmatch(name):
         return "must be letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
-    return too_long(name, LABEL_LENGTH)
+    return check_length(name, LABEL_LENGTH)
 
 
-def label_value(text: str) -> str | None:
+def check_label_value(text: str) -> str | None:
     """The value of a label or a taint; it may be empty."""
     if not text:
         return None
-    return "must not have a slash" if "/" in text else label_key(text)
+    return "must not have a slash" if "/" in text else check_label_key(text)
 
 
-def version(text: str) -> str | None:
+def check_version(text: str) -> str | None:
     """A version after semver.org 2.0.0."""
-    if long := too_long(text, VALUE_LENGTH):
+    if long := check_length(text, VALUE_LENGTH):
         return long
     if not _VERSION_FORM.fullmatch(text):
         return "must be a version such as 1.2.3 (semver.org 2.0.0)"
     return None
 
 
-def uuid(text: str) -> str | None:
+def check_uuid(text: str) -> str | None:
     """A UUID in its normal form."""
     return None if _UUID_FORM.fullmatch(text) else "must be a UUID in lower case with hyphens"
 
 
-def extended_resource(text: str) -> str | None:
+def check_extended_resource(text: str) -> str | None:
     """The name of an extended resource, as a pod may ask for it."""
     if "/" not in text:
         return "must have a domain, such as example.com/gpu"
@@ -150,4 +150,4 @@ def extended_resource(text: str) -> str | None:
         return f"must not have the domain {_KUBERNETES.rstrip('/')}"
     if text.startswith(_QUOTA):
         return f"must not begin with {_QUOTA!r}"
-    return label_key(_QUOTA + text)
+    return check_label_key(_QUOTA + text)

@@ -91,7 +91,9 @@ def _states(version: str) -> dict[str, str]:
     return {row[:_COLUMN].rstrip(): row[column] for row in rows if row[column] != " "}
 
 
-def gates(version: str = NEWEST, overrides: Mapping[str, bool] = {}) -> Gates | tuple[Finding, ...]:
+def gates_of_version(
+    version: str = NEWEST, overrides: Mapping[str, bool] = {}
+) -> Gates | tuple[Finding, ...]:
     """Give the gates of a Kubernetes version, some of them turned on or off by name."""
     short = re.match(r"v?([0-9]+\.[0-9]+)(?![0-9])", version)
     if short is None or short[1] not in VERSIONS:
@@ -125,7 +127,7 @@ def _refused(
     return tuple(findings)
 
 
-def parse(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
+def parse_gates(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
     """Read `DRADeviceTaints=true,DRAListTypeAttributes=false`."""
     overrides = {}
     for part in filter(str.strip, text.split(",")):

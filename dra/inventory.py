@@ -12,9 +12,9 @@ import msgspec
 
 from dra.device import CounterSet, Device, NodeSelector
 from dra.gates import DEFAULTS, Gates
-from dra.nodes import Node, NodeSelectorError, matches, problems, selects
+from dra.nodes import Node, NodeSelectorError, matches_selector, selector_problems, selects_node
 from dra.slices import Slice
-from dra.taints import DeviceTaintRule, about, tainted
+from dra.taints import DeviceTaintRule, may_apply, with_taints
 
 
 class PoolID(NamedTuple):
@@ -65,7 +65,7 @@ class _Shared(NamedTuple):
     pools: tuple[Pool, ...]
 
 
-class Memo:
+class PoolCache:
     """What one inventory has answered; handing it in makes equal answers the same objects."""
 
     def __init__(self) -> None:
@@ -89,12 +89,12 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
         """Give every slice of a pool, of every generation, by name."""
         return tuple(self.slices[i] for i in self.pools.get(pool, ()))
 
-    def pools_for(self, node: Node, memo: Memo | None = None) -> tuple[Pool, ...]:
+    def pools_for(self, node: Node, memo: PoolCache | None = None) -> tuple[Pool, ...]:
         """Give the pools visible from `node`, in the order their devices are tried.
 
         Raises NodeSelectorError where the scheduler would meet a selector it cannot parse.
         """
-        memo = memo or Memo()
+        memo = memo or PoolCache()
         shared = self._shared(node, memo)
         own = self._newest(self._of_node.get(node.name, ()), shared.members)
         if not own:
@@ -103,10 +103,10 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
         judged = (self._judged(pool, members, memo) for pool, members in own.items())
         return _ordered([*pools, *(pool for pool in judged if pool is not None)])
 
-    def _shared(self, node: Node, memo: Memo) -> _Shared:
+    def _shared(self, node: Node, memo: PoolCache) -> _Shared:
         """Gather the pools of slices that are not bound to one node, once per kind of node."""
         verdicts = tuple(
-            not malformed and matches(selector, node)
+            not malformed and matches_selector(selector, node)
             for selector, malformed in zip(self._selectors, self._malformed, strict=True)
         )
         signature = (node.name if node.name in self._named else "", verdicts)
@@ -151,7 +151,7 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
                 newest[pool] = (*others, number)
         return {pool: tuple(sorted(members)) for pool, members in newest.items()}
 
-    def _judged(self, pool: PoolID, members: _Members, memo: Memo) -> Pool | None:
+    def _judged(self, pool: PoolID, members: _Members, memo: PoolCache) -> Pool | None:
         key = (pool, members)
         if key not in memo.pools:
             memo.pools[key] = self._judge(pool, members)
@@ -195,7 +195,7 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
         return Pool(pool, generation, slices=holding, elsewhere=elsewhere, counter_sets=sets)
 
 
-def inventory(
+def build_inventory(
     slices: Iterable[Slice],
     taint_rules: Iterable[DeviceTaintRule] = (),
     gates: Gates = DEFAULTS,
@@ -223,7 +223,7 @@ def inventory(
         _of_node={name: tuple(members) for name, members in of_node.items()},
         _ways=ways,
         _selectors=tuple(selectors),
-        _malformed=tuple("; ".join(problems(selector)) for selector in selectors),
+        _malformed=tuple("; ".join(selector_problems(selector)) for selector in selectors),
         _named=_named(ways),
     )
 
@@ -239,14 +239,14 @@ def _named(ways: Mapping[int, tuple[_Way, ...]]) -> frozenset[str]:
     return frozenset(way for leads in ways.values() for way in leads if isinstance(way, str))
 
 
-def device_selected(each: Slice, device: Device, node: Node) -> bool:
+def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
     """Tell whether a device of a slice that is relevant for `node` is itself for that node.
 
     Raises NodeSelectorError where the device's selector decides and cannot be parsed.
     """
     if not each.per_device_node_selection:
         return True
-    return selects(
+    return selects_node(
         node,
         name=device.node_name,
         everywhere=device.all_nodes,
@@ -279,9 +279,9 @@ def _taint(
     ordered: list[Slice], pools: Mapping[PoolID, Sequence[int]], rules: Sequence[DeviceTaintRule]
 ) -> None:
     for pool, members in pools.items():
-        concerned = [rule for rule in rules if about(rule, pool.driver, pool.name)]
+        concerned = [rule for rule in rules if may_apply(rule, pool.driver, pool.name)]
         for number in members if concerned else ():
-            devices = tainted(ordered[number].devices, concerned)
+            devices = with_taints(ordered[number].devices, concerned)
             ordered[number] = msgspec.structs.replace(ordered[number], devices=devices)
 
 

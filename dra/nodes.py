@@ -54,12 +54,12 @@ class NodeSelectorError(ValueError):
     """A node selector that cannot be parsed: it aborts whatever asked for it."""
 
 
-def matches(selector: NodeSelector, node: Node) -> bool:
+def matches_selector(selector: NodeSelector, node: Node) -> bool:
     """Tell whether `node` satisfies a selector that has no `problems`."""
     return any(_term_matches(term, node) for term in selector.node_selector_terms)
 
 
-def selects(
+def selects_node(
     node: Node, *, name: str | None, everywhere: bool | None, selector: NodeSelector | None
 ) -> bool:
     """Tell whether a slice's or device's three node fields mean `node`; the first one set decides.
@@ -72,12 +72,12 @@ def selects(
         return True
     if selector is None:
         return False
-    if found := problems(selector):
+    if found := selector_problems(selector):
         raise NodeSelectorError("; ".join(found))
-    return matches(selector, node)
+    return matches_selector(selector, node)
 
 
-def problems(selector: NodeSelector) -> tuple[str, ...]:
+def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
     """Say what makes a selector unparsable; nothing for a good one."""
     found: list[str] = []
     for i, term in enumerate(selector.node_selector_terms):

@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dra.claim import ALL, EXACT_COUNT, ClaimSpec, Request, Wanted
+from dra.claim import ALL, EXACT_COUNT, ClaimSpec, Request, RequestedDevices
 from dra.classes import IMPLICIT_PREFIX
 
 CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
 DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 REQUESTS: Final = "requests."
 # An allocation has at most so many results, so this is what `All` can come to.
-MOST: Final = 32
+MAX_RESULTS: Final = 32
 
 
-def charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
+def quota_charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
     """Give what one claim with this spec is charged.
 
     `classes` maps the name of a class to the extended resource it serves; where the API server does
@@ -27,12 +27,12 @@ def charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
     total: Counter[str] = Counter({CLAIMS: 1})
     for request in spec.devices.requests:
         for name, devices in _worst(request).items():
-            for key in keys(name, classes):
+            for key in quota_keys(name, classes):
                 total[key] += devices
     return total
 
 
-def keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
+def quota_keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
     """Give the keys that a device of the class is charged to."""
     yield f"{name}{DEVICES}"
     if name in classes:
@@ -43,7 +43,7 @@ def keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
 
 def _worst(request: Request) -> Mapping[str, int]:
     """Count devices by class: of several ways the one that takes most of that class."""
-    ways: tuple[Wanted, ...] = request.first_available or ()
+    ways: tuple[RequestedDevices, ...] = request.first_available or ()
     if request.exactly is not None:
         ways = (request.exactly,)
     most: dict[str, int] = {}
@@ -52,7 +52,7 @@ def _worst(request: Request) -> Mapping[str, int]:
     return most
 
 
-def _devices(way: Wanted) -> int:
+def _devices(way: RequestedDevices) -> int:
     if way.allocation_mode == ALL:
-        return MOST
+        return MAX_RESULTS
     return way.count if way.allocation_mode == EXACT_COUNT else 0

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dra.claim import ALL, ClaimSpec, choices
+from dra.claim import ALL, ClaimSpec, request_choices
 from dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
 from dra.decode_errors import Schema, convert
 from dra.finding import Code, Finding
@@ -20,10 +20,10 @@ from dra.names import API_VERSION, RULES_ANNOTATION
 PATH: Final = f"metadata.annotations[{RULES_ANNOTATION}]"
 KIND: Final = "Rules"
 # As many constraints as a claim may have, and what their text may take of its annotations.
-MOST: Final = 32
-LONGEST: Final = 16 * 1024
+MAX_RULES: Final = 32
+MAX_CHARACTERS: Final = 16 * 1024
 
-Policy = Literal["packed", "spread"]
+PackingPolicy = Literal["packed", "spread"]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -63,12 +63,14 @@ class Near(_Part, frozen=True):
     required: _Required = True
 
 
-class Strategy(_Part, frozen=True, omit_defaults=True):
+class RuleStrategy(_Part, frozen=True, omit_defaults=True):
     """How to choose among what all fits."""
 
-    nodes: Annotated[Policy | None, _says("Fill up nodes in use first, or take idle ones.")] = None
+    nodes: Annotated[
+        PackingPolicy | None, _says("Fill up nodes in use first, or take idle ones.")
+    ] = None
     devices: Annotated[
-        Policy | None, _says("On a node, fill up devices in use first, or take idle ones.")
+        PackingPolicy | None, _says("On a node, fill up devices in use first, or take idle ones.")
     ] = None
 
 
@@ -77,7 +79,7 @@ class Rules(_Part, frozen=True, omit_defaults=True):
 
     joint: tuple[Joint, ...] = ()
     near: tuple[Near, ...] = ()
-    strategy: Strategy | None = None
+    strategy: RuleStrategy | None = None
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
     kind: Literal["Rules"] = KIND
 
@@ -85,7 +87,7 @@ class Rules(_Part, frozen=True, omit_defaults=True):
 _SCHEMA: Final = Schema(Rules)
 
 
-def written(rules: Rules) -> str:
+def encode_rules(rules: Rules) -> str:
     """Write rules as the annotation's text: canonical JSON; empty where there are none."""
     if rules == Rules():
         return ""
@@ -93,10 +95,10 @@ def written(rules: Rules) -> str:
     return msgspec.json.encode(content, order="sorted").decode()
 
 
-def read(text: str) -> Rules | tuple[Finding, ...]:
+def read_rules(text: str) -> Rules | tuple[Finding, ...]:
     """Read the annotation's text, or say what is wrong with it."""
-    if len(text) > LONGEST:
-        return (_unreadable(f"it has {len(text)} characters, and {LONGEST} are read"),)
+    if len(text) > MAX_CHARACTERS:
+        return (_unreadable(f"it has {len(text)} characters, and {MAX_CHARACTERS} are read"),)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -108,12 +110,12 @@ def read(text: str) -> Rules | tuple[Finding, ...]:
     if isinstance(found, tuple):
         return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
     rules: Rules = found
-    if len(rules.joint) + len(rules.near) > MOST:
-        return (_unreadable(f"there are more than {MOST} rules"),)
+    if len(rules.joint) + len(rules.near) > MAX_RULES:
+        return (_unreadable(f"there are more than {MAX_RULES} rules"),)
     return rules
 
 
-def check(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
+def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
     """Check rules against the claim that they are about."""
     return tuple(_checked(rules, spec))
 
@@ -126,7 +128,7 @@ def _checked(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
         for name in names:
             if name not in requests:
                 yield _wrong(RULE_NAMES_NO_REQUEST, place, f"the claim has no request {name}")
-            elif any(way.wanted.allocation_mode == ALL for way in choices(requests[name])):
+            elif any(way.wanted.allocation_mode == ALL for way in request_choices(requests[name])):
                 why = f"request {name} is for all devices; a rule needs a number of them"
                 yield _wrong(RULE_WITHOUT_NUMBER, place, why)
         if len(set(names)) < len(names) or not names:
@@ -147,12 +149,12 @@ def _unreadable(why: str) -> Finding:
     return RULES_UNREADABLE.at(PATH, why)
 
 
-def schema() -> dict[str, object]:
+def rules_schema() -> dict[str, object]:
     """The JSON Schema of the annotation."""
     return msgspec.json.schema(Rules)
 
 
-def page() -> str:
+def render_page() -> str:
     """Render the reference page of the annotation, `docs/rules.md`."""
     lines = [
         "# Rules of a claim",
@@ -165,18 +167,18 @@ def page() -> str:
         "(`make docs`).",
         "",
         "```json",
-        json.dumps(json.loads(written(_EXAMPLE)), indent=2),
+        json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2),
         "```",
     ]
-    for part, title in ((Joint, "joint[]"), (Near, "near[]"), (Strategy, "strategy")):
-        fields = schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
+    for part, title in ((Joint, "joint[]"), (Near, "near[]"), (RuleStrategy, "strategy")):
+        fields = rules_schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
         lines += ["", f"## {title}", "", f"{part.__doc__}", "", "| field | meaning |", "|---|---|"]
         lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
-    lines += ["", "## JSON Schema", "", "```json", json.dumps(schema(), indent=2), "```"]
+    lines += ["", "## JSON Schema", "", "```json", json.dumps(rules_schema(), indent=2), "```"]
     return "\n".join(lines) + "\n"
 
 
 _EXAMPLE: Final = Rules(
     joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
-    strategy=Strategy(devices="packed"),
+    strategy=RuleStrategy(devices="packed"),
 )

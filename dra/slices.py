@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dra.decode import Object, Read, Reader
+from dra.decode import Object, Reader, ReadResult
 from dra.device import CounterSet, Device, Int64, NodeSelector
 from dra.finding import Finding
 
@@ -91,7 +91,7 @@ def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tupl
     return (reader or slice_reader()).one(raw)
 
 
-def read_slices(raw: object, reader: Reader[Slice] | None = None) -> Read[Slice]:
+def read_slices(raw: object, reader: Reader[Slice] | None = None) -> ReadResult[Slice]:
     """Read a slice, a ResourceSliceList, or the slices of a List, item by item."""
     return (reader or slice_reader()).many(raw)
 

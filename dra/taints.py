@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from dra import codes
-from dra.decode import Object, Read, Reader
+from dra.decode import Object, Reader, ReadResult
 from dra.device import Device, Int64, Taint
 from dra.finding import Finding
 
@@ -71,11 +71,11 @@ def _turn(wire: _Rule) -> DeviceTaintRule:
 
 def read_taint_rules(
     raw: object, reader: Reader[DeviceTaintRule] | None = None
-) -> Read[DeviceTaintRule]:
+) -> ReadResult[DeviceTaintRule]:
     """Read a rule or a list of them; the findings tell also of rules read only in part."""
     read = (reader or taint_rule_reader()).many(raw)
     warnings = [finding for rule in read.objects for finding in _narrowed(rule)]
-    return Read(read.objects, (*read.findings, *warnings))
+    return ReadResult(read.objects, (*read.findings, *warnings))
 
 
 def _narrowed(rule: DeviceTaintRule) -> tuple[Finding, ...]:
@@ -103,7 +103,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists"
 
 
-def untolerated(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
+def first_untolerated_taint(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
     """Give the first taint that keeps a request with these tolerations off the device."""
     for taint in device.taints:
         if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
@@ -111,14 +111,16 @@ def untolerated(device: Device, tolerations: Sequence[Toleration]) -> Taint | No
     return None
 
 
-def about(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
+def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
     """Tell whether `rule` can be about any device of a slice of this driver and pool."""
     if rule.selector is None:
         return False
     return rule.selector.driver in (None, driver) and rule.selector.pool in (None, pool)
 
 
-def tainted(devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]) -> tuple[Device, ...]:
+def with_taints(
+    devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]
+) -> tuple[Device, ...]:
     """Append the taints of rules that are `about` these devices' slice, in the order of `rules`."""
     rules = tuple(rules)
     if not rules:

@@ -8,7 +8,7 @@ off in a cluster is not looked at, because the server drops its fields instead o
 from collections.abc import Collection, Sequence
 
 from dra import codes, formats, validation_checks
-from dra.allocation import FROM_CLAIM, FROM_CLASS, AllocatedConfig, ClaimStatus, Result
+from dra.allocation import FROM_CLAIM, FROM_CLASS, AllocatedConfig, AllocationResult, ClaimStatus
 from dra.claim import (
     ALL,
     CLAIM,
@@ -20,76 +20,78 @@ from dra.claim import (
     Constraint,
     Devices,
     Request,
+    RequestedDevices,
     Template,
-    Wanted,
-    choices,
-    names,
+    request_choices,
+    request_names,
 )
 from dra.classes import KIND, DeviceClass
-from dra.decode_errors import shown
+from dra.decode_errors import describe_value
 from dra.finding import Finding
-from dra.validation_checks import Check
+from dra.validation_checks import FindingCollector
 
 REQUESTS, ALTERNATIVES, CONSTRAINTS, DERIVED = 32, 8, 32, 32
 RESULTS, ALLOCATED_CONFIGS, CONSUMERS, REPORTED_CONDITIONS = 32, 64, 256, 8
 
 
-def claim_findings(claim: Claim, about: str = "") -> tuple[Finding, ...]:
+def validate_claim(claim: Claim, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this claim or its status."""
-    check = Check(about or named(CLAIM, claim.metadata))
+    check = FindingCollector(about or format_object_name(CLAIM, claim.metadata))
     _metadata(check, claim.metadata)
     _devices(check, "spec.devices", claim.spec.devices)
-    _status(check, claim.status, frozenset(names(claim.spec.devices)))
+    _status(check, claim.status, frozenset(request_names(claim.spec.devices)))
     return check.told()
 
 
-def template_findings(template: Template, about: str = "") -> tuple[Finding, ...]:
+def validate_template(template: Template, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this template."""
-    check = Check(about or named(TEMPLATE, template.metadata))
+    check = FindingCollector(about or format_object_name(TEMPLATE, template.metadata))
     _metadata(check, template.metadata)
     given = template.spec.metadata
-    check.keys("spec.metadata.labels", given.labels, formats.label_key)
+    check.keys("spec.metadata.labels", given.labels, formats.check_label_key)
     check.keys(
-        "spec.metadata.annotations", (key.lower() for key in given.annotations), formats.label_key
+        "spec.metadata.annotations",
+        (key.lower() for key in given.annotations),
+        formats.check_label_key,
     )
     for key, value in given.labels.items():
         if value:
-            check.form(f"spec.metadata.labels[{key}]", value, formats.label_value)
+            check.form(f"spec.metadata.labels[{key}]", value, formats.check_label_value)
     _devices(check, "spec.spec.devices", template.spec.spec.devices)
     return check.told()
 
 
-def class_findings(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
+def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this class."""
-    check = Check(about or named(KIND, each.metadata))
+    check = FindingCollector(about or format_object_name(KIND, each.metadata))
     _metadata(check, each.metadata)
-    validation_checks.selectors(check, "spec.selectors", each.spec.selectors)
+    validation_checks.check_selectors(check, "spec.selectors", each.spec.selectors)
     if check.at_most("spec.config", each.spec.config, validation_checks.CONFIGS):
         for i, config in enumerate(each.spec.config):
-            validation_checks.opaque(check, f"spec.config[{i}].opaque", config.opaque)
+            validation_checks.check_opaque(check, f"spec.config[{i}].opaque", config.opaque)
     name = each.spec.extended_resource_name
     if name is not None:
-        check.form("spec.extendedResourceName", name, formats.extended_resource)
+        check.form("spec.extendedResourceName", name, formats.check_extended_resource)
     return check.told()
 
 
-def named(kind: str, metadata: ClaimMetadata) -> str:
+def format_object_name(kind: str, metadata: ClaimMetadata) -> str:
     """Give an object as findings name it."""
     return "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
 
 
-def _metadata(check: Check, metadata: ClaimMetadata) -> None:
+def _metadata(check: FindingCollector, metadata: ClaimMetadata) -> None:
     if metadata.name or not metadata.generate_name:
-        check.form("metadata.name", metadata.name, formats.subdomain)
+        check.form("metadata.name", metadata.name, formats.check_subdomain)
 
 
-def _devices(check: Check, path: str, devices: Devices) -> None:
+def _devices(check: FindingCollector, path: str, devices: Devices) -> None:
     if check.at_most(f"{path}.requests", devices.requests, REQUESTS):
         check.distinct(f"{path}.requests", (each.name for each in devices.requests))
         for i, request in enumerate(devices.requests):
             _request(check, f"{path}.requests[{i}]", request)
         _derived_use(check, path, devices)
-    known = frozenset(names(devices))
+    known = frozenset(request_names(devices))
     if check.at_most(f"{path}.constraints", devices.constraints, CONSTRAINTS):
         for i, constraint in enumerate(devices.constraints):
             _constraint(check, f"{path}.constraints[{i}]", constraint, known)
@@ -98,8 +100,8 @@ def _devices(check: Check, path: str, devices: Devices) -> None:
             _config(check, f"{path}.config[{i}]", config, known)
 
 
-def _request(check: Check, path: str, request: Request) -> None:
-    check.form(f"{path}.name", request.name, formats.label)
+def _request(check: FindingCollector, path: str, request: Request) -> None:
+    check.form(f"{path}.name", request.name, formats.check_label)
     alternatives = request.first_available
     if bool(alternatives) == (request.exactly is not None):
         message = "both" if alternatives else "none"
@@ -111,77 +113,85 @@ def _request(check: Check, path: str, request: Request) -> None:
     elif check.at_most(f"{path}.firstAvailable", alternatives, ALTERNATIVES):
         check.distinct(f"{path}.firstAvailable", (each.name for each in alternatives))
         for i, each in enumerate(alternatives):
-            check.form(f"{path}.firstAvailable[{i}].name", each.name, formats.label)
+            check.form(f"{path}.firstAvailable[{i}].name", each.name, formats.check_label)
             _wanted(check, f"{path}.firstAvailable[{i}]", each)
 
 
-def _wanted(check: Check, path: str, wanted: Wanted) -> None:
-    check.form(f"{path}.deviceClassName", wanted.device_class_name, formats.subdomain)
-    validation_checks.selectors(check, f"{path}.selectors", wanted.selectors)
+def _wanted(check: FindingCollector, path: str, wanted: RequestedDevices) -> None:
+    check.form(f"{path}.deviceClassName", wanted.device_class_name, formats.check_subdomain)
+    validation_checks.check_selectors(check, f"{path}.selectors", wanted.selectors)
     check.among(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
     if wanted.allocation_mode == ALL and wanted.count:
         check.tell(codes.NOT_ALLOWED, f"{path}.count", "must be left out with allocationMode All")
     elif wanted.allocation_mode == EXACT_COUNT and wanted.count <= 0:
         check.tell(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be above zero")
-    validation_checks.tolerations(check, f"{path}.tolerations", wanted.tolerations)
+    validation_checks.check_tolerations(check, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
     if check.at_most(at, wanted.derived_attributes, DERIVED):
         for i, each in enumerate(wanted.derived_attributes):
-            check.form(f"{at}[{i}].name", each.name, formats.fully_qualified)
-            validation_checks.expression(check, f"{at}[{i}].expression", each.expression)
+            check.form(f"{at}[{i}].name", each.name, formats.check_fully_qualified_name)
+            validation_checks.check_expression(check, f"{at}[{i}].expression", each.expression)
 
 
-def _derived_use(check: Check, path: str, devices: Devices) -> None:
+def _derived_use(check: FindingCollector, path: str, devices: Devices) -> None:
     """Check that every derived attribute is used by a constraint."""
     used = {each.match_attribute for each in devices.constraints}
     used |= {each.distinct_attribute for each in devices.constraints}
     for i, request in enumerate(devices.requests):
-        for j, choice in enumerate(choices(request)):
+        for j, choice in enumerate(request_choices(request)):
             at = "exactly" if request.exactly is not None else f"firstAvailable[{j}]"
             for k, each in enumerate(choice.wanted.derived_attributes):
                 if each.name not in used:
                     where = f"{path}.requests[{i}].{at}.derivedAttributes[{k}].name"
-                    message = f"is {shown(each.name)}, which no constraint uses"
+                    message = f"is {describe_value(each.name)}, which no constraint uses"
                     check.tell(
                         codes.NOT_ALLOWED, where, message, "Use it in a constraint, or take it out."
                     )
 
 
-def _constraint(check: Check, path: str, each: Constraint, known: Collection[str]) -> None:
+def _constraint(
+    check: FindingCollector, path: str, each: Constraint, known: Collection[str]
+) -> None:
     _references(check, f"{path}.requests", each.requests, known)
     if each.match_attribute is not None:
-        check.form(f"{path}.matchAttribute", each.match_attribute, formats.fully_qualified)
+        check.form(
+            f"{path}.matchAttribute", each.match_attribute, formats.check_fully_qualified_name
+        )
         if each.distinct_attribute is not None:
             message = "is ignored, because matchAttribute is set as well"
             check.tell(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
     elif each.distinct_attribute is not None:
-        check.form(f"{path}.distinctAttribute", each.distinct_attribute, formats.fully_qualified)
+        check.form(
+            f"{path}.distinctAttribute", each.distinct_attribute, formats.check_fully_qualified_name
+        )
     else:
         message = "must have one of matchAttribute, distinctAttribute"
         check.tell(codes.EITHER_OR, path, message)
 
 
 def _config(
-    check: Check, path: str, each: Config | AllocatedConfig, known: Collection[str]
+    check: FindingCollector, path: str, each: Config | AllocatedConfig, known: Collection[str]
 ) -> None:
     _references(check, f"{path}.requests", each.requests, known)
-    validation_checks.opaque(check, f"{path}.opaque", each.opaque)
+    validation_checks.check_opaque(check, f"{path}.opaque", each.opaque)
 
 
-def _references(check: Check, path: str, entries: Sequence[str], known: Collection[str]) -> None:
+def _references(
+    check: FindingCollector, path: str, entries: Sequence[str], known: Collection[str]
+) -> None:
     if check.at_most(path, entries, REQUESTS):
         check.distinct(path, entries)
         for i, entry in enumerate(entries):
             _reference(check, f"{path}[{i}]", entry, known)
 
 
-def _reference(check: Check, path: str, name: str, known: Collection[str]) -> None:
+def _reference(check: FindingCollector, path: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        message = f"is {shown(name)}, and no request or request/sub-request is named so"
+        message = f"is {describe_value(name)}, and no request or request/sub-request is named so"
         check.tell(codes.REFERENCE_UNKNOWN, path, message)
 
 
-def _status(check: Check, status: ClaimStatus, known: Collection[str]) -> None:
+def _status(check: FindingCollector, status: ClaimStatus, known: Collection[str]) -> None:
     held = set()
     if status.allocation is not None:
         path, devices = "status.allocation.devices", status.allocation.devices
@@ -194,25 +204,27 @@ def _status(check: Check, status: ClaimStatus, known: Collection[str]) -> None:
                 _config(check, f"{path}.config[{i}]", config, known)
         if status.allocation.node_selector is not None:
             selector = status.allocation.node_selector
-            validation_checks.node_selector(check, "status.allocation.nodeSelector", selector)
+            validation_checks.check_node_selector(check, "status.allocation.nodeSelector", selector)
         held = {(each.driver, each.pool, each.device, each.share_id) for each in devices.results}
     _consumers(check, status)
     _reported(check, status, held)
 
 
-def _result(check: Check, path: str, result: Result, known: Collection[str]) -> None:
+def _result(
+    check: FindingCollector, path: str, result: AllocationResult, known: Collection[str]
+) -> None:
     _reference(check, f"{path}.request", result.request, known)
-    check.form(f"{path}.driver", result.driver, formats.driver)
-    check.form(f"{path}.pool", result.pool, formats.pool)
-    check.form(f"{path}.device", result.device, formats.label)
-    validation_checks.binding(
+    check.form(f"{path}.driver", result.driver, formats.check_driver_name)
+    check.form(f"{path}.pool", result.pool, formats.check_pool_name)
+    check.form(f"{path}.device", result.device, formats.check_label)
+    validation_checks.check_binding_conditions(
         check, path, result.binding_conditions, result.binding_failure_conditions
     )
     if result.share_id is not None:
-        check.form(f"{path}.shareID", result.share_id, formats.uuid)
+        check.form(f"{path}.shareID", result.share_id, formats.check_uuid)
 
 
-def _consumers(check: Check, status: ClaimStatus) -> None:
+def _consumers(check: FindingCollector, status: ClaimStatus) -> None:
     path = "status.reservedFor"
     if status.reserved_for and status.allocation is None:
         check.tell(codes.EITHER_OR, path, "must be empty without an allocation")
@@ -227,16 +239,18 @@ def _consumers(check: Check, status: ClaimStatus) -> None:
                 check.form(f"{path}[{i}].{field}", text, lambda _: None)
 
 
-def _reported(check: Check, status: ClaimStatus, held: Collection[tuple[object, ...]]) -> None:
+def _reported(
+    check: FindingCollector, status: ClaimStatus, held: Collection[tuple[object, ...]]
+) -> None:
     keys = [(each.driver, each.pool, each.device, each.share_id) for each in status.devices]
     check.distinct("status.devices", keys)
     for i, (each, key) in enumerate(zip(status.devices, keys, strict=True)):
         path = f"status.devices[{i}]"
         if key not in held:
-            text = f"is {shown(f'{each.driver}/{each.pool}/{each.device}')}, which is not allocated"
+            text = f"is {describe_value(f'{each.driver}/{each.pool}/{each.device}')}, which is not allocated"
             check.tell(codes.REFERENCE_UNKNOWN, path, text)
         check.at_most(f"{path}.conditions", each.conditions, REPORTED_CONDITIONS)
         if each.data is not None:
-            validation_checks.raw(check, f"{path}.data", each.data)
+            validation_checks.check_json_object(check, f"{path}.data", each.data)
         if each.network_data is not None:
-            validation_checks.network(check, f"{path}.networkData", each.network_data)
+            validation_checks.check_network_data(check, f"{path}.networkData", each.network_data)

@@ -11,7 +11,7 @@ from ipaddress import ip_interface
 from dra import codes, formats
 from dra.allocation import EQUAL, EXISTS, NetworkData, Opaque
 from dra.claim import Selector
-from dra.decode_errors import MOST_FINDINGS, shown
+from dra.decode_errors import MOST_FINDINGS, describe_value
 from dra.device import NodeSelector, Requirement
 from dra.finding import Code, Finding
 from dra.taints import Toleration
@@ -24,7 +24,7 @@ NODE_NAME = "metadata.name"
 Form = Callable[[str], str | None]
 
 
-class Check:
+class FindingCollector:
     """Collects what is wrong with one object, up to a limit, and counts the rest."""
 
     def __init__(self, about: str) -> None:
@@ -45,7 +45,7 @@ class Check:
             self.dropped += 1
             return
         self.findings.append(
-            code.at(path, f"{last(path)} {message}", object=self.about, remedy=remedy)
+            code.at(path, f"{last_path_element(path)} {message}", object=self.about, remedy=remedy)
         )
 
     def form(self, path: str, text: str, form: Form) -> None:
@@ -53,13 +53,13 @@ class Check:
         if not text:
             self.tell(codes.FIELD_MISSING, path, "must not be empty")
         elif problem := form(text):
-            self.tell(codes.MALFORMED, path, f"is {shown(text)}: {problem}")
+            self.tell(codes.MALFORMED, path, f"is {describe_value(text)}: {problem}")
 
     def keys(self, path: str, names: Iterable[str], form: Form) -> None:
         """Check the form of the keys of a map."""
         for name in names:
             if problem := form(name):
-                self.tell(codes.MALFORMED, path, f"has the key {shown(name)}: {problem}")
+                self.tell(codes.MALFORMED, path, f"has the key {describe_value(name)}: {problem}")
 
     def at_most(
         self, path: str, entries: Sequence[object] | Mapping[str, object], most: int
@@ -73,7 +73,7 @@ class Check:
 
     def fits(self, path: str, text: str, most: int) -> bool:
         """Check a text's length."""
-        problem = formats.too_long(text, most)
+        problem = formats.check_length(text, most)
         if problem:
             self.tell(codes.TOO_LONG, path, problem)
         return not problem
@@ -85,7 +85,7 @@ class Check:
             first = seen.setdefault(key, i)
             if first != i:
                 text = "/".join(filter(None, key)) if isinstance(key, tuple) else f"{key}"
-                message = f"repeats {shown(text)} of entry {first}"
+                message = f"repeats {describe_value(text)} of entry {first}"
                 self.tell(codes.DUPLICATE, f"{path}[{i}]", message)
 
     def among(self, path: str, value: str, known: Iterable[str]) -> None:
@@ -93,47 +93,47 @@ class Check:
         if not value:
             self.tell(codes.FIELD_MISSING, path, "must not be empty")
         elif value not in known:
-            message = f"is {shown(value)}, which is not one of {', '.join(known)}"
+            message = f"is {describe_value(value)}, which is not one of {', '.join(known)}"
             self.tell(codes.NOT_ALLOWED, path, message)
 
 
-def last(path: str) -> str:
+def last_path_element(path: str) -> str:
     """Name the place in a sentence: the field, or the entry of a list or map."""
     head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
     return head.rpartition(".")[2] + bracket + key or "the object"
 
 
-def selectors(check: Check, path: str, entries: Sequence[Selector]) -> None:
+def check_selectors(check: FindingCollector, path: str, entries: Sequence[Selector]) -> None:
     """Check selectors, but for what their expressions say."""
     for i, selector in enumerate(entries if check.at_most(path, entries, SELECTORS) else ()):
         if selector.cel is None:
             check.tell(codes.FIELD_MISSING, f"{path}[{i}].cel", "is required and not there")
         else:
-            expression(check, f"{path}[{i}].cel.expression", selector.cel.expression)
+            check_expression(check, f"{path}[{i}].cel.expression", selector.cel.expression)
 
 
-def expression(check: Check, path: str, text: str) -> None:
+def check_expression(check: FindingCollector, path: str, text: str) -> None:
     """Check an expression's length."""
     if not text:
         check.tell(codes.FIELD_MISSING, path, "must not be empty")
     check.fits(path, text, EXPRESSION)
 
 
-def opaque(check: Check, path: str, config: Opaque | None) -> None:
+def check_opaque(check: FindingCollector, path: str, config: Opaque | None) -> None:
     """Check one configuration."""
     if config is None:
         check.tell(codes.FIELD_MISSING, path, "is required and not there")
         return
-    check.form(f"{path}.driver", config.driver, formats.driver)
-    raw(check, f"{path}.parameters", config.parameters)
+    check.form(f"{path}.driver", config.driver, formats.check_driver_name)
+    check_json_object(check, f"{path}.parameters", config.parameters)
 
 
-def raw(check: Check, path: str, value: object) -> None:
+def check_json_object(check: FindingCollector, path: str, value: object) -> None:
     """Check a JSON object that only a driver understands; its size is that of its compact form."""
     if value is None:
         check.tell(codes.FIELD_MISSING, path, "is required and not there")
     elif not isinstance(value, Mapping):
-        check.tell(codes.WRONG_TYPE, path, f"must be an object, not {shown(value)}")
+        check.tell(codes.WRONG_TYPE, path, f"must be an object, not {describe_value(value)}")
     else:
         try:
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -143,22 +143,24 @@ def raw(check: Check, path: str, value: object) -> None:
             check.fits(path, text, PARAMETERS)
 
 
-def tolerations(check: Check, path: str, entries: Sequence[Toleration]) -> None:
+def check_tolerations(check: FindingCollector, path: str, entries: Sequence[Toleration]) -> None:
     """Check tolerations; their number is documented as at most 16 and never checked."""
     for i, each in enumerate(entries):
         at = f"{path}[{i}]"
         if each.key:
-            check.form(f"{at}.key", each.key, formats.label_key)
+            check.form(f"{at}.key", each.key, formats.check_label_key)
         check.among(f"{at}.operator", each.operator, (EQUAL, EXISTS))
         if each.operator == EXISTS and each.value:
             check.tell(codes.NOT_ALLOWED, f"{at}.value", "must be empty with operator Exists")
         if each.operator == EQUAL and each.value:
-            check.form(f"{at}.value", each.value, formats.label_value)
+            check.form(f"{at}.value", each.value, formats.check_label_value)
         if each.effect:
             check.among(f"{at}.effect", each.effect, EFFECTS)
 
 
-def binding(check: Check, path: str, wanted: Sequence[str], failing: Sequence[str]) -> None:
+def check_binding_conditions(
+    check: FindingCollector, path: str, wanted: Sequence[str], failing: Sequence[str]
+) -> None:
     """Check the conditions that a device waits for and those that end the wait."""
     for field, entries in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
         at = f"{path}.{field}"
@@ -166,11 +168,13 @@ def binding(check: Check, path: str, wanted: Sequence[str], failing: Sequence[st
             continue
         check.distinct(at, entries)
         for i, entry in enumerate(entries):
-            check.form(f"{at}[{i}]", entry, formats.label_key)
+            check.form(f"{at}[{i}]", entry, formats.check_label_key)
     for i, entry in enumerate(failing):
         if entry in wanted:
             at = f"{path}.bindingFailureConditions[{i}]"
-            check.tell(codes.NOT_ALLOWED, at, f"{shown(entry)} is a binding condition as well")
+            check.tell(
+                codes.NOT_ALLOWED, at, f"{describe_value(entry)} is a binding condition as well"
+            )
     if bool(wanted) != bool(failing):
         here, other = "bindingConditions", "bindingFailureConditions"
         if wanted:
@@ -179,7 +183,7 @@ def binding(check: Check, path: str, wanted: Sequence[str], failing: Sequence[st
         check.tell(codes.EITHER_OR, f"{path}.{here}", message)
 
 
-def node_selector(check: Check, path: str, selector: NodeSelector) -> None:
+def check_node_selector(check: FindingCollector, path: str, selector: NodeSelector) -> None:
     """Check a node selector."""
     at = f"{path}.nodeSelectorTerms"
     if not selector.node_selector_terms:
@@ -191,10 +195,10 @@ def node_selector(check: Check, path: str, selector: NodeSelector) -> None:
             _match_field(check, f"{at}[{i}].matchFields[{j}]", each)
 
 
-def _match_expression(check: Check, path: str, each: Requirement) -> None:
+def _match_expression(check: FindingCollector, path: str, each: Requirement) -> None:
     operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
     check.among(f"{path}.operator", each.operator, operators)
-    check.form(f"{path}.key", each.key, formats.label_key)
+    check.form(f"{path}.key", each.key, formats.check_label_key)
     at, number = f"{path}.values", len(each.values)
     if each.operator in ("In", "NotIn") and not number:
         check.tell(codes.FIELD_MISSING, at, f"must not be empty with operator {each.operator}")
@@ -204,19 +208,19 @@ def _match_expression(check: Check, path: str, each: Requirement) -> None:
         check.tell(codes.NOT_ALLOWED, at, f"must be one value with operator {each.operator}")
     for i, value in enumerate(each.values):
         if value:
-            check.form(f"{at}[{i}]", value, formats.label_value)
+            check.form(f"{at}[{i}]", value, formats.check_label_value)
 
 
-def _match_field(check: Check, path: str, each: Requirement) -> None:
+def _match_field(check: FindingCollector, path: str, each: Requirement) -> None:
     check.among(f"{path}.operator", each.operator, ("In", "NotIn"))
     check.among(f"{path}.key", each.key, (NODE_NAME,))
     if each.operator in ("In", "NotIn") and len(each.values) != 1:
         check.tell(codes.NOT_ALLOWED, f"{path}.values", "must be one value for a node's field")
     for i, value in enumerate(each.values if each.key == NODE_NAME else ()):
-        check.form(f"{path}.values[{i}]", value, formats.subdomain)
+        check.form(f"{path}.values[{i}]", value, formats.check_subdomain)
 
 
-def network(check: Check, path: str, data: NetworkData) -> None:
+def check_network_data(check: FindingCollector, path: str, data: NetworkData) -> None:
     """Check what a driver reports of a network device."""
     check.fits(f"{path}.interfaceName", data.interface_name, INTERFACE_NAME)
     check.fits(f"{path}.hardwareAddress", data.hardware_address, HARDWARE_ADDRESS)

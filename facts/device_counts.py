@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dra.attributes import NUMA_NODE, PCIE_ROOT, lookup, split, value
+from dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute, split_name
 from dra.device import Attribute, Capacity, Device
-from dra.inventory import Inventory, Memo, PoolID, device_selected
+from dra.inventory import Inventory, PoolCache, PoolID, is_device_for_node
 from dra.names import DUAL_LABEL
 from dra.nodes import Node, NodeSelectorError
 from dra.quantity import Quantity
@@ -22,7 +22,7 @@ from facts.model import Amount
 MOST_CAPACITIES = 16
 
 
-class Key(NamedTuple):
+class ProductKey(NamedTuple):
     """What makes devices alike."""
 
     driver: str
@@ -34,7 +34,7 @@ class Key(NamedTuple):
     capacity: tuple[tuple[str, Amount], ...]
 
 
-class Place(NamedTuple):
+class DeviceLocation(NamedTuple):
     """Where a whole GPU or a NIC that is asked for stands; None where nothing is published."""
 
     kind: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Tally:
+class ProductCounts:
     """How many there are: each device once, each node that sees one once."""
 
     devices: int = 0
@@ -55,7 +55,7 @@ class Tally:
 
 
 @dataclass
-class Published:
+class DriverCounts:
     """What a driver publishes."""
 
     devices: int = 0
@@ -65,56 +65,56 @@ class Published:
     capacities: set[str] = field(default_factory=set)
 
 
-class Sighting(NamedTuple):
+class NodeDevices(NamedTuple):
     """A node's devices by product, and the places of those that go together."""
 
     node: Node
-    products: Mapping[Key, int]
-    places: tuple[Place, ...]
+    products: Mapping[ProductKey, int]
+    places: tuple[DeviceLocation, ...]
     drivers: frozenset[str]
 
 
 @dataclass
-class Sight:
+class ClusterDevices:
     """What was seen."""
 
-    products: dict[Key, Tally] = field(default_factory=dict)
-    drivers: dict[str, Published] = field(default_factory=dict)
-    nodes: list[Sighting] = field(default_factory=list)
+    products: dict[ProductKey, ProductCounts] = field(default_factory=dict)
+    drivers: dict[str, DriverCounts] = field(default_factory=dict)
+    nodes: list[NodeDevices] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)  # nodes whose pools cannot be told
 
 
-def look(
+def count_devices(
     inventory: Inventory,
     nodes: tuple[Node, ...],
     known: Mapping[str, Family],
-    projections: "Projections",
-) -> Sight:
+    projections: "DeviceProjections",
+) -> ClusterDevices:
     """Walk over what every node sees."""
-    sight, memo = Sight(), Memo()
-    keys: dict[tuple[PoolID, str], Key] = {}
+    sight, memo = ClusterDevices(), PoolCache()
+    keys: dict[tuple[PoolID, str], ProductKey] = {}
     for node in nodes:
         try:
             devices = list(_devices(inventory, node, memo))
         except NodeSelectorError as error:
             sight.blind.append(f"{error}")
             continue
-        counted: Counter[Key] = Counter()
+        counted: Counter[ProductKey] = Counter()
         places = []
         for pool, device in devices:
             at = (pool, device.name)
             family = known.get(pool.driver)
             if at not in keys:
-                keys[at] = key_of(pool.driver, device, family)
+                keys[at] = product_key(pool.driver, device, family)
                 _count(sight, pool.driver, device, keys[at], projections)
             counted[keys[at]] += 1
-            if family and (place := place_of(pool.driver, device, family)):
+            if family and (place := device_location(pool.driver, device, family)):
                 places.append(place)
         _told(sight, node, counted, tuple(places))
     return sight
 
 
-class Projections:
+class DeviceProjections:
     """What classes look at; devices with equal projections are the same to all of them."""
 
     def of(self, driver: str, device: Device) -> object:
@@ -122,29 +122,40 @@ class Projections:
         raise NotImplementedError
 
 
-def _devices(inventory: Inventory, node: Node, memo: Memo) -> Iterator[tuple[PoolID, Device]]:
+def _devices(inventory: Inventory, node: Node, memo: PoolCache) -> Iterator[tuple[PoolID, Device]]:
     for pool in inventory.pools_for(node, memo):
         for each, device in pool.devices():
-            if device_selected(each, device, node):
+            if is_device_for_node(each, device, node):
                 yield pool.id, device
 
 
-def _count(sight: Sight, driver: str, device: Device, key: Key, projections: Projections) -> None:
-    tally = sight.products.setdefault(key, Tally())
+def _count(
+    sight: ClusterDevices,
+    driver: str,
+    device: Device,
+    key: ProductKey,
+    projections: DeviceProjections,
+) -> None:
+    tally = sight.products.setdefault(key, ProductCounts())
     tally.devices += 1
     projection = projections.of(driver, device)
     sample, count = tally.samples.get(projection, (device, 0))
     tally.samples[projection] = (sample, count + 1)
-    published = sight.drivers.setdefault(driver, Published())
+    published = sight.drivers.setdefault(driver, DriverCounts())
     published.devices += 1
     for name, attribute in device.attributes.items():
-        full = "/".join(split(name, driver))
+        full = "/".join(split_name(name, driver))
         if full not in published.attributes:
-            published.attributes[full] = type_of(attribute)
-    published.capacities.update("/".join(split(name, driver)) for name in device.capacity)
+            published.attributes[full] = attribute_type(attribute)
+    published.capacities.update("/".join(split_name(name, driver)) for name in device.capacity)
 
 
-def _told(sight: Sight, node: Node, counted: Mapping[Key, int], places: tuple[Place, ...]) -> None:
+def _told(
+    sight: ClusterDevices,
+    node: Node,
+    counted: Mapping[ProductKey, int],
+    places: tuple[DeviceLocation, ...],
+) -> None:
     for key, count in counted.items():
         tally = sight.products[key]
         tally.nodes += 1
@@ -153,57 +164,57 @@ def _told(sight: Sight, node: Node, counted: Mapping[Key, int], places: tuple[Pl
     for driver in drivers:
         sight.drivers[driver].nodes += 1
         sight.drivers[driver].dual += DUAL_LABEL in node.labels
-    sight.nodes.append(Sighting(node, counted, places, drivers))
+    sight.nodes.append(NodeDevices(node, counted, places, drivers))
 
 
-def key_of(driver: str, device: Device, family: Family | None) -> Key:
+def product_key(driver: str, device: Device, family: Family | None) -> ProductKey:
     """Say what a device is alike in with others."""
     words = family or Family("", driver, (), type="type", name="productName", profile="profile")
-    kind = text_of(device, driver, words.type)
+    kind = attribute_text(device, driver, words.type)
     if words.asked:
-        kind = words.asked if text_of(device, driver, words.asked) == "true" else ""
-    return Key(
+        kind = words.asked if attribute_text(device, driver, words.asked) == "true" else ""
+    return ProductKey(
         driver,
         kind,
-        text_of(device, driver, words.name),
-        text_of(device, driver, words.profile),
-        text_of(device, driver, words.architecture),
+        attribute_text(device, driver, words.name),
+        attribute_text(device, driver, words.profile),
+        attribute_text(device, driver, words.architecture),
         device.allow_multiple_allocations,
         _capacity(device),
     )
 
 
-def place_of(driver: str, device: Device, family: Family) -> Place | None:
+def device_location(driver: str, device: Device, family: Family) -> DeviceLocation | None:
     """Say where a device stands if it is one that is asked for together with others."""
-    if family.whole and text_of(device, driver, family.type) not in family.whole:
+    if family.whole and attribute_text(device, driver, family.type) not in family.whole:
         return None
-    if family.asked and text_of(device, driver, family.asked) != "true":
+    if family.asked and attribute_text(device, driver, family.asked) != "true":
         return None
     root, numa = (_standard(device, driver, name) for name in (PCIE_ROOT, NUMA_NODE))
-    return Place(family.kind, driver, root, numa)
+    return DeviceLocation(family.kind, driver, root, numa)
 
 
 def _standard(device: Device, driver: str, name: str) -> str | None:
-    attribute = lookup(device, driver, name)
-    held = value(attribute) if attribute else None
+    attribute = find_attribute(device, driver, name)
+    held = attribute_value(attribute) if attribute else None
     # Of a list the first is the device's own, the others are near.
     first = held[0] if isinstance(held, tuple) and held else held
     return None if first is None or first == () else f"{first}"
 
 
-def text_of(device: Device, driver: str, name: str) -> str:
+def attribute_text(device: Device, driver: str, name: str) -> str:
     """Give an attribute as text; nothing where it is not published."""
     if not name:
         return ""
     full = name if "/" in name else f"{driver}/{name}"
-    attribute = lookup(device, driver, full)
-    held = value(attribute) if attribute else None
+    attribute = find_attribute(device, driver, full)
+    held = attribute_value(attribute) if attribute else None
     if isinstance(held, bool):
         return "true" if held else "false"
     return "" if held is None or isinstance(held, tuple) else f"{held}"
 
 
-def type_of(attribute: Attribute) -> str:
+def attribute_type(attribute: Attribute) -> str:
     """Name the type of an attribute as its field in the API does."""
     names = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
     for name, member in zip(names, Attribute.__struct_fields__, strict=True):

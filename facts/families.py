@@ -104,20 +104,20 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
 )
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
-BY_WORD: Final[Mapping[str, Family]] = {each.word: each for each in FAMILIES}
+BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.word: each for each in FAMILIES}
 
 
-def family_of(target: Target) -> Family | None:
+def find_family(target: Target) -> Family | None:
     """The known family that a target of the configuration behaves like."""
-    return BY_WORD.get(target.family) if target.family else BY_DRIVER.get(target.driver)
+    return BY_SHORT_NAME.get(target.family) if target.family else BY_DRIVER.get(target.driver)
 
 
-def families(configuration: Configuration) -> Mapping[str, Family]:
+def known_families(configuration: Configuration) -> Mapping[str, Family]:
     """The families by driver, with those that the configuration says a driver behaves like."""
     known = dict(BY_DRIVER)
     for target in configuration.targets:
         if target.driver not in known:
-            like = family_of(target)
+            like = find_family(target)
             known[target.driver] = (
                 msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
                 if like
@@ -139,13 +139,13 @@ def _own(target: Target) -> Family:
     )
 
 
-def serves(family: Family, name: str) -> bool:
+def serves_name(family: Family, name: str) -> bool:
     """Whether a plugin that advertises `name` hands out devices of this family."""
     return bool(family.legacy) and _any(family.legacy).match(name) is not None
 
 
 @functools.lru_cache
-def served(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
     """Which of the names are a family's by its patterns; those of one cluster are asked again."""
     return frozenset(filter(_any(patterns).match, names)) if patterns else frozenset()
 

@@ -14,14 +14,30 @@ from config.model import Configuration
 from dra.classes import DeviceClass
 from dra.finding import Finding
 from dra.gates import DEFAULTS, Gates
-from dra.inventory import inventory
+from dra.inventory import build_inventory
 from dra.nodes import Node
 from dra.slices import Slice
 from facts import codes
-from facts.device_counts import Key, Published, Sight, look
-from facts.families import Family, families
-from facts.model import Class, Cluster, Driver, Facts, Name, Part, Product, Shape
-from facts.served_names import Twice, class_table, name_table, offered, selected, twice
+from facts.device_counts import ClusterDevices, DriverCounts, ProductKey, count_devices
+from facts.families import Family, known_families
+from facts.model import (
+    ClassFacts,
+    Cluster,
+    Driver,
+    Facts,
+    FactsPart,
+    NodeShape,
+    Product,
+    ResourceFacts,
+)
+from facts.served_names import (
+    DualNode,
+    class_table,
+    compile_classes,
+    count_selected,
+    find_dual_nodes,
+    name_table,
+)
 from facts.shapes import shape_table
 
 # Bytes of each table, as JSON; together with the rest they stay below 256 KiB.
@@ -44,10 +60,10 @@ KEPT_BY: Final = {
     "exactly.derivedAttributes": "derived_attributes",
 }
 
-R = TypeVar("R", bound=Part)
+R = TypeVar("R", bound=FactsPart)
 
 
-class Objects(NamedTuple):
+class FactsInput(NamedTuple):
     """What facts are made of."""
 
     slices: tuple[Slice, ...] = ()
@@ -55,28 +71,28 @@ class Objects(NamedTuple):
     nodes: tuple[Node, ...] = ()
 
 
-class Gathered(NamedTuple):
+class GatheredFacts(NamedTuple):
     """The facts, and what could not be told."""
 
     facts: Facts
     findings: tuple[Finding, ...] = ()
     # Nodes are no part of the facts; who labels them needs their names.
-    twice: tuple[Twice, ...] = ()
+    twice: tuple[DualNode, ...] = ()
 
 
-def gather(
-    objects: Objects,
+def gather_facts(
+    objects: FactsInput,
     configuration: Configuration | None = None,
     gates: Gates = DEFAULTS,
     keeps: Iterable[str] | None = None,
-) -> Gathered:
+) -> GatheredFacts:
     """Count everything; `keeps` is what was probed of the API server, instead of by its gates."""
-    known = families(configuration or Configuration())
-    classes, looks = offered(objects.classes, gates)
+    known = known_families(configuration or Configuration())
+    classes, looks = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
-    sight = look(inventory(objects.slices, gates=gates), nodes, known, looks)
-    counted = selected(sight, classes)
-    doubled = twice(sight.nodes, classes, counted, known)
+    sight = count_devices(build_inventory(objects.slices, gates=gates), nodes, known, looks)
+    counted = count_selected(sight, classes)
+    doubled = find_dual_nodes(sight.nodes, classes, counted, known)
     names = name_table(nodes, classes, doubled)
     omitted: dict[str, int] = {}
     facts = Facts(
@@ -88,10 +104,10 @@ def gather(
         shapes=_fitted(shape_table(sight.nodes), "shapes", _of_shape, omitted),
     )
     facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
-    return Gathered(facts, _findings(sight, omitted), doubled)
+    return GatheredFacts(facts, _findings(sight, omitted), doubled)
 
 
-def _nodes(objects: Objects) -> tuple[Node, ...]:
+def _nodes(objects: FactsInput) -> tuple[Node, ...]:
     """The nodes by name; a slice may be for one that is not among the objects."""
     nodes = {node.name: node for node in objects.nodes}
     for each in objects.slices:
@@ -108,7 +124,7 @@ def _cluster(gates: Gates, keeps: Iterable[str] | None) -> Cluster:
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
 
 
-def _products(sight: Sight, counted: Mapping[str, Counter[Key]]) -> list[Product]:
+def _products(sight: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]) -> list[Product]:
     return [
         Product(
             key.driver,
@@ -127,14 +143,16 @@ def _products(sight: Sight, counted: Mapping[str, Counter[Key]]) -> list[Product
     ]
 
 
-def _drivers(sight: Sight, known: Mapping[str, Family], omitted: dict[str, int]) -> list[Driver]:
+def _drivers(
+    sight: ClusterDevices, known: Mapping[str, Family], omitted: dict[str, int]
+) -> list[Driver]:
     return [
         _driver(name, each, known[name].kind if name in known else "", omitted)
         for name, each in sorted(sight.drivers.items())
     ]
 
 
-def _driver(name: str, published: Published, kind: str, omitted: dict[str, int]) -> Driver:
+def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, int]) -> Driver:
     attributes = dict(sorted(published.attributes.items())[:_MOST_ATTRIBUTES])
     capacities = tuple(sorted(published.capacities)[:_MOST_ATTRIBUTES])
     left = len(published.attributes) + len(published.capacities)
@@ -151,11 +169,11 @@ def _driver(name: str, published: Published, kind: str, omitted: dict[str, int])
     )
 
 
-def _of_class(row: Class) -> int:
+def _of_class(row: ClassFacts) -> int:
     return row.devices
 
 
-def _of_name(row: Name) -> int:
+def _of_name(row: ResourceFacts) -> int:
     return row.nodes + (1 << 30 if row.classes else 0)
 
 
@@ -167,7 +185,7 @@ def _of_driver(row: Driver) -> int:
     return row.devices
 
 
-def _of_shape(row: Shape) -> int:
+def _of_shape(row: NodeShape) -> int:
     return row.nodes
 
 
@@ -191,7 +209,7 @@ def _said(each: tuple[bytes, object]) -> bytes:
     return each[0]
 
 
-def _findings(sight: Sight, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
+def _findings(sight: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
     found = [
         codes.NODES_UNREADABLE.at("", f"on {count} nodes {error}")
         for error, count in sorted(Counter(sight.blind).items())

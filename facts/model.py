@@ -18,13 +18,13 @@ KIND: Final = "Facts"
 # The label of nodes where a plugin hands out what slices show as well.
 
 
-class Part(
+class FactsPart(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
     """An object of the file; what has its default is not written."""
 
 
-class Cluster(Part, frozen=True):
+class Cluster(FactsPart, frozen=True):
     """What the API server is and keeps."""
 
     version: str = NEWEST
@@ -33,7 +33,7 @@ class Cluster(Part, frozen=True):
     keeps: tuple[str, ...] = ()
 
 
-class Class(Part, frozen=True):
+class ClassFacts(FactsPart, frozen=True):
     """A DeviceClass, and how many devices of which drivers it selects."""
 
     name: str
@@ -42,7 +42,7 @@ class Class(Part, frozen=True):
     devices: int = 0
 
 
-class Name(Part, frozen=True):
+class ResourceFacts(FactsPart, frozen=True):
     """Who serves an extended resource: classes, of which the first one wins, and plugins.
 
     `nodes` have it allocatable, `devices` in all and at most `most` on one of them; `dual` nodes
@@ -57,7 +57,7 @@ class Name(Part, frozen=True):
     dual: int = 0
 
 
-class Amount(Part, frozen=True):
+class Amount(FactsPart, frozen=True):
     """A capacity of each device of a product, and what a request for less is rounded to."""
 
     value: str
@@ -67,7 +67,7 @@ class Amount(Part, frozen=True):
     step: str = ""
 
 
-class Product(Part, frozen=True):
+class Product(FactsPart, frozen=True):
     """Devices that are alike in what a translation looks at; `most` is on one node."""
 
     driver: str
@@ -83,7 +83,7 @@ class Product(Part, frozen=True):
     most: int = 0
 
 
-class Driver(Part, frozen=True):
+class Driver(FactsPart, frozen=True):
     """What a driver publishes: attributes by full name with their types, and capacities.
 
     `dual` of its nodes are labelled: a plugin hands out the same devices there, or did, and what it
@@ -99,7 +99,7 @@ class Driver(Part, frozen=True):
     capacities: tuple[str, ...] = ()
 
 
-class Neighbourhood(Part, frozen=True):
+class Neighbourhood(FactsPart, frozen=True):
     """Devices that share one PCIe root or NUMA node, and how often a node has just that."""
 
     gpus: int
@@ -107,7 +107,7 @@ class Neighbourhood(Part, frozen=True):
     times: int = 1
 
 
-class Shape(Part, frozen=True):
+class NodeShape(FactsPart, frozen=True):
     """How the GPUs of one driver and the NICs of another lie to each other on alike nodes.
 
     Only devices that publish the standard attribute are in a neighbourhood.
@@ -132,24 +132,24 @@ class Shape(Part, frozen=True):
         return any(each.gpus and each.nics for each in self.numa)
 
 
-class Facts(Part, frozen=True, dict=True):  # for what is looked up
+class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
     """All of it; `omitted` counts the rows that found no place in a table."""
 
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
     kind: Literal["Facts"] = KIND
     cluster: Cluster = Cluster()
-    classes: tuple[Class, ...] = ()
-    names: tuple[Name, ...] = ()
+    classes: tuple[ClassFacts, ...] = ()
+    names: tuple[ResourceFacts, ...] = ()
     products: tuple[Product, ...] = ()
     drivers: tuple[Driver, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[NodeShape, ...] = ()
     omitted: Mapping[str, int] = {}
 
     def keeps(self, field: str) -> bool:
         """Whether this API server keeps a field of a claim that older ones drop."""
         return field in self.cluster.keeps
 
-    def class_named(self, name: str) -> Class | None:
+    def class_named(self, name: str) -> ClassFacts | None:
         """The class of this name."""
         return self._classes.get(name)
 
@@ -161,9 +161,9 @@ class Facts(Part, frozen=True, dict=True):  # for what is looked up
         """The products of a driver."""
         return self._products.get(driver, ())
 
-    def serving(self, name: str) -> Name:
+    def serving(self, name: str) -> ResourceFacts:
         """Who serves an extended resource; the implicit name of a class is served by that class."""
-        found = self._names.get(name) or Name(name)
+        found = self._names.get(name) or ResourceFacts(name)
         implied = name.removeprefix(IMPLICIT_PREFIX)
         if implied != name and self.class_named(implied) and not found.classes:
             return msgspec.structs.replace(found, classes=(implied,))
@@ -175,7 +175,7 @@ class Facts(Part, frozen=True, dict=True):  # for what is looked up
         return tuple(each.name for each in self.names if each.nodes)
 
     @functools.cached_property
-    def _classes(self) -> Mapping[str, Class]:
+    def _classes(self) -> Mapping[str, ClassFacts]:
         return {each.name: each for each in reversed(self.classes)}
 
     @functools.cached_property
@@ -183,7 +183,7 @@ class Facts(Part, frozen=True, dict=True):  # for what is looked up
         return {each.name: each for each in reversed(self.drivers)}
 
     @functools.cached_property
-    def _names(self) -> Mapping[str, Name]:
+    def _names(self) -> Mapping[str, ResourceFacts]:
         return {each.name: each for each in reversed(self.names)}
 
     @functools.cached_property

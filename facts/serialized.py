@@ -20,24 +20,24 @@ HASH: Final = "hash"
 _SCHEMA: Final = Schema(Facts)
 
 
-def canonical(facts: Facts) -> bytes:
+def encode_facts(facts: Facts) -> bytes:
     """Encode facts as canonical JSON: sorted keys, no blanks, no defaults."""
     return msgspec.json.encode(_named(facts), order="sorted")
 
 
-def digest(facts: Facts) -> str:
+def facts_hash(facts: Facts) -> str:
     """The hash of the content."""
-    return f"sha256:{hashlib.sha256(canonical(facts)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(encode_facts(facts)).hexdigest()}"
 
 
-def plain(facts: Facts) -> dict[str, object]:
+def facts_to_plain(facts: Facts) -> dict[str, object]:
     """The file: kind and version first, then the hash, then the tables."""
     content = _named(facts)
     rest = {name: item for name, item in content.items() if name not in ("apiVersion", "kind")}
-    return {"apiVersion": API_VERSION, "kind": KIND, HASH: digest(facts), **rest}
+    return {"apiVersion": API_VERSION, "kind": KIND, HASH: facts_hash(facts), **rest}
 
 
-def read(value: object, base: Facts | None = None) -> Facts | tuple[Finding, ...]:
+def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Finding, ...]:
     """Read a file; tables that it does not have are those of `base`.
 
     A hash in the file must be that of the file's own content.
@@ -50,8 +50,8 @@ def read(value: object, base: Facts | None = None) -> Facts | tuple[Finding, ...
     if isinstance(found, tuple):
         return found
     own: Facts = found
-    if said is not None and said != digest(own):
-        message = f"the content has {digest(own)}, the file says {said}"
+    if said is not None and said != facts_hash(own):
+        message = f"the content has {facts_hash(own)}, the file says {said}"
         return (codes.HASH_DIFFERS.at(HASH, message, object=KIND),)
     if base is None or not isinstance(value, Mapping):
         return own

@@ -15,14 +15,14 @@ from dra.classes import DeviceClass
 from dra.device import Device
 from dra.gates import Gates
 from dra.nodes import Node
-from facts.device_counts import Key, Projections, Sight, Sighting
-from facts.families import Family, serves
-from facts.model import Class, Name
+from facts.device_counts import ClusterDevices, DeviceProjections, NodeDevices, ProductKey
+from facts.families import Family, serves_name
+from facts.model import ClassFacts, ResourceFacts
 
 _NATIVE = "kubernetes.io"
 
 
-class Offered:
+class CompiledClass:
     """A class with its compiled selectors; one that does not compile selects nothing."""
 
     def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
@@ -49,10 +49,10 @@ class Offered:
             return False
 
 
-class Looks(Projections):
+class ClassProjections(DeviceProjections):
     """What all classes read of a device."""
 
-    def __init__(self, offered: Iterable[Offered], selectors: Selectors) -> None:
+    def __init__(self, offered: Iterable[CompiledClass], selectors: Selectors) -> None:
         self._lists = selectors.lists
         self._reads: list[Reads] = [
             reads(program) for each in offered for program in each.programs or ()
@@ -64,17 +64,21 @@ class Looks(Projections):
         return (driver, *(each.projection(seen) for each in self._reads))
 
 
-def offered(classes: Iterable[DeviceClass], gates: Gates) -> tuple[list[Offered], Looks]:
+def compile_classes(
+    classes: Iterable[DeviceClass], gates: Gates
+) -> tuple[list[CompiledClass], ClassProjections]:
     """Compile classes, sorted by name, and say what they read."""
     selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
-    compiled = {each.metadata.name: Offered(each, selectors) for each in classes}
+    compiled = {each.metadata.name: CompiledClass(each, selectors) for each in classes}
     ordered = [compiled[name] for name in sorted(compiled)]
-    return ordered, Looks(ordered, selectors)
+    return ordered, ClassProjections(ordered, selectors)
 
 
-def selected(sight: Sight, classes: Iterable[Offered]) -> dict[str, Counter[Key]]:
+def count_selected(
+    sight: ClusterDevices, classes: Iterable[CompiledClass]
+) -> dict[str, Counter[ProductKey]]:
     """Count by class the devices of each product that it selects."""
-    counted: dict[str, Counter[Key]] = {}
+    counted: dict[str, Counter[ProductKey]] = {}
     for each in classes:
         found = counted[each.name] = Counter()
         for key, tally in sight.products.items():
@@ -84,10 +88,12 @@ def selected(sight: Sight, classes: Iterable[Offered]) -> dict[str, Counter[Key]
     return counted
 
 
-def class_table(classes: Iterable[Offered], counted: Mapping[str, Counter[Key]]) -> list[Class]:
+def class_table(
+    classes: Iterable[CompiledClass], counted: Mapping[str, Counter[ProductKey]]
+) -> list[ClassFacts]:
     """Make the table of classes."""
     return [
-        Class(
+        ClassFacts(
             each.name,
             extended=each.extended,
             drivers=tuple(sorted({key.driver for key in counted[each.name]})),
@@ -97,7 +103,7 @@ def class_table(classes: Iterable[Offered], counted: Mapping[str, Counter[Key]])
     ]
 
 
-class Twice(NamedTuple):
+class DualNode(NamedTuple):
     """A node where plugins hand out names beside slices with the same devices, and how many."""
 
     node: str
@@ -105,9 +111,9 @@ class Twice(NamedTuple):
     devices: int
 
 
-def claimed(classes: Iterable[Offered]) -> dict[str, list[Offered]]:
+def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
     """Sort classes by the extended resource that they serve."""
-    found: dict[str, list[Offered]] = {}
+    found: dict[str, list[CompiledClass]] = {}
     for each in classes:
         if each.extended:
             found.setdefault(each.extended, []).append(each)
@@ -116,21 +122,21 @@ def claimed(classes: Iterable[Offered]) -> dict[str, list[Offered]]:
 
 def name_table(
     nodes: Iterable[Node],
-    classes: Iterable[Offered],
-    doubled: Iterable[Twice],
-) -> list[Name]:
+    classes: Iterable[CompiledClass],
+    doubled: Iterable[DualNode],
+) -> list[ResourceFacts]:
     """Make the table of extended resources."""
-    by_class = claimed(classes)
+    by_class = classes_by_resource(classes)
     plugins: dict[str, list[int]] = {}
     for node in nodes:
-        for name, count in advertised(node).items():
+        for name, count in advertised_resources(node).items():
             plugins.setdefault(name, []).append(count)
     dual = Counter(name for each in doubled for name in each.names)
     table = []
     for name in sorted(by_class.keys() | plugins.keys()):
         counts = plugins.get(name, [])
         table.append(
-            Name(
+            ResourceFacts(
                 name,
                 classes=_winners(by_class.get(name, [])),
                 nodes=len(counts),
@@ -142,13 +148,13 @@ def name_table(
     return table
 
 
-def _winners(claiming: list[Offered]) -> tuple[str, ...]:
+def _winners(claiming: list[CompiledClass]) -> tuple[str, ...]:
     """Sort classes of one name: the latest first, and at the same time by name."""
     by_name = sorted(claiming, key=lambda each: each.name)
     return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
 
 
-def advertised(node: Node) -> dict[str, int]:
+def advertised_resources(node: Node) -> dict[str, int]:
     """The extended resources that plugins hand out on a node."""
     return {
         name: quantity.value()
@@ -161,36 +167,38 @@ def _native(domain: str) -> bool:
     return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
 
 
-def twice(
-    sights: Iterable[Sighting],
-    classes: Iterable[Offered],
-    counted: Mapping[str, Counter[Key]],
+def find_dual_nodes(
+    sights: Iterable[NodeDevices],
+    classes: Iterable[CompiledClass],
+    counted: Mapping[str, Counter[ProductKey]],
     known: Mapping[str, Family],
-) -> tuple[Twice, ...]:
+) -> tuple[DualNode, ...]:
     """Find the nodes where a plugin hands out a name and slices show the same devices."""
-    by_name = claimed(classes)
+    by_name = classes_by_resource(classes)
     found = []
     for each in sights:
         shown = {
             name: _shown(each, name, [counted[c.name] for c in by_name.get(name, ())], known)
-            for name in advertised(each.node)
+            for name in advertised_resources(each.node)
         }
         names = tuple(sorted(name for name, keys in shown.items() if keys))
         if names:
-            keys = frozenset[Key]().union(*shown.values())
+            keys = frozenset[ProductKey]().union(*shown.values())
             devices = sum(each.products[key] for key in _whole(keys, known))
-            found.append(Twice(each.node.name, names, devices))
+            found.append(DualNode(each.node.name, names, devices))
     return tuple(found)
 
 
 def _shown(
-    sighting: Sighting,
+    sighting: NodeDevices,
     name: str,
-    selections: Iterable[Mapping[Key, int]],
+    selections: Iterable[Mapping[ProductKey, int]],
     known: Mapping[str, Family],
-) -> frozenset[Key]:
+) -> frozenset[ProductKey]:
     """The products on a node that are what a plugin hands out by `name`."""
-    drivers = {each for each in sighting.drivers if each in known and serves(known[each], name)}
+    drivers = {
+        each for each in sighting.drivers if each in known and serves_name(known[each], name)
+    }
     return frozenset(
         key
         for key in sighting.products
@@ -198,7 +206,7 @@ def _shown(
     )
 
 
-def _whole(keys: frozenset[Key], known: Mapping[str, Family]) -> frozenset[Key]:
+def _whole(keys: frozenset[ProductKey], known: Mapping[str, Family]) -> frozenset[ProductKey]:
     """Leave partitions out where the whole devices are there: they are the same silicon."""
     families = {key: known.get(key.driver) for key in keys}
     whole = frozenset(

@@ -5,28 +5,28 @@ from collections.abc import Iterable
 
 import msgspec
 
-from facts.device_counts import Place, Sighting
+from facts.device_counts import DeviceLocation, NodeDevices
 from facts.families import GPU, NIC
-from facts.model import Neighbourhood, Shape
+from facts.model import Neighbourhood, NodeShape
 
 
-def shape_table(sights: Iterable[Sighting]) -> list[Shape]:
+def shape_table(sights: Iterable[NodeDevices]) -> list[NodeShape]:
     """Count the shapes of all nodes, for each pair of a GPU driver and a NIC driver."""
-    found: Counter[Shape] = Counter()
+    found: Counter[NodeShape] = Counter()
     for each in sights:
         found.update(_shapes(each.places))
     return [msgspec.structs.replace(shape, nodes=count) for shape, count in found.items()]
 
 
-def _shapes(places: tuple[Place, ...]) -> list[Shape]:
+def _shapes(places: tuple[DeviceLocation, ...]) -> list[NodeShape]:
     gpus = sorted({place.driver for place in places if place.kind == GPU})
     nics = sorted({place.driver for place in places if place.kind == NIC})
     return [_shape(places, gpu, nic) for gpu in gpus for nic in nics or [""]]
 
 
-def _shape(places: tuple[Place, ...], gpu: str, nic: str) -> Shape:
+def _shape(places: tuple[DeviceLocation, ...], gpu: str, nic: str) -> NodeShape:
     pair = [place for place in places if (place.kind, place.driver) in ((GPU, gpu), (NIC, nic))]
-    return Shape(
+    return NodeShape(
         gpu,
         nic,
         gpus=sum(place.kind == GPU for place in pair),

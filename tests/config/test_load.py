@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.available_fields import BUILT, opened, partly
-from config.load import load, plain
+from config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
+from config.load import configuration_to_plain, load_configuration
 from config.model import KIND, Configuration
-from config.policy import declarations, treated
-from config.schema import PLACES, closed
+from config.policy import apply_policies, compatibility_declarations
+from config.schema import PLACES, unavailable_rows
 from dra.compatibility import Declaration
 from dra.finding import Finding, Severity
 from dra.names import API_VERSION
@@ -38,16 +38,16 @@ def answer(result: Configuration | tuple[Finding, ...]) -> list[str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_table(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
-    built = EVERYTHING if case.get("built") == "all" else BUILT
-    result = load(value, KNOWN, built)
+    built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
+    result = load_configuration(value, KNOWN, built)
     assert sorted(answer(result)) == sorted(case["findings"])
     if isinstance(result, Configuration):
-        assert load(plain(result, built), KNOWN, built) == result
+        assert load_configuration(configuration_to_plain(result, built), KNOWN, built) == result
 
 
 def test_an_empty_file_has_the_defaults() -> None:
-    assert load(HEAD, ()) == Configuration()
-    assert plain(Configuration()) == {
+    assert load_configuration(HEAD, ()) == Configuration()
+    assert configuration_to_plain(Configuration()) == {
         **HEAD,
         "placement": "native",
         "scope": {"excludeNamespaces": ["kube-system"], "rollout": {"percent": 100}},
@@ -61,7 +61,9 @@ def test_an_empty_file_has_the_defaults() -> None:
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
-    found = load({"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, ())
+    found = load_configuration(
+        {"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, ()
+    )
     assert not isinstance(found, Configuration)
     assert len(found) == 5
     assert all(f.remedy and f.message and f.object == KIND for f in found)
@@ -80,19 +82,21 @@ def test_every_finding_names_the_remedy_and_the_object() -> None:
     ],
 )
 def test_a_near_miss_is_answered_with_what_was_meant(value: dict[str, Any], near: str) -> None:
-    (found,) = load({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    (found,) = load_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert f"did you mean {near}?" in found.message
 
 
 def test_a_name_like_nothing_known_gets_no_guess() -> None:
-    (found,) = load({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    (found,) = load_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert "did you mean" not in found.message
 
 
 def test_one_line_opens_a_field_with_all_below_it() -> None:
     value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
-    assert answer(load(value, (), BUILT)) == ["FieldUnavailable strategy"]
-    assert isinstance(load(value, (), {**BUILT, "strategy": ()}), Configuration)
+    assert answer(load_configuration(value, (), AVAILABLE_FIELDS)) == ["FieldUnavailable strategy"]
+    assert isinstance(
+        load_configuration(value, (), {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
+    )
 
 
 def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> None:
@@ -101,26 +105,26 @@ def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> Non
         "strategy": {"default": "binpack", "maxPodsPerNode": 5},
         "ownedPools": [{"driver": "a"}, {"driver": "b", "unfenced": True}],
     }
-    built = {**BUILT, "strategy.default": (), "ownedPools[].driver": ()}
-    assert answer(load(value, (), built)) == [
+    built = {**AVAILABLE_FIELDS, "strategy.default": (), "ownedPools[].driver": ()}
+    assert answer(load_configuration(value, (), built)) == [
         "FieldUnavailable strategy.maxPodsPerNode",
         "FieldUnavailable ownedPools[1].unfenced",
     ]
 
 
 def test_every_line_of_the_table_opens_a_declared_field() -> None:
-    assert set(BUILT) <= PLACES
+    assert set(AVAILABLE_FIELDS) <= PLACES
 
 
-@pytest.mark.parametrize("place", sorted(row.place for row in closed(BUILT)))
+@pytest.mark.parametrize("place", sorted(row.place for row in unavailable_rows(AVAILABLE_FIELDS)))
 def test_no_field_without_a_feature_is_accepted(place: str) -> None:
-    assert not opened(place, BUILT)
-    assert not partly(place, BUILT)
+    assert not is_available(place, AVAILABLE_FIELDS)
+    assert not is_partly_available(place, AVAILABLE_FIELDS)
     value: object = 1
     for name in reversed(place.split(".")):
         value = {name: value}
     assert isinstance(value, dict)
-    assert f"FieldUnavailable {place}" in answer(load({**HEAD, **value}, ()))
+    assert f"FieldUnavailable {place}" in answer(load_configuration({**HEAD, **value}, ()))
 
 
 TREES = st.recursive(
@@ -141,23 +145,23 @@ TREES = st.recursive(
 
 @given(TREES)
 def test_any_value_is_loaded_or_answered(value: object) -> None:
-    for built in (BUILT, EVERYTHING):
-        result = load(value, KNOWN, built)
+    for built in (AVAILABLE_FIELDS, EVERYTHING):
+        result = load_configuration(value, KNOWN, built)
         assert isinstance(result, Configuration) or result
 
 
 @given(st.dictionaries(st.sampled_from(sorted(PLACES)), TREES, max_size=6))
 def test_any_object_is_loaded_or_answered(value: dict[str, object]) -> None:
-    for built in (BUILT, EVERYTHING):
-        result = load({**HEAD, **value}, KNOWN, built)
+    for built in (AVAILABLE_FIELDS, EVERYTHING):
+        result = load_configuration({**HEAD, **value}, KNOWN, built)
         if isinstance(result, Configuration):
-            assert load(plain(result, built), KNOWN, built) == result
+            assert load_configuration(configuration_to_plain(result, built), KNOWN, built) == result
         else:
             assert result
 
 
 def test_policies_raise_lower_and_silence() -> None:
-    configuration = load(
+    configuration = load_configuration(
         {**HEAD, "findings": {"PoolIncomplete": "off", "NameTwice": "warn"}}, KNOWN
     )
     assert isinstance(configuration, Configuration)
@@ -165,7 +169,7 @@ def test_policies_raise_lower_and_silence() -> None:
         Finding(code=code, severity=Severity.ERROR, message="", remedy="")
         for code in ("PoolIncomplete", "NameTwice", "Other")
     ]
-    after = list(treated(findings, configuration.findings))
+    after = list(apply_policies(findings, configuration.findings))
     assert [(f.code, f.severity) for f in after] == [
         ("NameTwice", Severity.WARNING),
         ("Other", Severity.ERROR),
@@ -173,10 +177,10 @@ def test_policies_raise_lower_and_silence() -> None:
 
 
 def test_enforce_makes_a_warning_an_error() -> None:
-    configuration = load({**HEAD, "findings": {"NameTwice": "enforce"}}, KNOWN)
+    configuration = load_configuration({**HEAD, "findings": {"NameTwice": "enforce"}}, KNOWN)
     assert isinstance(configuration, Configuration)
     told = Finding(code="NameTwice", severity=Severity.INFO, message="", remedy="")
-    (after,) = treated([told], configuration.findings)
+    (after,) = apply_policies([told], configuration.findings)
     assert after.severity is Severity.ERROR
 
 
@@ -185,9 +189,9 @@ def test_declarations_are_what_the_domain_reads() -> None:
         {"driver": "a", "selector": "true", "physicalDevice": "u", "compatibleOnlyWith": "false"},
         {"driver": "b", "groups": []},
     ]
-    configuration = load({**HEAD, "compatibility": entries}, KNOWN)
+    configuration = load_configuration({**HEAD, "compatibility": entries}, KNOWN)
     assert isinstance(configuration, Configuration)
-    assert declarations(configuration) == (
+    assert compatibility_declarations(configuration) == (
         Declaration("a", "true", "u", "false"),
         Declaration("b", groups=()),
     )

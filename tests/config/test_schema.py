@@ -7,10 +7,17 @@ import jsonschema
 import pytest
 import yaml
 
-from config.available_fields import BUILT
-from config.load import load
+from config.available_fields import AVAILABLE_FIELDS
+from config.load import load_configuration
 from config.model import KIND, Configuration
-from config.schema import PLACES, ROWS, Row, closed, page, schema
+from config.schema import (
+    PLACES,
+    ROWS,
+    FieldRow,
+    configuration_schema,
+    render_page,
+    unavailable_rows,
+)
 from dra.names import API_VERSION
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -51,8 +58,8 @@ def described(node: object, path: str = "") -> list[str]:
 
 
 def test_the_schema_is_valid_and_every_field_is_described() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    assert described(schema()) == []
+    jsonschema.Draft202012Validator.check_schema(configuration_schema())
+    assert described(configuration_schema()) == []
     assert all(row.says.endswith(".") for row in ROWS)
 
 
@@ -61,39 +68,44 @@ def test_the_schema_is_valid_and_every_field_is_described() -> None:
 )
 def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
-    built = EVERYTHING if case.get("built") == "all" else BUILT
+    built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
     if isinstance(value, dict):
         value = {str(key): item for key, item in value.items()}
-    validator = jsonschema.Draft202012Validator(schema(built))
-    accepted = isinstance(load(value, ("PoolIncomplete", "NameTwice"), built), Configuration)
+    validator = jsonschema.Draft202012Validator(configuration_schema(built))
+    accepted = isinstance(
+        load_configuration(value, ("PoolIncomplete", "NameTwice"), built), Configuration
+    )
     assert validator.is_valid(value) == accepted
 
 
-@pytest.mark.parametrize("row", closed(BUILT), ids=lambda row: row.place)
-def test_a_field_without_a_feature_is_marked(row: Row) -> None:
-    field = schema()["properties"][row.place]
+@pytest.mark.parametrize("row", unavailable_rows(AVAILABLE_FIELDS), ids=lambda row: row.place)
+def test_a_field_without_a_feature_is_marked(row: FieldRow) -> None:
+    field = configuration_schema()["properties"][row.place]
     assert field["description"].endswith("Not available in this version.")
-    assert not jsonschema.Draft202012Validator(schema()).is_valid({**HEAD, row.place: {}})
-    opened = schema({**BUILT, row.place: ()})["properties"][row.place]
+    assert not jsonschema.Draft202012Validator(configuration_schema()).is_valid(
+        {**HEAD, row.place: {}}
+    )
+    opened = configuration_schema({**AVAILABLE_FIELDS, row.place: ()})["properties"][row.place]
     assert "not" not in opened
     assert "Not available" not in opened["description"]
 
 
 def test_a_value_without_a_feature_is_not_in_the_schema() -> None:
-    limited = schema({**BUILT, "placement": ("native",)})
+    limited = configuration_schema({**AVAILABLE_FIELDS, "placement": ("native",)})
     assert limited["properties"]["placement"]["enum"] == ["native"]
 
 
 def test_the_page_has_every_field_once() -> None:
-    lines = page().splitlines()
+    lines = render_page().splitlines()
     for place in PLACES:
         assert sum(line.startswith(f"| `{place}` |") for line in lines) == 1
 
 
 def test_the_page_tells_apart_what_is_available() -> None:
-    available, _, later = page().partition("## Declared, not yet available")
+    available, _, later = render_page().partition("## Declared, not yet available")
     assert "| `compatibility[].groups` |" in available
     assert "| `strategy.maxPodsPerNode` |" in later
     assert (
-        "| `strategy.maxPodsPerNode` |" in page({**BUILT, "strategy": ()}).partition("## Decl")[0]
+        "| `strategy.maxPodsPerNode` |"
+        in render_page({**AVAILABLE_FIELDS, "strategy": ()}).partition("## Decl")[0]
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.attributes import by_domain, lookup, value
+from dra.attributes import attribute_value, find_attribute, group_by_domain
 from dra.device import Attribute, Device
 
 DRIVER = "gpu.example.com"
@@ -14,33 +14,35 @@ def text(value: str) -> Attribute:
 
 def test_a_selector_sees_unqualified_names_under_the_driver() -> None:
     published = {"model": text("A"), "resource.kubernetes.io/pcieRoot": text("pci0000:0b")}
-    assert by_domain(published, DRIVER) == {
+    assert group_by_domain(published, DRIVER) == {
         DRIVER: {"model": text("A")},
         "resource.kubernetes.io": {"pcieRoot": text("pci0000:0b")},
     }
 
 
 def test_a_name_is_split_at_its_first_slash() -> None:
-    assert by_domain({"a/b/c": 1}, DRIVER) == {"a": {"b/c": 1}}
+    assert group_by_domain({"a/b/c": 1}, DRIVER) == {"a": {"b/c": 1}}
 
 
 @pytest.mark.parametrize("names", [["x", f"{DRIVER}/x"], [f"{DRIVER}/x", "x"]])
 def test_the_full_name_wins_over_the_bare_one(names: list[str]) -> None:
     published = {name: text(name) for name in names}
-    assert by_domain(published, DRIVER) == {DRIVER: {"x": text(f"{DRIVER}/x")}}
-    assert lookup(Device("d", attributes=published), DRIVER, f"{DRIVER}/x") == text(f"{DRIVER}/x")
+    assert group_by_domain(published, DRIVER) == {DRIVER: {"x": text(f"{DRIVER}/x")}}
+    assert find_attribute(Device("d", attributes=published), DRIVER, f"{DRIVER}/x") == text(
+        f"{DRIVER}/x"
+    )
 
 
 def test_a_constraint_finds_the_drivers_own_bare_name() -> None:
     device = Device("d", attributes={"model": text("A")})
-    assert lookup(device, DRIVER, f"{DRIVER}/model") == text("A")
-    assert lookup(device, DRIVER, "other.example.com/model") is None
+    assert find_attribute(device, DRIVER, f"{DRIVER}/model") == text("A")
+    assert find_attribute(device, DRIVER, "other.example.com/model") is None
 
 
 def test_a_constraint_finds_a_foreign_name_only_in_full() -> None:
     device = Device("d", attributes={"resource.kubernetes.io/pcieRoot": text("r")})
-    assert lookup(device, DRIVER, "resource.kubernetes.io/pcieRoot") == text("r")
-    assert lookup(device, DRIVER, f"{DRIVER}/pcieRoot") is None
+    assert find_attribute(device, DRIVER, "resource.kubernetes.io/pcieRoot") == text("r")
+    assert find_attribute(device, DRIVER, f"{DRIVER}/pcieRoot") is None
 
 
 @pytest.mark.parametrize(
@@ -56,4 +58,4 @@ def test_a_constraint_finds_a_foreign_name_only_in_full() -> None:
     ],
 )
 def test_an_attribute_gives_the_value_it_holds(attribute: Attribute, expected: object) -> None:
-    assert value(attribute) == expected
+    assert attribute_value(attribute) == expected

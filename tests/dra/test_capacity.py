@@ -14,10 +14,10 @@ from dra.capacity import (
     Amounts,
     CapacityError,
     Misfit,
-    Why,
-    amounts,
-    lacking,
-    policy_findings,
+    MisfitReason,
+    check_request_policy,
+    consumed_amounts,
+    find_shortfall,
 )
 from dra.device import Capacity, RequestPolicy, ValidRange
 from dra.quantity import Quantity, from_json, parse
@@ -50,11 +50,11 @@ def texts(taken: Amounts) -> dict[str, str]:
 def answer(case: dict[str, Any]) -> Amounts | Misfit:
     capacity = published(case["capacity"])
     asked = quantities(case["asked"])
-    taken = amounts(capacity, asked, fractional=case.get("fractional", True))
+    taken = consumed_amounts(capacity, asked, fractional=case.get("fractional", True))
     if isinstance(taken, Misfit):
         return taken
     used = [quantities(case.get(key, {})) for key in ("consumed", "taken")]
-    return lacking(capacity, taken, *used) or taken
+    return find_shortfall(capacity, taken, *used) or taken
 
 
 @table("capacity.yaml")
@@ -77,7 +77,9 @@ def test_a_request_takes_skips_or_aborts_as_in_the_scheduler(case: dict[str, Any
 def test_policies_are_judged_as_by_the_api_server(case: dict[str, Any]) -> None:
     capacity = msgspec.convert(case["capacity"], Capacity, dec_hook=hook)
     found = list(
-        policy_findings("mem", capacity, shared=case.get("shared", True), path="here", object="S/x")
+        check_request_policy(
+            "mem", capacity, shared=case.get("shared", True), path="here", object="S/x"
+        )
     )
     expected = [(codes.REQUEST_POLICY_REFUSED.name, f"here.{p}") for p in case.get("refused", [])]
     expected += [(codes.CAPACITY_UNUSABLE.name, f"here.{p}") for p in case.get("unusable", [])]
@@ -87,8 +89,8 @@ def test_policies_are_judged_as_by_the_api_server(case: dict[str, Any]) -> None:
 
 def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
     capacity = published({"mem": {"value": "80Gi"}})
-    misfit = lacking(capacity, {"mem": parse("24Gi")}, {"mem": parse("60Gi")})
-    assert misfit == Misfit("mem", Why.FULL, parse("24Gi"), parse("20Gi"))
+    misfit = find_shortfall(capacity, {"mem": parse("24Gi")}, {"mem": parse("60Gi")})
+    assert misfit == Misfit("mem", MisfitReason.FULL, parse("24Gi"), parse("20Gi"))
     assert misfit is not None
     assert str(misfit.left) == "20Gi"
 
@@ -96,15 +98,15 @@ def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
 def test_without_use_only_the_static_size_counts() -> None:
     capacity = published({"mem": {"value": "80Gi"}})
     taken = {"mem": parse("80Gi")}
-    assert lacking(capacity, taken) is None
-    assert lacking(capacity, taken, {"mem": parse("1n")}) is not None
+    assert find_shortfall(capacity, taken) is None
+    assert find_shortfall(capacity, taken, {"mem": parse("1n")}) is not None
 
 
 def test_an_error_names_the_capacity_and_the_request() -> None:
     policy = {"default": 1, "validRange": {"min": 1, "step": 1}}
     capacity = published({"cpu": {"value": 8, "requestPolicy": policy}})
     with pytest.raises(CapacityError, match="capacity cpu: the request 1500001u cannot be rounded"):
-        amounts(capacity, {"cpu": parse("1500001u")}, fractional=True)
+        consumed_amounts(capacity, {"cpu": parse("1500001u")}, fractional=True)
 
 
 @settings(max_examples=1_000, deadline=None)
@@ -119,9 +121,9 @@ def test_rounding_gives_the_least_step_that_is_enough(
 ) -> None:
     valid = ValidRange(min=Quantity.of(low), step=Quantity.of(step))
     capacity = {"mem": Capacity(Quantity.of(1000), RequestPolicy(Quantity.of(low), (), valid))}
-    taken = amounts(capacity, {"mem": Quantity.of(asked)}, fractional=fractional)
+    taken = consumed_amounts(capacity, {"mem": Quantity.of(asked)}, fractional=fractional)
     assert not isinstance(taken, Misfit)
     enough = next(n for n in range(low, 1000, step) if n >= asked)
     assert taken["mem"] == Quantity.of(enough)
-    again = amounts(capacity, taken, fractional=fractional)
+    again = consumed_amounts(capacity, taken, fractional=fractional)
     assert again == taken

@@ -9,31 +9,31 @@ from hypothesis import strategies as st
 from dra.claim import (
     Claim,
     Devices,
-    Exactly,
+    ExactRequest,
     Request,
     SubRequest,
     Template,
-    choices,
-    covers,
-    fewest,
-    names,
+    fewest_devices,
     read_claim,
     read_template,
+    refers_to,
+    request_choices,
+    request_names,
 )
 from dra.classes import DeviceClass, read_class
 from dra.decode_errors import MOST_FINDINGS
 from dra.finding import Finding
-from dra.validation import claim_findings, class_findings, template_findings
-from tests.tables import Plain, cases
+from dra.validation import validate_claim, validate_class, validate_template
+from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"
-CLAIM_LIMITS = cases(TABLES / "claim_limits.yaml")
-STATUS_LIMITS = cases(TABLES / "status_limits.yaml")
-COVERAGE = cases(TABLES / "coverage.yaml")
-CLASS_LIMITS = cases(TABLES / "class_limits.yaml")
+CLAIM_LIMITS = load_cases(TABLES / "claim_limits.yaml")
+STATUS_LIMITS = load_cases(TABLES / "status_limits.yaml")
+COVERAGE = load_cases(TABLES / "coverage.yaml")
+CLASS_LIMITS = load_cases(TABLES / "class_limits.yaml")
 
 
-def of(kind: str, spec: Plain, version: str = "v1", **more: Plain) -> Plain:
+def of(kind: str, spec: YamlValue, version: str = "v1", **more: YamlValue) -> YamlValue:
     return {
         "apiVersion": f"resource.k8s.io/{version}",
         "kind": kind,
@@ -42,56 +42,56 @@ def of(kind: str, spec: Plain, version: str = "v1", **more: Plain) -> Plain:
     } | more
 
 
-def claim(devices: Plain, version: str = "v1", **more: Plain) -> Plain:
+def claim(devices: YamlValue, version: str = "v1", **more: YamlValue) -> YamlValue:
     read = read_claim(of("ResourceClaim", {"devices": devices}, version, **more))
     assert isinstance(read, Claim), read
     return read
 
 
-def told(findings: Plain) -> Plain:
+def told(findings: YamlValue) -> YamlValue:
     return [(finding.code, finding.path) for finding in findings]
 
 
 @pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_claim(case: Plain) -> None:
-    found = claim_findings(claim(case["devices"]))
+def test_limits_of_a_claim(case: YamlValue) -> None:
+    found = validate_claim(claim(case["devices"]))
     assert told(found) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
     assert all(finding.object == "ResourceClaim/ns/c" for finding in found)
 
 
 @pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
-def test_a_template_has_the_limits_of_its_claims(case: Plain) -> None:
+def test_a_template_has_the_limits_of_its_claims(case: YamlValue) -> None:
     spec = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": case["devices"]}}
     template = read_template(of("ResourceClaimTemplate", spec))
     assert isinstance(template, Template)
     expected = [(code, f"spec.spec.devices.{path}") for code, path in case["refused"]]
-    assert told(template_findings(template)) == expected
+    assert told(validate_template(template)) == expected
 
 
 @pytest.mark.parametrize("case", STATUS_LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_status(case: Plain) -> None:
+def test_limits_of_a_status(case: YamlValue) -> None:
     devices = {
         "requests": [
             {"name": "gpu", "exactly": {"deviceClassName": "a"}},
             {"name": "nic", "firstAvailable": [{"name": "fast", "deviceClassName": "a"}]},
         ]
     }
-    found = claim_findings(claim(devices, status=case["status"]))
+    found = validate_claim(claim(devices, status=case["status"]))
     assert told(found) == [(code, f"status.{path}") for code, path in case["refused"]]
 
 
 @pytest.mark.parametrize("case", CLASS_LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_class(case: Plain) -> None:
+def test_limits_of_a_class(case: YamlValue) -> None:
     raw = of("DeviceClass", case["spec"])
     raw["metadata"] = {"name": case.get("metadata_name", "c")}
     read = read_class(raw)
     assert isinstance(read, DeviceClass), read
-    assert told(class_findings(read)) == [tuple(each) for each in case["refused"]]
+    assert told(validate_class(read)) == [tuple(each) for each in case["refused"]]
 
 
 @pytest.mark.parametrize("case", COVERAGE, ids=lambda case: case["name"])
-def test_which_requests_a_list_of_names_means(case: Plain) -> None:
-    assert covers(case["entries"], case["request"]) is case["covered"]
+def test_which_requests_a_list_of_names_means(case: YamlValue) -> None:
+    assert refers_to(case["entries"], case["request"]) is case["covered"]
 
 
 def test_defaults_are_filled_in_as_the_api_server_does() -> None:
@@ -139,15 +139,15 @@ def test_flat_requests_of_v1beta1_become_exact_ones() -> None:
 @pytest.mark.parametrize(
     "field", [{"count": 2}, {"adminAccess": False}, {"selectors": []}, {"deviceClassName": "a"}]
 )
-def test_any_field_of_a_flat_request_makes_it_exact(field: Plain) -> None:
+def test_any_field_of_a_flat_request_makes_it_exact(field: YamlValue) -> None:
     assert claim({"requests": [{"name": "r"} | field]}, "v1beta1").spec.devices.requests[0].exactly
 
 
 @pytest.mark.parametrize("field", [{}, {"count": 0}, {"deviceClassName": ""}, {"selectors": None}])
-def test_a_flat_request_of_nothing_stays_without_one(field: Plain) -> None:
+def test_a_flat_request_of_nothing_stays_without_one(field: YamlValue) -> None:
     read = claim({"requests": [{"name": "r"} | field]}, "v1beta1")
     assert read.spec.devices.requests[0].exactly is None
-    assert told(claim_findings(read)) == [("EitherOr", "spec.devices.requests[0]")]
+    assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
 
 
 def test_sub_requests_of_v1beta1_are_those_of_v1() -> None:
@@ -157,7 +157,7 @@ def test_sub_requests_of_v1beta1_are_those_of_v1() -> None:
 
 def test_v1_does_not_know_flat_requests() -> None:
     read = claim({"requests": [{"name": "r", "deviceClassName": "a"}]})
-    assert told(claim_findings(read)) == [("EitherOr", "spec.devices.requests[0]")]
+    assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
 
 
 def test_every_error_of_a_claim_is_told_with_its_path() -> None:
@@ -194,9 +194,9 @@ def test_a_claim_that_gets_its_name_from_the_server_is_good() -> None:
     raw["metadata"] = {"generateName": "c-"}
     read = read_claim(raw)
     assert isinstance(read, Claim)
-    assert claim_findings(read) == ()
+    assert validate_claim(read) == ()
     del raw["metadata"]["generateName"]
-    assert told(claim_findings(read_claim(raw))) == [("FieldMissing", "metadata.name")]
+    assert told(validate_claim(read_claim(raw))) == [("FieldMissing", "metadata.name")]
 
 
 def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
@@ -209,12 +209,12 @@ def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
             {"devices": {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}},
         )
     )
-    found = read if isinstance(read, tuple) else claim_findings(read)
+    found = read if isinstance(read, tuple) else validate_claim(read)
     assert found
 
 
 def test_a_claim_of_nothing_but_errors_does_not_tell_them_all() -> None:
-    found = claim_findings(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
+    found = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
     assert len(found) == MOST_FINDINGS + 1
     assert found[-1].code == "MoreErrors"
     assert found[-1].message.startswith(f"{32 * 33 - MOST_FINDINGS} more")
@@ -248,7 +248,7 @@ def test_an_allocation_is_read() -> None:
     assert read.status.reserved_for[0].uid == "u"
 
 
-ONE = Request("one", Exactly(device_class_name="a", count=2, admin_access=True))
+ONE = Request("one", ExactRequest(device_class_name="a", count=2, admin_access=True))
 TWO = Request(
     "two",
     first_available=(
@@ -259,17 +259,17 @@ TWO = Request(
 
 
 def test_choices_are_named_as_results_name_them() -> None:
-    assert [(each.name, each.admin_access) for each in choices(ONE)] == [("one", True)]
-    assert [each.name for each in choices(TWO)] == ["two/big", "two/all"]
-    assert list(names(Devices((ONE, TWO)))) == ["one", "two", "two/big", "two/all"]
+    assert [(each.name, each.admin_access) for each in request_choices(ONE)] == [("one", True)]
+    assert [each.name for each in request_choices(TWO)] == ["two/big", "two/all"]
+    assert list(request_names(Devices((ONE, TWO)))) == ["one", "two", "two/big", "two/all"]
 
 
 def test_the_fewest_devices_are_those_of_the_smallest_alternatives() -> None:
     devices = Devices((ONE, TWO))
-    assert fewest(devices) == 2
-    assert fewest(devices, lambda _: 3) == 5
-    assert fewest(devices, lambda _: 9) == 6
-    assert fewest(Devices()) == 0
+    assert fewest_devices(devices) == 2
+    assert fewest_devices(devices, lambda _: 3) == 5
+    assert fewest_devices(devices, lambda _: 9) == 6
+    assert fewest_devices(Devices()) == 0
 
 
 LEAVES = st.sampled_from([None, True, 0, -1, 2**70, 1.5, "", "a", "A/b", "1Gi"])
@@ -286,9 +286,9 @@ LIKELY = st.recursive(
 
 @given(spec=LIKELY, status=LIKELY, version=st.sampled_from(["v1", "v1beta1"]))
 def test_any_claim_gives_findings_or_a_claim_that_can_be_checked(
-    spec: Plain, status: Plain, version: str
+    spec: YamlValue, status: YamlValue, version: str
 ) -> None:
     raw = of("ResourceClaim", spec, version, status=status)
     read = read_claim(raw)
-    found = read if isinstance(read, tuple) else claim_findings(read)
+    found = read if isinstance(read, tuple) else validate_claim(read)
     assert all(isinstance(each, Finding) for each in found)

@@ -9,35 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.compatibility import (
-    Clash,
-    Company,
     CounterSetID,
     Declaration,
-    EvaluationError,
-    Member,
+    ExpressionEvaluationError,
+    GroupState,
+    Incompatibility,
     Peer,
+    PlacedDevice,
     Rule,
     UnsetGroups,
-    annotated,
-    clash,
-    groups,
-    place,
-    rule,
-    start,
+    add_device,
+    effective_counter_uses,
+    find_incompatibility,
+    find_rule,
+    initial_states,
+    read_declarations,
 )
-from dra.device import Attribute, CounterUse, Device, Expression
+from dra.device import Attribute, CELExpression, CounterUse, Device
 from dra.inventory import PoolID
 from dra.names import COMPATIBILITY_ANNOTATION
 from dra.slices import Slice
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"
-GROUPS = cases(TABLES / "groups.yaml")
-ONLY_WITH = cases(TABLES / "only_with.yaml")
+GROUPS = load_cases(TABLES / "groups.yaml")
+ONLY_WITH = load_cases(TABLES / "only_with.yaml")
 POOL = PoolID("d.io", "p")
 
 
-def drawing(written: Plain) -> Plain:
+def drawing(written: YamlValue) -> YamlValue:
     written = dict(written) if isinstance(written, dict) else {"s": written}
     pool = PoolID("d.io", written.pop("pool", "p"))
     return pool, tuple(
@@ -45,33 +45,33 @@ def drawing(written: Plain) -> Plain:
     )
 
 
-def admitted(case: Plain, unset: UnsetGroups) -> Plain:
-    companies = start((drawing(each) for each in case.get("allocated", [])), unset)
+def admitted(case: YamlValue, unset: UnsetGroups) -> YamlValue:
+    companies = initial_states((drawing(each) for each in case.get("allocated", [])), unset)
     for each in case["take"]:
-        after = place(companies, *drawing(each), unset)
+        after = add_device(companies, *drawing(each), unset)
         yield after is not None
         companies = companies if after is None else after
 
 
 @pytest.mark.parametrize("unset", UnsetGroups)
 @pytest.mark.parametrize("case", GROUPS, ids=lambda case: case["name"])
-def test_who_is_admitted_to_a_counter_set(case: Plain, unset: UnsetGroups) -> None:
+def test_who_is_admitted_to_a_counter_set(case: YamlValue, unset: UnsetGroups) -> None:
     expected = case.get("admitted") or case[unset.value]
     assert list(admitted(case, unset)) == expected
 
 
 def test_going_back_is_keeping_the_old_state() -> None:
-    before = place({}, *drawing(["a", "b"]), UnsetGroups.ALONE)
+    before = add_device({}, *drawing(["a", "b"]), UnsetGroups.ALONE)
     assert before is not None
     kept = dict(before)
-    assert place(before, *drawing(["a"]), UnsetGroups.ALONE) is not None
+    assert add_device(before, *drawing(["a"]), UnsetGroups.ALONE) is not None
     assert before == kept
-    assert place(before, *drawing(["b"]), UnsetGroups.ALONE) is not None
+    assert add_device(before, *drawing(["b"]), UnsetGroups.ALONE) is not None
 
 
 def test_the_state_of_a_set_is_what_all_have_in_common() -> None:
-    state = start([drawing(["a", "b"]), drawing(["b", "c"])], UnsetGroups.ALONE)
-    assert state == {CounterSetID(POOL, "s"): Company(members=True, groups=frozenset("b"))}
+    state = initial_states([drawing(["a", "b"]), drawing(["b", "c"])], UnsetGroups.ALONE)
+    assert state == {CounterSetID(POOL, "s"): GroupState(members=True, groups=frozenset("b"))}
 
 
 GROUP_LISTS = st.lists(st.lists(st.sampled_from("abc"), max_size=2, unique=True), max_size=5)
@@ -79,7 +79,7 @@ GROUP_LISTS = st.lists(st.lists(st.sampled_from("abc"), max_size=2, unique=True)
 
 @given(lists=GROUP_LISTS, unset=st.sampled_from(UnsetGroups))
 def test_a_set_admits_all_exactly_when_they_have_a_group_in_common(
-    lists: Plain, unset: UnsetGroups
+    lists: YamlValue, unset: UnsetGroups
 ) -> None:
     """Whatever the order, and said without any running state."""
     grouped = [set(each) for each in lists if each]
@@ -89,27 +89,27 @@ def test_a_set_admits_all_exactly_when_they_have_a_group_in_common(
     assert all(admitted({"take": lists}, unset)) is expected
 
 
-def peer(name: str, pool: PoolID = POOL, gpu: Plain = None, **fields: Plain) -> Plain:
+def peer(name: str, pool: PoolID = POOL, gpu: YamlValue = None, **fields: YamlValue) -> YamlValue:
     gpus = {int: lambda: Attribute(integer=gpu), str: lambda: Attribute(string=gpu)}
     published = {"gpu": gpus[type(gpu)]()} if gpu is not None else {}
     return Peer(pool, Device(name, attributes=published, **fields))
 
 
-def ask(expression: str, other: Plain) -> Plain:
+def ask(expression: str, other: YamlValue) -> YamlValue:
     """Evaluate the tables' expressions: the modes that the other device may have."""
     if expression == "error":
-        raise EvaluationError("no such key: mode")
+        raise ExpressionEvaluationError("no such key: mode")
     return other.device.name.split("-")[0] in expression.split()
 
 
-def member(written: Plain) -> Plain:
+def member(written: YamlValue) -> YamlValue:
     pool = PoolID(written.get("driver", "d.io"), written.get("pool", "p"))
     only = written.get("only")
     said = None
     if only is not None:
         expression = only if isinstance(only, str) else " ".join(only)
         said = Rule(expression, written.get("physical", ""))
-    return Member(
+    return PlacedDevice(
         node=written.get("node", "n1"),
         peer=peer(written["name"], pool, written.get("gpu", 0)),
         rule=said,
@@ -119,9 +119,13 @@ def member(written: Plain) -> Plain:
 
 @pytest.mark.parametrize("order", ["as written", "turned round"])
 @pytest.mark.parametrize("case", ONLY_WITH, ids=lambda case: case["name"])
-def test_what_goes_with_what(case: Plain, order: str) -> None:
+def test_what_goes_with_what(case: YamlValue, order: str) -> None:
     one, other = member(case["one"]), member(case["other"])
-    found = clash(other, [one], ask) if order == "turned round" else clash(one, [other], ask)
+    found = (
+        find_incompatibility(other, [one], ask)
+        if order == "turned round"
+        else find_incompatibility(one, [other], ask)
+    )
     assert (found is None) is case["compatible"]
     assert bool(found and found.finding()) is case.get("error", False)
 
@@ -129,14 +133,16 @@ def test_what_goes_with_what(case: Plain, order: str) -> None:
 def test_every_device_taken_is_asked() -> None:
     mig = member({"name": "mig-3", "only": ["mig"]})
     taken = [member({"name": name}) for name in ("mig-1", "mig-2")]
-    assert clash(mig, taken, ask) is None
+    assert find_incompatibility(mig, taken, ask) is None
     late = member({"name": "whole-1", "only": []})
-    assert clash(mig, [*taken, late], ask) == Clash(mig.peer, late.peer, "mig")
+    assert find_incompatibility(mig, [*taken, late], ask) == Incompatibility(
+        mig.peer, late.peer, "mig"
+    )
 
 
 def test_an_error_is_a_finding_that_names_both() -> None:
     one, other = member({"name": "a-1", "only": "error"}), member({"name": "b-1"})
-    found = clash(one, [other], ask)
+    found = find_incompatibility(one, [other], ask)
     assert found is not None
     finding = found.finding()
     assert finding is not None
@@ -146,7 +152,7 @@ def test_an_error_is_a_finding_that_names_both() -> None:
     assert "no such key: mode" in finding.message
 
 
-PLAIN = Expression("plain")
+PLAIN = CELExpression("plain")
 
 
 @pytest.mark.parametrize(
@@ -185,16 +191,16 @@ PLAIN = Expression("plain")
     ],
 )
 def test_who_says_with_what_a_device_goes(
-    configured: Plain, from_annotation: Plain, field: Plain, expected: Plain
+    configured: YamlValue, from_annotation: YamlValue, field: YamlValue, expected: YamlValue
 ) -> None:
-    said = rule(peer("mig-1", compatible_only_with=field), configured, from_annotation, ask)
+    said = find_rule(peer("mig-1", compatible_only_with=field), configured, from_annotation, ask)
     assert (said and said.expression) == expected
 
 
 def test_a_selector_that_cannot_be_evaluated_makes_the_device_incompatible() -> None:
     one = peer("mig-1", gpu=0)
-    said = rule(one, [Declaration(selector="error", compatible_only_with="mig")], [], ask)
-    found = clash(Member("n1", one, said), [member({"name": "mig-2"})], ask)
+    said = find_rule(one, [Declaration(selector="error", compatible_only_with="mig")], [], ask)
+    found = find_incompatibility(PlacedDevice("n1", one, said), [member({"name": "mig-2"})], ask)
     assert found is not None
     assert found.finding() is not None
 
@@ -203,14 +209,16 @@ def test_declared_groups_stand_in_place_of_published_ones() -> None:
     uses = (CounterUse("s", compatibility_groups=("x",)), CounterUse("t"))
     one = peer("mig-1", consumes_counters=uses)
     declared = [Declaration(selector="mig", groups=("a",))]
-    said = groups(one, declared, [], ask)
+    said = effective_counter_uses(one, declared, [], ask)
     assert [use.compatibility_groups for use in said] == [("a",), ("a",)]
-    none = groups(one, [Declaration(groups=())], [], ask)
+    none = effective_counter_uses(one, [Declaration(groups=())], [], ask)
     assert [use.compatibility_groups for use in none] == [(), ()]
-    assert groups(one, [Declaration(selector="mps", groups=("a",))], [], ask) == uses
+    assert (
+        effective_counter_uses(one, [Declaration(selector="mps", groups=("a",))], [], ask) == uses
+    )
 
 
-def sliced(text: str | None) -> Plain:
+def sliced(text: str | None) -> YamlValue:
     return Slice(
         "s", "d.io", "p", 1, 1, annotations={} if text is None else {COMPATIBILITY_ANNOTATION: text}
     )
@@ -218,9 +226,12 @@ def sliced(text: str | None) -> Plain:
 
 def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
     said = [{"selector": "x", "physicalDevice": "gpu", "compatibleOnlyWith": "y", "groups": ["a"]}]
-    assert annotated(sliced(json.dumps(said))) == ((Declaration("", "x", "gpu", "y", ("a",)),), ())
-    assert annotated(sliced(None)) == ((), ())
-    assert annotated(sliced("[]")) == ((), ())
+    assert read_declarations(sliced(json.dumps(said))) == (
+        (Declaration("", "x", "gpu", "y", ("a",)),),
+        (),
+    )
+    assert read_declarations(sliced(None)) == ((), ())
+    assert read_declarations(sliced("[]")) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -237,7 +248,7 @@ def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
 def test_an_annotation_that_cannot_be_read_is_a_finding(
     text: str | None, code: str, path: str
 ) -> None:
-    said, found = annotated(sliced(text))
+    said, found = read_declarations(sliced(text))
     assert said == ()
     assert [(each.code, each.path) for each in found] == [
         (code, f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]{path}")
@@ -251,10 +262,12 @@ def test_an_annotation_that_cannot_be_read_is_a_finding(
         st.lists(st.sampled_from(["mig", "mps", "whole"]), max_size=3),
     )
 )
-def test_compatibility_has_no_direction(rules: Plain) -> None:
+def test_compatibility_has_no_direction(rules: YamlValue) -> None:
     members = [
         member({"name": name} | ({"only": rules[name]} if name in rules else {}))
         for name in ("mig-1", "mps-1", "whole-1")
     ]
     for one, other in itertools.combinations_with_replacement(members, 2):
-        assert (clash(one, [other], ask) is None) is (clash(other, [one], ask) is None)
+        assert (find_incompatibility(one, [other], ask) is None) is (
+            find_incompatibility(other, [one], ask) is None
+        )

@@ -8,7 +8,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.counters import Counters, Shortage, available, charged, draw, released, unknown
+from dra.counters import (
+    Counters,
+    Shortage,
+    available_counters,
+    charge,
+    consumed_counters,
+    release,
+    unknown_counters,
+)
 from dra.device import Counter, CounterSet, CounterUse, Device
 from dra.quantity import Quantity, from_json
 
@@ -38,10 +46,12 @@ def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
     case: dict[str, Any],
 ) -> None:
     sets, devices = pool(case)
-    state: Counters | Shortage = available(sets, devices.values(), case.get("allocated", ()))
+    state: Counters | Shortage = available_counters(
+        sets, devices.values(), case.get("allocated", ())
+    )
     for name in case["take"]:
         assert isinstance(state, Counters), f"refused before {name}"
-        state = charged(state, draw(devices[name]))
+        state = charge(state, consumed_counters(devices[name]))
     if "refused" in case:
         assert isinstance(state, Shortage)
         assert [state.counter_set, state.counter] == case["refused"]
@@ -59,20 +69,22 @@ def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
 @pytest.mark.parametrize("case", CASES)
 def test_unknown_sets_and_counters_are_named(case: dict[str, Any]) -> None:
     sets, devices = pool(case)
-    found = {name: [list(each) for each in unknown(devices[name], sets)] for name in devices}
+    found = {
+        name: [list(each) for each in unknown_counters(devices[name], sets)] for name in devices
+    }
     expected = case.get("unknown", {})
     assert found == {name: expected.get(name, []) for name in devices}
 
 
 def test_going_back_is_to_keep_the_state_before() -> None:
     sets = {"gpu": CounterSet("gpu", counters({"memory": 3}))}
-    two = draw(device("a", {"gpu": {"memory": 2}}))
-    before = available(sets, (), ())
-    after = charged(before, two)
+    two = consumed_counters(device("a", {"gpu": {"memory": 2}}))
+    before = available_counters(sets, (), ())
+    after = charge(before, two)
     assert isinstance(after, Counters)
-    assert isinstance(charged(after, two), Shortage)
-    assert charged(before, two) == after
-    assert released(after, two) == before
+    assert isinstance(charge(after, two), Shortage)
+    assert charge(before, two) == after
+    assert release(after, two) == before
 
 
 def test_releasing_mends_an_over_committed_counter_and_only_that() -> None:
@@ -81,9 +93,9 @@ def test_releasing_mends_an_over_committed_counter_and_only_that() -> None:
         "link": CounterSet("link", counters({"lanes": -1})),
     }
     big = device("a", {"gpu": {"memory": 5}})
-    state = available(sets, [big], {"a"})
+    state = available_counters(sets, [big], {"a"})
     assert state.overdrawn == {("gpu", "memory"), ("link", "lanes")}
-    assert released(state, draw(big)).overdrawn == {("link", "lanes")}
+    assert release(state, consumed_counters(big)).overdrawn == {("link", "lanes")}
 
 
 SETS = st.dictionaries(
@@ -106,12 +118,12 @@ def test_charging_agrees_with_comparing_the_whole_pool_every_time(
     for i, use in enumerate(uses):
         for key in left if i in held else ():
             left[key] -= use.get(key[0], {}).get(key[1], 0)
-    state = available(sets, devices, allocated)
+    state = available_counters(sets, devices, allocated)
     for i, use in enumerate(uses):
         if i in held or not use:
             continue
         after = {key: v - use.get(key[0], {}).get(key[1], 0) for key, v in left.items()}
-        result = charged(state, draw(devices[i]))
+        result = charge(state, consumed_counters(devices[i]))
         assert isinstance(result, Counters) == all(v >= 0 for v in after.values())
         if isinstance(result, Counters):
             state, left = result, after

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.decode_errors import MOST_FINDINGS, Schema, convert, shown, walk
+from dra.decode_errors import MOST_FINDINGS, Schema, convert, describe_value, walk
 
 
 class Colour(enum.Enum):
@@ -158,7 +158,7 @@ def test_what_only_msgspec_can_tell_is_a_finding_too() -> None:
     ],
 )
 def test_values_of_any_size_are_shown_in_a_few_words(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert describe_value(value) == text
 
 
 odd = st.recursive(

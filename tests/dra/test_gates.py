@@ -2,23 +2,23 @@
 
 import pytest
 
-from dra.gates import DEFAULTS, VERSIONS, Gates, gates, parse
+from dra.gates import DEFAULTS, VERSIONS, Gates, gates_of_version, parse_gates
 
 
 def of(version: str, **overrides: bool) -> Gates:
-    chosen = gates(version, overrides)
+    chosen = gates_of_version(version, overrides)
     assert isinstance(chosen, Gates), chosen
     return chosen
 
 
 def refused(version: str, **overrides: bool) -> list[str]:
-    chosen = gates(version, overrides)
+    chosen = gates_of_version(version, overrides)
     assert isinstance(chosen, tuple), chosen
     return [finding.code for finding in chosen]
 
 
 def test_the_defaults_are_those_of_the_newest_version() -> None:
-    assert of(VERSIONS[-1]) == gates() == DEFAULTS
+    assert of(VERSIONS[-1]) == gates_of_version() == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_other_versions_are_refused(version: str) -> None:
 
 
 def test_gates_are_read_as_kubernetes_writes_them() -> None:
-    assert parse("DRADeviceTaints=true, DRAAdminAccess=False,") == {
+    assert parse_gates("DRADeviceTaints=true, DRAAdminAccess=False,") == {
         "DRADeviceTaints": True,
         "DRAAdminAccess": False,
     }
-    assert parse("") == {}
+    assert parse_gates("") == {}
 
 
 @pytest.mark.parametrize("text", ["DRADeviceTaints", "DRADeviceTaints=on", "=true", "a b=true"])
 def test_gates_written_otherwise_are_refused(text: str) -> None:
-    findings = parse(text)
+    findings = parse_gates(text)
     assert isinstance(findings, tuple)
     assert [finding.code for finding in findings] == ["FeatureGatesUnreadable"]

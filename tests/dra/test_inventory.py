@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.device import Taint
-from dra.gates import Gates, gates
-from dra.inventory import Inventory, Memo, Pool, PoolID, device_selected, inventory
+from dra.gates import Gates, gates_of_version
+from dra.inventory import Inventory, Pool, PoolCache, PoolID, build_inventory, is_device_for_node
 from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice, read_slice
 from dra.taints import DeviceTaintRule, TaintSelector
@@ -58,7 +58,7 @@ def slice_of(short: dict[str, Any]) -> Slice:
 
 
 def gates_of(case: dict[str, Any]) -> Gates:
-    chosen = gates(case.get("version", "1.37"), case.get("gates", {}))
+    chosen = gates_of_version(case.get("version", "1.37"), case.get("gates", {}))
     assert isinstance(chosen, Gates), chosen
     return chosen
 
@@ -77,13 +77,15 @@ def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
     if "driver" in expected:
         row["driver"] = pool.id.driver
     if "selected" in expected:
-        row["selected"] = [d.name for each, d in pool.devices() if device_selected(each, d, node)]
+        row["selected"] = [
+            d.name for each, d in pool.devices() if is_device_for_node(each, d, node)
+        ]
     return row
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_a_node_sees_the_pools_the_scheduler_would(case: dict[str, Any]) -> None:
-    built = inventory(map(slice_of, case["slices"]), gates=gates_of(case))
+    built = build_inventory(map(slice_of, case["slices"]), gates=gates_of(case))
     node = node_of(case)
     if "aborts" in case:
         with pytest.raises(NodeSelectorError) as error:
@@ -100,15 +102,15 @@ def test_a_node_sees_the_pools_the_scheduler_would(case: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_neither_the_order_of_slices_nor_a_memo_changes_the_answer(case: dict[str, Any]) -> None:
     slices = [slice_of(each) for each in case["slices"]]
-    there = inventory(slices, gates=gates_of(case))
-    back = inventory(reversed(slices), gates=gates_of(case))
-    memo = Memo()
+    there = build_inventory(slices, gates=gates_of(case))
+    back = build_inventory(reversed(slices), gates=gates_of(case))
+    memo = PoolCache()
     for name in ("n1", "n2", "n9", "n1"):
         node = Node(name, {"zone": "a"})
         assert answer(there, node, None) == answer(back, node, None) == answer(there, node, memo)
 
 
-def answer(built: Inventory, node: Node, memo: Memo | None) -> object:
+def answer(built: Inventory, node: Node, memo: PoolCache | None) -> object:
     try:
         pools = built.pools_for(node, memo)
     except NodeSelectorError as error:
@@ -124,7 +126,7 @@ def test_every_slice_of_every_generation_is_kept() -> None:
         {"name": "t", "generation": 7},
         {"name": "u", "pool": "q"},
     ]
-    built = inventory(map(slice_of, shorts))
+    built = build_inventory(map(slice_of, shorts))
     assert [each.name for each in built.slices] == ["s", "t", "u"]
     published = built.published(PoolID("d.example.com", "p"))
     assert [each.generation for each in published] == [1, 7]
@@ -132,16 +134,16 @@ def test_every_slice_of_every_generation_is_kept() -> None:
 
 
 def test_nodes_without_slices_of_their_own_share_one_answer() -> None:
-    built = inventory([slice_of({"name": "s", "devices": ["x"]})])
-    memo = Memo()
+    built = build_inventory([slice_of({"name": "s", "devices": ["x"]})])
+    memo = PoolCache()
     first = built.pools_for(Node("n1"), memo)
     assert all(built.pools_for(Node(f"n{i}"), memo) is first for i in range(2, 50))
 
 
 def test_a_nodes_own_pools_are_judged_once() -> None:
     shorts = [{"name": "s", "nodeName": "n1", "devices": ["x"]}, {"name": "t", "pool": "q"}]
-    built = inventory(map(slice_of, shorts))
-    memo = Memo()
+    built = build_inventory(map(slice_of, shorts))
+    memo = PoolCache()
     first, second = built.pools_for(Node("n1"), memo), built.pools_for(Node("n1"), memo)
     assert [a is b for a, b in zip(first, second, strict=True)] == [True, True]
 
@@ -150,9 +152,9 @@ def test_rules_taint_the_devices_of_the_inventory_while_their_gate_is_on() -> No
     rule = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(device="x"))
     slices = [slice_of({"name": "s", "devices": ["x", "y"]})]
     for version, tainted in (("1.37", {"x": ["k"], "y": []}), ("1.36", {"x": [], "y": []})):
-        chosen = gates(version)
+        chosen = gates_of_version(version)
         assert isinstance(chosen, Gates)
-        built = inventory(slices, taint_rules=[rule], gates=chosen)
+        built = build_inventory(slices, taint_rules=[rule], gates=chosen)
         (pool,) = built.pools_for(Node("n1"))
         assert {d.name: [t.key for t in d.taints] for _, d in pool.devices()} == tainted
 
@@ -205,7 +207,7 @@ def test_the_index_answers_as_a_plain_search_does(rows: list[dict[str, Any]]) ->
         for i, row in enumerate(rows)
     ]
     slices = [slice_of(short) for short in shorts]
-    built, memo = inventory(slices), Memo()
+    built, memo = build_inventory(slices), PoolCache()
     for name in ("n1", "n2", "n3"):
         pools = built.pools_for(Node(name), memo)
         found = [

@@ -8,7 +8,14 @@ import pytest
 import yaml
 
 from dra.device import NodeSelector
-from dra.nodes import Node, NodeSelectorError, matches, node_reader, problems, selects
+from dra.nodes import (
+    Node,
+    NodeSelectorError,
+    matches_selector,
+    node_reader,
+    selector_problems,
+    selects_node,
+)
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "nodes.yaml").read_text("utf-8"))
 NODE = {"name": "n1", "labels": {"zone": "a", "gpus": "8", "empty": "", "word": "many"}}
@@ -23,13 +30,13 @@ def test_a_selector_means_the_nodes_the_scheduler_takes(case: dict[str, Any]) ->
     selector = selector_of(case["terms"])
     node = Node(**case.get("node", NODE))
     if "malformed" in case:
-        assert case["malformed"] in "; ".join(problems(selector))
+        assert case["malformed"] in "; ".join(selector_problems(selector))
         with pytest.raises(NodeSelectorError):
-            selects(node, name=None, everywhere=None, selector=selector)
+            selects_node(node, name=None, everywhere=None, selector=selector)
         return
-    assert not problems(selector)
-    assert matches(selector, node) is case["matches"]
-    assert selects(node, name=None, everywhere=None, selector=selector) is case["matches"]
+    assert not selector_problems(selector)
+    assert matches_selector(selector, node) is case["matches"]
+    assert selects_node(node, name=None, everywhere=None, selector=selector) is case["matches"]
 
 
 def test_all_problems_of_a_selector_are_told() -> None:
@@ -37,7 +44,7 @@ def test_all_problems_of_a_selector_are_told() -> None:
         {"matchExpressions": [{"key": "zone", "operator": "Near"}, {"key": "!", "operator": "In"}]},
         {"matchFields": [{"key": "metadata.name", "operator": "Gt", "values": ["1"]}]},
     ]
-    found = problems(selector_of(terms))
+    found = selector_problems(selector_of(terms))
     assert [text.partition(":")[0] for text in found] == [
         "nodeSelectorTerms[0].matchExpressions[0]",
         "nodeSelectorTerms[0].matchExpressions[1]",
@@ -48,17 +55,17 @@ def test_all_problems_of_a_selector_are_told() -> None:
 
 def test_a_node_without_a_name_is_not_asked_for_fields() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
-    assert matches(selector_of([{"matchFields": fields}]), Node(""))
-    assert not matches(selector_of([{"matchFields": fields}]), Node("n2"))
+    assert matches_selector(selector_of([{"matchFields": fields}]), Node(""))
+    assert not matches_selector(selector_of([{"matchFields": fields}]), Node("n2"))
 
 
 def test_the_first_form_that_is_set_decides() -> None:
     node, nowhere = Node("n1"), selector_of([])
-    assert selects(node, name="n1", everywhere=None, selector=nowhere)
-    assert not selects(node, name="n2", everywhere=True, selector=None)
-    assert selects(node, name="", everywhere=True, selector=nowhere)
-    assert not selects(node, name=None, everywhere=False, selector=nowhere)
-    assert not selects(node, name=None, everywhere=None, selector=None)
+    assert selects_node(node, name="n1", everywhere=None, selector=nowhere)
+    assert not selects_node(node, name="n2", everywhere=True, selector=None)
+    assert selects_node(node, name="", everywhere=True, selector=nowhere)
+    assert not selects_node(node, name=None, everywhere=False, selector=nowhere)
+    assert not selects_node(node, name=None, everywhere=None, selector=None)
 
 
 def test_a_node_is_read_with_its_labels_and_features() -> None:

@@ -3,26 +3,26 @@
 import pytest
 
 from dra.claim import Claim, read_claim
-from dra.quota import CLAIMS, charges
-from tests.tables import Plain
+from dra.quota import CLAIMS, quota_charges
+from tests.tables import YamlValue
 
 GPU = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 MIG = "mig.nvidia.com.deviceclass.resource.k8s.io/devices"
 CLASSES = {"gpu.nvidia.com": "nvidia.com/gpu", "mig.nvidia.com": ""}
 
 
-def charged(*requests: Plain, classes: dict[str, str] | None = None) -> dict[str, int]:
+def charged(*requests: YamlValue, classes: dict[str, str] | None = None) -> dict[str, int]:
     spec = {"devices": {"requests": [{"name": f"r{i}", **one} for i, one in enumerate(requests)]}}
     claim = read_claim({"metadata": {"name": "c"}, "spec": spec})
     assert isinstance(claim, Claim), claim
-    return dict(charges(claim.spec, classes or {}))
+    return dict(quota_charges(claim.spec, classes or {}))
 
 
-def exactly(name: str = "gpu.nvidia.com", **rest: Plain) -> Plain:
+def exactly(name: str = "gpu.nvidia.com", **rest: YamlValue) -> YamlValue:
     return {"exactly": {"deviceClassName": name, **rest}}
 
 
-def ways(*each: tuple[str, int]) -> Plain:
+def ways(*each: tuple[str, int]) -> YamlValue:
     return {
         "firstAvailable": [
             {"name": f"w{i}", "deviceClassName": name, "count": count}
@@ -46,7 +46,7 @@ def ways(*each: tuple[str, int]) -> Plain:
         ([ways(("gpu.nvidia.com", 1), ("gpu.nvidia.com", 3))], {GPU: 3}),
     ],
 )
-def test_devices_are_charged_by_class(requests: list[Plain], expected: dict[str, int]) -> None:
+def test_devices_are_charged_by_class(requests: list[YamlValue], expected: dict[str, int]) -> None:
     assert charged(*requests) == {CLAIMS: 1, **expected}
 
 

@@ -4,10 +4,20 @@ import pytest
 from msgspec.structs import replace
 
 from dra import rules
-from dra.claim import ALL, ClaimSpec, Devices, Exactly, Request, SubRequest
+from dra.claim import ALL, ClaimSpec, Devices, ExactRequest, Request, SubRequest
 from dra.finding import Severity
 from dra.names import RULES_ANNOTATION
-from dra.rules import Joint, Near, Rules, Strategy, check, page, read, schema, written
+from dra.rules import (
+    Joint,
+    Near,
+    Rules,
+    RuleStrategy,
+    check_rules,
+    encode_rules,
+    read_rules,
+    render_page,
+    rules_schema,
+)
 
 HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
 
@@ -29,15 +39,15 @@ HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
     ],
 )
 def test_what_is_no_annotation_of_this_version_is_refused(text: str, words: str) -> None:
-    found = read(text)
+    found = read_rules(text)
     assert isinstance(found, tuple)
     assert words in " ".join(each.message for each in found)
     assert {each.severity for each in found} == {Severity.ERROR}
     assert all(each.path == f"metadata.annotations[{RULES_ANNOTATION}]" for each in found)
 
 
-ONE = Request("", Exactly(device_class_name="c"))
-EVERY = Exactly(device_class_name="c", allocation_mode=ALL)
+ONE = Request("", ExactRequest(device_class_name="c"))
+EVERY = ExactRequest(device_class_name="c", allocation_mode=ALL)
 REQUESTS = (
     replace(ONE, name="gpu"),
     replace(ONE, name="nic"),
@@ -57,21 +67,21 @@ REQUESTS = (
         (Rules(near=(Near(("either",), ("a/b",)),)), ["RuleWithoutNumber"]),
         (Rules(near=(Near((), ("a/b",)),)), ["RuleNamesNoRequest"]),
         (Rules(near=(Near(("gpu",), ("a/b",), required=False),)), []),
-        (Rules(strategy=Strategy(nodes="packed")), []),
+        (Rules(strategy=RuleStrategy(nodes="packed")), []),
     ],
 )
 def test_rules_are_about_requests_of_their_claim(rule: Rules, codes: list[str]) -> None:
-    found = check(rule, ClaimSpec(Devices(REQUESTS)))
+    found = check_rules(rule, ClaimSpec(Devices(REQUESTS)))
     assert [each.code for each in found] == codes
     assert all(each.remedy and each.path == rules.PATH for each in found)
 
 
 def test_no_rules_are_no_text() -> None:
-    assert written(Rules()) == ""
+    assert encode_rules(Rules()) == ""
 
 
 def test_the_page_shows_an_example_that_reads() -> None:
-    text = page().split("```json\n", 2)[1].partition("```")[0]
-    assert isinstance(read(text), Rules)
-    assert set(schema()["$defs"]) == {"Rules", "Joint", "Near", "Strategy"}  # type: ignore[call-overload]
-    assert rules.KIND in page()
+    text = render_page().split("```json\n", 2)[1].partition("```")[0]
+    assert isinstance(read_rules(text), Rules)
+    assert set(rules_schema()["$defs"]) == {"Rules", "Joint", "Near", "RuleStrategy"}  # type: ignore[call-overload]
+    assert rules.KIND in render_page()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dra.attributes import NUMA_NODE, PCIE_ROOT, lookup, value
-from dra.inventory import Inventory, inventory
+from dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute
+from dra.inventory import Inventory, build_inventory
 from dra.nodes import Node, node_reader
 from dra.slices import slice_reader
 
@@ -28,7 +28,7 @@ def sample(objects: list[dict[str, Any]]) -> Inventory:
     reader = slice_reader()
     read = [reader.many(each) for each in objects if each["kind"] == "ResourceSlice"]
     assert not [finding for each in read for finding in each.findings]
-    return inventory(one for each in read for one in each.objects)
+    return build_inventory(one for each in read for one in each.objects)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def test_each_gpu_of_the_hgx_board_has_a_nic_on_its_root(
     nics, gpus = sample.pools_for(nodes["hgx-1"])
     roots = {}
     for pool in (nics, gpus):
-        found = (lookup(device, pool.id.driver, PCIE_ROOT) for _, device in pool.devices())
-        roots[pool.id.driver] = {value(attribute) for attribute in found if attribute}
+        found = (find_attribute(device, pool.id.driver, PCIE_ROOT) for _, device in pool.devices())
+        roots[pool.id.driver] = {attribute_value(attribute) for attribute in found if attribute}
     assert len(roots["gpu.nvidia.com"]) == 8
     assert roots["gpu.nvidia.com"] < roots["dra.net"]
-    numa = [lookup(device, gpus.id.driver, NUMA_NODE) for _, device in gpus.devices()]
-    assert [value(attribute) for attribute in numa if attribute] == [0] * 4 + [1] * 4
+    numa = [find_attribute(device, gpus.id.driver, NUMA_NODE) for _, device in gpus.devices()]
+    assert [attribute_value(attribute) for attribute in numa if attribute] == [0] * 4 + [1] * 4
 
 
 def test_a_whole_gpu_uses_up_the_counters_of_its_partitions(

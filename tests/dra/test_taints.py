@@ -10,9 +10,15 @@ import yaml
 
 from dra.device import Device, Taint
 from dra.gates import Gates
-from dra.inventory import inventory
+from dra.inventory import build_inventory
 from dra.slices import Slice
-from dra.taints import DeviceTaintRule, TaintSelector, Toleration, read_taint_rules, untolerated
+from dra.taints import (
+    DeviceTaintRule,
+    TaintSelector,
+    Toleration,
+    first_untolerated_taint,
+    read_taint_rules,
+)
 
 TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "taints.yaml").read_text("utf-8"))
 
@@ -20,7 +26,9 @@ TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "taints.yaml").read_te
 @pytest.mark.parametrize("case", TABLE["tolerations"], ids=lambda case: case["name"])
 def test_what_is_not_tolerated_keeps_off(case: dict[str, Any]) -> None:
     device = Device("x", taints=msgspec.convert(case["taints"], tuple[Taint, ...]))
-    kept = untolerated(device, msgspec.convert(case["tolerations"], tuple[Toleration, ...]))
+    kept = first_untolerated_taint(
+        device, msgspec.convert(case["tolerations"], tuple[Toleration, ...])
+    )
     assert (kept.key if kept else None) == case["kept_off_by"]
 
 
@@ -44,7 +52,7 @@ SLICES = [
 def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
     read = read_taint_rules(rule("r", "k", case["selector"]))
     assert not read.findings
-    built = inventory(SLICES, taint_rules=read.objects)
+    built = build_inventory(SLICES, taint_rules=read.objects)
     tainted = [
         f"{each.driver}/{each.pool}/{device.name}"
         for each in built.slices
@@ -60,21 +68,21 @@ def test_taints_of_rules_follow_the_devices_own_by_name_of_the_rule() -> None:
     rules = [
         DeviceTaintRule(name, Taint(name, "None"), TaintSelector()) for name in ("b", "a", "B")
     ]
-    built = inventory(slices, taint_rules=rules)
+    built = build_inventory(slices, taint_rules=rules)
     assert [taint.key for taint in built.slices[0].devices[0].taints] == ["own", "B", "a", "b"]
     assert slices[0].devices[0].taints == (own,)
 
 
 def test_slices_without_a_rule_are_left_as_they_are() -> None:
     only_b = DeviceTaintRule("r", Taint("k", "None"), TaintSelector(driver="b"))
-    built = inventory(SLICES, taint_rules=[only_b])
+    built = build_inventory(SLICES, taint_rules=[only_b])
     assert built.slices[0] is SLICES[0]
     assert built.slices[2] is not SLICES[2]
 
 
 def test_rules_wait_for_their_gate() -> None:
     everything = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector())
-    built = inventory(SLICES, taint_rules=[everything], gates=Gates(device_taint_rules=False))
+    built = build_inventory(SLICES, taint_rules=[everything], gates=Gates(device_taint_rules=False))
     assert list(built.slices) == SLICES
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from dra.claim import ClaimMetadata, Selector
 from dra.classes import ClassSpec, DeviceClass
-from dra.device import Attribute, Capacity, Device, Expression
+from dra.device import Attribute, Capacity, CELExpression, Device
 from dra.nodes import Node, node_reader
 from dra.quantity import parse
 from dra.slices import Slice
-from facts.gather import Objects
+from facts.gather import FactsInput
 
 PCIE = "resource.kubernetes.io/pcieRoot"
 NUMA = "resource.kubernetes.io/numaNode"
@@ -17,7 +17,7 @@ NUMA = "resource.kubernetes.io/numaNode"
 def device_class(
     name: str, extended: str = "", created: str = "", cel: str = "true"
 ) -> DeviceClass:
-    spec = ClassSpec((Selector(Expression(cel)),), extended_resource_name=extended or None)
+    spec = ClassSpec((Selector(CELExpression(cel)),), extended_resource_name=extended or None)
     metadata = ClaimMetadata(name, creation_timestamp=created or None)
     return DeviceClass(metadata=metadata, spec=spec)
 
@@ -75,7 +75,7 @@ def machine(name: str, words: Sequence[Sequence[object]]) -> Iterator[Slice]:
     yield slice_of("dra.net", name, nics)
 
 
-def fleet(nodes: int, each: int = 8) -> Objects:
+def fleet(nodes: int, each: int = 8) -> FactsInput:
     """A fleet of hosts with so many GPUs and NICs each, of four products."""
     products = ("NVIDIA L4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA B200")
     slices: list[Slice] = []
@@ -96,4 +96,4 @@ def fleet(nodes: int, each: int = 8) -> Objects:
         Node(f"node-{i}", allocatable={"nvidia.com/gpu": parse("8")} if i % 2 else {})
         for i in range(nodes)
     )
-    return Objects(tuple(slices), (device_class("gpu.nvidia.com", "nvidia.com/gpu"),), hosts)
+    return FactsInput(tuple(slices), (device_class("gpu.nvidia.com", "nvidia.com/gpu"),), hosts)

@@ -7,20 +7,20 @@ import msgspec
 import pytest
 
 from dra.device import Attribute
-from dra.gates import gates
+from dra.gates import gates_of_version
 from facts import serialized
-from facts.gather import Objects, gather
-from facts.model import Class, Facts, Name, Neighbourhood
+from facts.gather import FactsInput, gather_facts
+from facts.model import ClassFacts, Facts, Neighbourhood, ResourceFacts
 from tests.facts import clusters
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 ROOM = 256 * 1024
 
 
-@pytest.mark.parametrize("case", cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
-def test_who_serves_a_name(case: Plain) -> None:
-    objects = Objects(
+@pytest.mark.parametrize("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
+def test_who_serves_a_name(case: YamlValue) -> None:
+    objects = FactsInput(
         tuple(
             clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
             for name in case.get("slices", [])
@@ -29,16 +29,20 @@ def test_who_serves_a_name(case: Plain) -> None:
         tuple(clusters.node(**each) for each in case.get("nodes", [])),
     )
     expected = case["expected"]
-    assert gather(objects).facts.names == (
-        () if expected is None else (msgspec.convert(expected, Name),)
+    assert gather_facts(objects).facts.names == (
+        () if expected is None else (msgspec.convert(expected, ResourceFacts),)
     )
 
 
-@pytest.mark.parametrize("case", cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
-def test_how_devices_lie_to_each_other(case: Plain) -> None:
+@pytest.mark.parametrize("case", load_cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
+def test_how_devices_lie_to_each_other(case: YamlValue) -> None:
     words = case["devices"]
     slices = (*clusters.machine("n1", words), *clusters.machine("n2", list(reversed(words))))
-    shapes = [each for each in gather(Objects(slices)).facts.shapes if each.nic or not case["nics"]]
+    shapes = [
+        each
+        for each in gather_facts(FactsInput(slices)).facts.shapes
+        if each.nic or not case["nics"]
+    ]
     (shape,) = shapes
     assert (shape.gpus, shape.nics, shape.nodes) == (case["gpus"], case["nics"], 2)
     assert shape.pcie == tuple(Neighbourhood(*each) for each in case["pcie"])
@@ -47,7 +51,7 @@ def test_how_devices_lie_to_each_other(case: Plain) -> None:
 
 
 def test_the_implicit_name_of_a_class_is_served_by_it() -> None:
-    facts = Facts(classes=(Class("gpu.nvidia.com"),))
+    facts = Facts(classes=(ClassFacts("gpu.nvidia.com"),))
     prefix = "deviceclass.resource.kubernetes.io"
     assert facts.serving(f"{prefix}/gpu.nvidia.com").classes == ("gpu.nvidia.com",)
     assert facts.serving(f"{prefix}/other").classes == ()
@@ -56,31 +60,31 @@ def test_the_implicit_name_of_a_class_is_served_by_it() -> None:
 def test_a_class_counts_what_it_selects() -> None:
     cel = 'device.attributes["gpu.nvidia.com"].uuid in ["a", "b"]'
     devices = [clusters.gpu(f"gpu-{i}", uuid=Attribute(i)) for i in "abc"]
-    objects = Objects(
+    objects = FactsInput(
         (clusters.slice_of("gpu.nvidia.com", "n1", devices),),
         (clusters.device_class("two", cel=cel), clusters.device_class("broken", cel="device.")),
     )
-    assert gather(objects).facts.classes == (
-        Class("broken"),
-        Class("two", drivers=("gpu.nvidia.com",), devices=2),
+    assert gather_facts(objects).facts.classes == (
+        ClassFacts("broken"),
+        ClassFacts("two", drivers=("gpu.nvidia.com",), devices=2),
     )
 
 
 def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
-    old, new = gates("1.34"), gates("1.37")
+    old, new = gates_of_version("1.34"), gates_of_version("1.37")
     assert not isinstance(old, tuple)
     assert not isinstance(new, tuple)
     field = "constraints.distinctAttribute"
-    assert not gather(Objects(), gates=old).facts.keeps(field)
-    assert gather(Objects(), gates=new).facts.keeps(field)
-    assert gather(Objects(), gates=old, keeps=[field]).facts.keeps(field)
+    assert not gather_facts(FactsInput(), gates=old).facts.keeps(field)
+    assert gather_facts(FactsInput(), gates=new).facts.keeps(field)
+    assert gather_facts(FactsInput(), gates=old, keeps=[field]).facts.keeps(field)
 
 
 def test_the_order_of_objects_changes_nothing() -> None:
     objects = clusters.fleet(8)
-    shuffled = Objects(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
-    assert serialized.canonical(gather(objects).facts) == serialized.canonical(
-        gather(shuffled).facts
+    shuffled = FactsInput(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
+    assert serialized.encode_facts(gather_facts(objects).facts) == serialized.encode_facts(
+        gather_facts(shuffled).facts
     )
 
 
@@ -89,19 +93,19 @@ def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there
     slices = tuple(clusters.slice_of("gpu.nvidia.com", name, devices) for name in ("n1", "n2"))
     labels = {"drawbridge.dev/dual": "true"}
     nodes = tuple(clusters.node(name, {}, labels) for name in ("n1", "n3"))
-    facts = gather(Objects(slices, nodes=nodes)).facts
+    facts = gather_facts(FactsInput(slices, nodes=nodes)).facts
     (driver,) = facts.drivers
     assert (driver.nodes, driver.dual, facts.names) == (2, 1, ())
 
 
 def test_another_device_is_another_hash() -> None:
-    one, more = (gather(clusters.fleet(count)).facts for count in (4, 5))
-    assert serialized.digest(one) != serialized.digest(more)
+    one, more = (gather_facts(clusters.fleet(count)).facts for count in (4, 5))
+    assert serialized.facts_hash(one) != serialized.facts_hash(more)
 
 
 def test_five_thousand_nodes_fit() -> None:
-    facts = gather(clusters.fleet(5000, each=2)).facts
-    assert len(serialized.canonical(facts)) < ROOM
+    facts = gather_facts(clusters.fleet(5000, each=2)).facts
+    assert len(serialized.encode_facts(facts)) < ROOM
     assert facts.omitted == {}
     (name,) = facts.names
     assert (name.nodes, name.devices, name.dual) == (2500, 20000, 2500)
@@ -115,25 +119,25 @@ def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> Non
         for i in range(2000)
     )
     nodes = tuple(clusters.node(f"n{i}", {f"example.com/{i}": 1}) for i in range(2000))
-    gathered = gather(Objects(slices, nodes=nodes))
-    assert len(serialized.canonical(gathered.facts)) < ROOM
+    gathered = gather_facts(FactsInput(slices, nodes=nodes))
+    assert len(serialized.encode_facts(gathered.facts)) < ROOM
     assert gathered.facts.omitted.keys() == {"names", "products"}
     assert {each.code for each in gathered.findings} == {"FactsCut"}
     assert len(gathered.facts.products) + gathered.facts.omitted["products"] == 2000
 
 
 def test_what_is_written_comes_back() -> None:
-    facts = gather(clusters.fleet(4)).facts
-    back = serialized.read(serialized.plain(facts))
+    facts = gather_facts(clusters.fleet(4)).facts
+    back = serialized.read_facts(serialized.facts_to_plain(facts))
     assert back == facts
     assert isinstance(back, Facts)
-    assert serialized.digest(back) == serialized.digest(facts)
+    assert serialized.facts_hash(back) == serialized.facts_hash(facts)
 
 
 def test_a_file_with_one_table_stands_in_for_that_table() -> None:
-    facts = gather(clusters.fleet(4)).facts
+    facts = gather_facts(clusters.fleet(4)).facts
     own = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts", "shapes": []}
-    back = serialized.read(own, facts)
+    back = serialized.read_facts(own, facts)
     assert isinstance(back, Facts)
     assert back.shapes == ()
     assert back.products == facts.products
@@ -150,7 +154,7 @@ def test_a_file_with_one_table_stands_in_for_that_table() -> None:
     ],
 )
 def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
-    found = serialized.read(wrong)
+    found = serialized.read_facts(wrong)
     assert isinstance(found, tuple)
     assert [each.code for each in found] == [code]
 
@@ -158,6 +162,6 @@ def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
 def test_facts_of_an_earlier_version_are_read_and_keep_their_hash() -> None:
     """What is new has a default that is not written, so a newer webhook reads what stands there."""
     older = msgspec.json.decode((TABLES / "older.json").read_bytes())
-    facts = serialized.read(older)
+    facts = serialized.read_facts(older)
     assert isinstance(facts, Facts)
-    assert serialized.digest(facts) == older["hash"]
+    assert serialized.facts_hash(facts) == older["hash"]
