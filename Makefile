@@ -18,6 +18,7 @@ check: $(READY)  ## lint, types, import contracts, house rules, generated docs
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python -m tools.house
+	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 
 e2e: $(READY)  ## scenarios on a real control plane, built with Go; SUITE=smoke|full|compat|chaos

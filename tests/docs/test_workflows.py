@@ -1,0 +1,147 @@
+"""The workflows under .github/ call commands that exist, and tools.version guards a release."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.version import differences, main
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yaml"))
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+# `READY := $(VENV)/.ready` in the Makefile: a target that creates the environment.
+ENVIRONMENT = ".venv/.ready"
+EMPTY_CHANGELOG = "# Changelog\n\n## Unreleased\n"
+CHANGELOG = EMPTY_CHANGELOG + "\n## 0.1.0 - 2026-11-20\n"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a workflow; YAML 1.1 reads the key `on` as true."""
+    workflow: dict[Any, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return {"on" if key is True else key: value for key, value in workflow.items()}
+
+
+def steps(path: Path) -> Iterator[dict[str, Any]]:
+    for job in load(path)["jobs"].values():
+        yield from job["steps"]
+
+
+def missing_commands(script: str) -> list[str]:
+    """The lines of a script that call a file, make target or Python module that does not exist."""
+    missing = []
+    for line in script.splitlines():
+        words = line.split()
+        match words:
+            case ["make", target, *_]:
+                exists = target == ENVIRONMENT or bool(
+                    re.search(rf"^{re.escape(target)}:", MAKEFILE, re.MULTILINE)
+                )
+            case [".venv/bin/python", "-m", module, *_]:
+                exists = (ROOT / module.partition(".")[0]).is_dir() and bool(find_spec(module))
+            case [command, *_] if "/" in command:
+                exists = os.access(ROOT / command, os.X_OK)
+            case _:
+                exists = True
+        if not exists:
+            missing.append(line)
+    return missing
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_calls_commands_that_exist(path: Path) -> None:
+    scripts = [step["run"] for step in steps(path) if "run" in step]
+    assert scripts
+    for script in scripts:
+        assert missing_commands(script) == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_and_names_a_version_of_every_action(path: Path) -> None:
+    workflow = load(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+    for step in steps(path):
+        if "uses" in step:
+            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]), step["uses"]
+
+
+def test_the_workflows_run_all_checks_lint_and_the_kind_suite() -> None:
+    scripts = {
+        path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
+    }
+    assert scripts.keys() == {"ci", "kind", "lint"}
+    assert ".ci/run" in scripts["ci"]
+    assert "make check" in scripts["lint"]
+    assert "-m e2e.kind " in scripts["kind"]
+
+
+def test_actionlint_accepts_the_workflows() -> None:
+    actionlint = shutil.which("actionlint")
+    if actionlint is None:
+        pytest.skip(
+            "NOT LINTED: actionlint is not on PATH; docs/releasing.md says how to install it"
+        )
+    words = [actionlint, "-no-color", *map(str, WORKFLOWS)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603  # found
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_has_fields_with_unique_ids(path: Path) -> None:
+    form = yaml.safe_load(path.read_text("utf-8"))
+    assert {"name", "description", "body"} <= form.keys()
+    ids = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+    assert len(ids) == len(set(ids)) > 0
+
+
+def test_hooks_call_local_tools_only() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert [repo["repo"] for repo in hooks["repos"]] == ["local"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    tools = {re.split(r"[<>=]", each)[0] for each in project["dependency-groups"]["dev"]}
+    for hook in hooks["repos"][0]["hooks"]:
+        words = hook["entry"].split()
+        if words[0].startswith(".venv/bin/"):
+            assert words[0].removeprefix(".venv/bin/") in tools
+        elif words[0] == "make":
+            assert missing_commands(hook["entry"]) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["make no-such-target", ".ci/no-such-script", ".venv/bin/python -m tools.no_such_module"],
+)
+def test_a_command_that_does_not_exist_is_found(script: str) -> None:
+    assert missing_commands(script) == [script]
+
+
+@pytest.mark.parametrize(
+    ("version", "changelog", "tags", "expected"),
+    [
+        ("0.1.0", CHANGELOG, [], 0),
+        ("0.1.0", CHANGELOG, ["v0.1.0"], 0),
+        ("0.1.0", CHANGELOG, ["v0.1.1"], 1),
+        ("0.1.0", CHANGELOG, ["0.1.0"], 1),
+        ("0.2.0", CHANGELOG, [], 1),
+        ("0.1.0", EMPTY_CHANGELOG, [], 1),
+        ("0.1.0", CHANGELOG.replace("## Unreleased\n", ""), [], 1),
+    ],
+)
+def test_tag_changelog_and_pyproject_must_name_one_version(
+    version: str, changelog: str, tags: list[str], expected: int
+) -> None:
+    assert len(list(differences(version, changelog, tags))) == expected
+
+
+def test_the_version_of_this_checkout_is_consistent() -> None:
+    assert main([]) == 0
