@@ -1,0 +1,163 @@
+"""docs/architecture.md: its import graphs are the real ones, and its index names existing files."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PACKAGES = sorted(each.parent.name for each in ROOT.glob("*/__init__.py"))
+INDEX = "## Where do I find ..."
+GLOSSARY = "## Glossary"
+FEWEST_WORDS, FEWEST_QUESTIONS = 30, 10
+
+Graph = Mapping[str, frozenset[str]]
+
+
+def imported_modules(source: str) -> set[str]:
+    """The absolute module names that a module imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module)
+    return found
+
+
+@functools.cache
+def real_graph() -> Graph:
+    """For each package, the other packages that its modules import."""
+    return {package: imports_of(package) for package in PACKAGES}
+
+
+def imports_of(package: str) -> frozenset[str]:
+    """The other packages that the modules of a package import."""
+    names = {
+        name.partition(".")[0]
+        for path in (ROOT / package).rglob("*.py")
+        for name in imported_modules(path.read_text("utf-8"))
+    }
+    return frozenset(names & set(PACKAGES) - {package})
+
+
+def mermaid_graphs(page: str) -> list[Graph]:
+    """The Mermaid graphs of a page, as nodes and the nodes that their arrows point to."""
+    graphs = []
+    for block in re.findall(r"```mermaid\ngraph \w+\n(.*?)```", page, re.DOTALL):
+        arrows: dict[str, frozenset[str]] = {}
+        for line in block.strip().splitlines():
+            origin, _, targets = line.partition("-->")
+            assert origin.strip() not in arrows, f"{origin.strip()} has two lines"
+            arrows[origin.strip()] = frozenset(each.strip() for each in targets.split("&"))
+        graphs.append(arrows)
+    return graphs
+
+
+def reachable(graph: Graph, start: str) -> frozenset[str]:
+    """All nodes that a path of arrows leads to."""
+    found: set[str] = set()
+    waiting = list(graph.get(start, ()))
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += graph.get(node, ())
+    return frozenset(found)
+
+
+def without_implied(graph: Graph) -> Graph:
+    """The same graph without arrows that a longer path already implies."""
+    return {
+        node: frozenset(
+            target
+            for target in targets
+            if not any(target in reachable(graph, other) for other in targets - {target})
+        )
+        for node, targets in graph.items()
+    }
+
+
+def drawn(graph: Graph) -> Graph:
+    """A graph as the page draws it: a package without imports has no line."""
+    return {node: targets for node, targets in graph.items() if targets}
+
+
+def test_the_short_graph_is_the_real_one_without_implied_imports() -> None:
+    assert mermaid_graphs(PAGE)[0] == drawn(without_implied(real_graph()))
+
+
+def test_the_full_graph_shows_every_import_between_packages() -> None:
+    assert mermaid_graphs(PAGE)[1] == drawn(real_graph())
+
+
+def test_packages_do_not_import_each_other_in_a_cycle() -> None:
+    try:
+        TopologicalSorter(real_graph()).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def section(title: str) -> str:
+    """The text of a section, without its heading."""
+    _, found, rest = PAGE.partition(f"\n{title}\n")
+    assert found, f"no section {title}"
+    return re.split(r"\n## ", rest, maxsplit=1)[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table in a section, without the two lines of its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def paths(cells: Iterable[str]) -> list[str]:
+    """What stands in backticks and looks like a path of the repository."""
+    return [path for cell in cells for path in re.findall(r"`([\w./-]+/[\w./-]*)`", cell)]
+
+
+def test_every_answer_of_the_index_names_existing_files() -> None:
+    table = rows(INDEX)
+    assert len(table) >= FEWEST_QUESTIONS
+    for question, answer in table:
+        assert paths([answer]), question
+        for path in paths([answer]):
+            assert (ROOT / path).exists(), f"{question}: {path}"
+
+
+def test_every_word_of_the_glossary_names_the_file_that_defines_it() -> None:
+    table = rows(GLOSSARY)
+    words = [word for word, *_ in table]
+    assert len(words) >= FEWEST_WORDS
+    assert words == sorted(words)
+    for word, _, place in table:
+        assert paths([place]), word
+        for path in paths([place]):
+            assert (ROOT / path).exists(), f"{word}: {path}"
+
+
+def test_every_path_with_a_file_extension_exists() -> None:
+    for path in re.findall(r"`([\w./-]+/[\w./-]+\.(?:py|yaml|md))`", PAGE):
+        assert (ROOT / path).exists(), path
+
+
+def test_links_within_the_page_lead_to_a_heading() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in PAGE.splitlines()
+        if line.startswith("#")
+    }
+    for target in re.findall(r"\]\(#([^)]+)\)", PAGE):
+        assert target in headings, target
+
+
+def test_implied_arrows_are_left_out() -> None:
+    graph: Graph = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset()}
+    assert without_implied(graph) == {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset()}
+    page = "```mermaid\ngraph TD\n    a --> b & c\n    b --> c\n```\n"
+    assert mermaid_graphs(page) == [drawn(graph)]

@@ -1,0 +1,185 @@
+"""A dialect or driver family is complete: code, cases, example, rig scenario and documentation.
+
+docs/architecture.md lists the files under "Where things go". A missing one fails here by name.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+import translate.legacy.dialects
+import translate.targets
+from facts.families import FAMILIES, Family
+from tests.docs.test_architecture import PAGE
+from translate.decisions.rows import ROWS
+from translate.legacy.read import _ORDER, read_pod
+from translate.targets.available import PRINTERS
+
+ROOT: Final = Path(__file__).parents[2]
+CASES: Final = ROOT / "tests" / "translate" / "cases"
+EXAMPLES: Final = ROOT / "examples" / "legacy"
+RIG: Final = ROOT / "e2e" / "scenarios" / "translated.yaml"
+MIGRATING: Final = (ROOT / "docs" / "migrating.md").read_text("utf-8")
+CONFIGURATION: Final = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+
+# Dialects that only recognise devices: nothing is translated, so there are neither rows nor an
+# example. The value is the heading of their section in docs/migrating.md.
+RECOGNISED_ONLY: Final = {"vendors": "## Other vendors"}
+
+
+def dialect_modules() -> dict[str, str]:
+    """The name of every dialect and the name of its module."""
+    package = translate.legacy.dialects
+    found = {}
+    for each in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{each.name}")
+        if hasattr(module, "NAME"):
+            found[module.NAME] = module.__name__
+    return found
+
+
+def pods_in(document: Any) -> Iterator[Any]:  # noqa: ANN401  # a manifest
+    """Every pod and pod template in a manifest: an object whose spec has containers."""
+    if isinstance(document, dict):
+        spec = document.get("spec")
+        if isinstance(spec, dict) and "containers" in spec:
+            yield document
+        for each in document.values():
+            yield from pods_in(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from pods_in(each)
+
+
+def dialects_of(text: str) -> set[str]:
+    """The dialects in which the pods of a stream of manifests request devices."""
+    return {
+        ask.row.partition("/")[0]
+        for document in yaml.safe_load_all(text)
+        for pod in pods_in(document)
+        for ask in read_pod(pod).asks
+    }
+
+
+@cache
+def dialects_with_cases() -> frozenset[str]:
+    """The dialects of the asks that tests/translate/cases/dialects expects."""
+    return frozenset(
+        ask.partition("/")[0]
+        for table in CASES.glob("dialects/*.yaml")
+        for case in yaml.safe_load(table.read_text("utf-8"))
+        for ask in case.get("asks", ())
+    )
+
+
+@cache
+def dialects_with_examples() -> frozenset[str]:
+    texts = [path.read_text("utf-8") for path in EXAMPLES.glob("*.yaml")]
+    return frozenset(name for text in texts for name in dialects_of(text))
+
+
+@cache
+def dialects_in_the_rig() -> frozenset[str]:
+    """The dialects of the manifests that scenarios apply to a control plane."""
+    found: set[str] = set()
+    for case in yaml.safe_load(RIG.read_text("utf-8")):
+        example = case.get("example")
+        found |= dialects_of(
+            (EXAMPLES / example).read_text("utf-8") if example else case.get("manifest", "")
+        )
+    return frozenset(found)
+
+
+@cache
+def rows_with_cases() -> frozenset[str]:
+    cases = yaml.safe_load((CASES / "rows.yaml").read_text("utf-8"))
+    return frozenset(case["row"] for case in cases)
+
+
+def missing_of_dialect(name: str, module: str) -> list[str]:
+    """The files that lack a dialect."""
+    rows = {row for row in ROWS if row.startswith(f"{name}/")}
+    recognised_only = name in RECOGNISED_ONLY
+    legacy = [ROWS[row].legacy for row in rows]
+    documented = (
+        RECOGNISED_ONLY[name] in MIGRATING
+        if recognised_only
+        else bool(legacy) and all(f"| `{each}` |" in MIGRATING for each in legacy)
+    )
+    wired = {
+        "translate/legacy/read.py": module in [each.__name__ for each in _ORDER],
+        "translate/decisions/rows.py": recognised_only or bool(rows),
+        "tests/translate/cases/dialects/": name in dialects_with_cases(),
+        "tests/translate/cases/rows.yaml": rows <= rows_with_cases(),
+        "examples/legacy/": recognised_only or name in dialects_with_examples(),
+        "e2e/scenarios/translated.yaml": name in dialects_in_the_rig(),
+        "docs/migrating.md": documented,
+    }
+    return [place for place, present in wired.items() if not present]
+
+
+def missing_of_family(family: Family) -> list[str]:
+    """The files that lack a driver family."""
+    drivers = {
+        getattr(importlib.import_module(f"{translate.targets.__name__}.{each.name}"), "DRIVER", "")
+        for each in pkgutil.iter_modules(translate.targets.__path__)
+    }
+    cases = yaml.safe_load((CASES / "targets.yaml").read_text("utf-8"))
+    claims = [json.dumps(case["claim"]) for case in cases if "claim" in case]
+    wired = {
+        "translate/targets/": family.driver in drivers,
+        "translate/targets/available.py": family.driver in PRINTERS,
+        "tests/translate/cases/targets.yaml": any(
+            f'"deviceClassName": "{name}"' in claim for claim in claims for name in family.classes
+        ),
+        "docs/configuration.md": bool(family.word) and f"`{family.word}`" in CONFIGURATION,
+        "docs/migrating.md": f"deviceClassName: {family.driver}\n" in MIGRATING,
+    }
+    return [place for place, present in wired.items() if not present]
+
+
+@pytest.mark.parametrize(("name", "module"), dialect_modules().items())
+def test_a_dialect_has_cases_an_example_a_scenario_and_documentation(
+    name: str, module: str
+) -> None:
+    assert missing_of_dialect(name, module) == []
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.driver)
+def test_a_driver_family_has_a_target_cases_and_documentation(family: Family) -> None:
+    assert missing_of_family(family) == []
+
+
+def test_a_dialect_that_is_only_a_module_lacks_everything_else() -> None:
+    assert missing_of_dialect("unheard", "translate.legacy.dialects.unheard") == [
+        "translate/legacy/read.py",
+        "translate/decisions/rows.py",
+        "tests/translate/cases/dialects/",
+        "examples/legacy/",
+        "e2e/scenarios/translated.yaml",
+        "docs/migrating.md",
+    ]
+
+
+def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> None:
+    assert missing_of_family(Family("gpu", "gpu.unheard.com", ("gpu.unheard.com",))) == [
+        "translate/targets/",
+        "translate/targets/available.py",
+        "tests/translate/cases/targets.yaml",
+        "docs/configuration.md",
+        "docs/migrating.md",
+    ]
+
+
+def test_the_architecture_page_lists_every_file_that_is_checked_here() -> None:
+    places = [*missing_of_dialect("unheard", ""), *missing_of_family(Family("gpu", "x", ()))]
+    for place in places:
+        generated = {"docs/migrating.md": "tools/migrating.md"}
+        assert f"`{generated.get(place, place)}" in PAGE, place
