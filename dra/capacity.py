@@ -45,13 +45,13 @@ class MisfitReason(enum.StrEnum):
 class Misfit(msgspec.Struct, frozen=True):
     """The first capacity that does not suit: the device is passed over.
 
-    `wanted` is what the request would take, rounded as the policy says; `left` what there is.
+    `requested` is what the request would take, rounded as the policy says; `left` what there is.
     """
 
     name: str
     why: MisfitReason
-    wanted: Quantity
-    left: Quantity | None = None
+    requested: Quantity
+    available: Quantity | None = None
 
 
 def consumed_amounts(

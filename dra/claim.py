@@ -160,7 +160,7 @@ class Choice(NamedTuple):
     """One way to satisfy a request: `name` is as results and configuration write it."""
 
     name: str
-    wanted: RequestedDevices
+    requested: RequestedDevices
     admin_access: bool = False
 
 
@@ -191,7 +191,7 @@ def fewest_devices(devices: Devices, of_all: Callable[[Choice], int] = lambda _:
     """Count the devices that a claim takes at least; `of_all` says how many mode All takes."""
 
     def taken(choice: Choice) -> int:
-        return of_all(choice) if choice.wanted.allocation_mode == ALL else choice.wanted.count
+        return of_all(choice) if choice.requested.allocation_mode == ALL else choice.requested.count
 
     return sum(
         min((taken(choice) for choice in request_choices(request)), default=0)
@@ -268,14 +268,14 @@ def template_reader() -> Reader[Template]:
 
 def read_claim(raw: object, reader: Reader[Claim] | None = None) -> Claim | tuple[Finding, ...]:
     """Read one claim of any served version from JSON bytes or a plain dict."""
-    return (reader or claim_reader()).one(raw)
+    return (reader or claim_reader()).read(raw)
 
 
 def read_template(
     raw: object, reader: Reader[Template] | None = None
 ) -> Template | tuple[Finding, ...]:
     """Read one claim template of any served version from JSON bytes or a plain dict."""
-    return (reader or template_reader()).one(raw)
+    return (reader or template_reader()).read(raw)
 
 
 def _shapes(newest: type[Object], flat: type[Object]) -> dict[str, type[Object]]:

@@ -46,4 +46,4 @@ def read_class(
     raw: object, reader: Reader[DeviceClass] | None = None
 ) -> DeviceClass | tuple[Finding, ...]:
     """Read one class of any served version from JSON bytes or a plain dict."""
-    return (reader or class_reader()).one(raw)
+    return (reader or class_reader()).read(raw)

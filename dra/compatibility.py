@@ -49,7 +49,7 @@ class GroupState(msgspec.Struct, frozen=True):
             return not (self.members and wanted)
         return bool(self.groups & wanted)
 
-    def joined(self, groups: Iterable[str], unset: UnsetGroups) -> "GroupState":
+    def with_member(self, groups: Iterable[str], unset: UnsetGroups) -> "GroupState":
         """Give the state with a device that has these groups, admitted or not.
 
         Where a driver changed groups of allocated devices, members with and without may have met:
@@ -92,7 +92,7 @@ def add_device(
         company = changed.get(key) or companies.get(key, EMPTY_STATE)
         if not company.admits(use.compatibility_groups, unset):
             return None
-        changed[key] = company.joined(use.compatibility_groups, unset)
+        changed[key] = company.with_member(use.compatibility_groups, unset)
     return {**companies, **changed} if changed else companies
 
 
@@ -109,7 +109,7 @@ def initial_states(
         for use in uses:
             key = CounterSetID(pool, use.counter_set)
             company = companies.get(key, EMPTY_STATE)
-            companies[key] = company.joined(use.compatibility_groups, unset)
+            companies[key] = company.with_member(use.compatibility_groups, unset)
     return companies
 
 

@@ -21,21 +21,21 @@ ConsumedCounters: TypeAlias = Mapping[CounterKey, int]
 class Counters(msgspec.Struct, frozen=True):
     """What is left in a pool, in billionths, and which counters are over-committed."""
 
-    left: Mapping[CounterKey, int]
+    remaining: Mapping[CounterKey, int]
     overdrawn: frozenset[CounterKey] = frozenset()
 
 
 class Shortage(msgspec.Struct, frozen=True):
     """The counter that keeps a device from being taken, in billionths.
 
-    `wanted` is 0 where the device does not draw from the counter: an over-committed counter
+    `requested` is 0 where the device does not draw from the counter: an over-committed counter
     blocks every device of the pool that draws from any.
     """
 
     counter_set: str
     counter: str
-    wanted: int
-    left: int
+    requested: int
+    available: int
 
 
 def consumed_counters(device: Device) -> ConsumedCounters:
@@ -75,20 +75,20 @@ def charge(counters: Counters, drawn: ConsumedCounters) -> Counters | Shortage:
     if it draws from others only. Not to be asked for a device without consumesCounters.
     """
     for key, amount in drawn.items():
-        rest = counters.left.get(key)
+        rest = counters.remaining.get(key)
         if rest is not None and rest < amount:
-            return Shortage(*key, wanted=amount, left=rest)
+            return Shortage(*key, requested=amount, available=rest)
     for key in counters.overdrawn:
         if key not in drawn:
-            return Shortage(*key, wanted=0, left=counters.left[key])
-    left = dict(counters.left)
+            return Shortage(*key, requested=0, available=counters.remaining[key])
+    left = dict(counters.remaining)
     _subtract(left, drawn)
     return Counters(left)
 
 
 def release(counters: Counters, drawn: ConsumedCounters) -> Counters:
     """Give a device's draw back, as if it had never been allocated."""
-    left = dict(counters.left)
+    left = dict(counters.remaining)
     _subtract(left, {key: -amount for key, amount in drawn.items()})
     affected = counters.overdrawn.union(drawn)
     return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))

@@ -78,15 +78,15 @@ class Reader(Generic[T]):
     """Reads objects of one kind; keeps compiled decoders and the quantities it has seen.
 
     `shapes` gives the wire form of each API version, the newest first, which is also taken where
-    an object names none; `turn` makes the domain's form of a decoded object.
+    an object names none; `convert_object` makes the domain's form of a decoded object.
     """
 
     def __init__(
-        self, kind: str, shapes: Mapping[str, type[Object]], turn: Callable[[Any], T]
+        self, kind: str, shapes: Mapping[str, type[Object]], convert_object: Callable[[Any], T]
     ) -> None:
         self.kind = kind
         self.shapes = shapes
-        self.turn = turn
+        self.convert_object = convert_object
         self.newest = next(iter(shapes))
         self.hook = quantity_hook({})
         self._decoders = {
@@ -94,14 +94,14 @@ class Reader(Generic[T]):
         }
         self._schemas: dict[type, Schema] = {}
 
-    def one(
+    def read(
         self, raw: object, *, version: str = "", ordinal: int | None = None
     ) -> T | tuple[Finding, ...]:
         """Read one object from JSON bytes or a plain dict; `ordinal` names it if it has no name."""
         if isinstance(raw, bytes | bytearray | memoryview | msgspec.Raw):
             decoded = self._decode(raw, version)
             if decoded is not None:
-                return self.turn(decoded)
+                return self.convert_object(decoded)
             try:
                 raw = msgspec.json.decode(raw)
             except _UNDECODABLE as error:
@@ -109,11 +109,11 @@ class Reader(Generic[T]):
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
         return self._convert(raw, version, ordinal)
 
-    def many(self, raw: object) -> ReadResult[T]:
+    def read_many(self, raw: object) -> ReadResult[T]:
         """Read one object or a list of them, item by item, so that a bad one hides no other."""
         listed = _listed(raw)
         if listed is None:
-            return _gathered([self.one(raw)])
+            return _gathered([self.read(raw)])
         if listed.kind == "List":
             # A plain List may hold anything; what is of another kind is not for this reader.
             numbered = (
@@ -121,12 +121,12 @@ class Reader(Generic[T]):
                 for i, item in enumerate(listed.items or (), 1)
                 if _kind(item) in ("", self.kind)
             )
-            return _gathered(self.one(item, ordinal=i) for i, item in numbered)
+            return _gathered(self.read(item, ordinal=i) for i, item in numbered)
         if listed.kind not in ("", f"{self.kind}List"):
             message = f"kind is {listed.kind}, expected {self.kind}List"
             return ReadResult((), (codes.WRONG_KIND.at("kind", message),))
         return _gathered(
-            self.one(item, version=listed.api_version, ordinal=i)
+            self.read(item, version=listed.api_version, ordinal=i)
             for i, item in enumerate(listed.items or (), 1)
         )
 
@@ -167,7 +167,7 @@ class Reader(Generic[T]):
         if shape not in self._schemas:
             self._schemas[shape] = Schema(shape, self.hook)
         converted = convert(plain, self._schemas[shape], object=about)
-        return converted if isinstance(converted, tuple) else self.turn(converted)
+        return converted if isinstance(converted, tuple) else self.convert_object(converted)
 
     def _named(self, plain: object, ordinal: int | None) -> str:
         metadata = plain.get("metadata") if isinstance(plain, Mapping) else None

@@ -63,12 +63,12 @@ class Gates(msgspec.Struct, frozen=True):
     partitionable_devices_type: bool = False
 
     @property
-    def binding(self) -> bool:
+    def supports_binding_conditions(self) -> bool:
         """Whether devices with binding conditions can be allocated: that needs two gates."""
         return self.device_binding_conditions and self.resource_claim_device_status
 
     @property
-    def hides_groups(self) -> bool:
+    def ignores_grouped_slices(self) -> bool:
         """Whether slices with compatibility groups are ignored.
 
         Schedulers that know the field ignore them while the gate is off; older ones do not know it.

@@ -28,7 +28,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
     """One pool as a node sees it.
 
     An incomplete or invalid pool has no slices: nothing in it can be allocated. `slices` are those
-    relevant for the node that hold devices, by name; `elsewhere` those for other nodes, whose
+    relevant for the node that hold devices, by name; `other_slices` those for other nodes, whose
     devices draw from the same counters.
     """
 
@@ -37,7 +37,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
     incomplete: bool = False
     invalid: str = ""
     slices: tuple[Slice, ...] = ()
-    elsewhere: tuple[Slice, ...] = ()
+    other_slices: tuple[Slice, ...] = ()
     counter_sets: Mapping[str, CounterSet] = {}
 
     @property
@@ -85,7 +85,7 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
     _malformed: tuple[str, ...]
     _named: frozenset[str]
 
-    def published(self, pool: PoolID) -> tuple[Slice, ...]:
+    def published_slices(self, pool: PoolID) -> tuple[Slice, ...]:
         """Give every slice of a pool, of every generation, by name."""
         return tuple(self.slices[i] for i in self.pools.get(pool, ()))
 
@@ -164,11 +164,11 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
         count, generation = relevant[0].slice_count, relevant[0].generation
         if len(relevant) == count:
             return self._built(pool, relevant, ())
-        published = self.published(pool)
+        published = self.published_slices(pool)
         if any(each.generation > generation for each in published):
             return None
         current = tuple(each for each in published if each.generation == generation)
-        if self.gates.hides_groups:
+        if self.gates.ignores_grouped_slices:
             current = tuple(each for each in current if not _grouped(each))
         if len(current) != count:
             return Pool(pool, generation, incomplete=True)
@@ -182,17 +182,17 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
             invalid = _repeated_device(relevant)
             return Pool(pool, generation, invalid=invalid, slices=() if invalid else relevant)
         holding = tuple(each for each in relevant if not each.shared_counters)
-        elsewhere = tuple(each for each in others if not each.shared_counters)
+        other_slices = tuple(each for each in others if not each.shared_counters)
         published = [s for each in (*relevant, *others) for s in each.shared_counters]
         sets = {each.name: each for each in published}
         invalid = (
             _repeated_device(holding)
             or _repeated("counter set", (each.name for each in published))
-            or _unknown_counter(holding + elsewhere, sets)
+            or _unknown_counter(holding + other_slices, sets)
         )
         if invalid:
             return Pool(pool, generation, invalid=invalid)
-        return Pool(pool, generation, slices=holding, elsewhere=elsewhere, counter_sets=sets)
+        return Pool(pool, generation, slices=holding, other_slices=other_slices, counter_sets=sets)
 
 
 def build_inventory(
@@ -291,7 +291,7 @@ def _ignored(each: Slice, gates: Gates) -> bool:
         each.per_device_node_selection is not None or each.shared_counters
     ):
         return True
-    return gates.hides_groups and _grouped(each)
+    return gates.ignores_grouped_slices and _grouped(each)
 
 
 def _grouped(each: Slice) -> bool:

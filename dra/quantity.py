@@ -124,7 +124,7 @@ class Quantity:
             and not other.decimal
         )
 
-    def whole(self) -> int | None:
+    def exact_int(self) -> int | None:
         """Return the exact value if it is a whole number, however it is represented."""
         if self.scale >= 0:
             return _shifted(self.mantissa, self.scale)
@@ -176,7 +176,7 @@ class Quantity:
         if not factor:
             return Quantity(0, 0, self.format, decimal=False)
         # Upstream leaves the int64 also for a product that is not whole.
-        whole = Quantity(product, self.scale, self.format, decimal=False).whole()
+        whole = Quantity(product, self.scale, self.format, decimal=False).exact_int()
         fits = whole is not None and _is_int64(whole) and _is_int64(product)
         return Quantity(product, self.scale, self.format, not fits)
 
@@ -207,7 +207,7 @@ class Quantity:
         if not self.mantissa:
             return "0"
         if self.format is Format.BINARY_SI:
-            value = self.whole()
+            value = self.exact_int()
             # Small and fractional amounts are written in decimals by upstream too.
             if value is not None and abs(value) >= 1024:
                 return _canonical_binary(value)

@@ -128,7 +128,9 @@ def _checked(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
         for name in names:
             if name not in requests:
                 yield _wrong(RULE_NAMES_NO_REQUEST, place, f"the claim has no request {name}")
-            elif any(way.wanted.allocation_mode == ALL for way in request_choices(requests[name])):
+            elif any(
+                way.requested.allocation_mode == ALL for way in request_choices(requests[name])
+            ):
                 why = f"request {name} is for all devices; a rule needs a number of them"
                 yield _wrong(RULE_WITHOUT_NUMBER, place, why)
         if len(set(names)) < len(names) or not names:

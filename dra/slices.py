@@ -88,12 +88,12 @@ def slice_reader() -> Reader[Slice]:
 
 def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tuple[Finding, ...]:
     """Read one slice of any served version from JSON bytes or a plain dict."""
-    return (reader or slice_reader()).one(raw)
+    return (reader or slice_reader()).read(raw)
 
 
 def read_slices(raw: object, reader: Reader[Slice] | None = None) -> ReadResult[Slice]:
     """Read a slice, a ResourceSliceList, or the slices of a List, item by item."""
-    return (reader or slice_reader()).many(raw)
+    return (reader or slice_reader()).read_many(raw)
 
 
 def _turn(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire forms above

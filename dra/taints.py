@@ -73,7 +73,7 @@ def read_taint_rules(
     raw: object, reader: Reader[DeviceTaintRule] | None = None
 ) -> ReadResult[DeviceTaintRule]:
     """Read a rule or a list of them; the findings tell also of rules read only in part."""
-    read = (reader or taint_rule_reader()).many(raw)
+    read = (reader or taint_rule_reader()).read_many(raw)
     warnings = [finding for rule in read.objects for finding in _narrowed(rule)]
     return ReadResult(read.objects, (*read.findings, *warnings))
 

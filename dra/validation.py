@@ -28,7 +28,7 @@ from dra.claim import (
 from dra.classes import KIND, DeviceClass
 from dra.decode_errors import describe_value
 from dra.finding import Finding
-from dra.validation_checks import FindingCollector
+from dra.validation_checks import ObjectValidator
 
 REQUESTS, ALTERNATIVES, CONSTRAINTS, DERIVED = 32, 8, 32, 32
 RESULTS, ALLOCATED_CONFIGS, CONSUMERS, REPORTED_CONDITIONS = 32, 64, 256, 8
@@ -36,43 +36,43 @@ RESULTS, ALLOCATED_CONFIGS, CONSUMERS, REPORTED_CONDITIONS = 32, 64, 256, 8
 
 def validate_claim(claim: Claim, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this claim or its status."""
-    check = FindingCollector(about or format_object_name(CLAIM, claim.metadata))
-    _metadata(check, claim.metadata)
-    _devices(check, "spec.devices", claim.spec.devices)
-    _status(check, claim.status, frozenset(request_names(claim.spec.devices)))
-    return check.told()
+    validator = ObjectValidator(about or format_object_name(CLAIM, claim.metadata))
+    _metadata(validator, claim.metadata)
+    _devices(validator, "spec.devices", claim.spec.devices)
+    _status(validator, claim.status, frozenset(request_names(claim.spec.devices)))
+    return validator.result()
 
 
 def validate_template(template: Template, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this template."""
-    check = FindingCollector(about or format_object_name(TEMPLATE, template.metadata))
-    _metadata(check, template.metadata)
+    validator = ObjectValidator(about or format_object_name(TEMPLATE, template.metadata))
+    _metadata(validator, template.metadata)
     given = template.spec.metadata
-    check.keys("spec.metadata.labels", given.labels, formats.check_label_key)
-    check.keys(
+    validator.check_keys("spec.metadata.labels", given.labels, formats.check_label_key)
+    validator.check_keys(
         "spec.metadata.annotations",
         (key.lower() for key in given.annotations),
         formats.check_label_key,
     )
     for key, value in given.labels.items():
         if value:
-            check.form(f"spec.metadata.labels[{key}]", value, formats.check_label_value)
-    _devices(check, "spec.spec.devices", template.spec.spec.devices)
-    return check.told()
+            validator.check_form(f"spec.metadata.labels[{key}]", value, formats.check_label_value)
+    _devices(validator, "spec.spec.devices", template.spec.spec.devices)
+    return validator.result()
 
 
 def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
     """Give everything for which the API server would refuse this class."""
-    check = FindingCollector(about or format_object_name(KIND, each.metadata))
-    _metadata(check, each.metadata)
-    validation_checks.check_selectors(check, "spec.selectors", each.spec.selectors)
-    if check.at_most("spec.config", each.spec.config, validation_checks.CONFIGS):
+    validator = ObjectValidator(about or format_object_name(KIND, each.metadata))
+    _metadata(validator, each.metadata)
+    validation_checks.check_selectors(validator, "spec.selectors", each.spec.selectors)
+    if validator.check_count("spec.config", each.spec.config, validation_checks.CONFIGS):
         for i, config in enumerate(each.spec.config):
-            validation_checks.check_opaque(check, f"spec.config[{i}].opaque", config.opaque)
+            validation_checks.check_opaque(validator, f"spec.config[{i}].opaque", config.opaque)
     name = each.spec.extended_resource_name
     if name is not None:
-        check.form("spec.extendedResourceName", name, formats.check_extended_resource)
-    return check.told()
+        validator.check_form("spec.extendedResourceName", name, formats.check_extended_resource)
+    return validator.result()
 
 
 def format_object_name(kind: str, metadata: ClaimMetadata) -> str:
@@ -80,177 +80,187 @@ def format_object_name(kind: str, metadata: ClaimMetadata) -> str:
     return "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
 
 
-def _metadata(check: FindingCollector, metadata: ClaimMetadata) -> None:
+def _metadata(validator: ObjectValidator, metadata: ClaimMetadata) -> None:
     if metadata.name or not metadata.generate_name:
-        check.form("metadata.name", metadata.name, formats.check_subdomain)
+        validator.check_form("metadata.name", metadata.name, formats.check_subdomain)
 
 
-def _devices(check: FindingCollector, path: str, devices: Devices) -> None:
-    if check.at_most(f"{path}.requests", devices.requests, REQUESTS):
-        check.distinct(f"{path}.requests", (each.name for each in devices.requests))
+def _devices(validator: ObjectValidator, path: str, devices: Devices) -> None:
+    if validator.check_count(f"{path}.requests", devices.requests, REQUESTS):
+        validator.check_unique(f"{path}.requests", (each.name for each in devices.requests))
         for i, request in enumerate(devices.requests):
-            _request(check, f"{path}.requests[{i}]", request)
-        _derived_use(check, path, devices)
+            _request(validator, f"{path}.requests[{i}]", request)
+        _derived_use(validator, path, devices)
     known = frozenset(request_names(devices))
-    if check.at_most(f"{path}.constraints", devices.constraints, CONSTRAINTS):
+    if validator.check_count(f"{path}.constraints", devices.constraints, CONSTRAINTS):
         for i, constraint in enumerate(devices.constraints):
-            _constraint(check, f"{path}.constraints[{i}]", constraint, known)
-    if check.at_most(f"{path}.config", devices.config, validation_checks.CONFIGS):
+            _constraint(validator, f"{path}.constraints[{i}]", constraint, known)
+    if validator.check_count(f"{path}.config", devices.config, validation_checks.CONFIGS):
         for i, config in enumerate(devices.config):
-            _config(check, f"{path}.config[{i}]", config, known)
+            _config(validator, f"{path}.config[{i}]", config, known)
 
 
-def _request(check: FindingCollector, path: str, request: Request) -> None:
-    check.form(f"{path}.name", request.name, formats.check_label)
+def _request(validator: ObjectValidator, path: str, request: Request) -> None:
+    validator.check_form(f"{path}.name", request.name, formats.check_label)
     alternatives = request.first_available
     if bool(alternatives) == (request.exactly is not None):
         message = "both" if alternatives else "none"
-        check.tell(
+        validator.add(
             codes.EITHER_OR, path, f"must have one of exactly, firstAvailable, not {message}"
         )
     elif request.exactly is not None:
-        _wanted(check, f"{path}.exactly", request.exactly)
-    elif check.at_most(f"{path}.firstAvailable", alternatives, ALTERNATIVES):
-        check.distinct(f"{path}.firstAvailable", (each.name for each in alternatives))
+        _wanted(validator, f"{path}.exactly", request.exactly)
+    elif validator.check_count(f"{path}.firstAvailable", alternatives, ALTERNATIVES):
+        validator.check_unique(f"{path}.firstAvailable", (each.name for each in alternatives))
         for i, each in enumerate(alternatives):
-            check.form(f"{path}.firstAvailable[{i}].name", each.name, formats.check_label)
-            _wanted(check, f"{path}.firstAvailable[{i}]", each)
+            validator.check_form(f"{path}.firstAvailable[{i}].name", each.name, formats.check_label)
+            _wanted(validator, f"{path}.firstAvailable[{i}]", each)
 
 
-def _wanted(check: FindingCollector, path: str, wanted: RequestedDevices) -> None:
-    check.form(f"{path}.deviceClassName", wanted.device_class_name, formats.check_subdomain)
-    validation_checks.check_selectors(check, f"{path}.selectors", wanted.selectors)
-    check.among(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
+def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> None:
+    validator.check_form(
+        f"{path}.deviceClassName", wanted.device_class_name, formats.check_subdomain
+    )
+    validation_checks.check_selectors(validator, f"{path}.selectors", wanted.selectors)
+    validator.check_enum(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
     if wanted.allocation_mode == ALL and wanted.count:
-        check.tell(codes.NOT_ALLOWED, f"{path}.count", "must be left out with allocationMode All")
+        validator.add(
+            codes.NOT_ALLOWED, f"{path}.count", "must be left out with allocationMode All"
+        )
     elif wanted.allocation_mode == EXACT_COUNT and wanted.count <= 0:
-        check.tell(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be above zero")
-    validation_checks.check_tolerations(check, f"{path}.tolerations", wanted.tolerations)
+        validator.add(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be above zero")
+    validation_checks.check_tolerations(validator, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
-    if check.at_most(at, wanted.derived_attributes, DERIVED):
+    if validator.check_count(at, wanted.derived_attributes, DERIVED):
         for i, each in enumerate(wanted.derived_attributes):
-            check.form(f"{at}[{i}].name", each.name, formats.check_fully_qualified_name)
-            validation_checks.check_expression(check, f"{at}[{i}].expression", each.expression)
+            validator.check_form(f"{at}[{i}].name", each.name, formats.check_fully_qualified_name)
+            validation_checks.check_expression(validator, f"{at}[{i}].expression", each.expression)
 
 
-def _derived_use(check: FindingCollector, path: str, devices: Devices) -> None:
+def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> None:
     """Check that every derived attribute is used by a constraint."""
     used = {each.match_attribute for each in devices.constraints}
     used |= {each.distinct_attribute for each in devices.constraints}
     for i, request in enumerate(devices.requests):
         for j, choice in enumerate(request_choices(request)):
             at = "exactly" if request.exactly is not None else f"firstAvailable[{j}]"
-            for k, each in enumerate(choice.wanted.derived_attributes):
+            for k, each in enumerate(choice.requested.derived_attributes):
                 if each.name not in used:
                     where = f"{path}.requests[{i}].{at}.derivedAttributes[{k}].name"
                     message = f"is {describe_value(each.name)}, which no constraint uses"
-                    check.tell(
+                    validator.add(
                         codes.NOT_ALLOWED, where, message, "Use it in a constraint, or take it out."
                     )
 
 
 def _constraint(
-    check: FindingCollector, path: str, each: Constraint, known: Collection[str]
+    validator: ObjectValidator, path: str, each: Constraint, known: Collection[str]
 ) -> None:
-    _references(check, f"{path}.requests", each.requests, known)
+    _references(validator, f"{path}.requests", each.requests, known)
     if each.match_attribute is not None:
-        check.form(
+        validator.check_form(
             f"{path}.matchAttribute", each.match_attribute, formats.check_fully_qualified_name
         )
         if each.distinct_attribute is not None:
             message = "is ignored, because matchAttribute is set as well"
-            check.tell(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
+            validator.add(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
     elif each.distinct_attribute is not None:
-        check.form(
+        validator.check_form(
             f"{path}.distinctAttribute", each.distinct_attribute, formats.check_fully_qualified_name
         )
     else:
         message = "must have one of matchAttribute, distinctAttribute"
-        check.tell(codes.EITHER_OR, path, message)
+        validator.add(codes.EITHER_OR, path, message)
 
 
 def _config(
-    check: FindingCollector, path: str, each: Config | AllocatedConfig, known: Collection[str]
+    validator: ObjectValidator, path: str, each: Config | AllocatedConfig, known: Collection[str]
 ) -> None:
-    _references(check, f"{path}.requests", each.requests, known)
-    validation_checks.check_opaque(check, f"{path}.opaque", each.opaque)
+    _references(validator, f"{path}.requests", each.requests, known)
+    validation_checks.check_opaque(validator, f"{path}.opaque", each.opaque)
 
 
 def _references(
-    check: FindingCollector, path: str, entries: Sequence[str], known: Collection[str]
+    validator: ObjectValidator, path: str, entries: Sequence[str], known: Collection[str]
 ) -> None:
-    if check.at_most(path, entries, REQUESTS):
-        check.distinct(path, entries)
+    if validator.check_count(path, entries, REQUESTS):
+        validator.check_unique(path, entries)
         for i, entry in enumerate(entries):
-            _reference(check, f"{path}[{i}]", entry, known)
+            _reference(validator, f"{path}[{i}]", entry, known)
 
 
-def _reference(check: FindingCollector, path: str, name: str, known: Collection[str]) -> None:
+def _reference(validator: ObjectValidator, path: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         message = f"is {describe_value(name)}, and no request or request/sub-request is named so"
-        check.tell(codes.REFERENCE_UNKNOWN, path, message)
+        validator.add(codes.REFERENCE_UNKNOWN, path, message)
 
 
-def _status(check: FindingCollector, status: ClaimStatus, known: Collection[str]) -> None:
+def _status(validator: ObjectValidator, status: ClaimStatus, known: Collection[str]) -> None:
     held = set()
     if status.allocation is not None:
         path, devices = "status.allocation.devices", status.allocation.devices
-        if check.at_most(f"{path}.results", devices.results, RESULTS):
+        if validator.check_count(f"{path}.results", devices.results, RESULTS):
             for i, result in enumerate(devices.results):
-                _result(check, f"{path}.results[{i}]", result, known)
-        if check.at_most(f"{path}.config", devices.config, ALLOCATED_CONFIGS):
+                _result(validator, f"{path}.results[{i}]", result, known)
+        if validator.check_count(f"{path}.config", devices.config, ALLOCATED_CONFIGS):
             for i, config in enumerate(devices.config):
-                check.among(f"{path}.config[{i}].source", config.source, (FROM_CLASS, FROM_CLAIM))
-                _config(check, f"{path}.config[{i}]", config, known)
+                validator.check_enum(
+                    f"{path}.config[{i}].source", config.source, (FROM_CLASS, FROM_CLAIM)
+                )
+                _config(validator, f"{path}.config[{i}]", config, known)
         if status.allocation.node_selector is not None:
             selector = status.allocation.node_selector
-            validation_checks.check_node_selector(check, "status.allocation.nodeSelector", selector)
+            validation_checks.check_node_selector(
+                validator, "status.allocation.nodeSelector", selector
+            )
         held = {(each.driver, each.pool, each.device, each.share_id) for each in devices.results}
-    _consumers(check, status)
-    _reported(check, status, held)
+    _consumers(validator, status)
+    _reported(validator, status, held)
 
 
 def _result(
-    check: FindingCollector, path: str, result: AllocationResult, known: Collection[str]
+    validator: ObjectValidator, path: str, result: AllocationResult, known: Collection[str]
 ) -> None:
-    _reference(check, f"{path}.request", result.request, known)
-    check.form(f"{path}.driver", result.driver, formats.check_driver_name)
-    check.form(f"{path}.pool", result.pool, formats.check_pool_name)
-    check.form(f"{path}.device", result.device, formats.check_label)
+    _reference(validator, f"{path}.request", result.request, known)
+    validator.check_form(f"{path}.driver", result.driver, formats.check_driver_name)
+    validator.check_form(f"{path}.pool", result.pool, formats.check_pool_name)
+    validator.check_form(f"{path}.device", result.device, formats.check_label)
     validation_checks.check_binding_conditions(
-        check, path, result.binding_conditions, result.binding_failure_conditions
+        validator, path, result.binding_conditions, result.binding_failure_conditions
     )
     if result.share_id is not None:
-        check.form(f"{path}.shareID", result.share_id, formats.check_uuid)
+        validator.check_form(f"{path}.shareID", result.share_id, formats.check_uuid)
 
 
-def _consumers(check: FindingCollector, status: ClaimStatus) -> None:
+def _consumers(validator: ObjectValidator, status: ClaimStatus) -> None:
     path = "status.reservedFor"
     if status.reserved_for and status.allocation is None:
-        check.tell(codes.EITHER_OR, path, "must be empty without an allocation")
-    if check.at_most(path, status.reserved_for, CONSUMERS):
-        check.distinct(path, (each.uid for each in status.reserved_for))
+        validator.add(codes.EITHER_OR, path, "must be empty without an allocation")
+    if validator.check_count(path, status.reserved_for, CONSUMERS):
+        validator.check_unique(path, (each.uid for each in status.reserved_for))
         for i, each in enumerate(status.reserved_for):
             for field, text in (
                 ("resource", each.resource),
                 ("name", each.name),
                 ("uid", each.uid),
             ):
-                check.form(f"{path}[{i}].{field}", text, lambda _: None)
+                validator.check_form(f"{path}[{i}].{field}", text, lambda _: None)
 
 
 def _reported(
-    check: FindingCollector, status: ClaimStatus, held: Collection[tuple[object, ...]]
+    validator: ObjectValidator, status: ClaimStatus, held: Collection[tuple[object, ...]]
 ) -> None:
     keys = [(each.driver, each.pool, each.device, each.share_id) for each in status.devices]
-    check.distinct("status.devices", keys)
+    validator.check_unique("status.devices", keys)
     for i, (each, key) in enumerate(zip(status.devices, keys, strict=True)):
         path = f"status.devices[{i}]"
         if key not in held:
             text = f"is {describe_value(f'{each.driver}/{each.pool}/{each.device}')}, which is not allocated"
-            check.tell(codes.REFERENCE_UNKNOWN, path, text)
-        check.at_most(f"{path}.conditions", each.conditions, REPORTED_CONDITIONS)
+            validator.add(codes.REFERENCE_UNKNOWN, path, text)
+        validator.check_count(f"{path}.conditions", each.conditions, REPORTED_CONDITIONS)
         if each.data is not None:
-            validation_checks.check_json_object(check, f"{path}.data", each.data)
+            validation_checks.check_json_object(validator, f"{path}.data", each.data)
         if each.network_data is not None:
-            validation_checks.check_network_data(check, f"{path}.networkData", each.network_data)
+            validation_checks.check_network_data(
+                validator, f"{path}.networkData", each.network_data
+            )

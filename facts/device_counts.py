@@ -81,7 +81,7 @@ class ClusterDevices:
     products: dict[ProductKey, ProductCounts] = field(default_factory=dict)
     drivers: dict[str, DriverCounts] = field(default_factory=dict)
     nodes: list[NodeDevices] = field(default_factory=list)
-    blind: list[str] = field(default_factory=list)  # nodes whose pools cannot be told
+    unreadable: list[str] = field(default_factory=list)  # nodes whose pools cannot be told
 
 
 def count_devices(
@@ -97,7 +97,7 @@ def count_devices(
         try:
             devices = list(_devices(inventory, node, memo))
         except NodeSelectorError as error:
-            sight.blind.append(f"{error}")
+            sight.unreadable.append(f"{error}")
             continue
         counted: Counter[ProductKey] = Counter()
         places = []
@@ -117,7 +117,7 @@ def count_devices(
 class DeviceProjections:
     """What classes look at; devices with equal projections are the same to all of them."""
 
-    def of(self, driver: str, device: Device) -> object:
+    def project(self, driver: str, device: Device) -> object:
         """The projection of a device."""
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ def _count(
 ) -> None:
     tally = sight.products.setdefault(key, ProductCounts())
     tally.devices += 1
-    projection = projections.of(driver, device)
+    projection = projections.project(driver, device)
     sample, count = tally.samples.get(projection, (device, 0))
     tally.samples[projection] = (sample, count + 1)
     published = sight.drivers.setdefault(driver, DriverCounts())
@@ -171,8 +171,12 @@ def product_key(driver: str, device: Device, family: Family | None) -> ProductKe
     """Say what a device is alike in with others."""
     words = family or Family("", driver, (), type="type", name="productName", profile="profile")
     kind = attribute_text(device, driver, words.type)
-    if words.asked:
-        kind = words.asked if attribute_text(device, driver, words.asked) == "true" else ""
+    if words.required_attribute:
+        kind = (
+            words.required_attribute
+            if attribute_text(device, driver, words.required_attribute) == "true"
+            else ""
+        )
     return ProductKey(
         driver,
         kind,
@@ -186,9 +190,12 @@ def product_key(driver: str, device: Device, family: Family | None) -> ProductKe
 
 def device_location(driver: str, device: Device, family: Family) -> DeviceLocation | None:
     """Say where a device stands if it is one that is asked for together with others."""
-    if family.whole and attribute_text(device, driver, family.type) not in family.whole:
+    if family.whole_types and attribute_text(device, driver, family.type) not in family.whole_types:
         return None
-    if family.asked and attribute_text(device, driver, family.asked) != "true":
+    if (
+        family.required_attribute
+        and attribute_text(device, driver, family.required_attribute) != "true"
+    ):
         return None
     root, numa = (_standard(device, driver, name) for name in (PCIE_ROOT, NUMA_NODE))
     return DeviceLocation(family.kind, driver, root, numa)

@@ -24,14 +24,14 @@ class Family(msgspec.Struct, frozen=True):
     kind: str
     driver: str
     classes: tuple[str, ...]
-    word: str = ""  # what the configuration calls it
+    short_name: str = ""  # what the configuration calls it
     type: str = ""  # the attribute that tells whole devices from others
-    whole: tuple[str, ...] = ()  # its values for whole devices
+    whole_types: tuple[str, ...] = ()  # its values for whole devices
     name: str = ""  # the attribute that names the product
     profile: str = ""
     architecture: str = ""
-    legacy: tuple[str, ...] = ()  # names under which a plugin hands out the same devices
-    asked: str = ""  # a NIC counts where this attribute is true
+    legacy_names: tuple[str, ...] = ()  # names under which a plugin hands out the same devices
+    required_attribute: str = ""  # a NIC counts where this attribute is true
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -39,13 +39,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
         GPU,
         "gpu.nvidia.com",
         ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
-        word="nvidia",
+        short_name="nvidia",
         type="type",
-        whole=("gpu",),
+        whole_types=("gpu",),
         name="productName",
         profile="profile",
         architecture="architecture",
-        legacy=(
+        legacy_names=(
             "nvidia.com/gpu",
             "nvidia.com/gpu.shared",
             "nvidia.com/mig-*",
@@ -57,54 +57,54 @@ FAMILIES: Final[tuple[Family, ...]] = (
         GPU,
         "hami-core-gpu.project-hami.io",
         ("hami-core-gpu.project-hami.io",),
-        word="hami",
+        short_name="hami",
         type="type",
-        whole=("hami-gpu",),
+        whole_types=("hami-gpu",),
         name="productName",
         architecture="architecture",
-        legacy=("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number"),
+        legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number"),
     ),
     Family(
         GPU,
         "gpu.amd.com",
         ("gpu.amd.com",),
-        word="amd",
+        short_name="amd",
         type="type",
-        whole=("amdgpu",),
+        whole_types=("amdgpu",),
         name="productName",
         profile="partitionProfile",
         architecture="family",
-        legacy=("amd.com/gpu", "amd.com/?px_nps*"),
+        legacy_names=("amd.com/gpu", "amd.com/?px_nps*"),
     ),
     Family(
         GPU,
         "gpu.intel.com",
         ("gpu.intel.com", "gpu-vfio.intel.com"),
-        word="intel",
+        short_name="intel",
         type="type",
         name="model",
         architecture="family",
-        legacy=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
+        legacy_names=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
     ),
     Family(
         NIC,
         "dra.net",
         ("dra.net", "dranet", "dranet.net"),
-        word="dranet",
+        short_name="dranet",
         type="type",
         name="pciDevice",
-        asked="rdma",
+        required_attribute="rdma",
     ),
     Family(
         NIC,
         "sriovnetwork.k8snetworkplumbingwg.io",
         ("sriovnetwork.k8snetworkplumbingwg.io",),
-        word="sriov",
+        short_name="sriov",
         name="resourceName",
     ),
 )
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
-BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.word: each for each in FAMILIES}
+BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
 
 
 def find_family(target: Target) -> Family | None:
@@ -141,12 +141,12 @@ def _own(target: Target) -> Family:
 
 def serves_name(family: Family, name: str) -> bool:
     """Whether a plugin that advertises `name` hands out devices of this family."""
-    return bool(family.legacy) and _any(family.legacy).match(name) is not None
+    return bool(family.legacy_names) and _any(family.legacy_names).match(name) is not None
 
 
 @functools.lru_cache
 def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
-    """Which of the names are a family's by its patterns; those of one cluster are asked again."""
+    """Which of the names are a family's by its patterns; those of one cluster are required_attribute again."""
     return frozenset(filter(_any(patterns).match, names)) if patterns else frozenset()
 
 

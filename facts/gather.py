@@ -77,7 +77,7 @@ class GatheredFacts(NamedTuple):
     facts: Facts
     findings: tuple[Finding, ...] = ()
     # Nodes are no part of the facts; who labels them needs their names.
-    twice: tuple[DualNode, ...] = ()
+    dual_nodes: tuple[DualNode, ...] = ()
 
 
 def gather_facts(
@@ -212,7 +212,7 @@ def _said(each: tuple[bytes, object]) -> bytes:
 def _findings(sight: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
     found = [
         codes.NODES_UNREADABLE.at("", f"on {count} nodes {error}")
-        for error, count in sorted(Counter(sight.blind).items())
+        for error, count in sorted(Counter(sight.unreadable).items())
     ]
     for table, count in sorted(omitted.items()):
         message = f"{table} has no room for {count} more rows"

@@ -145,15 +145,15 @@ class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
     shapes: tuple[NodeShape, ...] = ()
     omitted: Mapping[str, int] = {}
 
-    def keeps(self, field: str) -> bool:
+    def keeps_field(self, field: str) -> bool:
         """Whether this API server keeps a field of a claim that older ones drop."""
         return field in self.cluster.keeps
 
-    def class_named(self, name: str) -> ClassFacts | None:
+    def find_class(self, name: str) -> ClassFacts | None:
         """The class of this name."""
         return self._classes.get(name)
 
-    def driver_named(self, name: str) -> Driver | None:
+    def find_driver(self, name: str) -> Driver | None:
         """What the driver of this name publishes."""
         return self._drivers.get(name)
 
@@ -161,16 +161,16 @@ class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
         """The products of a driver."""
         return self._products.get(driver, ())
 
-    def serving(self, name: str) -> ResourceFacts:
+    def find_resource(self, name: str) -> ResourceFacts:
         """Who serves an extended resource; the implicit name of a class is served by that class."""
         found = self._names.get(name) or ResourceFacts(name)
         implied = name.removeprefix(IMPLICIT_PREFIX)
-        if implied != name and self.class_named(implied) and not found.classes:
+        if implied != name and self.find_class(implied) and not found.classes:
             return msgspec.structs.replace(found, classes=(implied,))
         return found
 
     @functools.cached_property
-    def plugged(self) -> tuple[str, ...]:
+    def plugin_resources(self) -> tuple[str, ...]:
         """The names that a plugin hands out somewhere."""
         return tuple(each.name for each in self.names if each.nodes)
 

@@ -58,7 +58,7 @@ class ClassProjections(DeviceProjections):
             reads(program) for each in offered for program in each.programs or ()
         ]
 
-    def of(self, driver: str, device: Device) -> Hashable:
+    def project(self, driver: str, device: Device) -> Hashable:
         """The projection that decides for every class."""
         seen = view(driver, device, list_attributes=self._lists)
         return (driver, *(each.projection(seen) for each in self._reads))
@@ -210,6 +210,6 @@ def _whole(keys: frozenset[ProductKey], known: Mapping[str, Family]) -> frozense
     """Leave partitions out where the whole devices are there: they are the same silicon."""
     families = {key: known.get(key.driver) for key in keys}
     whole = frozenset(
-        key for key, family in families.items() if family is None or key.type in family.whole
+        key for key, family in families.items() if family is None or key.type in family.whole_types
     )
     return whole or keys

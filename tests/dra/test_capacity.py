@@ -92,7 +92,7 @@ def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
     misfit = find_shortfall(capacity, {"mem": parse("24Gi")}, {"mem": parse("60Gi")})
     assert misfit == Misfit("mem", MisfitReason.FULL, parse("24Gi"), parse("20Gi"))
     assert misfit is not None
-    assert str(misfit.left) == "20Gi"
+    assert str(misfit.available) == "20Gi"
 
 
 def test_without_use_only_the_static_size_counts() -> None:

@@ -55,7 +55,7 @@ def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
     if "refused" in case:
         assert isinstance(state, Shortage)
         assert [state.counter_set, state.counter] == case["refused"]
-        assert state.left < state.wanted
+        assert state.available < state.requested
     else:
         assert isinstance(state, Counters)
         expected = {
@@ -63,7 +63,7 @@ def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
             for each, values in case["left"].items()
             for name, counter in counters(values).items()
         }
-        assert {key: state.left[key] for key in expected} == expected
+        assert {key: state.remaining[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -127,4 +127,4 @@ def test_charging_agrees_with_comparing_the_whole_pool_every_time(
         assert isinstance(result, Counters) == all(v >= 0 for v in after.values())
         if isinstance(result, Counters):
             state, left = result, after
-            assert result.left == {key: v * 10**9 for key, v in after.items()}
+            assert result.remaining == {key: v * 10**9 for key, v in after.items()}

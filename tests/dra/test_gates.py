@@ -60,9 +60,9 @@ def test_one_gate_stood_for_taints_and_their_rules_up_to_1_34() -> None:
 
 
 def test_binding_conditions_need_two_gates() -> None:
-    assert of("1.36").binding
-    assert not of("1.36", DRAResourceClaimDeviceStatus=False).binding
-    assert not of("1.36", DRADeviceBindingConditions=False).binding
+    assert of("1.36").supports_binding_conditions
+    assert not of("1.36", DRAResourceClaimDeviceStatus=False).supports_binding_conditions
+    assert not of("1.36", DRADeviceBindingConditions=False).supports_binding_conditions
 
 
 @pytest.mark.parametrize("version", ["v1.36.3", "1.36", "1.36.0-rc.1", "v1.36+"])

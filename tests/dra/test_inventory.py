@@ -72,7 +72,7 @@ def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
     state = "incomplete" if pool.incomplete else f"invalid: {pool.invalid}" if pool.invalid else ""
     row: dict[str, Any] = {"pool": pool.id.name, "state": state}
     row["slices"] = [each.name for each in pool.slices]
-    row["elsewhere"] = [each.name for each in pool.elsewhere]
+    row["elsewhere"] = [each.name for each in pool.other_slices]
     row["sets"] = list(pool.counter_sets)
     if "driver" in expected:
         row["driver"] = pool.id.driver
@@ -116,7 +116,8 @@ def answer(built: Inventory, node: Node, memo: PoolCache | None) -> object:
     except NodeSelectorError as error:
         return str(error)
     return [
-        (p.id, p.incomplete, p.invalid, p.slices, p.elsewhere, dict(p.counter_sets)) for p in pools
+        (p.id, p.incomplete, p.invalid, p.slices, p.other_slices, dict(p.counter_sets))
+        for p in pools
     ]
 
 
@@ -128,9 +129,9 @@ def test_every_slice_of_every_generation_is_kept() -> None:
     ]
     built = build_inventory(map(slice_of, shorts))
     assert [each.name for each in built.slices] == ["s", "t", "u"]
-    published = built.published(PoolID("d.example.com", "p"))
+    published = built.published_slices(PoolID("d.example.com", "p"))
     assert [each.generation for each in published] == [1, 7]
-    assert built.published(PoolID("d.example.com", "nowhere")) == ()
+    assert built.published_slices(PoolID("d.example.com", "nowhere")) == ()
 
 
 def test_nodes_without_slices_of_their_own_share_one_answer() -> None:

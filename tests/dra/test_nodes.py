@@ -75,13 +75,13 @@ def test_a_node_is_read_with_its_labels_and_features() -> None:
         "metadata": {"name": "n1", "labels": {"zone": "a"}},
         "status": {"declaredFeatures": ["DRAOptionalNodeOperations"], "capacity": {"cpu": 8}},
     }
-    read = node_reader().one(raw)
+    read = node_reader().read(raw)
     assert read == Node("n1", {"zone": "a"}, ("DRAOptionalNodeOperations",))
 
 
 def test_a_node_with_errors_gives_findings() -> None:
     raw = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"a": 1}}}
-    read = node_reader().one(raw)
+    read = node_reader().read(raw)
     assert isinstance(read, tuple)
     assert [(finding.path, finding.object) for finding in read] == [
         ("metadata.labels[a]", "Node/n1")

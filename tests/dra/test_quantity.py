@@ -162,7 +162,7 @@ def test_of_makes_whole_numbers_and_leaves_the_int64_where_go_would() -> None:
     [("1.0", 1), ("2000m", 2), ("1.5Gi", 3 * 2**29), ("1e3", 1000), ("1.5", None), ("-1n", None)],
 )
 def test_whole_looks_at_the_value_alone(text: str, whole: int | None) -> None:
-    assert parse(text).whole() == whole
+    assert parse(text).exact_int() == whole
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ def documents(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def sample(objects: list[dict[str, Any]]) -> Inventory:
     reader = slice_reader()
-    read = [reader.many(each) for each in objects if each["kind"] == "ResourceSlice"]
+    read = [reader.read_many(each) for each in objects if each["kind"] == "ResourceSlice"]
     assert not [finding for each in read for finding in each.findings]
     return build_inventory(one for each in read for one in each.objects)
 
 
 @pytest.fixture(scope="module")
 def nodes(objects: list[dict[str, Any]]) -> dict[str, Node]:
-    read = [node_reader().one(each) for each in objects if each["kind"] == "Node"]
+    read = [node_reader().read(each) for each in objects if each["kind"] == "Node"]
     return {node.name: node for node in read if isinstance(node, Node)}
 
 

@@ -256,7 +256,7 @@ def test_findings_of_a_hostile_list_are_bounded() -> None:
 def test_a_reader_serves_many_documents() -> None:
     reader = slice_reader()
     for i in range(3):
-        read = reader.one(json.dumps(good(f"s{i}")).encode())
+        read = reader.read(json.dumps(good(f"s{i}")).encode())
         assert isinstance(read, Slice)
         assert read.name == f"s{i}"
-        assert isinstance(reader.one(b"{"), tuple)
+        assert isinstance(reader.read(b"{"), tuple)

@@ -29,7 +29,7 @@ def node(name: str, allocatable: dict[str, object], labels: dict[str, str] | Non
         "metadata": {"name": name, "labels": labels or {}},
         "status": {"allocatable": allocatable},
     }
-    read = node_reader().one(raw)
+    read = node_reader().read(raw)
     assert isinstance(read, Node)
     return read
 

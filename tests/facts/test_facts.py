@@ -53,8 +53,8 @@ def test_how_devices_lie_to_each_other(case: YamlValue) -> None:
 def test_the_implicit_name_of_a_class_is_served_by_it() -> None:
     facts = Facts(classes=(ClassFacts("gpu.nvidia.com"),))
     prefix = "deviceclass.resource.kubernetes.io"
-    assert facts.serving(f"{prefix}/gpu.nvidia.com").classes == ("gpu.nvidia.com",)
-    assert facts.serving(f"{prefix}/other").classes == ()
+    assert facts.find_resource(f"{prefix}/gpu.nvidia.com").classes == ("gpu.nvidia.com",)
+    assert facts.find_resource(f"{prefix}/other").classes == ()
 
 
 def test_a_class_counts_what_it_selects() -> None:
@@ -75,9 +75,9 @@ def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
     assert not isinstance(old, tuple)
     assert not isinstance(new, tuple)
     field = "constraints.distinctAttribute"
-    assert not gather_facts(FactsInput(), gates=old).facts.keeps(field)
-    assert gather_facts(FactsInput(), gates=new).facts.keeps(field)
-    assert gather_facts(FactsInput(), gates=old, keeps=[field]).facts.keeps(field)
+    assert not gather_facts(FactsInput(), gates=old).facts.keeps_field(field)
+    assert gather_facts(FactsInput(), gates=new).facts.keeps_field(field)
+    assert gather_facts(FactsInput(), gates=old, keeps=[field]).facts.keeps_field(field)
 
 
 def test_the_order_of_objects_changes_nothing() -> None:
