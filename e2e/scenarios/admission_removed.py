@@ -18,7 +18,7 @@ RIGS["removed"] = stock
 
 def commands() -> list[list[str]]:
     """Read the commands of the page; the folder of the reader's own patches is ours here."""
-    part = PAGE.read_text(encoding="utf-8").partition("## Go back")[2]
+    part = PAGE.read_text(encoding="utf-8").partition("## Roll back")[2]
     lines = [each.removeprefix(PROMPT) for each in part.splitlines() if each.startswith(PROMPT)]
     return [
         [str(manifest.BASE) if word == "." else word for word in line.split()] for line in lines
