@@ -23,17 +23,17 @@ _FORMS = {
     ),
 }
 
-Place = tuple[str, str]
+_Location = tuple[str, str]
 
 
-def types(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of an attribute that has one type on some devices of a driver and another on others."""
-    seen: dict[tuple[str, tuple[str, str]], dict[str, Place]] = {}
+    seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
     for each in slices:
         for i, device in enumerate(each.devices):
             for name, attribute in device.attributes.items():
                 place = (each.name, f"spec.devices[{i}].attributes[{name}]")
-                key = (each.driver, standard.split(name, each.driver))
+                key = (each.driver, standard.split_name(name, each.driver))
                 for kind in _kinds(attribute):
                     seen.setdefault(key, {}).setdefault(kind, place)
     for (driver, (domain, identifier)), places in seen.items():
@@ -46,7 +46,7 @@ def types(slices: Iterable[Slice]) -> Iterator[Finding]:
             yield codes.ATTRIBUTE_TYPES.at(path, message, object=f"{KIND}/{name}")
 
 
-def names(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_names(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of names that mean two things, or nothing."""
     for each in slices:
         for i, device in enumerate(each.devices):
@@ -76,7 +76,7 @@ def _slashes(published: Mapping[str, object], about: str, path: str) -> Iterator
             yield codes.NAME_SLASHES.at(f"{path}[{name}]", message, object=about)
 
 
-def forms(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_standard_forms(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of standard attributes that do not have their standard form."""
     for each in slices:
         for i, device in enumerate(each.devices):

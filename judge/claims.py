@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from dra.claim import Claim, Template
 from dra.finding import Finding
 from dra.names import RULES_ANNOTATION
-from dra.rules import Rules, check, read
+from dra.rules import Rules, check_rules, read_rules
 
 
-def judge(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
+def judge_claim(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
     """Give what is wrong with the rules of a claim, or of the claims that a template makes."""
     if isinstance(claim, Template):
         annotations, spec, above = claim.spec.metadata.annotations, claim.spec.spec, "spec."
@@ -19,6 +19,6 @@ def judge(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
         annotations, spec, above = claim.metadata.annotations, claim.spec, ""
     if RULES_ANNOTATION not in annotations:
         return ()
-    rules = read(annotations[RULES_ANNOTATION])
-    found = check(rules, spec) if isinstance(rules, Rules) else rules
+    rules = read_rules(annotations[RULES_ANNOTATION])
+    found = check_rules(rules, spec) if isinstance(rules, Rules) else rules
     return tuple(replace(each, object=about, path=above + each.path) for each in found)

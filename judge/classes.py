@@ -9,13 +9,13 @@ from cel.dra import Selectors
 from dra.classes import KIND, DeviceClass
 from dra.finding import Finding
 from dra.slices import Slice
-from dra.validation import class_findings, named
+from dra.validation import validate_class, format_object_name
 from judge import codes
-from judge.expressions import seen, selecting
-from judge.pools import last, newest
+from judge.expressions import check_class_selectors, published_devices
+from judge.pools import latest_slices, newest_generations
 
 
-def judge(
+def judge_classes(
     classes: Sequence[DeviceClass],
     slices: Sequence[Slice] = (),
     selectors: Selectors | None = None,
@@ -26,7 +26,7 @@ def judge(
     """
     kept = {each.metadata.name: each for each in classes}
     return (
-        *(finding for each in kept.values() for finding in class_findings(each)),
+        *(finding for each in kept.values() for finding in validate_class(each)),
         *_repeated(classes),
         *_shared(kept.values()),
         *(_selecting(kept.values(), slices, selectors) if selectors else ()),
@@ -36,18 +36,22 @@ def judge(
 def _selecting(
     classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
 ) -> Iterator[Finding]:
-    counting = (each for members in newest(last(slices)).values() for each in members)
-    return selecting(classes, seen(counting, selectors) if classes else (), selectors)
+    counting = (
+        each for members in newest_generations(latest_slices(slices)).values() for each in members
+    )
+    return check_class_selectors(
+        classes, published_devices(counting, selectors) if classes else (), selectors
+    )
 
 
 def _repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for each in classes:
-        if (name := each.metadata.name) in seen:
+        if (name := each.metadata.name) in names:
             message = f"class {name} is there twice; the last one counts"
-            about = named(KIND, each.metadata)
+            about = format_object_name(KIND, each.metadata)
             yield codes.OBJECT_TWICE.at("metadata.name", message, object=about)
-        seen.add(name)
+        names.add(name)
 
 
 def _shared(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
@@ -58,5 +62,5 @@ def _shared(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
             message = (
                 f"{served} is served by class {other} as well; the scheduler takes one of them"
             )
-            path, about = "spec.extendedResourceName", named(KIND, each.metadata)
+            path, about = "spec.extendedResourceName", format_object_name(KIND, each.metadata)
             yield codes.EXTENDED_NAME_SHARED.at(path, message, object=about)

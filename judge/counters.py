@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from dra.counters import unknown
+from dra.counters import unknown_counters
 from dra.device import Counter, CounterSet, CounterUse, Device
 from dra.finding import Finding
 from dra.slices import KIND, Slice
@@ -10,7 +10,7 @@ from judge import codes
 from judge.pools import Pools
 
 
-def counters(pools: Pools) -> Iterator[Finding]:
+def check_counters(pools: Pools) -> Iterator[Finding]:
     """Tell of counters that make devices, or a whole pool, impossible to allocate."""
     for members in pools.values():
         sets = {each.name: each for member in members for each in member.shared_counters}
@@ -41,7 +41,7 @@ def _totals(member: Slice) -> Iterator[Finding]:
 def _unknown(
     device: Device, sets: Mapping[str, CounterSet], about: str, path: str
 ) -> Iterator[Finding]:
-    for i, counter in unknown(device, sets):
+    for i, counter in unknown_counters(device, sets):
         name = device.consumes_counters[i].counter_set
         if counter:
             at = f"{path}[{i}].counters[{counter}]"

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from dra import codes as dra_codes
-from dra.compatibility import Declaration, Evaluate, Member, Peer, annotated, refusal, rule
+from dra.compatibility import Declaration, Evaluate, PlacedDevice, Peer, read_declarations, check_direction, find_rule
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.slices import KIND, Slice
@@ -25,14 +25,14 @@ class _Device(NamedTuple):
 
     about: str
     path: str
-    member: Member
+    member: PlacedDevice
 
     @property
     def name(self) -> str:
         return self.member.peer.device.name
 
 
-def exclusions(
+def check_exclusions(
     slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
 ) -> Iterator[Finding]:
     """Tell of rules that hold in one direction, cannot be evaluated, or forbid a second share."""
@@ -49,12 +49,12 @@ def _together(
 ) -> dict[tuple[str, str], list[_Device]]:
     together: dict[tuple[str, str], list[_Device]] = {}
     for each in slices:
-        said, _ = annotated(each)
+        said, _ = read_declarations(each)
         pool = PoolID(each.driver, each.pool)
         for i, device in enumerate(each.devices):
             peer = Peer(pool, device)
             node = each.node_name or device.node_name or f"pool {each.pool}"
-            member = Member(node, peer, rule(peer, declarations, said, ask))
+            member = PlacedDevice(node, peer, find_rule(peer, declarations, said, ask))
             published = _Device(f"{KIND}/{each.name}", f"spec.devices[{i}]", member)
             together.setdefault((each.driver, node), []).append(published)
     return together
@@ -63,14 +63,14 @@ def _together(
 def _itself(each: _Device, ask: Evaluate) -> Iterator[Finding]:
     if not each.member.peer.device.allow_multiple_allocations:
         return
-    found = refusal(each.member, each.member, ask)
+    found = check_direction(each.member, each.member, ask)
     if found is not None and not found.error:
         message = f"device {each.name} allows multiple allocations and does not go with itself"
         yield codes.COMPATIBILITY_SELF.at(each.path, message, object=each.about)
 
 
 def _pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
-    answers = (refusal(one.member, other.member, ask), refusal(other.member, one.member, ask))
+    answers = (check_direction(one.member, other.member, ask), check_direction(other.member, one.member, ask))
     for each, found in zip((one, other), answers, strict=True):
         if found is not None and (finding := found.finding()) is not None:
             yield dra_codes.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)

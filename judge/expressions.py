@@ -14,24 +14,24 @@ from cel.dra import Reads, Selectors, reads, view
 from cel.dra.environment import LENGTH_LIMIT
 from cel.environment import COST_LIMIT
 from dra.classes import KIND, DeviceClass
-from dra.compatibility import Declaration, annotated
+from dra.compatibility import Declaration, read_declarations
 from dra.finding import Code, Finding
 from dra.names import COMPATIBILITY_ANNOTATION
 from dra.slices import KIND as SLICE
 from dra.slices import Slice
-from dra.validation import named
+from dra.validation import format_object_name
 from judge import codes
 
-Answer = bool | EvaluationError
-View = Mapping[str, object]
+_Result = bool | EvaluationError
+_DeviceView = Mapping[str, object]
 
 
-class Seen(NamedTuple):
+class PublishedDevice(NamedTuple):
     """A device as expressions see it, and what people call it."""
 
     name: str
     driver: str
-    view: View
+    view: _DeviceView
 
 
 class _Expression(NamedTuple):
@@ -45,10 +45,10 @@ class _Expression(NamedTuple):
         return code.at(self.path, message, object=self.about)
 
 
-def seen(slices: Iterable[Slice], selectors: Selectors) -> tuple[Seen, ...]:
+def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[PublishedDevice, ...]:
     """Show all devices of these slices to expressions."""
     return tuple(
-        Seen(
+        PublishedDevice(
             f"{each.driver}/{each.pool}/{device.name}",
             each.driver,
             view(each.driver, device, list_attributes=selectors.lists),
@@ -58,20 +58,20 @@ def seen(slices: Iterable[Slice], selectors: Selectors) -> tuple[Seen, ...]:
     )
 
 
-def says_with_what(each: Slice) -> bool:
+def declares_compatibility(each: Slice) -> bool:
     """Tell whether a slice says of any device with what it goes."""
     return COMPATIBILITY_ANNOTATION in each.annotations or any(
         device.compatible_only_with is not None for device in each.devices
     )
 
 
-def selecting(
-    classes: Iterable[DeviceClass], devices: Sequence[Seen], selectors: Selectors
+def check_class_selectors(
+    classes: Iterable[DeviceClass], devices: Sequence[PublishedDevice], selectors: Selectors
 ) -> Iterator[Finding]:
     """Tell what is wrong with the selectors of classes, each where those before it hold."""
     published = _published(devices)
     for each in classes:
-        about, left = named(KIND, each.metadata), devices
+        about, left = format_object_name(KIND, each.metadata), devices
         for i, selector in enumerate(each.spec.selectors):
             if selector.cel is None:
                 continue
@@ -91,10 +91,10 @@ def selecting(
             left = holding
 
 
-def going(
+def check_compatible_only_with(
     slices: Iterable[Slice],
     declarations: Sequence[Declaration],
-    devices: Sequence[Seen],
+    devices: Sequence[PublishedDevice],
     selectors: Selectors,
 ) -> Iterator[Finding]:
     """Tell what is wrong with the expressions of compatibleOnlyWith, each once.
@@ -129,7 +129,7 @@ def _declared(
             yield said.driver, _Expression(said.compatible_only_with, "Configuration", place)
     for each in slices:
         about = f"{SLICE}/{each.name}"
-        for said in annotated(each)[0]:
+        for said in read_declarations(each)[0]:
             if said.compatible_only_with:
                 place = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
                 yield each.driver, _Expression(said.compatible_only_with, about, place)
@@ -159,11 +159,13 @@ def _compiled(
     return None, (expression.tell(codes.EXPRESSION_REFUSED, message),)
 
 
-def _tried(program: Program, devices: Sequence[Seen]) -> list[tuple[Seen, Answer]]:
+def _tried(
+    program: Program, devices: Sequence[PublishedDevice]
+) -> list[tuple[PublishedDevice, _Result]]:
     """Evaluate on every device, once per distinct projection."""
     wanted = reads(program)
-    known: dict[Hashable, Answer] = {}
-    tried: list[tuple[Seen, Answer]] = []
+    known: dict[Hashable, _Result] = {}
+    tried: list[tuple[PublishedDevice, _Result]] = []
     for each in devices:
         key = wanted.projection(each.view)
         if key not in known:
@@ -172,14 +174,16 @@ def _tried(program: Program, devices: Sequence[Seen]) -> list[tuple[Seen, Answer
     return tried
 
 
-def _answer(program: Program, device: View) -> Answer:
+def _answer(program: Program, device: _DeviceView) -> _Result:
     try:
         return program.evaluate(device).value is True
     except EvaluationError as error:
         return error
 
 
-def _failing(expression: _Expression, tried: list[tuple[Seen, Answer]]) -> Iterator[Finding]:
+def _failing(
+    expression: _Expression, tried: list[tuple[PublishedDevice, _Result]]
+) -> Iterator[Finding]:
     failed = [(each, error) for each, error in tried if isinstance(error, EvaluationError)]
     if failed:
         device, error = failed[0]
@@ -188,16 +192,16 @@ def _failing(expression: _Expression, tried: list[tuple[Seen, Answer]]) -> Itera
         yield expression.tell(codes.EXPRESSION_FAILS, message)
 
 
-def _none_of(each: DeviceClass, left: Sequence[Seen], index: int) -> str:
+def _none_of(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:
     candidates = f"{len(left)} devices" + (" that the selectors before it left" if index else "")
     return f"class {each.metadata.name} selects no device: it holds for none of the {candidates}"
 
 
-Name = tuple[str, str, str]
+_FieldName = tuple[str, str, str]
 
 
-def _published(devices: Iterable[Seen]) -> frozenset[Name]:
-    names: set[Name] = set()
+def _published(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
+    names: set[_FieldName] = set()
     for each in devices:
         device = each.view["device"]
         if isinstance(device, Mapping):
@@ -208,7 +212,7 @@ def _published(devices: Iterable[Seen]) -> frozenset[Name]:
 
 
 def _nowhere(
-    expression: _Expression, wanted: Reads, published: frozenset[Name]
+    expression: _Expression, wanted: Reads, published: frozenset[_FieldName]
 ) -> Iterator[Finding]:
     for access in wanted.accesses:
         if len(access.path) != 3 or access.path in published:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from dra.compatibility import UnsetGroups, annotated
-from dra.counters import Draw, Key, draw
+from dra.compatibility import UnsetGroups, read_declarations
+from dra.counters import ConsumedCounters, CounterKey, consumed_counters
 from dra.device import CounterUse, Device
 from dra.finding import Finding
 from dra.slices import KIND, Slice
@@ -33,7 +33,7 @@ class _Member(NamedTuple):
         return frozenset(self.use.compatibility_groups)
 
 
-def groups(pools: Pools, unset: UnsetGroups) -> Iterator[Finding]:
+def check_groups(pools: Pools, unset: UnsetGroups) -> Iterator[Finding]:
     """Tell of groups that cannot mean what they say."""
     for members in pools.values():
         for name, drawing in _sets(members).items():
@@ -48,7 +48,7 @@ def groups(pools: Pools, unset: UnsetGroups) -> Iterator[Finding]:
             yield from _pairwise(name, drawing)
 
 
-def declared(slices: Sequence[Slice]) -> Iterator[Finding]:
+def check_declarations(slices: Sequence[Slice]) -> Iterator[Finding]:
     """Tell of what slices declare beyond the API: fields that are dropped, annotations misread."""
     for each in slices:
         for i, device in enumerate(each.devices):
@@ -59,7 +59,7 @@ def declared(slices: Sequence[Slice]) -> Iterator[Finding]:
                 )
                 path = f"spec.devices[{i}].compatibleOnlyWith"
                 yield codes.FIELD_DROPPED.at(path, message, object=f"{KIND}/{each.name}")
-        yield from annotated(each)[1]
+        yield from read_declarations(each)[1]
 
 
 def _sets(members: Sequence[Slice]) -> dict[str, list[_Member]]:
@@ -87,14 +87,14 @@ def _mixed(name: str, drawing: Sequence[_Member], unset: UnsetGroups) -> Iterato
 
 
 def _alone(
-    name: str, drawing: Sequence[_Member], totals: Mapping[Key, int], unset: UnsetGroups
+    name: str, drawing: Sequence[_Member], totals: Mapping[CounterKey, int], unset: UnsetGroups
 ) -> Iterator[Finding]:
     """Tell of a device that groups keep from every other one that counters would let it join."""
     holders: dict[str, set[int]] = {}
     for member in drawing:
         for group in member.groups:
             holders.setdefault(group, set()).add(id(member.device))
-    devices = {id(member.device): (member.device.name, draw(member.device)) for member in drawing}
+    devices = {id(member.device): (member.device.name, consumed_counters(member.device)) for member in drawing}
     everyone = unset is UnsetGroups.ALL and any(not member.groups for member in drawing)
     for member in drawing:
         if not member.groups:
@@ -109,7 +109,7 @@ def _alone(
 
 
 def _kept_apart(
-    name: str, member: _Member, devices: Mapping[int, tuple[str, Draw]], totals: Mapping[Key, int]
+    name: str, member: _Member, devices: Mapping[int, tuple[str, ConsumedCounters]], totals: Mapping[CounterKey, int]
 ) -> Iterator[Finding]:
     own = id(member.device)
     # A hostile pool of thousands on one set must not cost their square.
@@ -124,7 +124,7 @@ def _kept_apart(
         yield codes.GROUPS_ALONE.at(member.path, message, object=member.about)
 
 
-def _fit(one: Draw, other: Draw, totals: Mapping[Key, int]) -> bool:
+def _fit(one: ConsumedCounters, other: ConsumedCounters, totals: Mapping[CounterKey, int]) -> bool:
     return all(
         one.get(key, 0) + other.get(key, 0) <= totals.get(key, 0) for key in {**one, **other}
     )

@@ -6,14 +6,14 @@ type draw the same amounts, from whichever counter sets.
 
 from collections.abc import Iterable, Iterator
 
-from dra.attributes import lookup
+from dra.attributes import find_attribute
 from dra.device import Device
 from dra.finding import Finding
 from dra.slices import KIND, Slice
 from judge import codes
 
 
-def partitions(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_partition_types(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of partitions without a type, and of types that cost different amounts."""
     for each in slices:
         name = each.partition_type_attribute
@@ -28,7 +28,7 @@ def _types(each: Slice, name: str) -> Iterator[Finding]:
         if not device.consumes_counters:
             continue
         path = f"spec.devices[{i}]"
-        attribute = lookup(device, each.driver, name)
+        attribute = find_attribute(device, each.driver, name)
         if attribute is None or attribute.string is None:
             message = f"device {device.name} has no string {name}, which names its partition type"
             yield codes.PARTITION_TYPE_MISSING.at(f"{path}.attributes", message, object=about)

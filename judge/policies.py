@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-from dra.capacity import policy_findings
+from dra.capacity import check_request_policy
 from dra.finding import Finding
 from dra.slices import KIND, Slice
 
 
-def policies(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_request_policies(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of request policies that are refused, or that stop every pod that meets them."""
     for each in slices:
         for i, device in enumerate(each.devices):
             for name, capacity in device.capacity.items():
-                yield from policy_findings(
+                yield from check_request_policy(
                     name,
                     capacity,
                     shared=device.allow_multiple_allocations,

@@ -13,7 +13,7 @@ from judge import codes
 Pools = Mapping[PoolID, tuple[Slice, ...]]
 
 
-def newest(slices: Iterable[Slice]) -> Pools:
+def newest_generations(slices: Iterable[Slice]) -> Pools:
     """Give the slices of each pool that count: those of its highest generation, by name."""
     pools: dict[PoolID, list[Slice]] = {}
     for each in sorted(slices, key=lambda each: each.name):
@@ -26,12 +26,12 @@ def _newest(members: Sequence[Slice]) -> tuple[Slice, ...]:
     return tuple(each for each in members if each.generation == highest)
 
 
-def last(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """Of a slice that is there twice keep the later one: in a cluster it is the only one."""
     return tuple({each.name: each for each in slices}.values())
 
 
-def repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
+def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Tell of slices that are there twice: in a cluster, the later one replaces the other."""
     seen: set[str] = set()
     for each in slices:
@@ -41,7 +41,7 @@ def repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
         seen.add(each.name)
 
 
-def old(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
+def find_outdated(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
     """Tell of slices that no longer count."""
     for each in slices:
         pool = PoolID(each.driver, each.pool)
@@ -54,7 +54,7 @@ def old(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
             yield codes.SLICE_OLD.at("spec.pool.generation", message, object=f"{KIND}/{each.name}")
 
 
-def counted(pools: Pools) -> Iterator[Finding]:
+def check_slice_counts(pools: Pools) -> Iterator[Finding]:
     """Tell of pools whose slices are not as many as they say, or do not say the same."""
     path = "spec.pool.resourceSliceCount"
     for pool, members in pools.items():
@@ -75,7 +75,7 @@ def counted(pools: Pools) -> Iterator[Finding]:
             yield codes.POOL_INCOMPLETE.at(path, message, object=f"{KIND}/{first.name}")
 
 
-def named(pools: Pools) -> Iterator[Finding]:
+def check_unique_names(pools: Pools) -> Iterator[Finding]:
     """Tell of devices and counter sets that have a name of another slice of the pool."""
     for pool, members in pools.items():
         where = f"pool {pool.name} of {pool.driver}"

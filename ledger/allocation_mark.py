@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from dra.allocation import Allocation, Result
+from dra.allocation import Allocation, AllocationResult
 from dra.claim import CLAIM, ClaimMetadata
 from dra.device import CounterUse
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.names import ALLOCATION_ANNOTATION
 from dra.quantity import Quantity, from_json
-from dra.validation import named
+from dra.validation import format_object_name
 from ledger import codes
 
 ALLOCATOR = "drawbridge"
@@ -38,7 +38,7 @@ class Mark(msgspec.Struct, frozen=True):
     allocator: str = ""
     devices: tuple[MarkedDevice, ...] = ()
 
-    def about(self, result: Result) -> MarkedDevice | None:
+    def about(self, result: AllocationResult) -> MarkedDevice | None:
         """Give what is said of a result."""
         key = (result.driver, result.pool, result.device, result.share_id)
         for each in self.devices:
@@ -50,7 +50,7 @@ class Mark(msgspec.Struct, frozen=True):
 UNMARKED = Mark()
 
 
-def read(metadata: ClaimMetadata) -> Mark | Finding:
+def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
     """Read the mark of a claim; a claim without one is `UNMARKED`."""
     text = metadata.annotations.get(ALLOCATION_ANNOTATION)
     if text is None:
@@ -59,15 +59,17 @@ def read(metadata: ClaimMetadata) -> Mark | Finding:
         return msgspec.json.decode(text, type=Mark, dec_hook=_read)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, TypeError) as error:
         path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
-        return codes.MARK_UNREADABLE.at(path, f"{error}", object=named(CLAIM, metadata))
+        return codes.MARK_UNREADABLE.at(path, f"{error}", object=format_object_name(CLAIM, metadata))
 
 
-def write(mark: Mark) -> str:
+def format_mark(mark: Mark) -> str:
     """Give the text of the annotation."""
     return msgspec.json.encode(mark, enc_hook=str, order="sorted").decode()
 
 
-def mark(allocation: Allocation, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]) -> Mark:
+def make_mark(
+    allocation: Allocation, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
+) -> Mark:
     """Note what is true of the devices of an allocation that is about to be written.
 
     `draws` says what a device draws by now, with the groups that count for it: those published, or
@@ -77,7 +79,7 @@ def mark(allocation: Allocation, draws: Callable[[PoolID, str], tuple[CounterUse
     return Mark(ALLOCATOR, tuple(_marked(each, draws) for each in results))
 
 
-def _marked(result: Result, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]) -> MarkedDevice:
+def _marked(result: AllocationResult, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]) -> MarkedDevice:
     return MarkedDevice(
         driver=result.driver,
         pool=result.pool,

@@ -6,16 +6,16 @@ a driver that changed its slices. Both are only told here, nothing is mended.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dra.compatibility import NOBODY, Company, Member, Peer, UnsetGroups, clash
-from dra.counters import available
+from dra.compatibility import EMPTY_STATE, GroupState, PlacedDevice, Peer, UnsetGroups, find_incompatibility
+from dra.counters import available_counters
 from dra.finding import Finding
 from dra.inventory import PoolID
 from ledger import codes
 from ledger.holdings import Hold
 from ledger.ledger import DeviceID, Ledger
-from ledger.published_pools import Published, published
-from solver.candidates import Candidate, Candidates, asking
-from solver.expressions import Expressions
+from ledger.published_pools import PublishedPool, find_published_pool
+from solver.candidates import Candidate, CandidateCache, rule_evaluator
+from solver.expressions import ExpressionEvaluator
 from solver.world import View, World
 
 _Holders = Mapping[str, tuple[Hold, ...]]
@@ -39,12 +39,12 @@ def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
         yield from _exclusive(ledger, device, holders)
     if world is None:
         return
-    candidates = Candidates(world, expressions := Expressions(world.gates))
-    members: dict[tuple[str, str], list[Member]] = {}
+    candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
+    members: dict[tuple[str, str], list[PlacedDevice]] = {}
     for pool, held in pools.items():
-        current = published(world.inventory, pool)
+        current = find_published_pool(world.inventory, pool)
         if current is not None:
-            several = (each for one in current.slices for each in candidates.of(one))
+            several = (each for one in current.slices for each in candidates.of_slice(one))
             known = {each.name: each for each in several if each.name in held}
             yield from _devices(ledger, pool, current, held)
             yield from _drawn(pool, current, known, world.unset_groups)
@@ -54,20 +54,20 @@ def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
                 count = sum(map(len, held[name].values())) if each.shared else 1
                 members.setdefault((pool.driver, member.node), []).extend([member] * count)
     for together in members.values():
-        yield from _company(together, asking(expressions))
+        yield from _company(together, rule_evaluator(expressions))
 
 
-def _member(each: Candidate) -> Member:
+def _member(each: Candidate) -> PlacedDevice:
     node = each.slice.node_name or each.device.node_name or ""
-    return Member(node, Peer(each.pool, each.device), each.rule)
+    return PlacedDevice(node, Peer(each.pool, each.device), each.rule)
 
 
-def _company(members: Sequence[Member], ask: Callable[[str, Peer], bool]) -> Iterator[Finding]:
+def _company(members: Sequence[PlacedDevice], ask: Callable[[str, Peer], bool]) -> Iterator[Finding]:
     """Check rules between the devices of one driver on one node."""
     if all(each.rule is None for each in members):
         return
     for number, each in enumerate(members):
-        found = clash(each, members[:number], ask)
+        found = find_incompatibility(each, members[:number], ask)
         if found is not None:
             message = f"it is allocated beside {found.refused} and does not go with it"
             if found.error:
@@ -118,7 +118,7 @@ def _exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[
 
 
 def _devices(
-    ledger: Ledger, pool: PoolID, current: Published, held: Mapping[str, _Holders]
+    ledger: Ledger, pool: PoolID, current: PublishedPool, held: Mapping[str, _Holders]
 ) -> Iterator[Finding]:
     for name, holders in held.items():
         about = _named(DeviceID(pool, name))
@@ -143,27 +143,27 @@ def _devices(
 
 
 def _drawn(
-    pool: PoolID, current: Published, held: Mapping[str, Candidate], unset: UnsetGroups
+    pool: PoolID, current: PublishedPool, held: Mapping[str, Candidate], unset: UnsetGroups
 ) -> Iterator[Finding]:
     """Check counters and groups by what is published; marks only make the solver stricter."""
     about = f"Pool/{pool.driver}/{pool.name}"
-    counters = available(current.counter_sets, current.devices.values(), held)
+    counters = available_counters(current.counter_sets, current.devices.values(), held)
     for counter_set, counter in sorted(counters.overdrawn):
         has = current.counter_sets[counter_set].counters[counter].value
-        over = -counters.left[counter_set, counter]
+        over = -counters.remaining[counter_set, counter]
         message = (
             f"devices draw more {counter} than {counter_set} has, which is {has},"
             f" by {over / 10**9:g}"
         )
         yield codes.COUNTER_EXCEEDED.at("", message, object=about)
     apart: dict[str, None] = {}
-    companies: dict[str, Company] = {}
+    companies: dict[str, GroupState] = {}
     for name in sorted(held):
-        for each in held[name].uses:
-            company = companies.get(each.counter_set, NOBODY)
+        for each in held[name].counter_uses:
+            company = companies.get(each.counter_set, EMPTY_STATE)
             if not company.admits(each.compatibility_groups, unset):
                 apart[each.counter_set] = None
-            companies[each.counter_set] = company.joined(each.compatibility_groups, unset)
+            companies[each.counter_set] = company.with_member(each.compatibility_groups, unset)
     for counter_set in apart:
         message = f"devices on {counter_set} have no group in common"
         yield codes.GROUPS_CONTRADICT.at("", message, object=about)

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from dra.claim import CLAIM, TEMPLATE, Claim, Template, names
+from dra.claim import CLAIM, TEMPLATE, Claim, Template, request_names
 from dra.finding import Code
 from dra.validation import CONSUMERS
 from ledger import codes, generated_claims
 from ledger.ledger import name_of
-from ledger.node_fit import reason
+from ledger.node_fit import make_reason
 from ledger.pods import Pod, PodClaim
 from solver.reasons import Reason
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PodClaims(msgspec.Struct, frozen=True):
     """The claims of a pod in its order, and what is wrong with how it names them."""
 
     claims: tuple[Claim, ...]
@@ -29,7 +29,9 @@ class _WrongError(Exception):
         self.code = code
 
 
-def wanted(pod: Pod, claims: Mapping[str, Claim], templates: Mapping[str, Template]) -> Wanted:
+def find_pod_claims(
+    pod: Pod, claims: Mapping[str, Claim], templates: Mapping[str, Template]
+) -> PodClaims:
     """Find a pod's claims by `namespace/name`, or make those that come from templates."""
     found: dict[str, Claim | None] = {}
     problems: list[Reason] = []
@@ -39,11 +41,11 @@ def wanted(pod: Pod, claims: Mapping[str, Claim], templates: Mapping[str, Templa
             found[entry.name] = _claim(pod, entry, claims, templates)
         except _WrongError as wrong:
             path = f"spec.resourceClaims[{number}]"
-            problems.append(reason(wrong.code, "claims", f"{path}: {wrong}"))
+            problems.append(make_reason(wrong.code, "claims", f"{path}: {wrong}"))
     problems += _misused(pod, found)
     # Two names may mean one claim; it is allocated once.
     claims_found = {name_of(each): each for each in found.values() if each is not None}
-    return Wanted(tuple(claims_found.values()), tuple(problems))
+    return PodClaims(tuple(claims_found.values()), tuple(problems))
 
 
 def _claim(
@@ -73,7 +75,7 @@ def _made(
     template = templates.get(name)
     if template is None:
         raise _WrongError(codes.CLAIM_MISSING, f"there is no {TEMPLATE} {name}")
-    claim = generated_claims.from_template(pod, entry, template)
+    claim = generated_claims.claim_from_template(pod, entry, template)
     # A pod that is placed a second time has its claim already.
     return _usable(claims.get(name_of(claim), claim), pod)
 
@@ -104,8 +106,8 @@ def _misused(pod: Pod, found: Mapping[str, Claim | None]) -> Iterator[Reason]:
             if use.name not in found:
                 text = f"{path}: the pod has no claim {use.name}"
             elif (claim := found[use.name]) is not None and use.request:
-                main = {name.partition("/")[0] for name in names(claim.spec.devices)}
+                main = {name.partition("/")[0] for name in request_names(claim.spec.devices)}
                 if use.request not in main:
                     text = f"{path}: {CLAIM} {name_of(claim)} has no request {use.request}"
             if text:
-                yield reason(codes.CLAIM_REFERENCE_WRONG, "claims", text)
+                yield make_reason(codes.CLAIM_REFERENCE_WRONG, "claims", text)

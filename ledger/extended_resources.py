@@ -7,7 +7,7 @@ it out.
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from dra.claim import Exactly, Request
+from dra.claim import ExactRequest, Request
 from dra.classes import IMPLICIT_PREFIX, DeviceClass
 from ledger.pods import SIDECAR, Pod
 
@@ -21,7 +21,7 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def wanted(pod: Pod) -> tuple[str, ...]:
+def requested_names(pod: Pod) -> tuple[str, ...]:
     """Give the extended resources that a pod asks any of, sorted."""
     names = {
         name
@@ -32,7 +32,9 @@ def wanted(pod: Pod) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def served(classes: Iterable[DeviceClass], created: Mapping[str, str] = {}) -> dict[str, str]:
+def class_by_resource_name(
+    classes: Iterable[DeviceClass], created: Mapping[str, str] = {}
+) -> dict[str, str]:
     """Give the class that serves each name, its own implicit one included.
 
     Of two that claim one name the later `created` has it, of two made at once the first by name.
@@ -49,7 +51,7 @@ def served(classes: Iterable[DeviceClass], created: Mapping[str, str] = {}) -> d
     return names
 
 
-def requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...]:
+def compose_requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...]:
     """Give the requests of the scheduler's claim: one a container and name, sorted as texts.
 
     Init containers that end use what later containers have; of what they want beyond, the largest
@@ -86,10 +88,10 @@ def _ends(pod: Pod, number: int) -> bool:
 
 def _count(pod: Pod, number: int, name: str) -> int:
     amount = pod.containers()[number].resources.asked().get(name)
-    return max(0, (amount.whole() or 0)) if amount is not None else 0
+    return max(0, (amount.exact_int() or 0)) if amount is not None else 0
 
 
 def _request(pod: Pod, number: int, name: str, class_name: str, count: int) -> Request:
     index = sorted(pod.containers()[number].resources.asked()).index(name)
-    wish = Exactly(device_class_name=class_name, count=count)
+    wish = ExactRequest(device_class_name=class_name, count=count)
     return Request(f"container-{number}-request-{index}", wish)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from dra.allocation import Allocation, Result
+from dra.allocation import Allocation, AllocationResult
 from dra.capacity import Amounts
 from dra.device import Counter, CounterUse
 from dra.inventory import PoolID
@@ -25,7 +25,7 @@ class Hold(msgspec.Struct, frozen=True):
     drew: tuple[CounterUse, ...] = ()
 
 
-def holds(
+def read_holds(
     allocation: Allocation | None, mark: Mark = UNMARKED, *, sharing: bool = True
 ) -> tuple[Hold, ...]:
     """Give what an allocation holds; results with admin access hold nothing.
@@ -38,7 +38,7 @@ def holds(
     )
 
 
-def _hold(result: Result, marked: MarkedDevice | None, *, sharing: bool) -> Hold:
+def _hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:
     pool = PoolID(result.driver, result.pool)
     shared = sharing and result.share_id is not None
     consumed = result.consumed_capacity if shared else {}
@@ -49,7 +49,7 @@ def _hold(result: Result, marked: MarkedDevice | None, *, sharing: bool) -> Hold
     return Hold(pool, result.device, shared, _most(consumed, granted), drew)
 
 
-def together(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
+def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
     """Give what marks say one device drew: for each counter the most that any of them says.
 
     What a further mark says is added as far as it goes beyond those before, so that what counts

@@ -13,7 +13,7 @@ V = TypeVar("V")
 FEWEST = 16
 
 
-class Layers(Mapping[K, V]):
+class LayeredMap(Mapping[K, V]):
     """Entries are set, never taken out; `empty` is what an entry that says nothing holds."""
 
     __slots__ = ("_empty", "_old", "_recent")
@@ -48,13 +48,13 @@ class Layers(Mapping[K, V]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def changed(self, changes: Mapping[K, V]) -> "Layers[K, V]":
+    def changed(self, changes: Mapping[K, V]) -> "LayeredMap[K, V]":
         """Give the mapping with other values; this one stays what it is."""
         recent = {**self._recent, **changes}
         if len(recent) <= FEWEST or len(recent) ** 2 <= len(self._old):
-            return Layers(self._empty, self._old, recent)
+            return LayeredMap(self._empty, self._old, recent)
         merged = {**self._old, **recent}
         for key, value in recent.items():
             if value is self._empty:
                 del merged[key]
-        return Layers(self._empty, merged)
+        return LayeredMap(self._empty, merged)

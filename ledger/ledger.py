@@ -18,10 +18,10 @@ from dra.claim import Claim
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.quantity import Quantity
-from ledger.allocation_mark import UNMARKED, Mark, read
-from ledger.holdings import Hold, holds, together
-from ledger.layered_map import Layers
-from solver.world import UNUSED, Use, View, add
+from ledger.allocation_mark import UNMARKED, Mark, read_mark
+from ledger.holdings import Hold, merge_marked_draws, read_holds
+from ledger.layered_map import LayeredMap
+from solver.world import UNUSED, PoolUse, View, add_amounts
 
 
 class Refusal(enum.StrEnum):
@@ -35,22 +35,22 @@ class Refusal(enum.StrEnum):
     LOST = "the promise has run out or was taken back"
 
 
-class Promise(NamedTuple):
+class Reservation(NamedTuple):
     """What a claim is to be allocated, and the mark that will be written with it."""
 
     allocation: Allocation
     mark: Mark = UNMARKED
 
 
-class Promised(NamedTuple):
+class ActiveReservation(NamedTuple):
     """A promise that counts; `until` is None once it is being written."""
 
-    promise: Promise
+    promise: Reservation
     holds: tuple[Hold, ...]
     until: float | None
 
 
-class Known(NamedTuple):
+class ClaimRecord(NamedTuple):
     """The newest that the API server said of a claim."""
 
     name: str
@@ -82,14 +82,14 @@ class Ledger:
 
     def __init__(self, *, sharing: bool = True) -> None:
         self._sharing = sharing
-        self._known: dict[str, Known] = {}
-        self._promised: dict[str, Promised] = {}
+        self._known: dict[str, ClaimRecord] = {}
+        self._promised: dict[str, ActiveReservation] = {}
         # The versions at which claims were deleted: no later word about them is believed.
         self._deleted: dict[str, int] = {}
         self._seen_to = -1
         self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
         self._touched: dict[PoolID, set[str]] = {}
-        self._view = View(Layers(UNUSED))
+        self._view = View(LayeredMap(UNUSED))
 
     # --- what the API server says ---
 
@@ -103,15 +103,15 @@ class Ledger:
         newest = known.version if known else self._seen_to
         if uid in self._deleted or version <= newest:
             return False
-        mark = read(claim.metadata)
+        mark = read_mark(claim.metadata)
         believed, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
         allocation = claim.status.allocation
-        held = holds(allocation, believed, sharing=self._sharing)
+        held = read_holds(allocation, believed, sharing=self._sharing)
         if known is not None:
             self._release(uid, known.holds)
         if allocation is not None:
             self._drop(uid)
-        self._known[uid] = Known(name_of(claim), version, allocation, held, unreadable)
+        self._known[uid] = ClaimRecord(name_of(claim), version, allocation, held, unreadable)
         self._hold(uid, held)
         return True
 
@@ -150,7 +150,7 @@ class Ledger:
 
     def assume(
         self,
-        promises: Mapping[str, Promise],
+        promises: Mapping[str, Reservation],
         *,
         until: float,
         view: View,
@@ -173,7 +173,7 @@ class Ledger:
         if self._clash(new):
             return Refusal.HELD
         for uid, held in new.items():
-            self._promised[uid] = Promised(promises[uid], held, until)
+            self._promised[uid] = ActiveReservation(promises[uid], held, until)
             self._hold(uid, held)
         for uid in promises.keys() - new.keys():
             renewed = self._promised.get(uid)
@@ -235,7 +235,7 @@ class Ledger:
         self._touched = {}
         if changes:
             layers = self._view.pools
-            assert isinstance(layers, Layers)  # noqa: S101  # made here
+            assert isinstance(layers, LayeredMap)  # noqa: S101  # made here
             self._view = View(layers.changed(changes))
         return self._view
 
@@ -250,12 +250,12 @@ class Ledger:
         return tuple(sorted(held))
 
     @property
-    def claims(self) -> Mapping[str, Known]:
+    def claims(self) -> Mapping[str, ClaimRecord]:
         """What is known of claims, by UID."""
         return self._known
 
     @property
-    def promises(self) -> Mapping[str, Promised]:
+    def promises(self) -> Mapping[str, ActiveReservation]:
         """What is promised, by UID."""
         return self._promised
 
@@ -283,8 +283,8 @@ class Ledger:
         if promised is not None:
             self._release(uid, promised.holds)
 
-    def _held(self, promise: Promise) -> tuple[Hold, ...]:
-        return holds(promise.allocation, promise.mark, sharing=self._sharing)
+    def _held(self, promise: Reservation) -> tuple[Hold, ...]:
+        return read_holds(promise.allocation, promise.mark, sharing=self._sharing)
 
     def _allocated(self, uid: str) -> Allocation | None:
         known = self._known.get(uid)
@@ -293,7 +293,7 @@ class Ledger:
     def _has(self, uid: str) -> bool:
         return uid in self._promised or self._allocated(uid) is not None
 
-    def _refused(self, uid: str, promise: Promise) -> Refusal | None:
+    def _refused(self, uid: str, promise: Reservation) -> Refusal | None:
         if uid not in self._known:
             return Refusal.GONE
         allocation = self._allocated(uid)
@@ -315,7 +315,7 @@ class Ledger:
                 shared += [each.shared for each in held if uid not in new]
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
 
-    def _use(self, pool: PoolID, before: Use, devices: Collection[str]) -> Use:
+    def _use(self, pool: PoolID, before: PoolUse, devices: Collection[str]) -> PoolUse:
         """Give the use of a pool in which some devices changed hands."""
         held = self._holders.get(pool, {})
         if not held:
@@ -329,17 +329,19 @@ class Ledger:
                 dedicated.add(name)
             if any(hold.shared for hold in several):
                 shares[name] = _sum(hold.consumed for hold in several)
-            if drew := together(several):
+            if drew := merge_marked_draws(several):
                 snapshots[name] = drew
-        after = Use(frozenset(dedicated), shares, snapshots)
-        same = all(getattr(before, name) == getattr(after, name) for name in Use.__struct_fields__)
+        after = PoolUse(frozenset(dedicated), shares, snapshots)
+        same = all(
+            getattr(before, name) == getattr(after, name) for name in PoolUse.__struct_fields__
+        )
         return before if same else after
 
 
 def _sum(amounts: Iterable[Amounts]) -> Amounts:
     held: dict[str, Quantity] = {}
     for each in amounts:
-        add(held, each)
+        add_amounts(held, each)
     return held
 
 

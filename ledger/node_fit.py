@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from dra.allocation import Consumer
 from dra.claim import CLAIM, Claim
 from dra.finding import Code, Finding
-from dra.nodes import Node, matches, problems
+from dra.nodes import Node, matches_selector, selector_problems
 from ledger import codes, extended_resources
 from ledger.ledger import name_of
 from ledger.pods import Pod
 from solver.reasons import Reason
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes there are to choose from, and what is known of them beside their devices.
 
     `advertised` are the resource names of which a node's plugins have any; `classes` says which
@@ -32,14 +32,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     classes: Mapping[str, str] = {}
 
 
-class Served(msgspec.Struct, frozen=True):
+class ServedNodes(msgspec.Struct, frozen=True):
     """Nodes that have what a pod names, by the names that are served by classes there."""
 
     groups: Mapping[tuple[str, ...], list[Node]]
     reasons: tuple[Reason, ...] = ()
 
 
-def nodes(pod: Pod, cluster: Cluster) -> tuple[list[Node], tuple[Reason, ...]]:
+def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
     """Give the nodes that a pod's own fields allow, and why not the others."""
     wanted = pod.spec.node_name
     if wanted and cluster.nodes:
@@ -47,28 +47,30 @@ def nodes(pod: Pod, cluster: Cluster) -> tuple[list[Node], tuple[Reason, ...]]:
         found = [node for node in cluster.nodes if node.name == wanted]
         told = _left_out(f"nodeName is {wanted}", len(cluster.nodes), len(found))
     else:
-        found, told = schedulable(cluster.nodes, cluster)
+        found, told = schedulable_nodes(cluster.nodes, cluster)
     selector = pod.spec.node_selector
     chosen = [node for node in found if _selected(selector, node)]
     text = "nodeSelector is " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
     return chosen, (*told, *_left_out(text, len(found), len(chosen)))
 
 
-def schedulable(several: Sequence[Node], cluster: Cluster) -> tuple[list[Node], tuple[Reason, ...]]:
+def schedulable_nodes(
+    several: Sequence[Node], cluster: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
     """Give the nodes that are open to new pods, and why not the others."""
     if not several:
-        return [], (reason(codes.NODE_UNFIT, "nodes", "there is no node"),)
+        return [], (make_reason(codes.NODE_UNFIT, "nodes", "there is no node"),)
     found = [node for node in several if node.name not in cluster.unschedulable]
     told = _left_out("unschedulable", len(several), len(found))
     return found, told
 
 
-def served(pod: Pod, several: Sequence[Node], cluster: Cluster) -> Served:
+def group_nodes_by_service(pod: Pod, several: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:
     """Sort nodes by which of a pod's extended resources a class has to serve there.
 
     A plugin comes first: where it has any, the class is not asked.
     """
-    wanted = extended_resources.wanted(pod)
+    wanted = extended_resources.requested_names(pod)
     groups: dict[tuple[str, ...], list[Node]] = {}
     unserved: dict[str, int] = {}
     for node in several:
@@ -80,7 +82,7 @@ def served(pod: Pod, several: Sequence[Node], cluster: Cluster) -> Served:
         for name in lacking:
             unserved[name] = unserved.get(name, 0) + 1
     told = [
-        reason(
+        make_reason(
             codes.SERVED_BY_NOBODY,
             "resources",
             f"nobody serves {name}",
@@ -90,13 +92,13 @@ def served(pod: Pod, several: Sequence[Node], cluster: Cluster) -> Served:
         )
         for name, count in sorted(unserved.items())
     ]
-    return Served(groups, tuple(told))
+    return ServedNodes(groups, tuple(told))
 
 
-def findings(pod: Pod, cluster: Cluster, about: str) -> tuple[Finding, ...]:
+def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> tuple[Finding, ...]:
     """Tell of the names that a pod asks for and that get no claim."""
     found = []
-    for name in extended_resources.wanted(pod):
+    for name in extended_resources.requested_names(pod):
         count = sum(name in names for names in cluster.advertised.values())
         if count:
             where = "1 node" if count == 1 else f"{count} nodes"
@@ -108,7 +110,7 @@ def findings(pod: Pod, cluster: Cluster, about: str) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def reachable(
+def reachable_nodes(
     claims: Sequence[Claim], several: Sequence[Node]
 ) -> tuple[list[Node], tuple[Reason, ...]]:
     """Give the nodes where the claims that are allocated can be used, and why not the others."""
@@ -118,12 +120,12 @@ def reachable(
         selector = allocation.node_selector if allocation else None
         if selector is None:
             continue
-        broken = problems(selector)
-        found = [node for node in left if not broken and matches(selector, node)]
+        broken = selector_problems(selector)
+        found = [node for node in left if not broken and matches_selector(selector, node)]
         if len(found) < len(left):
             text = f"{CLAIM} {name_of(claim)} is allocated for other nodes"
             told.append(
-                reason(
+                make_reason(
                     codes.ALLOCATED_ELSEWHERE,
                     "nodes",
                     text,
@@ -136,7 +138,7 @@ def reachable(
     return left, tuple(told)
 
 
-def reserved(claim: Claim, pod: Pod) -> Claim:
+def with_consumer(claim: Claim, pod: Pod) -> Claim:
     """Give a claim that a pod uses, beside those that do already."""
     user = Consumer("pods", pod.metadata.name, pod.metadata.uid)
     if user in claim.status.reserved_for:
@@ -145,7 +147,7 @@ def reserved(claim: Claim, pod: Pod) -> Claim:
     return replace(claim, status=replace(claim.status, reserved_for=users))
 
 
-def reason(  # noqa: PLR0913  # the fields of a reason
+def make_reason(  # noqa: PLR0913  # the fields of a reason
     code: Code, stage: str, message: str, *, before: int = 0, after: int = 0, nodes: int = 0
 ) -> Reason:
     """Make a reason of ours; most are about the pod and not about a node."""
@@ -160,4 +162,4 @@ def _left_out(text: str, before: int, after: int) -> tuple[Reason, ...]:
     if before == after:
         return ()
     lost = before - after
-    return (reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost),)
+    return (make_reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost),)

@@ -8,7 +8,6 @@ given to one pod is promised in the ledger, so that the next one does not get it
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,44 +17,44 @@ from dra.claim import Claim, Template
 from dra.nodes import Node
 from dra.quantity import Quantity, from_json
 from ledger import codes, extended_resources, generated_claims, node_fit
-from ledger.claim_references import Wanted, wanted
-from ledger.ledger import Ledger, Promise, Refusal, name_of, uid_of
-from ledger.node_fit import Cluster
+from ledger.claim_references import PodClaims, find_pod_claims
+from ledger.ledger import Ledger, Refusal, Reservation, name_of, uid_of
+from ledger.node_fit import ClusterNodes
 from ledger.planner import Planner
 from ledger.pods import Pod
-from solver.answers import Answer, Failure, Solution
-from solver.reasons import Reason, merged
+from solver.answers import Failure, Solution, SolverResult
+from solver.reasons import Reason, merge_reasons
+from solver.results import AllocationJSON
 
-Json = dict[str, Any]
 # An alternative counts the more the earlier it is, as in the scheduler's score.
 BEST_ALTERNATIVE = 8
 
 
-class Placement(msgspec.Struct, frozen=True):
+class PodPlacement(msgspec.Struct, frozen=True):
     """What became of a pod, or of claims without one: a node and allocations, or reasons."""
 
     pod: str | None
     node: str | None
-    claims: tuple[tuple[str, Json | None], ...]
+    claims: tuple[tuple[str, AllocationJSON | None], ...]
     reasons: tuple[Reason, ...] = ()
 
 
-class Placing:
+class Placer:
     """The state between two pods: the claims there are, and who holds what."""
 
     def __init__(
         self,
         planner: Planner,
         ledger: Ledger,
-        cluster: Cluster,
-        claims: Iterable[tuple[Claim, Json | None]],
+        cluster: ClusterNodes,
+        claims: Iterable[tuple[Claim, AllocationJSON | None]],
         templates: Iterable[Template],
     ) -> None:
         self._planner = planner
         self._cluster = cluster
         self.ledger = ledger
         self._claims: dict[str, Claim] = {}
-        self._written: dict[str, Json] = {}
+        self._written: dict[str, AllocationJSON] = {}
         self._templates = {_name(each): each for each in templates}
         for claim, written in claims:
             self._claims[name_of(claim)] = claim
@@ -64,11 +63,11 @@ class Placing:
                 self._written[name_of(claim)] = kept
             ledger.observe(claim)
 
-    def pod(self, pod: Pod) -> Placement:
+    def pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, or say why not; everything that keeps it from any node is told at once."""
-        asked = wanted(pod, self._claims, self._templates)
-        nodes, unfit = node_fit.nodes(pod, self._cluster)
-        served = node_fit.served(pod, nodes, self._cluster)
+        asked = find_pod_claims(pod, self._claims, self._templates)
+        nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
+        served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
         reasons = (*asked.problems, *unfit, *served.reasons)
         groups = [
             (names, _with_extended(pod, asked, names, self._cluster)) for names in served.groups
@@ -77,31 +76,33 @@ class Placing:
         if asked.problems or not groups:
             claims = groups[0][1] if groups else asked.claims
             return _refused(name, claims, reasons)
-        answers: dict[str, tuple[Sequence[Claim], Answer]] = {}
+        answers: dict[str, tuple[Sequence[Claim], SolverResult]] = {}
         for names, claims in groups:
             found, elsewhere = self._answers(claims, served.groups[names])
             answers |= {node: (claims, answer) for node, answer in found.items()}
             reasons = (*reasons, *elsewhere)
         return self._chosen(name, pod, groups[0][1], answers, reasons)
 
-    def claims(self, names: Sequence[str], nodes: Sequence[Node]) -> Placement:
+    def claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
         """Place existing claims together, in their order, as if they were one pod's."""
         missing = [name for name in names if name not in self._claims]
         if missing:
             texts = (f"there is no ResourceClaim {each}" for each in missing)
-            told = tuple(node_fit.reason(codes.CLAIM_MISSING, "claims", text) for text in texts)
-            return Placement(None, None, tuple((name, None) for name in names), told)
+            told = tuple(
+                node_fit.make_reason(codes.CLAIM_MISSING, "claims", text) for text in texts
+            )
+            return PodPlacement(None, None, tuple((name, None) for name in names), told)
         claims = tuple(self._claims[name] for name in names)
-        open_nodes, unfit = node_fit.schedulable(nodes, self._cluster)
+        open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
         found, elsewhere = self._answers(claims, open_nodes)
         answers = {node: (claims, answer) for node, answer in found.items()}
         return self._chosen(None, None, claims, answers, (*unfit, *elsewhere))
 
     def _answers(
         self, claims: Sequence[Claim], nodes: Sequence[Node]
-    ) -> tuple[dict[str, Answer], tuple[Reason, ...]]:
+    ) -> tuple[dict[str, SolverResult], tuple[Reason, ...]]:
         """Answer for the nodes on which the claims that are allocated can be used."""
-        reachable, elsewhere = node_fit.reachable(claims, nodes)
+        reachable, elsewhere = node_fit.reachable_nodes(claims, nodes)
         unallocated = [each for each in claims if each.status.allocation is None]
         names = [node.name for node in reachable]
         if not unallocated:
@@ -117,9 +118,9 @@ class Placing:
         name: str | None,
         pod: Pod | None,
         claims: Sequence[Claim],
-        answers: Mapping[str, tuple[Sequence[Claim], Answer]],
+        answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
         reasons: tuple[Reason, ...],
-    ) -> Placement:
+    ) -> PodPlacement:
         """Choose the node with the most wanted alternatives, of equal ones the first by name."""
         ranked = sorted(
             (-_score(of_node, answer), node)
@@ -131,24 +132,26 @@ class Placing:
             refusal = self._keep(of_node, answer, pod)
             if refusal is None:
                 kept = tuple((name_of(each), self._written[name_of(each)]) for each in of_node)
-                return Placement(name, node, kept)
-            told = node_fit.reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
+                return PodPlacement(name, node, kept)
+            told = node_fit.make_reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
             reasons = (*reasons, told)
         failed = [answer.reasons for _, answer in answers.values() if isinstance(answer, Failure)]
-        return _refused(name, claims, (*reasons, *merged(chain.from_iterable(failed))))
+        return _refused(name, claims, (*reasons, *merge_reasons(chain.from_iterable(failed))))
 
-    def _keep(self, claims: Sequence[Claim], answer: Answer, pod: Pod | None) -> Refusal | None:
+    def _keep(
+        self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
+    ) -> Refusal | None:
         """Promise a solution, and remember the claims as they would be written."""
         allocations = answer.allocations if isinstance(answer, Solution) else ()
         unallocated = [each for each in claims if each.status.allocation is None]
-        made: dict[str, tuple[Claim, Json]] = {}
+        made: dict[str, tuple[Claim, AllocationJSON]] = {}
         promises = {}
         for claim, plain in zip(unallocated, allocations, strict=True):
             written = generated_claims.with_share_ids(plain, name_of(claim))
             allocation = msgspec.convert(written, Allocation, dec_hook=_read)
             status = replace(claim.status, allocation=allocation)
             made[name_of(claim)] = (replace(claim, status=status), written)
-            promises[uid_of(claim)] = Promise(allocation)
+            promises[uid_of(claim)] = Reservation(allocation)
             self.ledger.observe(claim)
         # Solved on this very view, so that nothing but a device given away whole can be refused.
         refusal = self.ledger.assume(promises, until=math.inf, view=self.ledger.view())
@@ -158,24 +161,28 @@ class Placing:
             self._claims[name], self._written[name] = claim, written
         if pod is not None:
             for name in map(name_of, claims):
-                self._claims[name] = node_fit.reserved(self._claims[name], pod)
+                self._claims[name] = node_fit.with_consumer(self._claims[name], pod)
         return None
 
 
 def _with_extended(
-    pod: Pod, asked: Wanted, names: Sequence[str], cluster: Cluster
+    pod: Pod, asked: PodClaims, names: Sequence[str], cluster: ClusterNodes
 ) -> tuple[Claim, ...]:
     """Give a pod's claims, the one for names that classes serve last."""
     if not names:
         return asked.claims
-    requests = extended_resources.requests(pod, {name: cluster.classes[name] for name in names})
+    requests = extended_resources.compose_requests(
+        pod, {name: cluster.classes[name] for name in names}
+    )
     return (
-        (*asked.claims, generated_claims.for_extended(pod, requests)) if requests else asked.claims
+        (*asked.claims, generated_claims.claim_for_extended_resources(pod, requests))
+        if requests
+        else asked.claims
     )
 
 
-def _refused(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> Placement:
-    return Placement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
+def _refused(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
+    return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
 
 
 def _score(claims: Sequence[Claim], solution: Solution) -> int:
@@ -195,7 +202,7 @@ def _name(template: Template) -> str:
     return f"{template.metadata.namespace or 'default'}/{template.metadata.name}"
 
 
-def _read(wanted: type, value: object) -> Quantity:
-    if wanted is not Quantity:
-        raise TypeError(f"{wanted.__name__} cannot be read")
+def _read(kind: type, value: object) -> Quantity:
+    if kind is not Quantity:
+        raise TypeError(f"{kind.__name__} cannot be read")
     return from_json(value)

@@ -13,18 +13,18 @@ from dra.claim import Claim
 from dra.classes import DeviceClass
 from dra.compatibility import Declaration, UnsetGroups
 from dra.gates import DEFAULTS, Gates
-from dra.inventory import Inventory, PoolID, inventory
+from dra.inventory import Inventory, PoolID, build_inventory
 from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
-from solver.answers import Answer
+from solver.answers import SolverResult
 from solver.deviations import OURS, Deviations
 from solver.memo import Memo
 from solver.search import STEPS
 from solver.solve import solve
 from solver.world import View, World
 
-Object: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
+PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 
 
 class Planner:
@@ -50,7 +50,7 @@ class Planner:
         self._world: World | None = None
         self._memo = Memo()
 
-    def put(self, each: Object) -> bool:
+    def put(self, each: PlannerObject) -> bool:
         """Take an object as it is by now; False where it says nothing new."""
         kept, name = self._kept(type(each)), _name(each)
         if kept.get(name) == each:
@@ -60,7 +60,7 @@ class Planner:
         self._changed(type(each))
         return True
 
-    def remove(self, kind: type[Object], name: str) -> bool:
+    def remove(self, kind: type[PlannerObject], name: str) -> bool:
         """Take out what is gone; False where it was not there."""
         if self._kept(kind).pop(name, None) is None:
             return False
@@ -75,7 +75,7 @@ class Planner:
     def world(self) -> World:
         """Give the world as it is known; the same until something of it changes."""
         if self._inventory is None:
-            self._inventory = inventory(self._slices.values(), self._rules.values(), self._gates)
+            self._inventory = build_inventory(self._slices.values(), self._rules.values(), self._gates)
         if self._world is None:
             self._world = World(
                 inventory=self._inventory,
@@ -94,7 +94,7 @@ class Planner:
         *,
         ids: Callable[[], str],
         steps: int = STEPS,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, SolverResult]:
         """Answer for nodes by name, or for all of them; names that are no node are left out."""
         names = self._nodes if nodes is None else nodes
         asked = [self._nodes[name] for name in names if name in self._nodes]
@@ -105,7 +105,7 @@ class Planner:
         """Give the pools that a decision about a node depends on."""
         self._memo.bind(self.world())
         try:
-            return tuple(pool.id for pool in self._memo.pools(self._nodes[node]))
+            return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:
             return ()
 
@@ -113,8 +113,8 @@ class Planner:
         """Forget everything but the world itself."""
         self._memo = Memo()
 
-    def _kept(self, kind: type[Object]) -> dict[str, Object]:
-        kept: dict[type, dict[str, Object]] = {
+    def _kept(self, kind: type[PlannerObject]) -> dict[str, PlannerObject]:
+        kept: dict[type, dict[str, PlannerObject]] = {
             Slice: self._slices,  # type: ignore[dict-item]  # each of its own kind
             DeviceTaintRule: self._rules,  # type: ignore[dict-item]  # the same
             DeviceClass: self._classes,  # type: ignore[dict-item]  # the same
@@ -122,12 +122,12 @@ class Planner:
         }
         return kept[kind]
 
-    def _changed(self, kind: type[Object]) -> None:
+    def _changed(self, kind: type[PlannerObject]) -> None:
         if kind is not Node:
             self._world = None
         if kind in (Slice, DeviceTaintRule):
             self._inventory = None
 
 
-def _name(each: Object) -> str:
+def _name(each: PlannerObject) -> str:
     return each.metadata.name if isinstance(each, DeviceClass) else each.name

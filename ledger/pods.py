@@ -23,30 +23,30 @@ class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
-class ClaimUse(msgspec.Struct, frozen=True):
+class ContainerClaim(msgspec.Struct, frozen=True):
     """One of the pod's claims as a container uses it."""
 
     name: str
     request: str = ""
 
 
-class Resources(msgspec.Struct, frozen=True):
+class ContainerResources(msgspec.Struct, frozen=True):
     """What a container asks for."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
-    claims: tuple[ClaimUse, ...] = ()
+    claims: tuple[ContainerClaim, ...] = ()
 
     def asked(self) -> Mapping[str, Quantity]:
         """Give the requests; a limit without one is one, as the API server fills in."""
         return {**self.limits, **self.requests}
 
 
-class Container(msgspec.Struct, frozen=True, rename="camel"):
+class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
     """One container, of any sort."""
 
     name: str = ""
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
     restart_policy: str | None = None
 
 
@@ -56,11 +56,11 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
     resource_claims: tuple[PodClaim, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    containers: tuple[Container, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
+    containers: tuple[PodContainer, ...] = ()
 
 
-class ClaimMade(msgspec.Struct, frozen=True, rename="camel"):
+class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The claim that was made for the pod; without a name none was needed."""
 
     name: str
@@ -71,7 +71,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a pod."""
 
     phase: str = ""
-    resource_claim_statuses: tuple[ClaimMade, ...] = ()
+    resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
 
 
 class Pod(Object, frozen=True, rename="camel", kw_only=True):
@@ -86,7 +86,7 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """The namespace, which a file may leave out."""
         return self.metadata.namespace or "default"
 
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple[PodContainer, ...]:
         """Give all containers in the order in which they are counted."""
         return (*self.spec.init_containers, *self.spec.containers)
 

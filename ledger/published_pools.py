@@ -12,7 +12,7 @@ from dra.inventory import Inventory, PoolID
 from dra.slices import Slice
 
 
-class Published(msgspec.Struct, frozen=True, eq=False):
+class PublishedPool(msgspec.Struct, frozen=True, eq=False):
     """The devices and counter sets of a pool; of two with one name the first counts."""
 
     generation: int
@@ -21,9 +21,9 @@ class Published(msgspec.Struct, frozen=True, eq=False):
     counter_sets: Mapping[str, CounterSet]
 
 
-def published(inventory: Inventory, pool: PoolID) -> Published | None:
+def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | None:
     """Give a pool as published, None while its newest generation is not complete."""
-    slices = inventory.published(pool)
+    slices = inventory.published_slices(pool)
     generation = max((each.generation for each in slices), default=0)
     newest = [each for each in slices if each.generation == generation]
     if not newest or len(newest) != newest[0].slice_count:
@@ -35,4 +35,4 @@ def published(inventory: Inventory, pool: PoolID) -> Published | None:
             devices.setdefault(device.name, device)
         for counter_set in each.shared_counters:
             sets.setdefault(counter_set.name, counter_set)
-    return Published(generation, tuple(newest), devices, sets)
+    return PublishedPool(generation, tuple(newest), devices, sets)

@@ -1,1 +1,1 @@
-"""Which devices: claims of one pod on one node or many, solved as upstream would, or reasons."""
+"""Allocates devices to the claims of a pod as upstream does, or explains why it cannot."""

@@ -1,10 +1,10 @@
-"""What ends the search for the whole pod, as opposed to a device or a node that does not do."""
+"""Errors that end the search for the whole pod."""
 
 import enum
 
 
 class Cause(enum.StrEnum):
-    """What kind of error it is."""
+    """The kinds of errors."""
 
     REFUSED = "refused"
     SELECTOR = "selector"
@@ -14,8 +14,8 @@ class Cause(enum.StrEnum):
     NODE_SELECTOR = "node selector"
 
 
-class Abort(Exception):  # noqa: N818  # no bug: the answer is an error
-    """The scheduler would report an error for the pod, whatever other nodes have."""
+class Abort(Exception):  # noqa: N818  # not a bug: the result is an error
+    """The scheduler reports an error for the pod, on every node."""
 
     def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)

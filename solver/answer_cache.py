@@ -1,7 +1,7 @@
-"""Answers kept from call to call: a node is asked again only when something about it changed.
+"""Caches results between calls: a node is solved again only if something relevant changed.
 
-The same question is the same specs of claims and the same classes. About a node, its pools and what
-is held of them count; whoever hands in views keeps what did not change the same object.
+Results are keyed by the specs of the claims and their classes. They depend on the node, its pools
+and the use of these pools. The caller passes unchanged pool uses as the same objects.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ from dra.classes import DeviceClass
 from dra.inventory import Pool
 from dra.nodes import Node
 from dra.quantity import Quantity
-from solver.answers import Answer
+from solver.answers import SolverResult
 from solver.demand import Demand
-from solver.node_classes import Alike
-from solver.state import Taken
-from solver.world import Use, World
+from solver.node_classes import SearchCache
+from solver.state import ChosenDevice
+from solver.world import PoolUse, World
 
-MOST_QUESTIONS = 128
+MAX_DEMANDS = 128
 
 
-class Known(msgspec.Struct, frozen=True, eq=False):
-    """An answer and what it was made of; `taken` is there when it has to be written anew."""
+class CachedResult(msgspec.Struct, frozen=True, eq=False):
+    """A result and its inputs; `taken` is set if the allocations must be composed again."""
 
     node: Node
     pools: tuple[Pool, ...]
-    uses: tuple[Use, ...]
-    answer: Answer
-    taken: tuple[Taken, ...] = ()
+    uses: tuple[PoolUse, ...]
+    result: SolverResult
+    taken: tuple[ChosenDevice, ...] = ()
 
-    def holds(self, node: Node, pools: tuple[Pool, ...], uses: tuple[Use, ...]) -> bool:
-        """Tell whether nothing changed since."""
+    def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
+        """Return whether the inputs are unchanged."""
         if self.uses != uses or not (self.node is node or self.node == node):
             return False
         return self.pools is pools or (
@@ -43,45 +43,45 @@ class Known(msgspec.Struct, frozen=True, eq=False):
 
 
 def _same(one: Pool, other: Pool) -> bool:
-    # Slices that did not change are the same objects, so that this compares no contents.
+    # Unchanged slices are the same objects, so this does not compare their contents.
     return one is other or (
         one.id == other.id
         and one.incomplete == other.incomplete
         and one.invalid == other.invalid
         and one.slices == other.slices
-        and one.elsewhere == other.elsewhere
+        and one.other_slices == other.other_slices
         and one.counter_sets == other.counter_sets
     )
 
 
-class Question(msgspec.Struct, eq=False):
-    """What was asked, and the last answer for each node by name."""
+class DemandResults(msgspec.Struct, eq=False):
+    """A demand, and the last result for each node by name."""
 
     demand: Demand
     classes: dict[str, DeviceClass]
-    known: dict[str, Known] = {}
-    alike: Alike = msgspec.field(default_factory=Alike)
+    results: dict[str, CachedResult] = {}
+    searches: SearchCache = msgspec.field(default_factory=SearchCache)
 
-    def stands(self, world: World) -> bool:
-        """Tell whether the classes are still the same."""
+    def is_current(self, world: World) -> bool:
+        """Return whether the classes are unchanged."""
         return all(world.classes.get(name) is each for name, each in self.classes.items())
 
 
-def question_key(claims: Sequence[Claim]) -> bytes:
-    """Give what is equal for claims that ask the same, whatever they are called."""
+def demand_key(claims: Sequence[Claim]) -> bytes:
+    """Return a key that is equal for claims with equal specs."""
     return _ENCODER.encode([claim.spec for claim in claims])
 
 
-def question(demand: Demand) -> Question:
-    """Start to remember answers to a demand."""
+def new_demand_results(demand: Demand) -> DemandResults:
+    """Return an empty cache entry for a demand."""
     used = {o.device_class.metadata.name: o.device_class for o in demand.options()}
-    return Question(demand, used)
+    return DemandResults(demand, used)
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401  # what msgspec cannot write
+def _plain(value: Any) -> str:  # noqa: ANN401  # any value that msgspec does not know
     if isinstance(value, Quantity):
         return f"{value}"
-    raise TypeError(f"{type(value).__name__} cannot be written")
+    raise TypeError(f"cannot encode {type(value).__name__}")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)

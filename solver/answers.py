@@ -1,4 +1,4 @@
-"""What the solver answers for a node: a solution, or why there is none."""
+"""Results of the solver for a node: a solution, or a failure with reasons."""
 
 import enum
 from typing import TypeAlias
@@ -6,11 +6,11 @@ from typing import TypeAlias
 import msgspec
 
 from solver.reasons import Reason
-from solver.results import Json
+from solver.results import AllocationJSON
 
 
-class Outcome(enum.StrEnum):
-    """Why there is no solution: not on this node, not for this pod at all, or not known."""
+class FailureKind(enum.StrEnum):
+    """Kinds of failure: on this node, for the whole pod, or the search reached its limit."""
 
     NO = "not this node"
     ERROR = "error"
@@ -18,18 +18,18 @@ class Outcome(enum.StrEnum):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """The allocations of the claims, in their order, as they would stand in their status."""
+    """The allocations of the claims in order, in the form of their status."""
 
     node: str
-    allocations: tuple[Json, ...]
+    allocations: tuple[AllocationJSON, ...]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why the claims cannot be had on a node; an error is one for the pod on all nodes."""
+    """Why the claims cannot be allocated on a node. An error applies to all nodes."""
 
     node: str
-    outcome: Outcome
+    outcome: FailureKind
     reasons: tuple[Reason, ...]
 
 
-Answer: TypeAlias = Solution | Failure
+SolverResult: TypeAlias = Solution | Failure

@@ -1,7 +1,7 @@
-"""What refutes a search by counting, and tells interchangeable devices; made once it went wrong.
+"""Pruning of a search: counting bounds, and keys for interchangeable devices.
 
-Every shortcut is sound in two ways: no solution is lost, and no error that the scheduler would meet
-on the way. So counting stops before the first wish whose devices may give an error.
+Pruning is sound: it loses no solution and no error that the scheduler would report. Counting
+therefore stops before the first request whose devices may cause an error.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,97 +11,100 @@ from typing import NamedTuple, TypeAlias
 from dra.device import Attribute
 from solver.abort import Abort
 from solver.candidates import Candidate
-from solver.constraints import Distinct, values
-from solver.demand import Option, Wish
+from solver.constraints import DistinctConstraint, typed_values
+from solver.demand import Option, RequestDemand
 from solver.search import Search
-from solver.state import Refused, State
+from solver.state import Rejection, State
 
-# Sets of candidates, or of values, as bits of a number.
+# Sets of candidates or values, as bits of an integer.
 Bits: TypeAlias = int
-MOST_UNIONS = 10
-MOST_COMBINATIONS = 256
+MAX_UNIONS = 10
+MAX_COMBINATIONS = 256
 
 
-class Profile:
-    """How all candidates stand with options that ask the same.
+class OptionProfile:
+    """The candidates from the view of options with the same equivalence key.
 
-    `eligible` are those that can ever be taken, `attributes` what constraints look at, `having` by
-    constraint and value the candidates that have the value, `hazard` that one gives an error.
+    `eligible` are the candidates that can be chosen, `failing` those that cause an error.
+    `attributes` holds the attribute of each candidate by constraint, `by_value` the candidates by
+    constraint and value.
     """
 
-    __slots__ = ("attributes", "eligible", "failing", "having")
+    __slots__ = ("attributes", "by_value", "eligible", "failing")
 
     def __init__(self) -> None:
         self.eligible: Bits = 0
         self.failing: Bits = 0
         self.attributes: dict[int, dict[Candidate, Attribute]] = {}
-        self.having: dict[int, dict[Hashable, Bits]] = {}
+        self.by_value: dict[int, dict[Hashable, Bits]] = {}
 
 
-class Want(NamedTuple):
-    """So many devices are needed out of those of any part; parts are of alternative options."""
+class DeviceNeed(NamedTuple):
+    """A number of devices needed from any of the parts; each part belongs to one option."""
 
     wanted: int
     parts: tuple[tuple[Option, Bits], ...]
 
     @property
-    def among(self) -> Bits:
-        """All that would do."""
+    def union(self) -> Bits:
+        """All suitable candidates."""
         union = 0
         for _, bits in self.parts:
             union |= bits
         return union
 
 
-class Bounds:
-    """The shortcuts of one search."""
+class SearchBounds:
+    """The pruning of one search."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
         self.state = search.state
         self.demand = search.state.demand
-        self.candidates = self.state.site.candidates
-        self.initial = State(self.demand, self.state.site)
+        self.candidates = self.state.node_view.candidates
+        self.initial = State(self.demand, self.state.node_view)
         self.bit = {candidate: 1 << i for i, candidate in enumerate(self.candidates)}
         self.shared: Bits = sum(bit for each, bit in self.bit.items() if each.shared)
-        self._by_question: dict[Hashable, Profile] = {}
-        self._twins: dict[Candidate, int] = {}
+        self._profiles_by_key: dict[Hashable, OptionProfile] = {}
+        self._equivalence_classes: dict[Candidate, int] = {}
         self._kinds: dict[Hashable, int] = {}
         self.profiles = {option: self._profile(option) for option in self.demand.options()}
-        # Mode All tries its devices one by one, and which comes first decides between a no and an
-        # error: then no two devices are interchangeable.
-        self._positional = any(o.every and self._hazardous(o) for o in self.profiles)
+        # Mode All takes its devices in order, and the order decides between a rejection and an
+        # error. Devices are not interchangeable then.
+        self._order_matters = any(o.all_mode and self._may_abort(o) for o in self.profiles)
 
-    def refuted(self) -> bool:
-        """Tell whether counting finds that there is no solution at all."""
-        wants = self._wants(0, 0)
-        return wants is None or self._impossible(self.initial, wants)
+    def is_impossible(self) -> bool:
+        """Return whether counting proves that there is no solution."""
+        needs = self._needs_from(0, 0)
+        return needs is None or self._cannot_satisfy(self.initial, needs)
 
-    def hopeless(self, option: Option, number: int, start: int) -> bool:
-        """Tell whether counting finds that no solution follows."""
+    def is_hopeless(self, option: Option, number: int, start: int) -> bool:
+        """Return whether counting proves that no solution follows."""
         profile = self.profiles[option]
-        if self._hazardous(option):
+        if self._may_abort(option):
             return False
-        taken = 0 if option.admin else self._taken(self.state)
+        taken = 0 if option.admin else self._exclusive_devices(self.state)
         free = profile.eligible & ~taken
-        behind = free if option.every else free >> start << start
-        first = Want(self._count(option) - number, ((option, behind),))
+        behind = free if option.all_mode else free >> start << start
+        first = DeviceNeed(self._count(option) - number, ((option, behind),))
         if first.wanted > behind.bit_count():
             return True
-        wants = self._wants(option.wish + 1, taken)
-        return wants is None or self._impossible(self.state, [first, *wants])
+        needs = self._needs_from(option.request_index + 1, taken)
+        return needs is None or self._cannot_satisfy(self.state, [first, *needs])
 
-    def twin(self, candidate: Candidate) -> int:
-        """Give what is equal for candidates that no search can tell apart."""
-        known = self._twins.get(candidate)
-        if known is None:
-            kind = candidate if self._positional else self._kind(candidate)
-            known = self._twins[candidate] = self._kinds.setdefault(kind, len(self._kinds))
-        return known
+    def equivalence_class(self, candidate: Candidate) -> int:
+        """Return a key that is equal for interchangeable candidates."""
+        cached = self._equivalence_classes.get(candidate)
+        if cached is None:
+            kind = candidate if self._order_matters else self._device_kind(candidate)
+            cached = self._equivalence_classes[candidate] = self._kinds.setdefault(
+                kind, len(self._kinds)
+            )
+        return cached
 
-    def situation(self, option: Option) -> Hashable:
-        """Give what is equal for states that differ by interchangeable devices only."""
-        if self._positional:
+    def state_key(self, option: Option) -> Hashable:
+        """Return a key that is equal for states that differ only in interchangeable devices."""
+        if self._order_matters:
             return None
         alone: list[tuple[object, ...]] = []
         sharing: dict[Candidate, list[tuple[object, ...]]] = {}
@@ -109,91 +112,105 @@ class Bounds:
             mine = taken.option if taken.option.claim == option.claim else None
             how: tuple[object, ...] = (taken.option.admin,)
             if mine is not None:
-                how = (*how, mine.covered, id(mine) if mine.derived else 0)
+                how = (*how, mine.constraint_indexes, id(mine) if mine.derived_attributes else 0)
             if taken.candidate.shared:
                 amounts = tuple(sorted((k, v.nanos()) for k, v in (taken.amounts or {}).items()))
                 sharing.setdefault(taken.candidate, []).append((how, amounts))
             else:
-                alone.append((self.twin(taken.candidate), how))
-        together = [(self.twin(each), tuple(sorted(held))) for each, held in sharing.items()]
+                alone.append((self.equivalence_class(taken.candidate), how))
+        together = [
+            (self.equivalence_class(each), tuple(sorted(held))) for each, held in sharing.items()
+        ]
         return option, tuple(sorted(alone)), tuple(sorted(together))
 
-    def likeness(self) -> Hashable | None:
-        """Give what is equal for sites on which every search goes alike; None where none may."""
-        if any(profile.failing for profile in self._by_question.values()) or self._positional:
+    def node_state_key(self) -> Hashable | None:
+        """Return a key that is equal for nodes with equal searches; None if there is none."""
+        if (
+            any(profile.failing for profile in self._profiles_by_key.values())
+            or self._order_matters
+        ):
             return None
-        site = self.state.site
-        if site.ruled:
+        node_view = self.state.node_view
+        if node_view.drivers_with_rules:
             return None
-        left = [site.memo.baseline(each, site.uses[each.id]) for each in site.pools]
+        left = [node_view.memo.baseline(each, node_view.uses[each.id]) for each in node_view.pools]
         pools = tuple(
             (
-                tuple(sorted(each.counters.left.items())),
-                tuple((key.name, company) for key, company in sorted(each.companies.items())),
+                tuple(sorted(each.counters.remaining.items())),
+                tuple((key.name, company) for key, company in sorted(each.group_states.items())),
             )
             for each in left
         )
-        kinds = tuple([self._kind(candidate) for candidate in self.candidates])
-        every = tuple(len(taken) for taken in self.search.every.values())
-        return kinds, pools, every
+        kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
+        all_mode_devices = tuple(len(taken) for taken in self.search.all_mode_devices.values())
+        return kinds, pools, all_mode_devices
 
-    def _profile(self, option: Option) -> Profile:
-        question = option.question()
-        known = self._by_question.get(question)
-        if known is None:
-            known = self._by_question[question] = Profile()
-            for candidate in self.search.every[option] if option.every else self.candidates:
-                self._enter(known, option, candidate)
-            if option.every and known.eligible.bit_count() < self._count(option):
-                known.eligible = 0
-        return known
+    def _profile(self, option: Option) -> OptionProfile:
+        key = option.equivalence_key()
+        cached = self._profiles_by_key.get(key)
+        if cached is None:
+            cached = self._profiles_by_key[key] = OptionProfile()
+            for candidate in (
+                self.search.all_mode_devices[option] if option.all_mode else self.candidates
+            ):
+                self._classify(cached, option, candidate)
+            if option.all_mode and cached.eligible.bit_count() < self._count(option):
+                cached.eligible = 0
+        return cached
 
-    def _enter(self, profile: Profile, option: Option, candidate: Candidate) -> None:
-        """File a candidate under what it is to an option."""
+    def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:
+        """Add a candidate to the profile of an option."""
         bit = self.bit[candidate]
         try:
-            if isinstance(self.initial.judged(option, candidate), Refused):
+            if isinstance(self.initial.check_device(option, candidate), Rejection):
                 return
         except Abort:
             profile.failing |= bit
             return
         profile.eligible |= bit
-        for index in option.covered:
+        for index in option.constraint_indexes:
             name = self.demand.constraints[option.claim][index].name
             attribute = self.initial.attribute(option, candidate, name)
             if attribute is None:
                 continue
             profile.attributes.setdefault(index, {})[candidate] = attribute
-            having = profile.having.setdefault(index, {})
-            # What is of no known type is like nothing else.
-            for value in values(attribute) or (candidate,):
-                having[value] = having.get(value, 0) | bit
+            by_value = profile.by_value.setdefault(index, {})
+            # An attribute of unknown type equals no other.
+            for value in typed_values(attribute) or (candidate,):
+                by_value[value] = by_value.get(value, 0) | bit
 
-    def _kind(self, candidate: Candidate) -> Hashable:
+    def _device_kind(self, candidate: Candidate) -> Hashable:
         bit = self.bit[candidate]
         stands = tuple(
             (
                 bool(profile.eligible & bit),
                 bool(profile.failing & bit),
-                tuple(known.get(candidate) for known in profile.attributes.values()),
+                tuple(attributes.get(candidate) for attributes in profile.attributes.values()),
             )
-            for profile in self._by_question.values()
+            for profile in self._profiles_by_key.values()
         )
         draws = None
-        if candidate.uses:
-            uses = tuple((use.counter_set, use.compatibility_groups) for use in candidate.uses)
-            # Pools by their number, so that sites with pools of other names can be alike.
-            pool = list(self.state.site.by_id).index(candidate.pool)
+        if candidate.counter_uses:
+            uses = tuple(
+                (use.counter_set, use.compatibility_groups) for use in candidate.counter_uses
+            )
+            # Pools by position, so that nodes with different pool names can share results.
+            pool = list(self.state.node_view.by_id).index(candidate.pool)
             draws = (pool, uses, tuple(sorted(candidate.draw.items())))
-        alone = candidate if candidate.pool.driver in self.state.site.ruled else None
-        return (stands, draws, alone, self._sharing(candidate) if candidate.shared else None)
+        alone = (
+            candidate if candidate.pool.driver in self.state.node_view.drivers_with_rules else None
+        )
+        return (stands, draws, alone, self._share_key(candidate) if candidate.shared else None)
 
-    def _sharing(self, candidate: Candidate) -> Hashable:
-        """Say what matters of a device that several may have: what there is, held and asked."""
-        held = self.state.site.uses[candidate.pool].shares.get(candidate.name)
-        screens = {option.screen for option in self.profiles}
-        asked = (screen.need(candidate).amounts for screen in sorted(screens, key=id))
-        amounts = [{k: each.value for k, each in candidate.device.capacity.items()}, *asked]
+    def _share_key(self, candidate: Candidate) -> Hashable:
+        """Return a key of a shareable device: its capacity, allocated and requested amounts."""
+        held = self.state.node_view.uses[candidate.pool].shares.get(candidate.name)
+        filters = {option.request_filter for option in self.profiles}
+        requested = (
+            request_filter.required_capacity(candidate).amounts
+            for request_filter in sorted(filters, key=id)
+        )
+        amounts = [{k: each.value for k, each in candidate.device.capacity.items()}, *requested]
         return (
             held is not None,
             tuple(sorted((k, v.nanos()) for k, v in (held or {}).items())),
@@ -201,166 +218,187 @@ class Bounds:
         )
 
     def _count(self, option: Option) -> int:
-        return len(self.search.every[option]) if option.every else option.wanted.count
+        return len(self.search.all_mode_devices[option]) if option.all_mode else option.wanted.count
 
-    def _hazardous(self, option: Option) -> bool:
-        """Tell whether an error may be met when the option's devices are tried."""
-        aborts = option.every and option.covered
-        if aborts and not self.state.site.world.deviations.all_goes_back:
+    def _may_abort(self, option: Option) -> bool:
+        """Return whether an error can occur while the devices of the option are tried."""
+        aborts = option.all_mode and option.constraint_indexes
+        if aborts and not self.state.node_view.world.deviations.all_goes_back:
             return True
         return bool(self.profiles[option].failing)
 
-    def _taken(self, state: State) -> Bits:
-        """Give the devices that nobody else can have."""
+    def _exclusive_devices(self, state: State) -> Bits:
+        """Return the chosen devices that cannot be shared."""
         taken = 0
         for each in state.trail:
             taken |= self.bit[each.candidate]
         return taken & ~self.shared
 
-    def _wants(self, wish: int, taken: Bits) -> list[Want] | None:
-        """Give what the wishes from `wish` on want, up to where errors may be; None if too much."""
-        wants = []
-        for each in self.demand.wishes[wish:]:
-            if any(self._hazardous(option) for option in each.options):
-                break
-            want = self._want(each, taken)
-            if want is None:
-                return None
-            wants.append(want)
-        return wants
+    def _needs_from(self, request: int, taken: Bits) -> list[DeviceNeed] | None:
+        """Return the needs of the requests from `request` on, up to the first that may abort.
 
-    def _want(self, wish: Wish, taken: Bits) -> Want | None:
+        Returns None if a request cannot be satisfied.
+        """
+        needs = []
+        for each in self.demand.requests[request:]:
+            if any(self._may_abort(option) for option in each.options):
+                break
+            need = self._need_of(each, taken)
+            if need is None:
+                return None
+            needs.append(need)
+        return needs
+
+    def _need_of(self, request: RequestDemand, taken: Bits) -> DeviceNeed | None:
         parts: list[tuple[Option, Bits]] = []
         count = 0
-        for option in wish.options:
+        for option in request.options:
             eligible = self.profiles[option].eligible
             free = eligible if option.admin else eligible & ~taken
             wanted = self._count(option)
             if wanted and wanted <= free.bit_count():
                 count = min(count, wanted) if parts else wanted
                 parts.append((option, free))
-        return Want(count, tuple(parts)) if parts else None
+        return DeviceNeed(count, tuple(parts)) if parts else None
 
-    def _impossible(self, state: State, wants: Sequence[Want]) -> bool:
-        if self._short(wants):
+    def _cannot_satisfy(self, state: State, needs: Sequence[DeviceNeed]) -> bool:
+        if self._has_shortage(needs):
             return True
-        if not any(option.covered for want in wants for option, _ in want.parts):
+        if not any(option.constraint_indexes for need in needs for option, _ in need.parts):
             return False
-        if any(self._repeats(state, about) for about in self._by_constraint(wants, Distinct)):
+        if any(
+            self._lacks_distinct_values(state, about)
+            for about in self._by_constraint(needs, DistinctConstraint)
+        ):
             return True
-        return all(self._short(restricted) for restricted in self._partitions(state, wants))
+        return all(
+            self._has_shortage(restricted) for restricted in self._by_common_values(state, needs)
+        )
 
-    def _short(self, wants: Sequence[Want]) -> bool:
-        """Tell whether there are too few devices for some of the wants together."""
+    def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
+        """Return whether there are too few devices for some of the needs together."""
         exclusive: dict[Bits, int] = {}
-        for want in wants:
-            among = want.among
-            # Each may have every shared device once, whoever else has it.
-            count = want.wanted - (among & self.shared).bit_count()
-            if count > 0 and not want.parts[0][0].admin:
-                alone = among & ~self.shared
+        for need in needs:
+            union = need.union
+            # Each need can use every shareable device once.
+            count = need.wanted - (union & self.shared).bit_count()
+            if count > 0 and not need.parts[0][0].admin:
+                alone = union & ~self.shared
                 exclusive[alone] = exclusive.get(alone, 0) + count
-            elif want.wanted > among.bit_count():
+            elif need.wanted > union.bit_count():
                 return True
-        return _too_many(exclusive)
+        return _exceeds_supply(exclusive)
 
     def _by_constraint(
-        self, wants: Sequence[Want], kind: type
-    ) -> Iterator[tuple[int, int, tuple[Want, ...]]]:
-        """Give the constraints of a kind with the wants that they are about, whatever is chosen."""
+        self, needs: Sequence[DeviceNeed], kind: type
+    ) -> Iterator[tuple[int, int, tuple[DeviceNeed, ...]]]:
+        """Yield the constraints of a kind with the needs that they always apply to."""
         for claim, constraints in enumerate(self.demand.constraints):
             for index, constraint in enumerate(constraints):
                 about = tuple(
-                    want
-                    for want in wants
-                    if all(o.claim == claim and index in o.covered for o, _ in want.parts)
+                    need
+                    for need in needs
+                    if all(
+                        o.claim == claim and index in o.constraint_indexes for o, _ in need.parts
+                    )
                 )
                 if about and isinstance(constraint, kind):
                     yield claim, index, about
 
-    def _repeats(self, state: State, about: tuple[int, int, tuple[Want, ...]]) -> bool:
-        """Tell whether devices with distinct values are more than there are values."""
-        claim, index, wants = about
+    def _lacks_distinct_values(
+        self, state: State, about: tuple[int, int, tuple[DeviceNeed, ...]]
+    ) -> bool:
+        """Return whether the needs require more distinct values than there are."""
+        claim, index, needs = about
         numbers: dict[Hashable, Bits] = {}
         used: set[Hashable] = set()
         now = state.constraints[claim][index]
         for attribute in now if isinstance(now, tuple) else ():
-            used |= values(attribute)
+            used |= typed_values(attribute)
         wanted: dict[Bits, int] = {}
-        for want in wants:
-            among = 0
-            for option, bits in want.parts:
-                for value, having in self.profiles[option].having.get(index, {}).items():
+        for need in needs:
+            union = 0
+            for option, bits in need.parts:
+                for value, having in self.profiles[option].by_value.get(index, {}).items():
                     if having & bits and value not in used:
-                        among |= numbers.setdefault(value, 1 << len(numbers))
-            wanted[among] = wanted.get(among, 0) + want.wanted
-        return _too_many(wanted)
+                        union |= numbers.setdefault(value, 1 << len(numbers))
+            wanted[union] = wanted.get(union, 0) + need.wanted
+        return _exceeds_supply(wanted)
 
-    def _partitions(self, state: State, wants: Sequence[Want]) -> Iterator[Sequence[Want]]:
-        """Give the wants once for each choice of the values that devices must have in common."""
+    def _by_common_values(
+        self, state: State, needs: Sequence[DeviceNeed]
+    ) -> Iterator[Sequence[DeviceNeed]]:
+        """Yield the needs once for each choice of the values that devices must have in common."""
         found: list[list[dict[Option, Bits]]] = []
         combinations = 1
-        for claim, index in self._matches(wants):
-            ways = self._ways(state, claim, index, wants)
-            if combinations * len(ways) <= MOST_COMBINATIONS:
-                combinations *= len(ways)
-                found.append(ways)
+        for claim, index in self._match_constraints(needs):
+            choices = self._common_value_choices(state, claim, index, needs)
+            if combinations * len(choices) <= MAX_COMBINATIONS:
+                combinations *= len(choices)
+                found.append(choices)
         for chosen in product(*found):
-            yield [_restricted(want, chosen) for want in wants]
+            yield [_restrict(need, chosen) for need in needs]
 
-    def _matches(self, wants: Sequence[Want]) -> Iterator[tuple[int, int]]:
-        covered = {(o.claim, index) for want in wants for o, _ in want.parts for index in o.covered}
+    def _match_constraints(self, needs: Sequence[DeviceNeed]) -> Iterator[tuple[int, int]]:
+        covered = {
+            (o.claim, index)
+            for need in needs
+            for o, _ in need.parts
+            for index in o.constraint_indexes
+        }
         for claim, index in sorted(covered):
-            if not isinstance(self.demand.constraints[claim][index], Distinct):
+            if not isinstance(self.demand.constraints[claim][index], DistinctConstraint):
                 yield claim, index
 
-    def _ways(
-        self, state: State, claim: int, index: int, wants: Sequence[Want]
+    def _common_value_choices(
+        self, state: State, claim: int, index: int, needs: Sequence[DeviceNeed]
     ) -> list[dict[Option, Bits]]:
-        """Give for each value that may be common to all what the options then have."""
+        """Return, for each possible common value, the suitable devices of each option."""
         about = [
             option
-            for want in wants
-            for option, _ in want.parts
-            if option.claim == claim and index in option.covered
+            for need in needs
+            for option, _ in need.parts
+            if option.claim == claim and index in option.constraint_indexes
         ]
         now = state.constraints[claim][index]
-        fixed = values(now) if isinstance(now, Attribute) else now
-        assert fixed is None or isinstance(fixed, frozenset)  # noqa: S101  # a Match's
-        having = {option: self.profiles[option].having.get(index, {}) for option in about}
-        common = fixed or {value for each in having.values() for value in each}
-        ways = ({option: each.get(value, 0) for option, each in having.items()} for value in common)
-        covered = [want for want in wants if all(option in having for option, _ in want.parts)]
+        fixed = typed_values(now) if isinstance(now, Attribute) else now
+        assert fixed is None or isinstance(fixed, frozenset)  # noqa: S101  # the state of a MatchConstraint
+        by_value = {option: self.profiles[option].by_value.get(index, {}) for option in about}
+        common = fixed or {value for each in by_value.values() for value in each}
+        choices = (
+            {option: each.get(value, 0) for option, each in by_value.items()} for value in common
+        )
+        covered = [need for need in needs if all(option in by_value for option, _ in need.parts)]
         return [
-            way
-            for way in ways
-            if all(_restricted(want, [way]).among.bit_count() >= want.wanted for want in covered)
+            choice
+            for choice in choices
+            if all(_restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
         ]
 
 
-def _restricted(want: Want, chosen: Sequence[dict[Option, Bits]]) -> Want:
+def _restrict(need: DeviceNeed, chosen: Sequence[dict[Option, Bits]]) -> DeviceNeed:
     parts = []
-    for option, bits in want.parts:
+    for option, bits in need.parts:
         left = bits
-        for way in chosen:
-            left &= way.get(option, left)
+        for choice in chosen:
+            left &= choice.get(option, left)
         parts.append((option, left))
-    return Want(want.wanted, tuple(parts))
+    return DeviceNeed(need.wanted, tuple(parts))
 
 
-def _too_many(wanted: dict[Bits, int]) -> bool:
-    """Tell whether some of the wishes together want more than there is for them (Hall)."""
-    if len(wanted) > MOST_UNIONS:
+def _exceeds_supply(wanted: dict[Bits, int]) -> bool:
+    """Return whether some of the needs exceed their devices together (Hall's theorem)."""
+    if len(wanted) > MAX_UNIONS:
         total, union = 0, 0
-        for among, count in wanted.items():
-            if count > among.bit_count():
+        for devices, count in wanted.items():
+            if count > devices.bit_count():
                 return True
-            total, union = total + count, union | among
+            total, union = total + count, union | devices
         return total > union.bit_count()
     unions = [(0, 0)]
-    for among, count in wanted.items():
+    for devices, count in wanted.items():
         for union, total in list(unions):
-            more = (union | among, total + count)
+            more = (union | devices, total + count)
             if more[1] > more[0].bit_count():
                 return True
             unions.append(more)

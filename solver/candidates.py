@@ -1,17 +1,25 @@
-"""Devices as candidates: what can be said of one without knowing who asks and who holds it.
+"""Devices as candidates: the facts about a device that do not depend on requests or allocations.
 
-A candidate lives as long as its slice. What it was asked is remembered on it, under the object that
-asked, so that it is forgotten with the slice.
+A candidate lives as long as its slice. Filters cache their results on it, so the results are
+dropped with the slice.
 """
 
 from collections.abc import Callable, Sequence
 
-from dra.compatibility import Declaration, EvaluationError, Peer, Rule, annotated, groups, rule
-from dra.counters import Draw, draw
+from dra.compatibility import (
+    Declaration,
+    ExpressionEvaluationError,
+    Peer,
+    Rule,
+    effective_counter_uses,
+    find_rule,
+    read_declarations,
+)
+from dra.counters import ConsumedCounters, consumed_counters
 from dra.device import Attribute, CounterUse, Device
 from dra.inventory import Pool, PoolID
 from dra.slices import Slice
-from solver.expressions import Expressions, Failed
+from solver.expressions import EvaluationFailure, ExpressionEvaluator
 from solver.world import World
 
 
@@ -19,8 +27,8 @@ class Candidate:
     """One device of a slice; compared by identity."""
 
     __slots__ = (
-        "broken", "derived", "device", "draw", "name", "needs", "pool", "rule", "shared", "slice",
-        "uses", "verdicts",
+        "counter_uses", "derived_values", "device", "draw", "group_error", "name", "needs", "pool",
+        "rule", "shared", "slice", "verdicts",
     )  # fmt: skip
 
     def __init__(self, each: Slice, device: Device, *, sharing: bool) -> None:
@@ -29,73 +37,79 @@ class Candidate:
         self.name = device.name
         self.pool = PoolID(each.driver, each.pool)
         self.shared = sharing and device.allow_multiple_allocations
-        self.uses: tuple[CounterUse, ...] = device.consumes_counters
-        self.draw: Draw = draw(device) if device.consumes_counters else {}
+        self.counter_uses: tuple[CounterUse, ...] = device.consumes_counters
+        self.draw: ConsumedCounters = consumed_counters(device) if device.consumes_counters else {}
         self.rule: Rule | None = None
-        self.broken = ""
+        self.group_error = ""
         self.verdicts: dict[object, object] = {}
         self.needs: dict[object, object] = {}
-        self.derived: dict[str, Attribute | Failed] = {}
+        self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
 
     def __repr__(self) -> str:
         return f"{self.pool.driver}/{self.pool.name}/{self.name}"
 
 
-class Candidates:
-    """The candidates of slices, each made once."""
+class CandidateCache:
+    """Creates the candidates of each slice once."""
 
-    def __init__(self, world: World, expressions: Expressions) -> None:
+    def __init__(self, world: World, expressions: ExpressionEvaluator) -> None:
         self._expressions = expressions
         self._declarations = world.compatibility
         self._sharing = world.gates.consumable_capacity
-        # By identity, which the slice beside keeps from being given to another.
-        self._of_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
+        # Keyed by id(); the entry holds the slice, so that its id is not reused.
+        self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
 
-    def of(self, each: Slice) -> tuple[Candidate, ...]:
-        """Give the devices of a slice as candidates, in listed order."""
-        known = self._of_slice.get(id(each))
-        if known is None:
-            made = tuple(Candidate(each, device, sharing=self._sharing) for device in each.devices)
-            self._declare(each, made)
-            known = self._of_slice[id(each)] = (each, made)
-        return known[1]
+    def of_slice(self, each: Slice) -> tuple[Candidate, ...]:
+        """Return the devices of a slice as candidates, in listed order."""
+        cached = self._by_slice.get(id(each))
+        if cached is None:
+            candidates = tuple(
+                Candidate(each, device, sharing=self._sharing) for device in each.devices
+            )
+            self._declare(each, candidates)
+            cached = self._by_slice[id(each)] = (each, candidates)
+        return cached[1]
 
     def in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
-        """Give the candidates of a pool in the order they are tried."""
-        return tuple(candidate for each in pool.slices for candidate in self.of(each))
+        """Return the candidates of a pool in search order."""
+        return tuple(candidate for each in pool.slices for candidate in self.of_slice(each))
 
-    def keep(self, slices: Sequence[Slice]) -> None:
-        """Forget all slices but these."""
+    def retain(self, slices: Sequence[Slice]) -> None:
+        """Drop the candidates of all other slices."""
         kept = {id(each) for each in slices}
-        self._of_slice = {key: value for key, value in self._of_slice.items() if key in kept}
+        self._by_slice = {key: value for key, value in self._by_slice.items() if key in kept}
 
-    def _declare(self, each: Slice, made: tuple[Candidate, ...]) -> None:
-        """Apply what somebody else than the device itself says of its company."""
-        said, _ = annotated(each)
-        plain = any(device.compatible_only_with for device in each.devices)
-        if not (said or self._declarations or plain):
+    def _declare(self, each: Slice, candidates: tuple[Candidate, ...]) -> None:
+        """Apply compatibility declarations of the slice annotation and the configuration."""
+        annotation_declarations, _ = read_declarations(each)
+        has_rules = any(device.compatible_only_with for device in each.devices)
+        if not (annotation_declarations or self._declarations or has_rules):
             return
-        for candidate in made:
-            self._declare_one(candidate, said)
+        for candidate in candidates:
+            self._declare_one(candidate, annotation_declarations)
 
-    def _declare_one(self, candidate: Candidate, said: tuple[Declaration, ...]) -> None:
+    def _declare_one(
+        self, candidate: Candidate, annotation_declarations: tuple[Declaration, ...]
+    ) -> None:
         peer = Peer(candidate.pool, candidate.device)
-        ask = asking(self._expressions)
-        candidate.rule = rule(peer, self._declarations, said, ask)
+        evaluate = rule_evaluator(self._expressions)
+        candidate.rule = find_rule(peer, self._declarations, annotation_declarations, evaluate)
         try:
-            candidate.uses = groups(peer, self._declarations, said, ask)
-        except EvaluationError as error:
-            # Nothing safe can be assumed of its groups, so it is not to be had.
-            candidate.broken = f"its compatibility groups cannot be told: {error}"
+            candidate.counter_uses = effective_counter_uses(
+                peer, self._declarations, annotation_declarations, evaluate
+            )
+        except ExpressionEvaluationError as error:
+            # Without its groups, the device cannot be allocated safely.
+            candidate.group_error = f"cannot evaluate its compatibility groups: {error}"
 
 
-def asking(expressions: Expressions) -> Callable[[str, Peer], bool]:
-    """Give the evaluation that rules about company ask for."""
+def rule_evaluator(expressions: ExpressionEvaluator) -> Callable[[str, Peer], bool]:
+    """Return the function that evaluates `compatibleOnlyWith` expressions."""
 
-    def ask(expression: str, peer: Peer) -> bool:
+    def evaluate(expression: str, peer: Peer) -> bool:
         outcome = expressions.selects(expression, peer.pool.driver, peer.device)
-        if isinstance(outcome, Failed):
-            raise EvaluationError(str(outcome))
+        if isinstance(outcome, EvaluationFailure):
+            raise ExpressionEvaluationError(str(outcome))
         return outcome
 
-    return ask
+    return evaluate

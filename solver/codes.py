@@ -1,4 +1,4 @@
-"""The codes of what the solver says where it has no solution."""
+"""Finding codes of the solver: the reasons why claims have no solution."""
 
 from dra.finding import Code, Codes, Severity
 from solver.eligibility import Stage
@@ -10,120 +10,122 @@ def _code(name: str, text: str, example: str, remedy: str) -> Code:
 
 NO_DEVICE_OF_CLASS = _code(
     "NoDeviceOfClass",
-    "The node has too few devices of the class that is asked for.",
+    "The node has too few devices of the requested class.",
     "no device of class gpu.nvidia.com (0 of 4 devices)",
-    "Ask for a class that the node's drivers serve, or let the pod go to other nodes.",
+    "Request a class that the node's drivers serve, or allow the pod on other nodes.",
 )
 NO_DEVICE_MATCHES = _code(
     "NoDeviceMatches",
-    "Devices of the class are there, but too few satisfy the selectors of the request.",
-    "none of 8 gpu.nvidia.com matches request gpu: device.attributes[...].productName == 'H200'",
-    "Loosen the selectors of the request.",
+    "The node has devices of the class, but too few match the selectors of the request.",
+    "none of 8 gpu.nvidia.com devices matches: device.attributes[...].productName == 'H200'",
+    "Relax the selectors of the request.",
 )
 DEVICE_ELSEWHERE = _code(
     "DeviceElsewhere",
-    "The devices that match are published for other nodes.",
-    "0 of 8 gpu.nvidia.com are for this node",
-    "Let the pod go to those nodes.",
+    "The matching devices are available to other nodes only.",
+    "0 of 8 gpu.nvidia.com devices are available to this node, 1 requested",
+    "Allow the pod on those nodes.",
 )
 NO_DEVICE_FREE = _code(
     "NoDeviceFree",
-    "The devices that match are held by other claims, or by other requests of the pod.",
-    "no free gpu.nvidia.com (8 of 8 held)",
-    "Wait for a device to be released, or ask for fewer.",
+    "Other claims, or other requests of the pod, use the matching devices.",
+    "no free gpu.nvidia.com device (8 of 8 in use)",
+    "Wait until a device is released, or request fewer devices.",
 )
 CAPACITY_LACKING = _code(
     "CapacityLacking",
-    "No device that matches has as much of a capacity left as a request takes.",
-    "no gpu.nvidia.com has 40Gi memory left, the most is 20Gi",
-    "Ask for less, or wait for a share to be released.",
+    "No matching device has enough free capacity for the request.",
+    "no gpu.nvidia.com device with 40Gi of memory free (largest free amount: 20Gi)",
+    "Request less capacity, or wait until a share is released.",
 )
 DEVICE_UNSUPPORTED = _code(
     "DeviceUnsupported",
-    "The devices that match need a feature that the node or the cluster does not have.",
-    "8 of 8 gpu.nvidia.com need DRAOptionalNodeOperations",
-    "Turn the feature on.",
+    "The matching devices need a feature that the node or the cluster does not have.",
+    "no gpu.nvidia.com device that does not need DRAOptionalNodeOperations",
+    "Enable the feature.",
 )
 GROUP_CLASH = _code(
     "GroupClash",
-    "The devices that match do not go with what is allocated on the same hardware.",
-    "8 of 8 gpu.nvidia.com do not go with what is allocated beside them (groups: mig)",
-    "Ask for a device of the mode that is active, or wait until the others are released.",
+    "The matching devices have no compatibility group in common with the devices that are "
+    "allocated on the same hardware.",
+    "no gpu.nvidia.com device that is compatible with the allocated devices (active groups: mig)",
+    "Request a device of an active group, or wait until the other devices are released.",
 )
 COMPANY_CLASH = _code(
     "CompanyClash",
-    "A device's rule about its company keeps the devices that match apart from those allocated.",
-    "gpu-0 goes only with: device.attributes['gpu.example.com'].mode == 'mig'",
-    "Ask for a device that the rule admits, or wait until the others are released.",
+    "A `compatibleOnlyWith` rule excludes the matching devices beside the allocated devices.",
+    "gpu-0 is compatible only with device.attributes['gpu.example.com'].mode == 'mig'",
+    "Request a device that the rule allows, or wait until the other devices are released.",
 )
 COUNTERS_LACKING = _code(
     "CountersLacking",
-    "What the devices that match draw from shared counters is not there any more.",
-    "counter memory of gpu-0-counters has 10Gi left, 20Gi are drawn by gpu-0-mig-2",
-    "Ask for a smaller partition, or wait until others are released.",
+    "The shared counters that the matching devices consume are in use.",
+    "counter memory of gpu-0-counters has 10Gi left, 20Gi needed",
+    "Request a smaller partition, or wait until other devices are released.",
 )
 DEVICE_TAINTED = _code(
     "DeviceTainted",
-    "The devices that match have taints that the request does not tolerate.",
-    "8 of 8 gpu.nvidia.com are tainted example.com/unhealthy:NoSchedule",
-    "Tolerate the taint, or have the devices repaired.",
+    "The matching devices have taints that the request does not tolerate.",
+    "no gpu.nvidia.com device without an untolerated taint (8 of 8: a.io/unhealthy:NoSchedule)",
+    "Tolerate the taint, or repair the devices.",
 )
 CONSTRAINT_UNMET = _code(
     "ConstraintUnmet",
-    "There are devices enough, but not with attributes as a constraint of the claim wants them.",
-    "at most 2 free devices have the same resource.kubernetes.io/pcieRoot, 4 are wanted",
-    "Ask for fewer devices, or drop the constraint.",
+    "There are enough devices, but their attributes do not satisfy a constraint of the claim.",
+    "at most 2 of 8 free gpu.nvidia.com devices have the same "
+    "resource.kubernetes.io/pcieRoot, 4 requested",
+    "Request fewer devices, or remove the constraint.",
 )
 TOO_FEW_TOGETHER = _code(
     "TooFewTogether",
-    "Each request could be satisfied alone, but not all of them at once.",
-    "the requests together want more devices than there are",
-    "Ask for fewer devices, or let the pod go to other nodes.",
+    "The node can satisfy each request alone, but not all requests together.",
+    "the requests together need more devices than the node has",
+    "Request fewer devices, or allow the pod on other nodes.",
 )
 TOO_MANY_RESULTS = _code(
     "TooManyResults",
-    "No choice of alternatives keeps a claim within 32 devices.",
-    "every choice gives more than 32 devices",
-    "Spread the requests over several claims.",
+    "Every combination of alternatives gives a claim more than 32 devices.",
+    "every combination of alternatives gives a claim more than 32 devices",
+    "Distribute the requests over several claims.",
 )
 POOL_UNUSABLE = _code(
     "PoolUnusable",
-    "A pool cannot be used: its driver is changing it, or what it publishes is inconsistent.",
+    "A pool cannot be used: its driver is updating it, or its slices are inconsistent.",
     "pool gpu.example.com/node-1 is incomplete",
-    "Wait for the driver, or have its slices repaired; drawbridge lint says what is wrong.",
+    "Wait for the driver, or repair its slices. Run `drawbridge lint` to find what is wrong.",
 )
 CLAIM_REFUSED = _code(
     "ClaimRefused",
-    "The scheduler reports an error for the whole pod, whatever other nodes have.",
-    "claim default/c, request gpu: there is no device class gpu",
+    "The scheduler reports an error for the whole pod, on every node.",
+    "claim default/c, request gpu: device class gpu does not exist",
     "Change the claim.",
 )
 SELECTOR_FAILS = _code(
     "SelectorFails",
-    "A selector, or a derived attribute, gives an error on a device: the whole pod stays pending.",
+    "A selector or a derived attribute fails on a device. The pod stays pending on all nodes.",
     "claim default/c, request gpu: selector #0 on device d/p/gpu-0: no such key: model",
-    "Ask for the attribute with `?` or `in` before it is used.",
+    "Check with `?` or `in` that the attribute exists before you use it.",
 )
 CAPACITY_UNCOUNTABLE = _code(
     "CapacityUncountable",
-    "An amount cannot be computed with: the whole pod stays pending.",
+    "An amount is not usable in calculations. The pod stays pending on all nodes.",
     "claim default/c, request gpu: capacity memory: the amount -1 is negative",
-    "Ask for another amount, or have the slice repaired.",
+    "Request another amount, or repair the slice.",
 )
 SELECTOR_OF_NODES_FAILS = _code(
     "NodeSelectorFails",
-    "The node selector of a slice or a device cannot be read: the whole pod stays pending.",
+    "The node selector of a slice or a device is invalid. The pod stays pending on all nodes.",
     "slice s: nodeSelectorTerms[0].matchExpressions[0]: In needs values",
-    "Have the slice repaired.",
+    "Repair the slice.",
 )
 SEARCH_GAVE_UP = _code(
     "SearchGaveUp",
-    "The search took more steps than it may, so that nobody knows whether there is a solution.",
-    "no answer after 200000 steps",
-    "Ask for fewer devices, or for all of one kind.",
+    "The search reached its step limit before it found or excluded a solution.",
+    "no result after 200000 search steps",
+    "Request fewer devices, or request all of one kind.",
 )
 
-OF_STAGE = {
+CODE_BY_STAGE = {
     Stage.CLASS: NO_DEVICE_OF_CLASS,
     Stage.REQUEST: NO_DEVICE_MATCHES,
     Stage.NODE: DEVICE_ELSEWHERE,
@@ -140,7 +142,7 @@ OF_STAGE = {
 CODES = Codes(
     "solver",
     [
-        *OF_STAGE.values(),
+        *CODE_BY_STAGE.values(),
         TOO_FEW_TOGETHER,
         TOO_MANY_RESULTS,
         POOL_UNUSABLE,

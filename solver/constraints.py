@@ -1,7 +1,7 @@
-"""Constraints of a claim: what its devices must have in common, or apart.
+"""Attribute constraints of a claim: matchAttribute and distinctAttribute.
 
-The state of a constraint is a value: adding a device gives a new one, and going back is keeping
-the old one. Devices and requests are not known here, only attributes.
+The state of a constraint is an immutable value: adding a device returns a new state, and
+backtracking restores the old one.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import TypeAlias
 from dra.device import Attribute
 
 # A value with its type: values of different types are never equal.
-Typed: TypeAlias = tuple[str, object]
-Values: TypeAlias = frozenset[Typed]
+TypedValue: TypeAlias = tuple[str, object]
+TypedValues: TypeAlias = frozenset[TypedValue]
 
 _SCALARS = ("string", "integer", "boolean", "version")
 _BY_PRECEDENCE = (
@@ -22,42 +22,42 @@ _BY_PRECEDENCE = (
 )
 
 
-def values(attribute: Attribute) -> Values:
-    """Give the values of an attribute, one or several; none where its type is not known."""
-    for kind, several, _ in _BY_PRECEDENCE:
-        held = getattr(attribute, several)
-        if held:
-            return frozenset((kind, value) for value in held)
-    for kind, _, one in _BY_PRECEDENCE:
-        held = getattr(attribute, one)
-        if held is not None:
-            return frozenset({(kind, held)})
+def typed_values(attribute: Attribute) -> TypedValues:
+    """Return the typed values of an attribute; none if its type is unknown."""
+    for type_name, list_field, _ in _BY_PRECEDENCE:
+        values = getattr(attribute, list_field)
+        if values:
+            return frozenset((type_name, value) for value in values)
+    for type_name, _, scalar_field in _BY_PRECEDENCE:
+        value = getattr(attribute, scalar_field)
+        if value is not None:
+            return frozenset({(type_name, value)})
     return frozenset()
 
 
-class Match:
-    """All devices have a value in common. The state is that of the devices so far."""
+class MatchConstraint:
+    """All devices have a value in common. The state holds the values of the devices so far."""
 
-    empty: Attribute | Values | None = None
+    empty: Attribute | TypedValues | None = None
 
     def __init__(self, name: str, *, lists: bool) -> None:
         self.name = name
         self.lists = lists
 
-    def joined(self, state: object, attribute: Attribute) -> object | None:
-        """Give the state with one device more, None where it may not join."""
+    def extend(self, state: object, attribute: Attribute) -> object | None:
+        """Return the state with one more device; None if the device violates the constraint."""
         if self.lists:
-            found = values(attribute)
+            values = typed_values(attribute)
             if state is not None:
-                found &= state  # type: ignore[operator]  # made here
-            return found or None
+                values &= state  # type: ignore[operator]  # made here
+            return values or None
         if state is None:
             return attribute
         field, value = _scalar(attribute)
         return state if field and getattr(state, field) == value else None
 
 
-class Distinct:
+class DistinctConstraint:
     """No two devices have a value in common."""
 
     empty: tuple[Attribute, ...] = ()
@@ -66,12 +66,12 @@ class Distinct:
         self.name = name
         self.lists = lists
 
-    def joined(self, state: object, attribute: Attribute) -> object | None:
-        """Give the state with one device more, None where it may not join."""
+    def extend(self, state: object, attribute: Attribute) -> object | None:
+        """Return the state with one more device; None if the device violates the constraint."""
         others: Sequence[Attribute] = state  # type: ignore[assignment]  # made here
         if self.lists:
-            found = values(attribute)
-            if not found or any(found & values(other) for other in others):
+            values = typed_values(attribute)
+            if not values or any(values & typed_values(other) for other in others):
                 return None
         elif others:
             field, value = _scalar(attribute)
@@ -80,7 +80,7 @@ class Distinct:
         return (*others, attribute)
 
 
-Constraint: TypeAlias = Match | Distinct
+AttributeConstraint: TypeAlias = MatchConstraint | DistinctConstraint
 
 
 def _scalar(attribute: Attribute) -> tuple[str, object]:

@@ -1,7 +1,7 @@
-"""What a pod's claims demand, checked as the scheduler checks it before it searches.
+"""The requests of a pod's claims, validated as kube-scheduler validates them before its search.
 
-Claims become one row of wishes, each with the options that would satisfy it. Nothing here depends
-on a node, so that one demand serves all of them.
+The claims become one list of requests, each with the options that satisfy it. A demand does not
+depend on a node, so one demand serves all nodes.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -10,54 +10,67 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from dra.capacity import Amounts
-from dra.claim import ALL, EXACT_COUNT, Choice, Claim, Exactly, Request, Wanted, choices, covers
+from dra.claim import (
+    ALL,
+    EXACT_COUNT,
+    Choice,
+    Claim,
+    ExactRequest,
+    Request,
+    RequestedDevices,
+    refers_to,
+    request_choices,
+)
 from dra.classes import DeviceClass
 from dra.gates import Gates
 from solver.abort import Abort, Cause
-from solver.constraints import Constraint, Distinct, Match
-from solver.eligibility import Screen
+from solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
+from solver.eligibility import RequestFilter
 
-MOST_RESULTS = 32
+MAX_RESULTS = 32
 
 
-class Screens(Protocol):
-    """Gives the screen of a class's and a request's selectors and amounts."""
+class FilterFactory(Protocol):
+    """Creates the filter for the selectors of a class and a request and the requested amounts."""
 
     def __call__(
-        self, selectors: tuple[tuple[str, ...], tuple[str, ...]], asked: Amounts
-    ) -> Screen:
-        """Give the same screen for the same question."""
+        self, selectors: tuple[tuple[str, ...], tuple[str, ...]], requested: Amounts
+    ) -> RequestFilter:
+        """Return the same filter for equal arguments."""
 
 
 class Option(msgspec.Struct, frozen=True, eq=False):
-    """One way to satisfy a wish; `covered` are the claim's constraints that are about it."""
+    """One way to satisfy a request.
+
+    `constraint_indexes` are the constraints of the claim that apply to it.
+    """
 
     claim: int
-    wish: int
+    request_index: int
     name: str
-    wanted: Wanted
+    wanted: RequestedDevices
     admin: bool
-    every: bool
+    all_mode: bool
     device_class: DeviceClass
-    screen: Screen
-    covered: tuple[int, ...]
-    derived: Mapping[str, str]
+    request_filter: RequestFilter
+    constraint_indexes: tuple[int, ...]
+    derived_attributes: Mapping[str, str]
 
-    def question(self) -> Hashable:
-        """Give what is equal for options that ask the same of every device."""
+    def equivalence_key(self) -> Hashable:
+        """Return a key that is equal for options that treat every device alike."""
         return (
-            self.screen,
+            self.request_filter,
             self.wanted.tolerations,
             self.admin,
-            self if self.every else None,
-            self.covered,
-            self.claim if self.covered else -1,
-            tuple(sorted(self.derived.items())),
+            self if self.all_mode else None,
+            self.constraint_indexes,
+            self.claim if self.constraint_indexes else -1,
+            tuple(sorted(self.derived_attributes.items())),
         )
 
 
-class Wish(msgspec.Struct, frozen=True, eq=False):
-    """One request of a claim; with `prioritized` its first option that leads anywhere counts."""
+class RequestDemand(msgspec.Struct, frozen=True, eq=False):
+    """One request of a claim; if `prioritized`, the first option with a solution is used."""
 
     claim: int
     request: Request
@@ -66,114 +79,128 @@ class Wish(msgspec.Struct, frozen=True, eq=False):
 
 
 class Demand(msgspec.Struct, frozen=True, eq=False):
-    """The wishes of all claims in order, and for each claim its constraints."""
+    """The requests of all claims in order, and the constraints of each claim."""
 
     claims: tuple[Claim, ...]
-    wishes: tuple[Wish, ...]
-    constraints: tuple[tuple[Constraint, ...], ...]
+    requests: tuple[RequestDemand, ...]
+    constraints: tuple[tuple[AttributeConstraint, ...], ...]
 
     def options(self) -> Iterator[Option]:
-        """Give all options of all wishes."""
-        return (option for wish in self.wishes for option in wish.options)
+        """Return all options of all requests."""
+        return (option for request in self.requests for option in request.options)
 
 
-def demand(
-    claims: Sequence[Claim], classes: Mapping[str, DeviceClass], gates: Gates, screens: Screens
+def build_demand(
+    claims: Sequence[Claim],
+    classes: Mapping[str, DeviceClass],
+    gates: Gates,
+    make_filter: FilterFactory,
 ) -> Demand:
-    """Check claims in the scheduler's order; raises Abort with the first thing that is wrong."""
-    room = _Room(claims, classes, gates, screens)
-    wishes: list[Wish] = []
+    """Validate claims in the scheduler's order; raises Abort with the first error."""
+    context = _CheckContext(claims, classes, gates, make_filter)
+    requests: list[RequestDemand] = []
     constraints = []
     for number, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
             try:
-                wishes.append(_wish(number, len(wishes), request, room))
-            except _WrongError as wrong:
-                where = f"claim {shown(claim)}, request {request.name}"
-                raise Abort(Cause.REFUSED, f"{where}: {wrong}") from None
+                requests.append(_build_request(number, len(requests), request, context))
+            except _RequestError as error:
+                where = f"claim {claim_name(claim)}, request {request.name}"
+                raise Abort(Cause.REFUSED, f"{where}: {error}") from None
         _check_size(claim)
         constraints.append(_constraints(claim, gates))
-    return Demand(tuple(claims), tuple(wishes), tuple(constraints))
+    return Demand(tuple(claims), tuple(requests), tuple(constraints))
 
 
-class _Room(NamedTuple):
-    """What claims are checked against."""
+class _CheckContext(NamedTuple):
+    """What the claims are validated against."""
 
     claims: Sequence[Claim]
     classes: Mapping[str, DeviceClass]
     gates: Gates
-    screens: Screens
+    make_filter: FilterFactory
 
 
-def shown(claim: Claim) -> str:
-    """Name a claim in a message."""
+def claim_name(claim: Claim) -> str:
+    """Return the name of a claim for messages."""
     metadata = claim.metadata
     name = metadata.name or metadata.generate_name
     return f"{metadata.namespace}/{name}" if metadata.namespace else name
 
 
-class _WrongError(Exception):
-    """What is wrong with a request."""
+class _RequestError(Exception):
+    """An error in a request."""
 
 
-def _wish(number: int, at: int, request: Request, room: _Room) -> Wish:
+def _build_request(number: int, at: int, request: Request, context: _CheckContext) -> RequestDemand:
     prioritized = bool(request.first_available)
-    if prioritized and not room.gates.prioritized_list:
-        raise _WrongError("it has subrequests, but the DRAPrioritizedList feature is disabled")
-    # A request with both forms, which no API server takes, is what its alternatives say.
-    ways = choices(Request(request.name, None, request.first_available) if prioritized else request)
-    if not room.gates.consumable_capacity and any(way.wanted.capacity for way in ways):
-        text = "it has capacity requests, but the DRAConsumableCapacity feature is disabled"
-        raise _WrongError(text)
-    if not ways:
-        raise _WrongError("missing device class name (unsupported request type?)")
-    return Wish(number, request, tuple(_option(number, at, way, room) for way in ways), prioritized)
-
-
-def _option(number: int, at: int, way: Choice, room: _Room) -> Option:
-    wanted = way.wanted
-    device_class = _checked(way, room.classes, room.gates)
-    asked = wanted.capacity.requests if wanted.capacity else {}
-    return Option(
-        claim=number,
-        wish=at,
-        name=way.name,
-        wanted=wanted,
-        admin=way.admin_access,
-        every=wanted.allocation_mode == ALL,
-        device_class=device_class,
-        screen=room.screens(_selectors(device_class, wanted), asked),
-        covered=_covered(room.claims[number], way.name),
-        derived={each.name: each.expression for each in wanted.derived_attributes},
+    if prioritized and not context.gates.prioritized_list:
+        raise _RequestError("has subrequests, but the DRAPrioritizedList feature is disabled")
+    # The API server rejects a request with both forms; here firstAvailable takes precedence.
+    alternatives = request_choices(
+        Request(request.name, None, request.first_available) if prioritized else request
+    )
+    if not context.gates.consumable_capacity and any(
+        alternative.requested.capacity for alternative in alternatives
+    ):
+        text = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        raise _RequestError(text)
+    if not alternatives:
+        raise _RequestError("missing device class name (unsupported request type?)")
+    return RequestDemand(
+        number,
+        request,
+        tuple(_build_option(number, at, alternative, context) for alternative in alternatives),
+        prioritized,
     )
 
 
-def _checked(way: Choice, classes: Mapping[str, DeviceClass], gates: Gates) -> DeviceClass:
-    wanted = way.wanted
+def _build_option(number: int, at: int, alternative: Choice, context: _CheckContext) -> Option:
+    wanted = alternative.requested
+    device_class = _check_alternative(alternative, context.classes, context.gates)
+    amounts = wanted.capacity.requests if wanted.capacity else {}
+    return Option(
+        claim=number,
+        request_index=at,
+        name=alternative.name,
+        wanted=wanted,
+        admin=alternative.admin_access,
+        all_mode=wanted.allocation_mode == ALL,
+        device_class=device_class,
+        request_filter=context.make_filter(_selectors(device_class, wanted), amounts),
+        constraint_indexes=_covering_constraints(context.claims[number], alternative.name),
+        derived_attributes={each.name: each.expression for each in wanted.derived_attributes},
+    )
+
+
+def _check_alternative(
+    alternative: Choice, classes: Mapping[str, DeviceClass], gates: Gates
+) -> DeviceClass:
+    wanted = alternative.requested
     if wanted.derived_attributes and not gates.derived_attributes:
-        raise _WrongError("it has derived attributes, but the feature is disabled")
+        raise _RequestError("has derived attributes, but the feature is disabled")
     for index, selector in enumerate(wanted.selectors):
         if selector.cel is None:
             text = f"selector #{index}: CEL expression empty (unsupported selector type?)"
-            raise _WrongError(text)
-    said = isinstance(wanted, Exactly) and wanted.admin_access is not None
-    if said and not gates.admin_access:
-        raise _WrongError("admin access is requested, but the feature is disabled")
+            raise _RequestError(text)
+    requests_admin = isinstance(wanted, ExactRequest) and wanted.admin_access is not None
+    if requests_admin and not gates.admin_access:
+        raise _RequestError("admin access is requested, but the feature is disabled")
     name = wanted.device_class_name
     if not name:
-        raise _WrongError("missing device class name (unsupported request type?)")
+        raise _RequestError("missing device class name (unsupported request type?)")
     if name not in classes:
-        raise _WrongError(f"there is no device class {name}")
+        raise _RequestError(f"device class {name} does not exist")
     if wanted.allocation_mode not in (ALL, EXACT_COUNT):
-        raise _WrongError(f"unsupported count mode {wanted.allocation_mode}")
+        raise _RequestError(f"unsupported count mode {wanted.allocation_mode}")
     for index, selector in enumerate(classes[name].spec.selectors):
         if selector.cel is None:
-            raise _WrongError(f"device class {name}: selector #{index} has no CEL expression")
+            raise _RequestError(f"device class {name}: selector #{index} has no CEL expression")
     return classes[name]
 
 
 def _selectors(
-    device_class: DeviceClass, wanted: Wanted
+    device_class: DeviceClass, wanted: RequestedDevices
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     of_class, of_request = (
         tuple(selector.cel.expression for selector in selectors if selector.cel is not None)
@@ -182,43 +209,48 @@ def _selectors(
     return of_class, of_request
 
 
-def _covered(claim: Claim, name: str) -> tuple[int, ...]:
+def _covering_constraints(claim: Claim, name: str) -> tuple[int, ...]:
     return tuple(
         index
         for index, constraint in enumerate(claim.spec.devices.constraints)
-        if covers(constraint.requests, name)
+        if refers_to(constraint.requests, name)
     )
 
 
 def _check_size(claim: Claim) -> None:
-    """Refuse a claim whose exact counts alone are too many; mode All is counted on the node."""
-    minimum = least(claim, {})
-    if minimum > MOST_RESULTS:
-        text = f"it needs at least {minimum} devices, a claim can have {MOST_RESULTS}"
-        raise Abort(Cause.REFUSED, f"claim {shown(claim)}: {text}")
+    """Raise Abort if the exact counts exceed the limit; mode All is counted per node."""
+    minimum = minimum_devices(claim, {})
+    if minimum > MAX_RESULTS:
+        text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
+        raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
 
 
-def least(claim: Claim, of_all: Mapping[str, int]) -> int:
-    """Count the devices a claim needs at least; `of_all` by the name of the option."""
+def minimum_devices(claim: Claim, all_mode_counts: Mapping[str, int]) -> int:
+    """Return the least number of devices a claim needs.
+
+    `all_mode_counts` gives the number for each option with mode All, by name.
+    """
     total = 0
     for request in claim.spec.devices.requests:
         total += min(
-            of_all.get(way.name, 0) if way.wanted.allocation_mode == ALL else way.wanted.count
-            for way in choices(request)
+            all_mode_counts.get(alternative.name, 0)
+            if alternative.requested.allocation_mode == ALL
+            else alternative.requested.count
+            for alternative in request_choices(request)
         )
     return total
 
 
-def _constraints(claim: Claim, gates: Gates) -> tuple[Constraint, ...]:
-    # Schedulers before 1.37 never hand the gate to their allocator: lists do not match there.
+def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:
+    # Schedulers before 1.37 do not pass the gate to their allocator, so lists do not match there.
     lists = gates.list_type_attributes and gates.version >= "1.37"
-    made: list[Constraint] = []
+    constraints: list[AttributeConstraint] = []
     for index, constraint in enumerate(claim.spec.devices.constraints):
         if constraint.match_attribute is not None:
-            made.append(Match(constraint.match_attribute, lists=lists))
+            constraints.append(MatchConstraint(constraint.match_attribute, lists=lists))
         elif constraint.distinct_attribute is not None:
-            made.append(Distinct(constraint.distinct_attribute, lists=lists))
+            constraints.append(DistinctConstraint(constraint.distinct_attribute, lists=lists))
         else:
             text = f"constraint #{index}: empty constraint (unsupported constraint type?)"
-            raise Abort(Cause.REFUSED, f"claim {shown(claim)}, {text}")
-    return tuple(made)
+            raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}, {text}")
+    return tuple(constraints)

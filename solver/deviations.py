@@ -1,33 +1,33 @@
-"""Where our answer is not that of Kubernetes 1.37's allocator, each with its reason.
+"""Deliberate differences from the allocator of Kubernetes 1.37, each with its reason.
 
-Everything else is meant to be equal. `UPSTREAM` turns all of them off: that is what the stock
-scheduler will do, wrong or not, and what a comparison with it is made with.
+Everything else must be equal. `UPSTREAM` turns all deviations off. The differential tests use it to
+compare the solver with the stock scheduler.
 """
 
 import msgspec
 
-from dra.counters import Counters, Draw
+from dra.counters import ConsumedCounters, Counters
 
 
 class Deviations(msgspec.Struct, frozen=True):
-    """Each field is one deviation; on is our answer, off is upstream's."""
+    """Each field is one deviation: true is our behavior, false is upstream's."""
 
-    # kubernetes#140729: upstream lets a request with admin access need free counters and hold them
-    # during the search. Admin access is for devices that others use, whose counters they hold
-    # already; it takes nothing from anybody, so it needs nothing.
+    # kubernetes#140729: upstream requires free counters for a request with admin access and holds
+    # them during the search. Admin access is for devices in use, whose counters are consumed
+    # already, so it needs no counters.
     admin_draws_nothing: bool = True
-    # kubernetes#140802: upstream counts what allocated devices draw, and their groups, by what is
-    # published now, so that a driver that edits its slices over-commits the hardware. Where a
-    # snapshot was kept at allocation, we count the stricter of both.
+    # kubernetes#140802: upstream reads the counters and groups of allocated devices from current
+    # slices, so a driver that edits its slices over-commits the hardware. If a snapshot was kept at
+    # allocation, we apply the stricter of both.
     snapshots_count: bool = True
-    # Unnumbered: an over-committed counter refuses all devices of the pool that draw from any
-    # counter. Sets stand for separate hardware, so we refuse those that draw from the same set.
+    # Unnumbered: an over-committed counter rejects all devices of the pool that consume any
+    # counter. Sets represent separate hardware, so we reject only devices on the same set.
     overdraft_stays_in_its_set: bool = True
-    # Unnumbered: mode All with a constraint that does not hold aborts the pod, even where another
-    # node, an earlier request's next device or another alternative would do. We go back and try.
+    # Unnumbered: mode All with an unsatisfied constraint aborts the pod, even if another node,
+    # another device of an earlier request or another alternative works. We backtrack.
     all_goes_back: bool = True
     # Unnumbered: a chosen device whose node selector has several terms aborts the finished
-    # allocation. The node at hand satisfies the selector, so we bind the allocation to it.
+    # allocation. The current node satisfies the selector, so we bind the allocation to it.
     several_terms_bind: bool = True
 
 
@@ -41,9 +41,9 @@ UPSTREAM = Deviations(
 )
 
 
-def concerning(counters: Counters, drawn: Draw) -> Counters:
-    """Leave of the over-committed counters those in sets that a device draws from."""
+def relevant_overdrafts(counters: Counters, drawn: ConsumedCounters) -> Counters:
+    """Keep only the over-committed counters in sets that a device consumes."""
     if not counters.overdrawn:
         return counters
     sets = {key[0] for key in drawn}
-    return Counters(counters.left, frozenset(k for k in counters.overdrawn if k[0] in sets))
+    return Counters(counters.remaining, frozenset(k for k in counters.overdrawn if k[0] in sets))

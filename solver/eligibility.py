@@ -1,18 +1,18 @@
-"""What a request asks of a device, whoever holds it: selectors and amounts, asked once a device.
+"""Selector and capacity checks of a request that do not depend on allocations.
 
-Two requests that ask the same share one screen, whatever they are called.
+Each check runs once per device. Requests with equal selectors and amounts share one filter.
 """
 
 import enum
 from typing import NamedTuple
 
-from dra.capacity import Amounts, CapacityError, Misfit, amounts, lacking
+from dra.capacity import Amounts, CapacityError, Misfit, consumed_amounts, find_shortfall
 from solver.candidates import Candidate
-from solver.expressions import Expressions, Failed
+from solver.expressions import EvaluationFailure, ExpressionEvaluator
 
 
 class Stage(enum.StrEnum):
-    """Where a device falls out, in the order in which it is judged."""
+    """The checks that can reject a device, in the order in which they run."""
 
     POOL = "pool"
     HELD = "in use"
@@ -28,60 +28,60 @@ class Stage(enum.StrEnum):
     CONSTRAINT = "constraint"
 
 
-class Verdict(NamedTuple):
-    """What the selectors say: `stage` is None for a device that all of them select."""
+class SelectorVerdict(NamedTuple):
+    """The result of the selectors; `stage` is None if all of them select the device."""
 
     stage: Stage | None = None
     number: int = 0
-    failed: Failed | None = None
+    failed: EvaluationFailure | None = None
 
 
-class Need(NamedTuple):
-    """What a request takes of a device; `misfit` where it would not fit even if all were free."""
+class CapacityNeed(NamedTuple):
+    """The amounts a request consumes; `misfit` if they exceed even an unused device."""
 
     amounts: Amounts
     misfit: Misfit | None = None
     error: CapacityError | None = None
 
 
-SELECTED = Verdict()
-UNSUPPORTED = Verdict(Stage.SUPPORT)
-NOTHING = Need({})
+SELECTED = SelectorVerdict()
+UNSUPPORTED = SelectorVerdict(Stage.SUPPORT)
+NO_CAPACITY = CapacityNeed({})
 
 
-class Screen:
-    """Selectors of a class and a request, and the amounts asked; compared by identity."""
+class RequestFilter:
+    """The selectors of a class and a request, and the requested amounts; compared by identity."""
 
     def __init__(
         self,
-        expressions: Expressions,
+        expressions: ExpressionEvaluator,
         selectors: tuple[tuple[str, ...], tuple[str, ...]],
-        asked: Amounts,
+        requested: Amounts,
         *,
         binding: bool,
         fractional: bool,
     ) -> None:
         self.selectors = selectors
-        self.asked = asked
+        self.requested = requested
         self._expressions = expressions
         self._binding = binding
         self._fractional = fractional
 
-    def verdict(self, candidate: Candidate) -> Verdict:
-        """Say what the selectors make of a device; per-device node selection is not among them."""
-        known = candidate.verdicts.get(self)
-        if known is None:
-            known = candidate.verdicts[self] = self._judged(candidate)
-        return known  # type: ignore[return-value]  # this screen put it there
+    def check_selectors(self, candidate: Candidate) -> SelectorVerdict:
+        """Evaluate the selectors on a device; does not check the device's node selection."""
+        cached = candidate.verdicts.get(self)
+        if cached is None:
+            cached = candidate.verdicts[self] = self._evaluate_selectors(candidate)
+        return cached  # type: ignore[return-value]  # stored by this filter
 
-    def need(self, candidate: Candidate) -> Need:
-        """Say what is taken of a device's capacities."""
-        known = candidate.needs.get(self)
-        if known is None:
-            known = candidate.needs[self] = self._needed(candidate)
-        return known  # type: ignore[return-value]  # this screen put it there
+    def required_capacity(self, candidate: Candidate) -> CapacityNeed:
+        """Return the amounts consumed from the device's capacities."""
+        cached = candidate.needs.get(self)
+        if cached is None:
+            cached = candidate.needs[self] = self._compute_capacity(candidate)
+        return cached  # type: ignore[return-value]  # stored by this filter
 
-    def _judged(self, candidate: Candidate) -> Verdict:
+    def _evaluate_selectors(self, candidate: Candidate) -> SelectorVerdict:
         device, driver = candidate.device, candidate.pool.driver
         if device.binding_conditions and not self._binding:
             return UNSUPPORTED
@@ -89,18 +89,18 @@ class Screen:
             for number, source in enumerate(selectors):
                 outcome = self._expressions.selects(source, driver, device)
                 if outcome is not True:
-                    failed = outcome if isinstance(outcome, Failed) else None
-                    return Verdict(stage, number, failed)
+                    failed = outcome if isinstance(outcome, EvaluationFailure) else None
+                    return SelectorVerdict(stage, number, failed)
         return SELECTED
 
-    def _needed(self, candidate: Candidate) -> Need:
+    def _compute_capacity(self, candidate: Candidate) -> CapacityNeed:
         capacity = candidate.device.capacity
-        if not capacity and not self.asked:
-            return NOTHING
+        if not capacity and not self.requested:
+            return NO_CAPACITY
         try:
-            taken = amounts(capacity, self.asked, fractional=self._fractional)
+            taken = consumed_amounts(capacity, self.requested, fractional=self._fractional)
         except CapacityError as error:
-            return Need({}, error=error)
+            return CapacityNeed({}, error=error)
         if isinstance(taken, Misfit):
-            return Need({}, misfit=taken)
-        return Need(taken, misfit=lacking(capacity, taken))
+            return CapacityNeed({}, misfit=taken)
+        return CapacityNeed(taken, misfit=find_shortfall(capacity, taken))

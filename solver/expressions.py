@@ -1,8 +1,7 @@
-"""Expressions about devices, asked once for every distinct projection of what they read.
+"""Evaluates CEL expressions on devices, once for each distinct projection of the read fields.
 
-Gives what upstream's evaluation gives for a selector, a derived attribute or a compatibility rule,
-errors included, and remembers it. Which devices are asked about, and what an error means for the
-pod, is decided elsewhere.
+The results, including errors, equal those of kube-scheduler for selectors, derived attributes and
+compatibility rules. The callers decide what an error means for the pod.
 """
 
 from collections.abc import Hashable, Mapping
@@ -19,118 +18,126 @@ from cel.values import Value
 from dra.device import Attribute, Device
 from dra.gates import Gates
 
-MOST_OUTCOMES = 100_000
-# What an evaluation gave: a value, or why there is none.
-Outcome: TypeAlias = "bool | Attribute | Failed"
+MAX_OUTCOMES = 100_000
+# The result of an evaluation: a value, or an error.
+EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
 
 
-class Failed(str):
-    """Why an expression gave no value."""
+class EvaluationFailure(str):
+    """The error of an evaluation."""
 
     __slots__ = ()
 
 
-class _Known:
-    """An expression and what it gave so far."""
+class _CompiledExpression:
+    """A compiled expression and its cached results."""
 
     def __init__(self, source: str, environment: Environment) -> None:
-        self.outcomes: dict[Hashable, Outcome] = {}
+        self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.program: Program | None = None
         self.reads = Reads(())
-        self.error = Failed("")
+        self.error = EvaluationFailure("")
         try:
             self.program = environment.compile(source)
             self.reads = reads(self.program)
         except CompileError as error:
-            self.error = Failed(f"CEL compile error: {error}")
+            self.error = EvaluationFailure(f"CEL compile error: {error}")
 
 
-class Expressions:
-    """What a cluster's scheduler makes of expressions; safe to keep for as long as its gates."""
+class ExpressionEvaluator:
+    """Evaluates expressions like the scheduler with these gates; reusable for these gates."""
 
     def __init__(self, gates: Gates) -> None:
         self._gates = gates
         self._lists = lists_readable(gates.version, list_attributes=gates.list_type_attributes)
-        self._selectors: dict[str, _Known] = {}
-        self._derived: dict[str, _Known] = {}
+        self._selectors: dict[str, _CompiledExpression] = {}
+        self._derived: dict[str, _CompiledExpression] = {}
         self._environments: dict[bool, Environment] = {}
-        self._seen: tuple[Device | None, str, Mapping[str, Value]] = (None, "", {})
+        self._last_view: tuple[Device | None, str, Mapping[str, Value]] = (None, "", {})
 
-    def selects(self, source: str, driver: str, device: Device) -> bool | Failed:
+    def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
-        known = self._selectors.get(source)
-        if known is None:
-            known = self._selectors[source] = _Known(source, self._environment(derived=False))
-        outcome = self._outcome(known, driver, device, derived=False)
-        return outcome if isinstance(outcome, Failed) else bool(outcome)
+        compiled = self._selectors.get(source)
+        if compiled is None:
+            compiled = self._selectors[source] = _CompiledExpression(
+                source, self._environment(derived=False)
+            )
+        outcome = self._evaluate(compiled, driver, device, derived=False)
+        return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
-    def derive(self, source: str, driver: str, device: Device) -> Attribute | Failed:
+    def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
-        known = self._derived.get(source)
-        if known is None:
-            known = self._derived[source] = _Known(source, self._environment(derived=True))
-        outcome = self._outcome(known, driver, device, derived=True)
-        return Failed("no attribute") if isinstance(outcome, bool) else outcome
+        compiled = self._derived.get(source)
+        if compiled is None:
+            compiled = self._derived[source] = _CompiledExpression(
+                source, self._environment(derived=True)
+            )
+        outcome = self._evaluate(compiled, driver, device, derived=True)
+        return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
     def _environment(self, *, derived: bool) -> Environment:
-        known = self._environments.get(derived)
-        if known is None:
-            known = self._environments[derived] = device_environment(
+        compiled = self._environments.get(derived)
+        if compiled is None:
+            compiled = self._environments[derived] = device_environment(
                 self._gates.version,
                 list_attributes=self._gates.list_type_attributes,
                 derived=derived,
             )
-        return known
+        return compiled
 
-    def _outcome(self, known: _Known, driver: str, device: Device, *, derived: bool) -> Outcome:
-        if known.program is None:
-            return known.error
-        seen = self._view(driver, device)
-        projection = known.reads.projection(seen)
-        outcome = known.outcomes.get(projection)
+    def _evaluate(
+        self, compiled: _CompiledExpression, driver: str, device: Device, *, derived: bool
+    ) -> EvaluationOutcome:
+        if compiled.program is None:
+            return compiled.error
+        seen = self._view_device(driver, device)
+        projection = compiled.reads.projection(seen)
+        outcome = compiled.outcomes.get(projection)
         if outcome is None:
-            if len(known.outcomes) >= MOST_OUTCOMES:
-                known.outcomes.clear()
-            outcome = _evaluated(known.program, seen, derived=derived)
-            known.outcomes[projection] = outcome
+            if len(compiled.outcomes) >= MAX_OUTCOMES:
+                compiled.outcomes.clear()
+            outcome = _run(compiled.program, seen, derived=derived)
+            compiled.outcomes[projection] = outcome
         return outcome
 
-    def _view(self, driver: str, device: Device) -> Mapping[str, Value]:
-        """Show a device; the one shown last is remembered, as it is mostly asked about again."""
-        last, of_driver, seen = self._seen
-        if last is not device or of_driver != driver:
+    def _view_device(self, driver: str, device: Device) -> Mapping[str, Value]:
+        """Return the CEL view of a device; caches the last one, which is usually needed again."""
+        last, last_driver, seen = self._last_view
+        if last is not device or last_driver != driver:
             seen = view(driver, device, list_attributes=self._lists)
-            self._seen = (device, driver, seen)
+            self._last_view = (device, driver, seen)
         return seen
 
 
-def _evaluated(program: Program, seen: Mapping[str, Value], *, derived: bool) -> Outcome:
+def _run(program: Program, seen: Mapping[str, Value], *, derived: bool) -> EvaluationOutcome:
     try:
         value = program.evaluate(seen).value
         return _attribute(value) if derived else bool(value)
     except EvaluationError as error:
-        return Failed(f"CEL runtime error: {error.message}")
+        return EvaluationFailure(f"CEL runtime error: {error.message}")
 
 
-# The names of the wire, by the type of the value.
+# Field names in the wire format, by type of the value.
 _FIELDS = {bool: "bool", int: "int", str: "string", Semver: "version"}
 _LISTS = {bool: "bools", int: "ints", str: "strings", Semver: "versions"}
 
 
-def _attribute(value: object) -> Outcome:
-    """Turn what a derived attribute gave into an attribute."""
+def _attribute(value: object) -> EvaluationOutcome:
+    """Convert the value of a derived attribute to an attribute."""
     field = _FIELDS.get(type(value))
     if field is not None:
         return msgspec.convert({field: _plain(value)}, Attribute)
     if not isinstance(value, list | tuple):
-        return Failed(f"unsupported CEL return type: {type(value).__name__}")
+        return EvaluationFailure(f"unsupported CEL return type: {type(value).__name__}")
     if not value:
         return Attribute(strings=())
     kind = type(value[0])
     if kind not in _LISTS:
-        return Failed(f"unsupported list element type: {kind.__name__}")
+        return EvaluationFailure(f"unsupported list element type: {kind.__name__}")
     if any(type(item) is not kind for item in value):
-        return Failed(f"expected all elements of the list to be of one type, {kind.__name__}")
+        return EvaluationFailure(
+            f"expected all elements of the list to be of one type, {kind.__name__}"
+        )
     return msgspec.convert({_LISTS[kind]: [_plain(item) for item in value]}, Attribute)
 
 

@@ -1,6 +1,6 @@
-"""How the candidates for a request get fewer, stage by stage; only looked at where none is left.
+"""Filters the candidates of a request stage by stage, to explain why too few are left.
 
-Says what went in and what came out, and for each stage who fell out. Words are made elsewhere.
+`solver.messages` turns the result into text.
 """
 
 from collections import defaultdict
@@ -12,10 +12,10 @@ from solver.abort import Abort
 from solver.candidates import Candidate
 from solver.demand import Option
 from solver.eligibility import SELECTED, Stage
-from solver.state import ELSEWHERE, Refused, State
+from solver.state import OTHER_NODE, Rejection, State
 
-# The order in which people think of it: what is held matters only among what would do.
-ORDER = (
+# The order for explanations: allocated devices matter only among matching ones.
+STAGE_ORDER = (
     Stage.CLASS,
     Stage.REQUEST,
     Stage.NODE,
@@ -30,58 +30,60 @@ ORDER = (
 )
 
 
-class Loss(NamedTuple):
-    """One stage: how many devices came to it, and who fell out for what."""
+class StageLoss(NamedTuple):
+    """One stage: the number of devices before it, and the rejected devices with details."""
 
     stage: Stage
     before: int
-    lost: Sequence[tuple[Candidate, object]]
+    rejected: Sequence[tuple[Candidate, object]]
 
     @property
     def after(self) -> int:
-        """How many went on."""
-        return self.before - len(self.lost)
+        """The number of devices after the stage."""
+        return self.before - len(self.rejected)
 
 
-class Funnel(NamedTuple):
-    """The stages at which devices fell out, in order, and who is left."""
+class FilterResult(NamedTuple):
+    """The stages that rejected devices, in order, and the remaining devices."""
 
-    losses: tuple[Loss, ...]
-    left: tuple[Candidate, ...]
+    losses: tuple[StageLoss, ...]
+    remaining: tuple[Candidate, ...]
 
-    def decisive(self, wanted: int) -> Loss | None:
-        """Give the stage after which there were fewer than wanted."""
-        return next((loss for loss in self.losses if loss.after < wanted), None)
+    def first_shortage(self, requested: int) -> StageLoss | None:
+        """Return the first stage that left fewer devices than requested."""
+        return next((loss for loss in self.losses if loss.after < requested), None)
 
 
-def funnel(state: State, option: Option, candidates: Sequence[Candidate]) -> Funnel:
-    """Judge all candidates for an option, in a state of the search."""
-    lost: dict[Stage, list[tuple[Candidate, object]]] = defaultdict(list)
-    left = []
+def filter_candidates(
+    state: State, option: Option, candidates: Sequence[Candidate]
+) -> FilterResult:
+    """Check all candidates for an option, in a state of the search."""
+    rejected: dict[Stage, list[tuple[Candidate, object]]] = defaultdict(list)
+    remaining = []
     for candidate in candidates:
-        refused = _refused(state, option, candidate)
-        if refused is None:
-            left.append(candidate)
+        rejection = _rejection(state, option, candidate)
+        if rejection is None:
+            remaining.append(candidate)
         else:
-            lost[refused.stage].append((candidate, refused.detail))
+            rejected[rejection.stage].append((candidate, rejection.detail))
     before = len(candidates)
     losses = []
-    for stage in ORDER:
-        if lost[stage]:
-            losses.append(Loss(stage, before, tuple(lost[stage])))
-            before -= len(lost[stage])
-    return Funnel(tuple(losses), tuple(left))
+    for stage in STAGE_ORDER:
+        if rejected[stage]:
+            losses.append(StageLoss(stage, before, tuple(rejected[stage])))
+            before -= len(rejected[stage])
+    return FilterResult(tuple(losses), tuple(remaining))
 
 
-def _refused(state: State, option: Option, candidate: Candidate) -> Refused | None:
-    verdict = option.screen.verdict(candidate)
+def _rejection(state: State, option: Option, candidate: Candidate) -> Rejection | None:
+    verdict = option.request_filter.check_selectors(candidate)
     if verdict is not SELECTED:
-        return Refused(verdict.stage or Stage.SUPPORT, verdict)
+        return Rejection(verdict.stage or Stage.SUPPORT, verdict)
     try:
-        if not state.site.here(candidate):
-            return ELSEWHERE
-        found = state.judged(option, candidate)
+        if not state.node_view.is_on_node(candidate):
+            return OTHER_NODE
+        result = state.check_device(option, candidate)
     except (Abort, NodeSelectorError):
-        # It was not reached, or the answer would have been the error.
+        # The search did not reach this error, otherwise it would be the result.
         return None
-    return found if isinstance(found, Refused) else None
+    return result if isinstance(result, Rejection) else None

@@ -1,136 +1,140 @@
-"""What the solver remembers from call to call; without it the answers are the same, only later.
+"""Caches that the solver keeps between calls; they never change a result.
 
-Bound to one world at a time: with other gates or compatibility rules everything is forgotten, with
-another inventory what belongs to slices that are gone.
+A memo is bound to one world at a time. Other feature gates or compatibility rules clear it; another
+inventory drops what belongs to removed slices.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dra.capacity import Amounts
-from dra.compatibility import Companies, Company, CounterSetID, start
-from dra.counters import Counters, Draw, available, draw
+from dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
+from dra.counters import ConsumedCounters, Counters, available_counters, consumed_counters
 from dra.device import CounterUse, Device
 from dra.inventory import Inventory, Pool
-from dra.inventory import Memo as InventoryMemo
+from dra.inventory import PoolCache as InventoryMemo
 from dra.nodes import Node
-from solver.candidates import Candidate, Candidates
-from solver.eligibility import Screen
-from solver.expressions import Expressions
-from solver.world import Use, World
+from solver.candidates import Candidate, CandidateCache
+from solver.eligibility import RequestFilter
+from solver.expressions import ExpressionEvaluator
+from solver.world import PoolUse, World
 
-MOST_SCREENS = 512
-_Texts = tuple[tuple[str, ...], tuple[str, ...]]
+MAX_FILTERS = 512
+SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Baseline(NamedTuple):
-    """What the allocated devices of a pool leave: counters, and company on its counter sets."""
+    """The counters that allocated devices leave in a pool, and the groups on its counter sets."""
 
-    use: Use
+    use: PoolUse
     counters: Counters
-    companies: Companies
+    group_states: GroupStates
 
 
 class Memo:
-    """Remembers what devices were asked, which pools nodes see, and what is left in pools."""
+    """Caches filter results of devices, the pools of nodes and the free counters of pools."""
 
     def __init__(self) -> None:
-        self._basis: tuple[object, ...] = ()
+        self._settings: tuple[object, ...] = ()
         self._inventory: Inventory | None = None
-        self.questions: dict[bytes, Any] = {}
+        self.demands: dict[bytes, Any] = {}
 
     def bind(self, world: World) -> None:
-        """Forget what does not hold in this world."""
-        basis = (world.gates, world.compatibility, world.unset_groups, world.deviations)
-        if basis != self._basis:
-            self._basis = basis
+        """Drop what is not valid for this world."""
+        settings = (world.gates, world.compatibility, world.unset_groups, world.deviations)
+        if settings != self._settings:
+            self._settings = settings
             self._inventory = None
-            self.questions = {}
-            self.expressions = Expressions(world.gates)
-            self.candidates = Candidates(world, self.expressions)
-            self._screens: dict[tuple[object, ...], Screen] = {}
+            self.demands = {}
+            self.expressions = ExpressionEvaluator(world.gates)
+            self.candidates = CandidateCache(world, self.expressions)
+            self._filters: dict[tuple[object, ...], RequestFilter] = {}
         if world.inventory is not self._inventory:
             self._inventory = world.inventory
             self._pools = InventoryMemo()
-            self._of_node: dict[int, tuple[Node, tuple[Pool, ...]]] = {}
-            self._of_pool: dict[Pool, tuple[Candidate, ...]] = {}
+            self._pools_by_node: dict[int, tuple[Node, tuple[Pool, ...]]] = {}
+            self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
             self._baselines: dict[Pool, Baseline] = {}
-            self.candidates.keep(world.inventory.slices)
+            self.candidates.retain(world.inventory.slices)
         self._world = world
 
-    def pools(self, node: Node) -> tuple[Pool, ...]:
-        """Give the pools visible from a node; raises NodeSelectorError."""
-        known = self._of_node.get(id(node))
-        if known is None:
+    def pools_for(self, node: Node) -> tuple[Pool, ...]:
+        """Return the pools visible from a node; raises NodeSelectorError."""
+        cached = self._pools_by_node.get(id(node))
+        if cached is None:
             pools = self._world.inventory.pools_for(node, self._pools)
-            # Kept beside what it saw, so that its number is not given to another node.
-            known = self._of_node[id(node)] = (node, pools)
-        return known[1]
+            # The entry holds the node, so that its id is not reused.
+            cached = self._pools_by_node[id(node)] = (node, pools)
+        return cached[1]
 
-    def in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
-        """Give the candidates of a pool."""
-        known = self._of_pool.get(pool)
-        if known is None:
-            known = self._of_pool[pool] = self.candidates.in_pool(pool)
-        return known
+    def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
+        """Return the candidates of a pool."""
+        cached = self._candidates_by_pool.get(pool)
+        if cached is None:
+            cached = self._candidates_by_pool[pool] = self.candidates.in_pool(pool)
+        return cached
 
-    def screen(self, selectors: _Texts, asked: Amounts) -> Screen:
-        """Give the screen of a question; one as long as it is remembered."""
-        key = (selectors, tuple(sorted((name, str(amount)) for name, amount in asked.items())))
-        known = self._screens.get(key)
-        if known is None:
-            if len(self._screens) >= MOST_SCREENS:
-                # What devices remember of a screen goes with the screens and the devices.
-                self._screens.clear()
-                self.questions.clear()
-                self.candidates.keep(())
-                self._of_pool.clear()
+    def request_filter(self, selectors: SelectorTexts, requested: Amounts) -> RequestFilter:
+        """Return the filter of selectors and amounts: the same object while it is cached."""
+        key = (selectors, tuple(sorted((name, str(amount)) for name, amount in requested.items())))
+        cached = self._filters.get(key)
+        if cached is None:
+            if len(self._filters) >= MAX_FILTERS:
+                # Candidates hold the results of filters, so both are dropped together.
+                self._filters.clear()
+                self.demands.clear()
+                self.candidates.retain(())
+                self._candidates_by_pool.clear()
             gates = self._world.gates
-            known = self._screens[key] = Screen(
+            cached = self._filters[key] = RequestFilter(
                 self.expressions,
                 selectors,
-                asked,
-                binding=gates.binding,
+                requested,
+                binding=gates.supports_binding_conditions,
                 fractional=gates.fractional_capacity_range,
             )
-        return known
+        return cached
 
-    def baseline(self, pool: Pool, use: Use) -> Baseline:
-        """Say what the allocated devices of a pool leave; the last answer for it is kept."""
-        known = self._baselines.get(pool)
-        if known is None or known.use is not use:
-            known = self._baselines[pool] = self._left(pool, use)
-        return known
+    def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
+        """Return what the allocated devices of a pool leave; caches the last result."""
+        cached = self._baselines.get(pool)
+        if cached is None or cached.use is not use:
+            cached = self._baselines[pool] = self._compute_baseline(pool, use)
+        return cached
 
-    def _left(self, pool: Pool, use: Use) -> Baseline:
-        slices = (*pool.slices, *pool.elsewhere)
-        known = [candidate for each in slices for candidate in self.candidates.of(each)]
-        held = [candidate for candidate in known if use.holds(candidate.name)]
-        published = (candidate.device for candidate in known)
-        counters = available(pool.counter_sets, published, {each.name for each in held})
-        groups = [(pool.id, each.uses) for each in held]
+    def _compute_baseline(self, pool: Pool, use: PoolUse) -> Baseline:
+        slices = (*pool.slices, *pool.other_slices)
+        published = [candidate for each in slices for candidate in self.candidates.of_slice(each)]
+        held = [candidate for candidate in published if use.holds(candidate.name)]
+        devices = (candidate.device for candidate in published)
+        counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
+        groups = [(pool.id, each.counter_uses) for each in held]
         if self._world.deviations.snapshots_count and use.snapshots:
             counters = _stricter(counters, use.snapshots, {each.name: each.draw for each in held})
             groups += [(pool.id, use.snapshots[name]) for name in sorted(use.snapshots)]
-        companies = dict(start(groups, self._world.unset_groups))
+        group_states = dict(initial_states(groups, self._world.unset_groups))
         for each in held:
-            if each.broken:
-                # Nothing can safely join a device whose groups cannot be told.
-                companies |= {CounterSetID(pool.id, u.counter_set): NOBODY_JOINS for u in each.uses}
-        return Baseline(use, counters, companies)
+            if each.group_error:
+                # No device can safely join a device with unknown groups.
+                group_states |= {
+                    CounterSetID(pool.id, u.counter_set): CLOSED_COMPANY for u in each.counter_uses
+                }
+        return Baseline(use, counters, group_states)
 
 
-NOBODY_JOINS = Company(members=True, groups=frozenset())
+CLOSED_COMPANY = GroupState(members=True, groups=frozenset())
 
 
 def _stricter(
-    counters: Counters, snapshots: Mapping[str, tuple[CounterUse, ...]], drawn: Mapping[str, Draw]
+    counters: Counters,
+    snapshots: Mapping[str, tuple[CounterUse, ...]],
+    current_draws: Mapping[str, ConsumedCounters],
 ) -> Counters:
-    """Take away what devices drew when they were allocated, beyond what they draw by now."""
-    left = dict(counters.left)
+    """Subtract what devices consumed at allocation beyond what their slices state now."""
+    left = dict(counters.remaining)
     for name, uses in snapshots.items():
-        now = drawn.get(name, {})
-        for key, amount in draw(Device(name, consumes_counters=uses)).items():
+        now = current_draws.get(name, {})
+        for key, amount in consumed_counters(Device(name, consumes_counters=uses)).items():
             if key in left:
                 left[key] -= max(0, amount - now.get(key, 0))
-    return Counters(left, frozenset(key for key, rest in left.items() if rest < 0))
+    return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))

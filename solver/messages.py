@@ -1,158 +1,181 @@
-"""One sentence for each stage at which too many devices fell out, with the nearest miss."""
+"""Messages for the filter stages that leave too few devices, with the nearest miss."""
 
 from collections import Counter
 from collections.abc import Callable
 
-from dra.capacity import Misfit, Why
-from dra.compatibility import Clash
+from dra.capacity import Misfit, MisfitReason
+from dra.compatibility import Incompatibility
 from dra.counters import Shortage
 from dra.device import Taint
 from dra.quantity import Format, Quantity
-from solver.constraints import Constraint, Distinct
+from solver.constraints import AttributeConstraint, DistinctConstraint
 from solver.demand import Option
-from solver.eligibility import Stage, Verdict
-from solver.filter_stages import Loss
-from solver.node_view import Site
-from solver.state import OURS, Unmet
+from solver.eligibility import SelectorVerdict, Stage
+from solver.filter_stages import StageLoss
+from solver.node_view import NodeView
+from solver.state import HELD_BY_POD, UnmetConstraint
 
-LONGEST = 120
-_NANO = -9
-
-
-def words(option: Option, loss: Loss, wanted: int, site: Site) -> str:
-    """Say what a stage left of the devices for an option."""
-    return _WORDS[loss.stage](option, loss, wanted, site)
+MAX_EXPRESSION_LENGTH = 120
+_NANO_EXPONENT = -9
+_COMPATIBLE = " that is compatible with the allocated devices"
 
 
-def _name(option: Option) -> str:
+def stage_message(option: Option, loss: StageLoss, requested: int, node_view: NodeView) -> str:
+    """Describe what a stage left of the devices for an option."""
+    return _MESSAGES[loss.stage](option, loss, requested, node_view)
+
+
+def constraint_message(
+    option: Option, constraint: AttributeConstraint, most: int, free: int, requested: int
+) -> str:
+    """Describe how near the free devices for an option come to satisfying a constraint."""
+    devices = f"{free} free {_devices(option, free)}"
+    if isinstance(constraint, DistinctConstraint):
+        verb = "has" if free == 1 else "have"
+        values = "value" if most == 1 else "values"
+        text = f"{devices} {verb} {most} different {values} of {constraint.name}"
+        return f"{text}, {requested} requested"
+    verb = "has" if most == 1 else "have"
+    return f"at most {most} of {devices} {verb} the same {constraint.name}, {requested} requested"
+
+
+def _class_name(option: Option) -> str:
     return option.device_class.metadata.name
 
 
-def _few(loss: Loss, wanted: int, what: str) -> str:
-    """Start a sentence: none, or so few of so many wanted."""
-    return f"{loss.after} {what}, {wanted} wanted" if loss.after else f"no {what}"
+def _devices(option: Option, count: int) -> str:
+    return f"{_class_name(option)} {'device' if count == 1 else 'devices'}"
 
 
-def _class(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    few = _few(loss, wanted, f"device of class {_name(option)}")
-    return f"{few} ({loss.after} of {loss.before} devices)"
+def _remaining(
+    option: Option, loss: StageLoss, requested: int, condition: str = "", adjective: str = ""
+) -> str:
+    """Say how many devices meet a condition: none, or fewer than requested."""
+    if not loss.after:
+        return f"no {adjective}{_devices(option, 1)}{condition}"
+    devices = f"{loss.after} {adjective}{_devices(option, loss.after)}{condition}"
+    return f"{devices}, {requested} requested"
 
 
-def _request(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    numbers = Counter(each.number for _, each in loss.lost if isinstance(each, Verdict))
-    source = option.screen.selectors[1][numbers.most_common(1)[0][0]]
-    shown = source if len(source) <= LONGEST else f"{source[:LONGEST]}..."
-    share = f"{loss.after} of {loss.before} {_name(option)}"
-    few = (
-        f"{share} match, {wanted} wanted"
-        if loss.after
-        else f"none of {loss.before} {_name(option)} matches"
-    )
-    return f"{few}: {shown}"
+def _class(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    noun = "devices" if loss.after > 1 else "device"
+    text = f"{loss.after or 'no'} {noun} of class {_class_name(option)}"
+    more = f", {requested} requested" if loss.after else ""
+    total = f"{loss.before} {'device' if loss.before == 1 else 'devices'}"
+    return f"{text}{more} ({loss.after} of {total})"
 
 
-def _node(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    return f"{loss.after} of {loss.before} {_name(option)} are for this node, {wanted} wanted"
+def _request(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    numbers = Counter(each.number for _, each in loss.rejected if isinstance(each, SelectorVerdict))
+    source = option.request_filter.selectors[1][numbers.most_common(1)[0][0]]
+    if len(source) > MAX_EXPRESSION_LENGTH:
+        source = f"{source[:MAX_EXPRESSION_LENGTH]}..."
+    devices = f"{loss.before} {_devices(option, loss.before)}"
+    if not loss.after:
+        return f"none of {devices} matches: {source}"
+    verb = "matches" if loss.after == 1 else "match"
+    return f"{loss.after} of {devices} {verb}, {requested} requested: {source}"
 
 
-def _held(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    mine = sum(each == OURS.detail for _, each in loss.lost)
-    others = len(loss.lost) - mine
-    held = [f"{others} of {loss.before} held"] if others else []
-    if mine:
-        held.append(f"{mine} taken by this pod's other requests")
-    return f"{_few(loss, wanted, f'free {_name(option)}')} ({', '.join(held)})"
+def _node(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    verb = "is" if loss.after == 1 else "are"
+    devices = f"{loss.after} of {loss.before} {_devices(option, loss.before)}"
+    return f"{devices} {verb} available to this node, {requested} requested"
 
 
-def _capacity(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    misfits = [each for _, each in loss.lost if isinstance(each, Misfit)]
+def _held(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    by_pod = sum(each == HELD_BY_POD.detail for _, each in loss.rejected)
+    by_claims = len(loss.rejected) - by_pod
+    causes = [f"{by_claims} of {loss.before} in use"] if by_claims else []
+    if by_pod:
+        causes.append(f"{by_pod} chosen for other requests of this pod")
+    return f"{_remaining(option, loss, requested, adjective='free ')} ({', '.join(causes)})"
+
+
+def _capacity(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    misfits = [each for _, each in loss.rejected if isinstance(each, Misfit)]
     if not misfits:
-        return _few(loss, wanted, f"{_name(option)} with capacity left")
-    nearest = max(misfits, key=lambda each: each.left.nanos() if each.left else -1)
-    name = _few(loss, wanted, _name(option))
-    if nearest.why is Why.ABSENT:
-        return f"{name} with a capacity {nearest.name}"
-    if nearest.why is Why.POLICY:
-        return f"{name} allows {nearest.wanted} {nearest.name} to be asked for"
-    most = f", the most is {nearest.left}" if nearest.left is not None else ""
-    return f"{name} with {nearest.wanted} {nearest.name} left{most}"
+        return _remaining(option, loss, requested, " with free capacity")
+    nearest = max(misfits, key=lambda each: each.available.nanos() if each.available else -1)
+    if nearest.why is MisfitReason.ABSENT:
+        return _remaining(option, loss, requested, f" with capacity {nearest.name}")
+    if nearest.why is MisfitReason.POLICY:
+        condition = f" whose request policy allows {nearest.requested} of {nearest.name}"
+        return _remaining(option, loss, requested, condition)
+    condition = f" with {nearest.requested} of {nearest.name} free"
+    most = f" (largest free amount: {nearest.available})" if nearest.available is not None else ""
+    return f"{_remaining(option, loss, requested, condition)}{most}"
 
 
-def _support(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    features = {each for _, each in loss.lost if isinstance(each, str)}
+def _support(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    features = {each for _, each in loss.rejected if isinstance(each, str)}
     needed = ", ".join(sorted(features)) or "binding conditions"
-    return f"{_few(loss, wanted, _name(option))} without need of {needed}"
+    return _remaining(option, loss, requested, f" that does not need {needed}")
 
 
-def _groups(option: Option, loss: Loss, wanted: int, site: Site) -> str:
-    broken = next((each for _, each in loss.lost if isinstance(each, str)), "")
-    if broken:
-        return f"{_few(loss, wanted, _name(option))} whose groups are known: {broken}"
+def _groups(option: Option, loss: StageLoss, requested: int, node_view: NodeView) -> str:
+    error = next((each for _, each in loss.rejected if isinstance(each, str)), "")
+    if error:
+        text = _remaining(option, loss, requested, " with readable compatibility groups")
+        return f"{text}: {error}"
     active: set[str] = set()
-    for candidate, _each in loss.lost:
-        for use in candidate.uses:
-            company = site.companies.get((candidate.pool, use.counter_set))  # type: ignore[call-overload]
+    for candidate, _each in loss.rejected:
+        for use in candidate.counter_uses:
+            company = node_view.group_states.get((candidate.pool, use.counter_set))  # type: ignore[call-overload]
             active |= company.groups or set() if company else set()
-    said = f"groups active: {', '.join(sorted(active))}" if active else "no group is active"
-    text = f"{_few(loss, wanted, _name(option))} that goes with what is allocated beside it"
-    return f"{text} ({said})"
+    groups = f"active groups: {', '.join(sorted(active))}" if active else "no active group"
+    return f"{_remaining(option, loss, requested, _COMPATIBLE)} ({groups})"
 
 
-def _company(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    text = f"{_few(loss, wanted, _name(option))} that goes with what is allocated beside it"
-    found = next((each for _, each in loss.lost if isinstance(each, Clash)), None)
-    if found is None:
+def _company(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    text = _remaining(option, loss, requested, _COMPATIBLE)
+    clash = next((each for _, each in loss.rejected if isinstance(each, Incompatibility)), None)
+    if clash is None:
         return text
-    if found.error:
-        return f"{text}: {found.refusing} and {found.refused} cannot be compared: {found.error}"
-    return f"{text}: {found.refusing} goes only with {found.expression}"
+    if clash.error:
+        return f"{text}: cannot compare {clash.refusing} with {clash.refused}: {clash.error}"
+    return f"{text}: {clash.refusing} is compatible only with {clash.expression}"
 
 
-def _counters(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    text = _few(loss, wanted, _name(option))
-    short = [each for _, each in loss.lost if isinstance(each, Shortage)]
-    nearest = min(short, key=lambda each: each.wanted - each.left)
-    left, drawn = _amount(nearest.left), _amount(nearest.wanted)
-    if not nearest.wanted:
-        return f"{text}: counter {nearest.counter} of {nearest.counter_set} is over-committed"
+def _counters(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    shortages = [each for _, each in loss.rejected if isinstance(each, Shortage)]
+    nearest = min(shortages, key=lambda each: each.requested - each.available)
     where = f"counter {nearest.counter} of {nearest.counter_set}"
-    return f"{text} for which counters are left: {where} has {left}, {drawn} are drawn"
+    if not nearest.requested:
+        text = _remaining(option, loss, requested, " with usable counters")
+        return f"{text}: {where} is over-committed"
+    text = _remaining(option, loss, requested, " with enough free counters")
+    left, needed = _amount(nearest.available), _amount(nearest.requested)
+    return f"{text}: {where} has {left} left, {needed} needed"
 
 
 def _amount(nanos: int) -> str:
     form = Format.BINARY_SI if nanos % (10**9 * 1024) == 0 else Format.DECIMAL_SI
-    return str(Quantity(nanos, _NANO, form, decimal=True))
+    return str(Quantity(nanos, _NANO_EXPONENT, form, decimal=True))
 
 
-def _taint(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    taints = Counter(each for _, each in loss.lost if isinstance(each, Taint))
+def _taint(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    taints = Counter(each for _, each in loss.rejected if isinstance(each, Taint))
     taint = taints.most_common(1)[0][0]
     value = f"={taint.value}" if taint.value else ""
-    text = _few(loss, wanted, f"{_name(option)} without an untolerated taint")
-    return f"{text} ({len(loss.lost)} of {loss.before}: {taint.key}{value}:{taint.effect})"
+    text = _remaining(option, loss, requested, " without an untolerated taint")
+    return f"{text} ({len(loss.rejected)} of {loss.before}: {taint.key}{value}:{taint.effect})"
 
 
-def _constraint(option: Option, loss: Loss, wanted: int, _: Site) -> str:
-    unmet = [each for _, each in loss.lost if isinstance(each, Unmet)]
+def _constraint(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    unmet = [each for _, each in loss.rejected if isinstance(each, UnmetConstraint)]
     most = Counter(each.constraint for each in unmet).most_common(1)[0][0]
-    have = [each.attribute for each in unmet if each.constraint is most]
-    text = _few(loss, wanted, _name(option))
-    if all(each is None for each in have):
-        return f"{text} with an attribute {most.name}"
-    if isinstance(most, Distinct):
-        return f"{text} with another {most.name} than those chosen"
-    return f"{text} with the {most.name} of those chosen"
+    attributes = [each.attribute for each in unmet if each.constraint is most]
+    if all(each is None for each in attributes):
+        condition = f" with attribute {most.name}"
+    elif isinstance(most, DistinctConstraint):
+        condition = f" with a {most.name} that differs from those of the chosen devices"
+    else:
+        condition = f" with the {most.name} of the chosen devices"
+    return _remaining(option, loss, requested, condition)
 
 
-def apart(option: Option, constraint: Constraint, most: int, count: int, wanted: int) -> str:
-    """Say how near the devices for one option come to a constraint."""
-    of = f"{count} free {_name(option)}"
-    if isinstance(constraint, Distinct):
-        return f"{of} have {most} different {constraint.name}, {wanted} wanted"
-    return f"at most {most} of {of} have the same {constraint.name}, {wanted} wanted"
-
-
-_WORDS: dict[Stage, Callable[[Option, Loss, int, Site], str]] = {
+_MESSAGES: dict[Stage, Callable[[Option, StageLoss, int, NodeView], str]] = {
     Stage.CLASS: _class,
     Stage.REQUEST: _request,
     Stage.NODE: _node,

@@ -1,109 +1,113 @@
-"""Sites in the same state share one search: what was found on one is replayed on the others.
+"""Shares search results between nodes in the same state.
 
-Two sites are alike when their candidates, one by one, cannot be told apart by anything the claims
-ask, and their pools have the same left. Only searches that went wrong at first are worth the look.
+Two nodes are in the same state if the claims cannot distinguish their candidates and their pools
+have the same free counters. The key is computed only for searches that meet several dead ends.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from solver.bounds import Bounds
+from solver.bounds import SearchBounds
 from solver.candidates import Candidate
 from solver.demand import Option
-from solver.node_view import Site
-from solver.search import Deepest, GaveUp, Search
-from solver.state import State, Taken
+from solver.node_view import NodeView
+from solver.search import DeadEnd, Search, SearchLimitExceeded
+from solver.state import ChosenDevice, State
 
-MOST_SITES = 2048
-# Options with the positions of the candidates that they take.
-_Picks: TypeAlias = tuple[tuple[Option, int], ...]
+MAX_NODE_STATES = 2048
+# Options with the positions of the chosen candidates.
+_Choices: TypeAlias = tuple[tuple[Option, int], ...]
 
 
-class Found(NamedTuple):
-    """What a search ended with: a solution, or the deepest dead end, or only that it gave up."""
+class SearchResult(NamedTuple):
+    """The result of a search: a solution, the deepest dead end, or the step limit."""
 
-    solution: tuple[Taken, ...] | None = None
-    deepest: Deepest | None = None
+    solution: tuple[ChosenDevice, ...] | None = None
+    deepest: DeadEnd | None = None
     gave_up: bool = False
 
 
-class _Kept(NamedTuple):
-    """What a search ended with, in terms of any site that is alike."""
+class _CachedSearch(NamedTuple):
+    """The result of a search, by positions of candidates, valid for all nodes in the same state."""
 
-    picks: _Picks
+    choices: _Choices
     solved: bool
     dead_end: tuple[Option, int] | None
     gave_up: bool
 
 
-class _Recalled(Exception):  # noqa: N818  # no error: the search is not needed
-    """A site that is alike was searched before."""
+class _CacheHit(Exception):  # noqa: N818  # not an error: the search is unnecessary
+    """A result for a node in the same state is cached."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, cached: _CachedSearch) -> None:
         super().__init__()
-        self.kept = kept
+        self.cached = cached
 
 
-class Alike:
-    """What was found on sites, by what they are like, for one question."""
+class SearchCache:
+    """The search results for one demand, by node state."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, _Kept] = {}
+        self._cached: dict[Hashable, _CachedSearch] = {}
 
     def search(
-        self, state: State, every: Mapping[Option, Sequence[Candidate]], steps: int
-    ) -> Found:
-        """Search a site, or recall one that is alike; raises Abort."""
+        self, state: State, all_mode_devices: Mapping[Option, Sequence[Candidate]], steps: int
+    ) -> SearchResult:
+        """Search a node, or reuse the result of an equal node; raises Abort."""
         keys: list[Hashable] = []
 
-        def helped(search: Search) -> Bounds:
-            bounds = Bounds(search)
-            likeness = bounds.likeness()
-            if likeness is not None:
-                key = (steps, likeness)
-                if key in self._kept:
-                    raise _Recalled(self._kept[key])
+        def make_pruning(search: Search) -> SearchBounds:
+            bounds = SearchBounds(search)
+            node_state_key = bounds.node_state_key()
+            if node_state_key is not None:
+                key = (steps, node_state_key)
+                if key in self._cached:
+                    raise _CacheHit(self._cached[key])
                 keys.append(key)
             return bounds
 
-        search = Search(state, every, helped, steps)
+        search = Search(state, all_mode_devices, make_pruning, steps)
         try:
-            found = _run(search)
-        except _Recalled as recalled:
-            return _replayed(State(state.demand, state.site), recalled.kept)
+            result = _run(search)
+        except _CacheHit as hit:
+            return _replay(State(state.demand, state.node_view), hit.cached)
         for key in keys:
-            if len(self._kept) >= MOST_SITES:
-                self._kept.clear()
-            self._kept[key] = _kept(state.site, found)
-        return found
+            if len(self._cached) >= MAX_NODE_STATES:
+                self._cached.clear()
+            self._cached[key] = _to_cached(state.node_view, result)
+        return result
 
 
-def _run(search: Search) -> Found:
+def _run(search: Search) -> SearchResult:
     try:
         solved = search.run() is None
-    except GaveUp:
-        return Found(gave_up=True)
-    return Found(solution=tuple(search.state.trail)) if solved else Found(deepest=search.deepest)
-
-
-def _kept(site: Site, found: Found) -> _Kept:
-    at = {candidate: i for i, candidate in enumerate(site.candidates)}
-    deepest = found.deepest
-    taken = found.solution or (deepest.taken if deepest else ())
-    return _Kept(
-        picks=tuple((each.option, at[each.candidate]) for each in taken),
-        solved=found.solution is not None,
-        dead_end=(deepest.option, deepest.number) if deepest else None,
-        gave_up=found.gave_up,
+    except SearchLimitExceeded:
+        return SearchResult(gave_up=True)
+    return (
+        SearchResult(solution=tuple(search.state.trail))
+        if solved
+        else SearchResult(deepest=search.deepest)
     )
 
 
-def _replayed(state: State, kept: _Kept) -> Found:
-    for option, position in kept.picks:
-        refused = state.take(option, state.site.candidates[position])
-        assert refused is None, refused  # noqa: S101  # alike sites take alike
+def _to_cached(node_view: NodeView, result: SearchResult) -> _CachedSearch:
+    at = {candidate: i for i, candidate in enumerate(node_view.candidates)}
+    deepest = result.deepest
+    taken = result.solution or (deepest.taken if deepest else ())
+    return _CachedSearch(
+        choices=tuple((each.option, at[each.candidate]) for each in taken),
+        solved=result.solution is not None,
+        dead_end=(deepest.option, deepest.number) if deepest else None,
+        gave_up=result.gave_up,
+    )
+
+
+def _replay(state: State, cached: _CachedSearch) -> SearchResult:
+    for option, position in cached.choices:
+        rejection = state.take(option, state.node_view.candidates[position])
+        assert rejection is None, rejection  # noqa: S101  # equal nodes accept equal choices
     taken = tuple(state.trail)
-    if kept.solved:
-        return Found(solution=taken)
-    deepest = Deepest(*kept.dead_end, taken) if kept.dead_end else None
-    return Found(deepest=deepest, gave_up=kept.gave_up)
+    if cached.solved:
+        return SearchResult(solution=taken)
+    deepest = DeadEnd(*cached.dead_end, taken) if cached.dead_end else None
+    return SearchResult(deepest=deepest, gave_up=cached.gave_up)

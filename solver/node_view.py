@@ -1,26 +1,23 @@
-"""One node as the solver looks at it: its pools, its candidates, and what is held of them.
-
-Knows no claim: what is asked of the site comes with each question.
-"""
+"""A node as the solver sees it: its pools, its candidates and their use."""
 
 from functools import cached_property
 
-from dra.compatibility import Companies, Member, Peer
+from dra.compatibility import GroupStates, Peer, PlacedDevice
 from dra.counters import Counters
 from dra.gates import Gates
-from dra.inventory import Pool, PoolID, device_selected
+from dra.inventory import Pool, PoolID, is_device_for_node
 from dra.nodes import Node
 from solver.candidates import Candidate
 from solver.memo import Memo
-from solver.world import Use, World
+from solver.world import PoolUse, World
 
 OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 
 
-def minds_operations(gates: Gates) -> bool:
-    """Tell whether the scheduler looks at skipNodeOperations at all.
+def reads_skip_node_operations(gates: Gates) -> bool:
+    """Return whether the scheduler reads skipNodeOperations.
 
-    Only that variant of its allocator does which any of these alphas brings in.
+    Only the allocator variant that these alpha features select reads it.
     """
     return (
         gates.optional_node_operations
@@ -30,8 +27,8 @@ def minds_operations(gates: Gates) -> bool:
     )
 
 
-class Site:
-    """A node, the pools it sees, and the candidates in those that can be used."""
+class NodeView:
+    """A node, the pools visible from it, and the candidates of the usable pools."""
 
     def __init__(
         self,
@@ -39,7 +36,7 @@ class Site:
         memo: Memo,
         node: Node,
         pools: tuple[Pool, ...],
-        uses: tuple[Use, ...],
+        uses: tuple[PoolUse, ...],
     ) -> None:
         self.world = world
         self.gates = world.gates
@@ -47,58 +44,63 @@ class Site:
         self.memo = memo
         self.pools = pools
         self.by_id = {pool.id: pool for pool in pools}
-        self.uses: dict[PoolID, Use] = dict(zip(self.by_id, uses, strict=True))
+        self.uses: dict[PoolID, PoolUse] = dict(zip(self.by_id, uses, strict=True))
         self.candidates: tuple[Candidate, ...] = tuple(
-            [candidate for pool in pools if pool.usable for candidate in memo.in_pool(pool)]
+            [
+                candidate
+                for pool in pools
+                if pool.usable
+                for candidate in memo.candidates_in_pool(pool)
+            ]
         )
 
-    def operates(self, candidate: Candidate) -> bool:
-        """Tell whether the node can do without the operations that the device's slice skips."""
-        if not candidate.slice.skip_node_operations or not minds_operations(self.gates):
+    def supports_node_operations(self, candidate: Candidate) -> bool:
+        """Return whether the node supports the operations that the device's slice skips."""
+        if not candidate.slice.skip_node_operations or not reads_skip_node_operations(self.gates):
             return True
         declared = OPTIONAL_OPERATIONS in self.node.declared_features
         return self.gates.optional_node_operations and declared
 
     @property
     def invalid(self) -> Pool | None:
-        """The first pool that is invalid: where nothing fits, it is named."""
+        """The first invalid pool, if any."""
         return next((pool for pool in self.pools if pool.invalid), None)
 
     def counters(self, pool: PoolID) -> Counters:
-        """Say what the allocated devices of a pool leave of its counters."""
+        """Return the counters that the allocated devices of a pool leave."""
         return self.memo.baseline(self.by_id[pool], self.uses[pool]).counters
 
     @cached_property
-    def companies(self) -> Companies:
-        """Say who is on the counter sets of all pools."""
-        companies: dict[object, object] = {}
+    def group_states(self) -> GroupStates:
+        """The compatibility groups of allocated devices on the counter sets of all pools."""
+        group_states: dict[object, object] = {}
         for pool in self.pools:
             if pool.counter_sets:
-                companies |= self.memo.baseline(pool, self.uses[pool.id]).companies
-        return companies  # type: ignore[return-value]  # put together from such
+                group_states |= self.memo.baseline(pool, self.uses[pool.id]).group_states
+        return group_states  # type: ignore[return-value]  # merged from such mappings
 
-    def here(self, candidate: Candidate) -> bool:
-        """Tell whether the device is for this node; raises NodeSelectorError."""
+    def is_on_node(self, candidate: Candidate) -> bool:
+        """Return whether the device is available to this node; raises NodeSelectorError."""
         each = candidate.slice
-        return not each.per_device_node_selection or device_selected(
+        return not each.per_device_node_selection or is_device_for_node(
             each, candidate.device, self.node
         )
 
     @cached_property
-    def residents(self) -> tuple[Member, ...]:
-        """Give the allocated devices on this node, for the rules about company."""
+    def allocated_devices(self) -> tuple[PlacedDevice, ...]:
+        """The allocated devices on this node, for `compatibleOnlyWith` rules."""
         return tuple(
-            self.member(candidate)
+            self.placed_device(candidate)
             for candidate in self.candidates
-            if self.uses[candidate.pool].holds(candidate.name) and self.here(candidate)
+            if self.uses[candidate.pool].holds(candidate.name) and self.is_on_node(candidate)
         )
 
     @cached_property
-    def ruled(self) -> frozenset[str]:
-        """Give the drivers that have a device with a rule about its company."""
+    def drivers_with_rules(self) -> frozenset[str]:
+        """The drivers with a device that has a `compatibleOnlyWith` rule."""
         return frozenset(each.pool.driver for each in self.candidates if each.rule is not None)
 
-    def member(self, candidate: Candidate, *, admin: bool = False) -> Member:
-        """Give a device as rules about company see it."""
+    def placed_device(self, candidate: Candidate, *, admin: bool = False) -> PlacedDevice:
+        """Return a device in the form that `compatibleOnlyWith` rules evaluate."""
         peer = Peer(candidate.pool, candidate.device)
-        return Member(self.node.name, peer, candidate.rule, admin)
+        return PlacedDevice(self.node.name, peer, candidate.rule, admin)

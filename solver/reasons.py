@@ -1,7 +1,7 @@
-"""Why a node has no solution, in words and numbers; made only where there is none.
+"""Reasons why a node has no solution, with numbers and the nearest miss.
 
-First what no request can get even alone, stage by stage with the nearest miss; else where the
-search got furthest. Which node was asked, and what the others say, is put together by `summary`.
+The reason is the first request that the node cannot satisfy even alone, or else the deepest dead
+end of the search. `merge_reasons` and `summarize_reasons` combine the reasons of several nodes.
 """
 
 from collections import Counter
@@ -13,19 +13,19 @@ from dra.finding import Code
 from solver import codes
 from solver.abort import Abort, Cause
 from solver.candidates import Candidate
-from solver.constraints import Distinct, values
+from solver.constraints import DistinctConstraint, typed_values
 from solver.demand import Demand, Option
-from solver.filter_stages import Funnel, funnel
-from solver.messages import apart, words
-from solver.node_view import Site
-from solver.search import Deepest
+from solver.filter_stages import FilterResult, filter_candidates
+from solver.messages import constraint_message, stage_message
+from solver.node_view import NodeView
+from solver.search import DeadEnd
 from solver.state import State
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One reason: so many devices came to a stage and so few were left, on so many nodes.
+    """One reason: the number of devices before and after a stage, on a number of nodes.
 
-    `example` names a node, and a device where one is meant.
+    `example` names a node, and a device if the reason is about devices.
     """
 
     code: str
@@ -37,7 +37,7 @@ class Reason(msgspec.Struct, frozen=True):
     message: str
 
 
-_OF_CAUSE = {
+_CODE_BY_CAUSE = {
     Cause.REFUSED: codes.CLAIM_REFUSED,
     Cause.SELECTOR: codes.SELECTOR_FAILS,
     Cause.DERIVED: codes.SELECTOR_FAILS,
@@ -47,31 +47,35 @@ _OF_CAUSE = {
 }
 
 
-def error(node: str, abort: Abort) -> Reason:
-    """Give the reason of an error."""
-    return _plain(_OF_CAUSE[abort.cause], abort.cause.value, node, abort.message)
+def error_reason(node: str, abort: Abort) -> Reason:
+    """Return the reason for an error."""
+    return _plain_reason(_CODE_BY_CAUSE[abort.cause], abort.cause.value, node, abort.message)
 
 
-def gave_up(node: str, steps: int) -> Reason:
-    """Give the reason of a search that took too long."""
-    return _plain(codes.SEARCH_GAVE_UP, "search", node, f"no answer after {steps} steps")
+def search_limit_reason(node: str, steps: int) -> Reason:
+    """Return the reason for a search that reached its step limit."""
+    return _plain_reason(
+        codes.SEARCH_GAVE_UP, "search", node, f"no result after {steps} search steps"
+    )
 
 
-def reasons(
+def explain_failure(
     demand: Demand,
-    site: Site,
-    every: Mapping[Option, Sequence[Candidate]],
-    deepest: Deepest | None,
+    node_view: NodeView,
+    all_mode_devices: Mapping[Option, Sequence[Candidate]],
+    deepest: DeadEnd | None,
 ) -> tuple[Reason, ...]:
-    """Say why there is no solution on a site."""
-    found = list(_alone(demand, site, every)) or [_together(demand, site, every, deepest)]
-    unusable = [pool for pool in site.pools if not pool.usable]
+    """Return the reasons why a node has no solution."""
+    found = list(_unsatisfiable_request(demand, node_view, all_mode_devices)) or [
+        _deepest_dead_end(demand, node_view, all_mode_devices, deepest)
+    ]
+    unusable = [pool for pool in node_view.pools if not pool.usable]
     if unusable:
         first = unusable[0]
         what = f"is invalid: {first.invalid}" if first.invalid else "is incomplete"
         message = f"pool {first.id.driver}/{first.id.name} {what}"
-        pools = len(site.pools)
-        example = f"{site.node.name}: {first.id.driver}/{first.id.name}"
+        pools = len(node_view.pools)
+        example = f"{node_view.node.name}: {first.id.driver}/{first.id.name}"
         found.append(
             Reason(
                 codes.POOL_UNUSABLE.name, "pool", pools, pools - len(unusable), 1, example, message
@@ -80,20 +84,24 @@ def reasons(
     return tuple(found)
 
 
-def _alone(
-    demand: Demand, site: Site, every: Mapping[Option, Sequence[Candidate]]
+def _unsatisfiable_request(
+    demand: Demand, node_view: NodeView, all_mode_devices: Mapping[Option, Sequence[Candidate]]
 ) -> Iterable[Reason]:
-    """Say what the first wish lacks of which no option can be had even without the others."""
-    state = State(demand, site)
-    known: dict[Hashable, Funnel] = {}
-    for wish in demand.wishes:
+    """Return the reasons of the first request that no option satisfies, even without the others."""
+    state = State(demand, node_view)
+    known: dict[Hashable, FilterResult] = {}
+    for request in demand.requests:
         found: list[Reason] = []
-        for option in wish.options:
-            question = option.question()
-            seen = known.get(question) or funnel(state, option, site.candidates)
-            known[question] = seen
-            wanted = max(len(every[option]), 1) if option.every else option.wanted.count
-            reason = _short(option, seen, wanted, site) or _apart(state, option, seen, wanted)
+        for option in request.options:
+            key = option.equivalence_key()
+            filtered = known.get(key) or filter_candidates(state, option, node_view.candidates)
+            known[key] = filtered
+            requested = (
+                max(len(all_mode_devices[option]), 1) if option.all_mode else option.wanted.count
+            )
+            reason = _stage_shortage(
+                option, filtered, requested, node_view
+            ) or _constraint_shortage(state, option, filtered, requested)
             if reason is None:
                 found = []
                 break
@@ -103,91 +111,107 @@ def _alone(
     return ()
 
 
-def _short(option: Option, seen: Funnel, wanted: int, site: Site) -> Reason | None:
-    loss = seen.decisive(wanted)
+def _stage_shortage(
+    option: Option, filtered: FilterResult, requested: int, node_view: NodeView
+) -> Reason | None:
+    loss = filtered.first_shortage(requested)
     if loss is None:
-        if len(seen.left) >= wanted:
+        if len(filtered.remaining) >= requested:
             return None
         name = option.device_class.metadata.name
-        have = len(seen.left)
-        text = f"{have} devices, {wanted} of class {name} wanted" if have else "no devices at all"
-        return Reason(
-            codes.NO_DEVICE_OF_CLASS.name, "class selector", have, have, 1, site.node.name, text
+        have = len(filtered.remaining)
+        text = (
+            f"the node has {have} {'device' if have == 1 else 'devices'}, "
+            f"{requested} of class {name} requested"
+            if have
+            else "the node has no devices"
         )
-    first = loss.lost[0][0]
+        return Reason(
+            codes.NO_DEVICE_OF_CLASS.name,
+            "class selector",
+            have,
+            have,
+            1,
+            node_view.node.name,
+            text,
+        )
+    first = loss.rejected[0][0]
     return Reason(
-        codes.OF_STAGE[loss.stage].name,
+        codes.CODE_BY_STAGE[loss.stage].name,
         loss.stage.value,
         loss.before,
         loss.after,
         1,
-        f"{site.node.name}: {first}",
-        words(option, loss, wanted, site),
+        f"{node_view.node.name}: {first}",
+        stage_message(option, loss, requested, node_view),
     )
 
 
-def _apart(state: State, option: Option, seen: Funnel, wanted: int) -> Reason | None:
-    """Say how many of the devices for one option a constraint lets join, if that is too few."""
-    # One device has nobody to be apart from.
-    for index in option.covered if wanted > 1 else ():
+def _constraint_shortage(
+    state: State, option: Option, filtered: FilterResult, requested: int
+) -> Reason | None:
+    """Return a reason if too few devices for an option satisfy a constraint together."""
+    # A single device always satisfies the constraint.
+    for index in option.constraint_indexes if requested > 1 else ():
         constraint = state.demand.constraints[option.claim][index]
-        having: Counter[Hashable] = Counter()
-        for candidate in seen.left:
+        by_value: Counter[Hashable] = Counter()
+        for candidate in filtered.remaining:
             try:
                 attribute = state.attribute(option, candidate, constraint.name)
             except Abort:
-                # The search never came so far as to meet it.
+                # The search does not reach this error.
                 return None
-            # What is of no known type is like nothing else.
-            having.update((values(attribute) if attribute else ()) or (candidate,))
-        distinct = isinstance(constraint, Distinct)
-        most = len(having) if distinct else max(having.values(), default=0)
-        if most < wanted:
-            before = len(seen.left)
-            message = apart(option, constraint, most, before, wanted)
+            # An attribute of unknown type equals no other.
+            by_value.update((typed_values(attribute) if attribute else ()) or (candidate,))
+        distinct = isinstance(constraint, DistinctConstraint)
+        most = len(by_value) if distinct else max(by_value.values(), default=0)
+        if most < requested:
+            before = len(filtered.remaining)
+            message = constraint_message(option, constraint, most, before, requested)
             return Reason(
                 codes.CONSTRAINT_UNMET.name,
                 "constraint",
                 before,
                 most,
                 1,
-                f"{state.site.node.name}: {seen.left[0]}",
+                f"{state.node_view.node.name}: {filtered.remaining[0]}",
                 message,
             )
     return None
 
 
-def _together(
+def _deepest_dead_end(
     demand: Demand,
-    site: Site,
-    every: Mapping[Option, Sequence[Candidate]],
-    deepest: Deepest | None,
+    node_view: NodeView,
+    all_mode_devices: Mapping[Option, Sequence[Candidate]],
+    deepest: DeadEnd | None,
 ) -> Reason:
-    """Say what was lacking where the search got furthest."""
+    """Return the reason at the deepest dead end of the search."""
     if deepest is None:
-        text = "every choice of alternatives gives a claim more than 32 devices"
-        return _plain(codes.TOO_MANY_RESULTS, "results", site.node.name, text)
-    state = State(demand, site)
+        text = "every combination of alternatives gives a claim more than 32 devices"
+        return _plain_reason(codes.TOO_MANY_RESULTS, "results", node_view.node.name, text)
+    state = State(demand, node_view)
     for each in deepest.taken:
         state.take(each.option, each.candidate)
     option = deepest.option
-    seen = funnel(state, option, site.candidates)
-    count = len(every[option]) if option.every else option.wanted.count
-    reason = _short(option, seen, 1, site)
+    filtered = filter_candidates(state, option, node_view.candidates)
+    count = len(all_mode_devices[option]) if option.all_mode else option.wanted.count
+    reason = _stage_shortage(option, filtered, 1, node_view)
     if reason is None:
-        text = "the requests together want more than there is"
-        return _plain(codes.TOO_FEW_TOGETHER, "search", site.node.name, text)
+        text = "the requests together need more devices than the node has"
+        return _plain_reason(codes.TOO_FEW_TOGETHER, "search", node_view.node.name, text)
     where = f"request {option.name}, device {deepest.number + 1} of {count}"
-    beside = f", beside {len(deepest.taken)} chosen before" if deepest.taken else ""
+    number = len(deepest.taken)
+    beside = f" ({number} chosen before)" if number else ""
     return msgspec.structs.replace(reason, message=f"{where}{beside}: {reason.message}")
 
 
-def _plain(code: Code, stage: str, node: str, message: str) -> Reason:
+def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:
     return Reason(code.name, stage, 0, 0, 1, node, message)
 
 
-def merged(found: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Add up what many nodes say in the same words; what most of them say comes first."""
+def merge_reasons(found: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Merge equal reasons of several nodes; the reason of the most nodes comes first."""
     same: dict[tuple[str, str, str], Reason] = {}
     for each in found:
         key = (each.code, each.stage, each.message)
@@ -204,10 +228,10 @@ def merged(found: Iterable[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(same.values(), key=lambda each: -each.nodes))
 
 
-def summary(found: Iterable[Reason]) -> str:
-    """Say it in one line: `412 nodes: no free gpu (8 of 8 held); 88 nodes: ...`."""
+def summarize_reasons(found: Iterable[Reason]) -> str:
+    """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
     parts = []
-    for each in merged(found):
+    for each in merge_reasons(found):
         nodes = "1 node" if each.nodes == 1 else f"{each.nodes} nodes"
         parts.append(f"{nodes}: {each.message}")
     return "; ".join(parts)

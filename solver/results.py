@@ -1,6 +1,6 @@
-"""Allocations as the API server stores them, made of what a search took.
+"""Composes allocations in the wire format from the chosen devices.
 
-Plain dicts in the wire format: fields that the API leaves out when they are empty are left out.
+The results are plain dicts. Empty fields are omitted, as in the API.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,37 +11,37 @@ from dra.claim import Config
 from dra.device import NodeSelector, Requirement
 from dra.taints import Toleration
 from solver.abort import Abort, Cause
-from solver.demand import Demand, Option, shown
-from solver.node_view import Site, minds_operations
-from solver.state import Taken
+from solver.demand import Demand, Option, claim_name
+from solver.node_view import NodeView, reads_skip_node_operations
+from solver.state import ChosenDevice
 
-Json = dict[str, Any]
+AllocationJSON = dict[str, Any]
 
 
-def allocations(
-    demand: Demand, site: Site, taken: Sequence[Taken], ids: Callable[[], str]
-) -> tuple[Json, ...]:
-    """Write one allocation for each claim; raises Abort where upstream cannot write one."""
-    chosen = {each.option.wish: each.option for each in taken}
+def compose_allocations(
+    demand: Demand, node_view: NodeView, taken: Sequence[ChosenDevice], ids: Callable[[], str]
+) -> tuple[AllocationJSON, ...]:
+    """Compose one allocation for each claim; raises Abort if upstream cannot compose it."""
+    chosen = {each.option.request_index: each.option for each in taken}
     written = []
     for number in range(len(demand.claims)):
         mine = [each for each in taken if each.option.claim == number]
-        devices: Json = {}
+        devices: AllocationJSON = {}
         if mine:
-            devices["results"] = [_result(each, site, ids) for each in mine]
+            devices["results"] = [_result(each, node_view, ids) for each in mine]
         if config := _config(demand, number, chosen):
             devices["config"] = config
-        allocation: Json = {"devices": devices}
-        if selector := _node_selector(demand, number, mine, site):
+        allocation: AllocationJSON = {"devices": devices}
+        if selector := _node_selector(demand, number, mine, node_view):
             allocation["nodeSelector"] = selector
         written.append(allocation)
     return tuple(written)
 
 
-def _result(taken: Taken, site: Site, ids: Callable[[], str]) -> Json:
+def _result(taken: ChosenDevice, node_view: NodeView, ids: Callable[[], str]) -> AllocationJSON:
     option, candidate = taken.option, taken.candidate
     device = candidate.device
-    result: Json = {
+    result: AllocationJSON = {
         "request": option.name,
         "driver": candidate.pool.driver,
         "pool": candidate.pool.name,
@@ -51,7 +51,7 @@ def _result(taken: Taken, site: Site, ids: Callable[[], str]) -> Json:
         result["adminAccess"] = True
     if option.wanted.tolerations:
         result["tolerations"] = [_toleration(each) for each in option.wanted.tolerations]
-    if site.gates.binding:
+    if node_view.gates.supports_binding_conditions:
         if device.binding_conditions:
             result["bindingConditions"] = list(device.binding_conditions)
         if device.binding_failure_conditions:
@@ -60,13 +60,13 @@ def _result(taken: Taken, site: Site, ids: Callable[[], str]) -> Json:
         result["shareID"] = ids()
         if taken.amounts:
             result["consumedCapacity"] = {k: str(v) for k, v in sorted(taken.amounts.items())}
-    if candidate.slice.skip_node_operations and minds_operations(site.gates):
+    if candidate.slice.skip_node_operations and reads_skip_node_operations(node_view.gates):
         result["skipNodeOperations"] = list(candidate.slice.skip_node_operations)
     return result
 
 
-def _toleration(each: Toleration) -> Json:
-    written: Json = {
+def _toleration(each: Toleration) -> AllocationJSON:
+    written: AllocationJSON = {
         field: value
         for field, value in (
             ("key", each.key),
@@ -81,26 +81,28 @@ def _toleration(each: Toleration) -> Json:
     return written
 
 
-def _config(demand: Demand, number: int, chosen: Mapping[int, Option]) -> list[Json]:
-    """Gather configuration: of each class once, then of the claim what concerns it."""
-    wishes = [wish for wish in demand.wishes if wish.claim == number]
-    options = [chosen.get(wish.options[0].wish, wish.options[0]) for wish in wishes]
+def _config(demand: Demand, number: int, chosen: Mapping[int, Option]) -> list[AllocationJSON]:
+    """Collect the configuration: of each class once, then the relevant entries of the claim."""
+    requests = [request for request in demand.requests if request.claim == number]
+    options = [
+        chosen.get(request.options[0].request_index, request.options[0]) for request in requests
+    ]
     written: list[tuple[str, list[str], Opaque | None]] = []
-    of_class: dict[str, list[str]] = {}
+    users_by_class: dict[str, list[str]] = {}
     for option in options:
         name = option.device_class.metadata.name
-        users = of_class.setdefault(name, [])
+        users = users_by_class.setdefault(name, [])
         users.append(option.name)
         if len(users) == 1:
-            of_this = option.device_class.spec.config
-            written += [("FromClass", users, each.opaque) for each in of_this]
+            class_config = option.device_class.spec.config
+            written += [("FromClass", users, each.opaque) for each in class_config]
     for config in demand.claims[number].spec.devices.config:
         if _concerns(config, options):
             written.append(("FromClaim", list(config.requests), config.opaque))
     result = []
     for source, names, opaque in written:
-        entry: Json = {"source": source}
-        if names and not all(_named(names, option) for option in options):
+        entry: AllocationJSON = {"source": source}
+        if names and not all(_names_option(names, option) for option in options):
             entry["requests"] = list(names)
         if opaque is not None:
             entry["opaque"] = {"driver": opaque.driver, "parameters": opaque.parameters}
@@ -109,32 +111,34 @@ def _config(demand: Demand, number: int, chosen: Mapping[int, Option]) -> list[J
 
 
 def _concerns(config: Config, options: Sequence[Option]) -> bool:
-    return not config.requests or any(_named(config.requests, option) for option in options)
+    return not config.requests or any(_names_option(config.requests, option) for option in options)
 
 
-def _named(names: Sequence[str], option: Option) -> bool:
-    """Tell whether a list names a request, or the alternative that was chosen of it."""
+def _names_option(names: Sequence[str], option: Option) -> bool:
+    """Return whether a list contains a request or its chosen alternative."""
     return option.name in names or option.name.partition("/")[0] in names
 
 
-def _node_selector(demand: Demand, number: int, taken: Sequence[Taken], site: Site) -> Json | None:
+def _node_selector(
+    demand: Demand, number: int, taken: Sequence[ChosenDevice], node_view: NodeView
+) -> AllocationJSON | None:
     fields: list[Requirement] = []
     expressions: list[Requirement] = []
     for each in taken:
-        name, selector = _where(each)
+        name, selector = _node_of_device(each)
         if name is not None or each.candidate.device.binds_to_node:
-            return _only(site)
+            return _this_node_only(node_view)
         terms = selector.node_selector_terms if selector else ()
         if len(terms) > 1:
-            if site.world.deviations.several_terms_bind:
-                return _only(site)
+            if node_view.world.deviations.several_terms_bind:
+                return _this_node_only(node_view)
             text = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
             claim = demand.claims[number]
-            raise Abort(Cause.NODE_SELECTOR, f"claim {shown(claim)}: {text}")
+            raise Abort(Cause.NODE_SELECTOR, f"claim {claim_name(claim)}: {text}")
         for term in terms:
-            _add(fields, term.match_fields)
-            _add(expressions, term.match_expressions)
-    written: Json = {}
+            _add_new(fields, term.match_fields)
+            _add_new(expressions, term.match_expressions)
+    written: AllocationJSON = {}
     if expressions:
         written["matchExpressions"] = [_requirement(each) for each in expressions]
     if fields:
@@ -142,21 +146,21 @@ def _node_selector(demand: Demand, number: int, taken: Sequence[Taken], site: Si
     return {"nodeSelectorTerms": [written]} if written else None
 
 
-def _where(taken: Taken) -> tuple[str | None, NodeSelector | None]:
-    """Give the node name and the selector that say where the device is."""
+def _node_of_device(taken: ChosenDevice) -> tuple[str | None, NodeSelector | None]:
+    """Return the node name and the node selector of a device."""
     each, device = taken.candidate.slice, taken.candidate.device
     if each.per_device_node_selection:
         return device.node_name, device.node_selector
     return each.node_name, each.node_selector
 
 
-def _only(site: Site) -> Json:
-    name = {"key": "metadata.name", "operator": "In", "values": [site.node.name]}
+def _this_node_only(node_view: NodeView) -> AllocationJSON:
+    name = {"key": "metadata.name", "operator": "In", "values": [node_view.node.name]}
     return {"nodeSelectorTerms": [{"matchFields": [name]}]}
 
 
-def _add(known: list[Requirement], more: Sequence[Requirement]) -> None:
-    """Add what is not there yet; the order of values does not count."""
+def _add_new(known: list[Requirement], more: Sequence[Requirement]) -> None:
+    """Add missing requirements, regardless of the order of values."""
     for each in more:
         if not any(_same(each, other) for other in known):
             known.append(each)
@@ -168,8 +172,8 @@ def _same(one: Requirement, other: Requirement) -> bool:
     )  # fmt: skip
 
 
-def _requirement(each: Requirement) -> Json:
-    written: Json = {"key": each.key, "operator": each.operator}
+def _requirement(each: Requirement) -> AllocationJSON:
+    written: AllocationJSON = {"key": each.key, "operator": each.operator}
     if each.values:
         written["values"] = list(each.values)
     return written

@@ -1,8 +1,8 @@
-"""The search: depth first, devices in order, combinations and not permutations, first one wins.
+"""Depth-first search for devices: in order, over combinations, the first solution wins.
 
-Chooses exactly what the scheduler chooses. Its stack is a list, so that no claim is too long for
-it. What makes hopeless searches short is handed in as `Shortcuts`: it may say that a candidate or a
-whole branch leads nowhere, and nothing else.
+The search chooses exactly the devices that kube-scheduler chooses. Its stack is a list, so the size
+of a claim cannot exhaust the call stack. `Pruning` shortens hopeless searches: it can exclude a
+candidate or a branch, and it changes nothing else.
 """
 
 import enum
@@ -10,228 +10,233 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from solver.candidates import Candidate
-from solver.demand import MOST_RESULTS, Option
-from solver.state import State, Taken
+from solver.demand import MAX_RESULTS, Option
+from solver.state import ChosenDevice, State
 
 STEPS = 200_000
-# Dead ends before shortcuts are worth what it takes to make them.
-PATIENCE = 4
+# After this many dead ends, pruning saves more than it costs to set up.
+DEAD_ENDS_BEFORE_PRUNING = 4
 
 
-class GaveUp(Exception):  # noqa: N818  # no bug: the answer is that there is none
-    """The search took more steps than it may."""
+class SearchLimitExceeded(Exception):  # noqa: N818  # not a bug: the result is a failure
+    """The search exceeded its step limit."""
 
 
-class Ends(enum.Enum):
-    """How a branch ends; an overrun leaves all devices up to an alternative."""
+class BranchEnd(enum.Enum):
+    """How a branch ends. An overrun undoes all devices back to the last list of alternatives."""
 
     NO = enum.auto()
     OVERRUN = enum.auto()
-    # Not ends, but what goes on: a choice was pushed, or there is nothing left to choose.
+    # The search continues: a choice was pushed, or all devices are chosen.
     PUSHED = enum.auto()
     SOLVED = enum.auto()
 
 
-PUSHED, SOLVED = Ends.PUSHED, Ends.SOLVED
+PUSHED, SOLVED = BranchEnd.PUSHED, BranchEnd.SOLVED
 
 
-class Pick:
-    """A device to choose for an option: `at` is the candidate tried last."""
+class DeviceChoice:
+    """A device to choose for an option; `position` is the index of the candidate tried last."""
 
-    __slots__ = ("at", "candidates", "failed", "number", "option", "situation")
+    __slots__ = ("candidates", "failed", "number", "option", "position", "state_key")
 
     def __init__(
         self,
         option: Option,
         number: int,
         candidates: Sequence[Candidate],
-        at: int,
-        situation: object = None,
+        position: int,
+        state_key: object = None,
     ) -> None:
         self.option = option
         self.number = number
         self.candidates = candidates
-        self.at = at
-        self.situation = situation
+        self.position = position
+        self.state_key = state_key
         self.failed: set[object] = set()
 
 
 class Alternatives:
-    """The options of a prioritized wish, of which `index` is being tried."""
+    """The options of a request with `firstAvailable`; `index` is the option being tried."""
 
-    __slots__ = ("exceeded", "index", "wish")
+    __slots__ = ("all_overran", "index", "request_index")
 
-    def __init__(self, wish: int) -> None:
-        self.wish = wish
+    def __init__(self, request_index: int) -> None:
+        self.request_index = request_index
         self.index = 0
-        self.exceeded = True
+        self.all_overran = True
 
 
 class ClaimEnd:
-    """The end of a claim: an overrun behind it is a plain no before it."""
+    """The end of a claim: an overrun in a later claim is an ordinary dead end in this one."""
 
     __slots__ = ()
 
 
-Frame: TypeAlias = Pick | Alternatives | ClaimEnd
+SearchFrame: TypeAlias = DeviceChoice | Alternatives | ClaimEnd
 
 
-class Shortcuts(Protocol):
-    """What knows that something leads nowhere, without an error that would be met there."""
+class Pruning(Protocol):
+    """Excludes branches without a solution, unless an error would occur in them."""
 
-    def refuted(self) -> bool:
-        """Tell whether there is no solution at all."""
+    def is_impossible(self) -> bool:
+        """Return whether there is no solution at all."""
 
-    def hopeless(self, option: Option, number: int, start: int) -> bool:
-        """Tell whether no solution follows, when device `number` is next, from `start` on."""
+    def is_hopeless(self, option: Option, number: int, start: int) -> bool:
+        """Return whether no solution follows if device `number` is next, from `start` on."""
 
-    def twin(self, candidate: Candidate) -> object:
-        """Give what is equal for candidates that are interchangeable."""
+    def equivalence_class(self, candidate: Candidate) -> object:
+        """Return a key that is equal for interchangeable candidates."""
 
-    def situation(self, option: Option) -> object:
-        """Give what is equal for states in which an option has the same future."""
+    def state_key(self, option: Option) -> object:
+        """Return a key that is equal for states with the same results for an option."""
 
 
-class Deepest(NamedTuple):
-    """The first dead end of those that lie deepest: no device could be taken there."""
+class DeadEnd(NamedTuple):
+    """The first of the deepest dead ends: no candidate was suitable for this device."""
 
     option: Option
     number: int
-    taken: tuple[Taken, ...]
+    taken: tuple[ChosenDevice, ...]
 
 
 class Search:
-    """One search on one site; `helped` makes the shortcuts once the first way has failed."""
+    """One search on one node. It calls `make_pruning` after the first few dead ends."""
 
     def __init__(
         self,
         state: State,
-        every: Mapping[Option, Sequence[Candidate]],
-        helped: "Callable[[Search], Shortcuts]",
+        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        make_pruning: "Callable[[Search], Pruning]",
         steps: int = STEPS,
     ) -> None:
         self.state = state
-        self.every = every
-        self.helped = helped
-        self.left = steps
-        self.stack: list[Frame] = []
-        self.shortcuts: Shortcuts | None = None
-        self.deepest: Deepest | None = None
-        self._dead: set[object] = set()
-        self._patience = PATIENCE
+        self.all_mode_devices = all_mode_devices
+        self.make_pruning = make_pruning
+        self.steps_left = steps
+        self.stack: list[SearchFrame] = []
+        self.pruning: Pruning | None = None
+        self.deepest: DeadEnd | None = None
+        self._dead_states: set[object] = set()
+        self._dead_ends_left = DEAD_ENDS_BEFORE_PRUNING
 
-    def run(self) -> Ends | None:
-        """Search; None where the state's trail is the solution. Raises Abort and GaveUp."""
-        ends = self._wish(0)
+    def run(self) -> BranchEnd | None:
+        """Search; None if the state's trail is the solution.
+
+        Raises Abort and SearchLimitExceeded.
+        """
+        ends = self._enter_request(0)
         while ends is not SOLVED:
             if ends is PUSHED:
-                pick = self.stack[-1]
-                assert isinstance(pick, Pick)  # noqa: S101  # what was pushed last
-                ends = self._try(pick)
+                choice = self.stack[-1]
+                assert isinstance(choice, DeviceChoice)  # noqa: S101  # pushed last
+                ends = self._try_next(choice)
             elif self.stack:
-                ends = self._back(ends)
+                ends = self._backtrack(ends)
             else:
                 return ends
         return None
 
-    def _wish(self, number: int) -> Ends:
-        """Go on with the first device of a wish, in the claim at hand or the next."""
-        wishes = self.state.demand.wishes
-        if number >= len(wishes):
+    def _enter_request(self, number: int) -> BranchEnd:
+        """Continue with the first device of a request."""
+        requests = self.state.demand.requests
+        if number >= len(requests):
             return SOLVED
-        wish = wishes[number]
-        if number and wishes[number - 1].claim != wish.claim:
+        request = requests[number]
+        if number and requests[number - 1].claim != request.claim:
             self.stack.append(ClaimEnd())
-        if wish.prioritized:
+        if request.prioritized:
             self.stack.append(Alternatives(number))
-        return self._device(wish.options[0], 0, 0)
+        return self._choose_device(request.options[0], 0, 0)
 
-    def _device(self, option: Option, number: int, start: int) -> Ends:
-        """Go on with a device of an option, looking from `start` on."""
-        candidates = self.every[option] if option.every else self.state.site.candidates
-        count = len(candidates) if option.every else option.wanted.count
-        if option.every and not candidates:
-            return Ends.NO
+    def _choose_device(self, option: Option, number: int, start: int) -> BranchEnd:
+        """Continue with a device of an option, from candidate `start` on."""
+        candidates = (
+            self.all_mode_devices[option] if option.all_mode else self.state.node_view.candidates
+        )
+        count = len(candidates) if option.all_mode else option.wanted.count
+        if option.all_mode and not candidates:
+            return BranchEnd.NO
         if number >= count:
-            return self._wish(option.wish + 1)
-        if count - number > MOST_RESULTS - self.state.counts[option.claim]:
-            return Ends.OVERRUN
-        situation = None
-        if self.shortcuts is not None:
-            if self.shortcuts.hopeless(option, number, start):
-                return Ends.NO
-            situation = self.shortcuts.situation(option) if number == 0 else None
-            if situation in self._dead:
-                return Ends.NO
-        self.stack.append(Pick(option, number, candidates, start - 1, situation))
+            return self._enter_request(option.request_index + 1)
+        if count - number > MAX_RESULTS - self.state.counts[option.claim]:
+            return BranchEnd.OVERRUN
+        state_key = None
+        if self.pruning is not None:
+            if self.pruning.is_hopeless(option, number, start):
+                return BranchEnd.NO
+            state_key = self.pruning.state_key(option) if number == 0 else None
+            if state_key in self._dead_states:
+                return BranchEnd.NO
+        self.stack.append(DeviceChoice(option, number, candidates, start - 1, state_key))
         return PUSHED
 
-    def _try(self, pick: Pick) -> Ends:
-        """Take the next candidate that can be taken and go on behind it."""
-        option, candidates = pick.option, pick.candidates
-        last = pick.number + 1 if option.every else len(candidates)
-        at = pick.at + 1
-        while at < last:
-            candidate = candidates[at]
-            if self._useful(pick, candidate) and self.state.take(option, candidate) is None:
-                pick.at = at
-                return self._device(option, pick.number + 1, at + 1)
-            at += 1
-        self._drop(pick)
+    def _try_next(self, choice: DeviceChoice) -> BranchEnd:
+        """Take the next suitable candidate and continue after it."""
+        option, candidates = choice.option, choice.candidates
+        last = choice.number + 1 if option.all_mode else len(candidates)
+        position = choice.position + 1
+        while position < last:
+            candidate = candidates[position]
+            if self._should_try(choice, candidate) and self.state.take(option, candidate) is None:
+                choice.position = position
+                return self._choose_device(option, choice.number + 1, position + 1)
+            position += 1
+        self._abandon(choice)
         depth = len(self.state.trail)
         if self.deepest is None or depth > len(self.deepest.taken):
-            self.deepest = Deepest(option, pick.number, tuple(self.state.trail))
-        return Ends.NO
+            self.deepest = DeadEnd(option, choice.number, tuple(self.state.trail))
+        return BranchEnd.NO
 
-    def _drop(self, pick: Pick) -> None:
-        """Give up a choice that led nowhere, and remember so."""
+    def _abandon(self, choice: DeviceChoice) -> None:
+        """Remove a choice without a solution, and remember its state."""
         self.stack.pop()
-        if pick.situation is not None:
-            self._dead.add(pick.situation)
+        if choice.state_key is not None:
+            self._dead_states.add(choice.state_key)
 
-    def _useful(self, pick: Pick, candidate: Candidate) -> bool:
-        """Count a step, and tell whether a candidate may lead further than those before."""
-        self.left -= 1
-        if self.left < 0:
-            raise GaveUp
-        if not pick.failed or self.shortcuts is None:
+    def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
+        """Count a step; return False if an interchangeable candidate has failed."""
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise SearchLimitExceeded
+        if not choice.failed or self.pruning is None:
             return True
-        return self.shortcuts.twin(candidate) not in pick.failed
+        return self.pruning.equivalence_class(candidate) not in choice.failed
 
-    def _back(self, ends: Ends) -> Ends:
-        """Go back to the newest choice and make the next one."""
+    def _backtrack(self, ends: BranchEnd) -> BranchEnd:
+        """Return to the newest choice and try its next candidate or alternative."""
         frame = self.stack[-1]
         if isinstance(frame, Alternatives):
-            return self._alternative(frame, ends)
+            return self._next_alternative(frame, ends)
         if isinstance(frame, ClaimEnd):
             self.stack.pop()
-            return Ends.NO
-        if ends is Ends.NO and self.shortcuts is None and self._impatient():
-            self.shortcuts = self.helped(self)
-            if self.shortcuts.refuted():
+            return BranchEnd.NO
+        if ends is BranchEnd.NO and self.pruning is None and self._count_dead_end():
+            self.pruning = self.make_pruning(self)
+            if self.pruning.is_impossible():
                 self.stack.clear()
-                return Ends.NO
+                return BranchEnd.NO
         self.state.undo()
-        if ends is Ends.OVERRUN:
+        if ends is BranchEnd.OVERRUN:
             self.stack.pop()
             return ends
-        if frame.option.every:
-            self._drop(frame)
+        if frame.option.all_mode:
+            self._abandon(frame)
             return ends
-        if self.shortcuts is not None:
-            frame.failed.add(self.shortcuts.twin(frame.candidates[frame.at]))
+        if self.pruning is not None:
+            frame.failed.add(self.pruning.equivalence_class(frame.candidates[frame.position]))
         return PUSHED
 
-    def _impatient(self) -> bool:
-        self._patience -= 1
-        return self._patience < 0
+    def _count_dead_end(self) -> bool:
+        self._dead_ends_left -= 1
+        return self._dead_ends_left < 0
 
-    def _alternative(self, frame: Alternatives, ends: Ends) -> Ends:
-        if ends is Ends.NO:
-            frame.exceeded = False
+    def _next_alternative(self, frame: Alternatives, ends: BranchEnd) -> BranchEnd:
+        if ends is BranchEnd.NO:
+            frame.all_overran = False
         frame.index += 1
-        options = self.state.demand.wishes[frame.wish].options
+        options = self.state.demand.requests[frame.request_index].options
         if frame.index < len(options):
-            return self._device(options[frame.index], 0, 0)
+            return self._choose_device(options[frame.index], 0, 0)
         self.stack.pop()
-        return Ends.OVERRUN if frame.exceeded else Ends.NO
+        return BranchEnd.OVERRUN if frame.all_overran else BranchEnd.NO

@@ -1,6 +1,6 @@
-"""The one decision: claims of one pod, one node or many, and for each node a solution or reasons.
+"""Entry point of the solver: for each node, an allocation of a pod's claims or the reasons why not.
 
-Nothing is reserved here and nothing remembered but in the memo that is handed in.
+The solver reserves nothing. It keeps state between calls only in the `Memo` of the caller.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,16 +10,22 @@ import msgspec
 from dra.claim import Claim
 from dra.nodes import Node, NodeSelectorError
 from solver.abort import Abort, Cause
-from solver.all_devices import everything
-from solver.answer_cache import MOST_QUESTIONS, Known, Question, question, question_key
-from solver.answers import Answer, Failure, Outcome, Solution
-from solver.demand import demand
+from solver.all_devices import devices_for_all_mode
+from solver.answer_cache import (
+    MAX_DEMANDS,
+    CachedResult,
+    DemandResults,
+    demand_key,
+    new_demand_results,
+)
+from solver.answers import Failure, FailureKind, Solution, SolverResult
+from solver.demand import build_demand
 from solver.memo import Memo
-from solver.node_view import Site
-from solver.reasons import error, gave_up, reasons
-from solver.results import allocations
+from solver.node_view import NodeView
+from solver.reasons import error_reason, explain_failure, search_limit_reason
+from solver.results import compose_allocations
 from solver.search import STEPS
-from solver.state import State, Taken
+from solver.state import ChosenDevice, State
 from solver.world import UNUSED, View, World
 
 FIRST_FIT = "first-fit"
@@ -35,84 +41,94 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     strategy: str = FIRST_FIT,
     memo: Memo | None = None,
     steps: int = STEPS,
-) -> dict[str, Answer]:
-    """Answer for each node, by name, whether the claims can be had there and how.
+) -> dict[str, SolverResult]:
+    """Decide for each node, by name, whether and how the claims can be allocated there.
 
-    `claims` are those of one pod that are not allocated yet, in the pod's order. `ids` gives a new
-    share id at each call. `steps` bounds the search on each node: beyond it the answer is that
-    there is none.
+    `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
+    ID at each call. `steps` limits the search on each node; a search that exceeds it fails.
     """
     if strategy != FIRST_FIT:
-        raise ValueError(f"{strategy} is no strategy; there is {FIRST_FIT}")
+        raise ValueError(f"unknown strategy {strategy}; the only strategy is {FIRST_FIT}")
     memo = memo or Memo()
     memo.bind(world)
     try:
-        asked = _question(world, claims, memo)
+        demand_results = _demand_results(world, claims, memo)
     except Abort as abort:
-        return {node.name: _failed(node.name, abort) for node in nodes}
-    call = _Call(world, view, asked, memo, ids, steps)
-    return {node.name: call.answer(node) for node in nodes}
+        return {node.name: _failure(node.name, abort) for node in nodes}
+    call = _SolveCall(world, view, demand_results, memo, ids, steps)
+    return {node.name: call.solve_node(node) for node in nodes}
 
 
-def _question(world: World, claims: Sequence[Claim], memo: Memo) -> Question:
-    """Give the question as it was asked before, with its answers, or as a new one."""
-    key = question_key(claims)
-    asked = memo.questions.get(key)
-    if asked is None or not asked.stands(world):
-        asked = question(demand(claims, world.classes, world.gates, memo.screen))
-        if len(memo.questions) >= MOST_QUESTIONS:
-            memo.questions.clear()
-        memo.questions[key] = asked
-    return asked
+def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> DemandResults:
+    """Return the cached results of the claims, or a new empty entry."""
+    key = demand_key(claims)
+    demand_results = memo.demands.get(key)
+    if demand_results is None or not demand_results.is_current(world):
+        demand_results = new_demand_results(
+            build_demand(claims, world.classes, world.gates, memo.request_filter)
+        )
+        if len(memo.demands) >= MAX_DEMANDS:
+            memo.demands.clear()
+        memo.demands[key] = demand_results
+    return demand_results
 
 
-class _Call(msgspec.Struct, frozen=True, eq=False):
-    """One call: what it was handed and what it remembers."""
+class _SolveCall(msgspec.Struct, frozen=True, eq=False):
+    """The arguments of one call, and the cache entry of its claims."""
 
     world: World
     view: View
-    asked: Question
+    demand_results: DemandResults
     memo: Memo
     ids: Callable[[], str]
     steps: int
 
-    def answer(self, node: Node) -> Answer:
-        """Answer for one node, from memory where nothing changed."""
+    def solve_node(self, node: Node) -> SolverResult:
+        """Decide for one node, from the cache if nothing changed."""
         try:
-            pools = self.memo.pools(node)
-        except NodeSelectorError as wrong:
-            return _failed(node.name, Abort(Cause.NODE_SELECTOR, str(wrong)))
+            pools = self.memo.pools_for(node)
+        except NodeSelectorError as error:
+            return _failure(node.name, Abort(Cause.NODE_SELECTOR, str(error)))
         held = self.view.pools
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
-        known = self.asked.known.get(node.name)
-        if known is not None and known.holds(node, pools, uses):
-            if known.taken:
-                return self._written(Site(self.world, self.memo, node, pools, uses), known.taken)
-            return known.answer
-        site = Site(self.world, self.memo, node, pools, uses)
+        cached = self.demand_results.results.get(node.name)
+        if cached is not None and cached.is_current(node, pools, uses):
+            if cached.taken:
+                return self._solution(
+                    NodeView(self.world, self.memo, node, pools, uses), cached.taken
+                )
+            return cached.result
+        node_view = NodeView(self.world, self.memo, node, pools, uses)
         try:
-            answer, taken = self._searched(site)
+            result, taken = self._search(node_view)
         except Abort as abort:
-            # Not remembered: its words name the claim, and the next one has another name.
-            return _failed(node.name, abort)
+            # Not cached: the message names the claim, and equal claims have other names.
+            return _failure(node.name, abort)
         kept = taken if any(each.candidate.shared for each in taken) else ()
-        self.asked.known[node.name] = Known(node, pools, uses, answer, kept)
-        return answer
+        self.demand_results.results[node.name] = CachedResult(node, pools, uses, result, kept)
+        return result
 
-    def _searched(self, site: Site) -> tuple[Answer, tuple[Taken, ...]]:
-        node, wanted = site.node.name, self.asked.demand
-        state = State(wanted, site)
-        every = everything(state)
-        found = self.asked.alike.search(state, every, self.steps)
-        if found.gave_up:
-            return Failure(node, Outcome.GAVE_UP, (gave_up(node, self.steps),)), ()
-        if found.solution is not None:
-            return self._written(site, found.solution), found.solution
-        return Failure(node, Outcome.NO, reasons(wanted, site, every, found.deepest)), ()
+    def _search(self, node_view: NodeView) -> tuple[SolverResult, tuple[ChosenDevice, ...]]:
+        node, demand = node_view.node.name, self.demand_results.demand
+        state = State(demand, node_view)
+        all_mode_devices = devices_for_all_mode(state)
+        result = self.demand_results.searches.search(state, all_mode_devices, self.steps)
+        if result.gave_up:
+            return Failure(node, FailureKind.GAVE_UP, (search_limit_reason(node, self.steps),)), ()
+        if result.solution is not None:
+            return self._solution(node_view, result.solution), result.solution
+        return Failure(
+            node,
+            FailureKind.NO,
+            explain_failure(demand, node_view, all_mode_devices, result.deepest),
+        ), ()
 
-    def _written(self, site: Site, taken: tuple[Taken, ...]) -> Solution:
-        return Solution(site.node.name, allocations(self.asked.demand, site, taken, self.ids))
+    def _solution(self, node_view: NodeView, taken: tuple[ChosenDevice, ...]) -> Solution:
+        return Solution(
+            node_view.node.name,
+            compose_allocations(self.demand_results.demand, node_view, taken, self.ids),
+        )
 
 
-def _failed(node: str, abort: Abort) -> Failure:
-    return Failure(node, Outcome.ERROR, (error(node, abort),))
+def _failure(node: str, abort: Abort) -> Failure:
+    return Failure(node, FailureKind.ERROR, (error_reason(node, abort),))

@@ -1,306 +1,326 @@
-"""A search's state: what is taken so far, and whether one device more may be.
+"""State of a search: the devices chosen so far, and whether one more device can be chosen.
 
-`judged` asks every question about a candidate in the scheduler's order and changes nothing; `take`
-does what it found, `undo` takes the last one back. All parts are values, so that taking back is
-putting the old ones in place.
+`check_device` runs all checks of a candidate in the scheduler's order and changes nothing. `take`
+applies its result, and `undo` reverts the last `take`. All parts are immutable values, so `undo`
+restores the previous ones.
 """
 
 from typing import NamedTuple
 
-from dra.attributes import lookup
-from dra.capacity import Amounts, lacking
-from dra.compatibility import Companies, clash, place
-from dra.counters import Counters, Shortage, charged
+from dra.attributes import find_attribute
+from dra.capacity import Amounts, find_shortfall
+from dra.compatibility import GroupStates, add_device, find_incompatibility
+from dra.counters import Counters, Shortage, charge
 from dra.device import Attribute
 from dra.inventory import PoolID
 from dra.nodes import NodeSelectorError
-from dra.taints import untolerated
+from dra.taints import first_untolerated_taint
 from solver.abort import Abort, Cause
-from solver.candidates import Candidate, asking
-from solver.constraints import Constraint
-from solver.demand import Demand, Option, shown
-from solver.deviations import concerning
-from solver.eligibility import SELECTED, Need, Stage, Verdict
-from solver.expressions import Failed
-from solver.node_view import Site
+from solver.candidates import Candidate, rule_evaluator
+from solver.constraints import AttributeConstraint
+from solver.demand import Demand, Option, claim_name
+from solver.deviations import relevant_overdrafts
+from solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
+from solver.expressions import EvaluationFailure
+from solver.node_view import NodeView
 
 
-class Refused(NamedTuple):
-    """Not this device: at which stage it fell out, and what there was to say."""
+class Rejection(NamedTuple):
+    """The stage at which a device was rejected, and stage-specific details."""
 
     stage: Stage
     detail: object = None
 
 
-class Unmet(NamedTuple):
-    """A constraint that keeps a device out, and what the device has for it."""
+class UnmetConstraint(NamedTuple):
+    """A constraint that a device does not satisfy, and the device's attribute for it."""
 
-    constraint: Constraint
+    constraint: AttributeConstraint
     attribute: Attribute | None
 
 
-class Taken(NamedTuple):
-    """A device with the state it leads to."""
+class ChosenDevice(NamedTuple):
+    """A chosen device with the state that results from it."""
 
     option: Option
     candidate: Candidate
     amounts: Amounts | None
     counters: Counters | None
-    companies: Companies | None
+    group_states: GroupStates | None
     constraints: tuple[object, ...]
 
 
-class _Drawn(NamedTuple):
-    """What is left of the hardware with one device more; None where it takes nothing."""
+class _HardwareState(NamedTuple):
+    """The groups and free counters with one more device; None if the device uses none."""
 
-    companies: Companies | None
+    group_states: GroupStates | None
     counters: Counters | None
 
 
-HELD = Refused(Stage.HELD)
-OURS = Refused(Stage.HELD, "this pod")
-ELSEWHERE = Refused(Stage.NODE)
-SHARES_NOTHING: tuple[Amounts, ...] = ()
+HELD = Rejection(Stage.HELD)
+HELD_BY_POD = Rejection(Stage.HELD, "this pod")
+OTHER_NODE = Rejection(Stage.NODE)
+NO_SHARES: tuple[Amounts, ...] = ()
 
 
 class State:
-    """What is taken so far in one search on one site."""
+    """The devices chosen so far in one search on one node."""
 
-    def __init__(self, demand: Demand, site: Site) -> None:
+    def __init__(self, demand: Demand, node_view: NodeView) -> None:
         self.demand = demand
-        self.site = site
-        self.trail: list[Taken] = []
+        self.node_view = node_view
+        self.trail: list[ChosenDevice] = []
         self.counts = [0] * len(demand.claims)
-        self._before: list[tuple[Counters | None, Companies | None, tuple[object, ...]]] = []
-        self._marks: dict[Candidate, list[int]] = {}
+        self._before: list[tuple[Counters | None, GroupStates | None, tuple[object, ...]]] = []
+        self._chosen_by: dict[Candidate, list[int]] = {}
         self._shares: dict[Candidate, tuple[Amounts, ...]] = {}
-        # How many of the shares were charged for what the device draws.
+        # The number of shares that were charged to counters.
         self._charges: dict[Candidate, int] = {}
         self._counters: dict[PoolID, Counters] = {}
-        self._companies: Companies | None = None
+        self._group_states: GroupStates | None = None
         self.constraints: list[tuple[object, ...]] = [
             tuple(constraint.empty for constraint in constraints)
             for constraints in demand.constraints
         ]
-        self._gates = site.gates
-        self._deviations = site.world.deviations
+        self._gates = node_view.gates
+        self._deviations = node_view.world.deviations
 
-    def take(self, option: Option, candidate: Candidate) -> Refused | None:
-        """Take a device, or say at which stage it falls out; raises Abort."""
-        found = self.judged(option, candidate)
-        if isinstance(found, Refused):
-            return found
+    def take(self, option: Option, candidate: Candidate) -> Rejection | None:
+        """Choose a device, or return the stage that rejects it; raises Abort."""
+        chosen = self.check_device(option, candidate)
+        if isinstance(chosen, Rejection):
+            return chosen
         claim = option.claim
-        before = (self._counters.get(candidate.pool), self._companies, self.constraints[claim])
+        before = (self._counters.get(candidate.pool), self._group_states, self.constraints[claim])
         self._before.append(before)
-        self.trail.append(found)
+        self.trail.append(chosen)
         self.counts[claim] += 1
-        self.constraints[claim] = found.constraints
-        self._companies = found.companies
-        if found.counters is not None:
-            self._counters[candidate.pool] = found.counters
+        self.constraints[claim] = chosen.constraints
+        self._group_states = chosen.group_states
+        if chosen.counters is not None:
+            self._counters[candidate.pool] = chosen.counters
         if candidate.shared:
-            taken = found.amounts or {}
+            taken = chosen.amounts or {}
             self._shares[candidate] = (*self._shares.get(candidate, ()), taken)
-            self._charges[candidate] = self._charges.get(candidate, 0) + self._draws(option)
+            self._charges[candidate] = self._charges.get(candidate, 0) + self._draws_counters(
+                option
+            )
         else:
-            self._marks.setdefault(candidate, []).append(claim)
+            self._chosen_by.setdefault(candidate, []).append(claim)
         return None
 
     def undo(self) -> None:
-        """Take the device taken last back."""
+        """Revert the last `take`."""
         option, candidate, *_ = self.trail.pop()
-        counters, self._companies, self.constraints[option.claim] = self._before.pop()
+        counters, self._group_states, self.constraints[option.claim] = self._before.pop()
         self.counts[option.claim] -= 1
         if counters is not None:
             self._counters[candidate.pool] = counters
         else:
             self._counters.pop(candidate.pool, None)
         if not candidate.shared:
-            self._marks[candidate].pop()
+            self._chosen_by[candidate].pop()
             return
-        self._charges[candidate] -= self._draws(option)
+        self._charges[candidate] -= self._draws_counters(option)
         if len(shares := self._shares.pop(candidate)) > 1:
             self._shares[candidate] = shares[:-1]
 
-    def judged(self, option: Option, candidate: Candidate) -> Refused | Taken:
-        """Ask all that is asked about a device; raises Abort for what ends the search."""
-        refused = self._in_use(option, candidate)
-        if refused is None and not option.every:
-            refused = self.selected(option, candidate) or self._lacking(option, candidate)
-        return refused or self._allocatable(option, candidate)
+    def check_device(self, option: Option, candidate: Candidate) -> Rejection | ChosenDevice:
+        """Run all checks of a device; raises Abort for an error that ends the search."""
+        rejection = self._check_use(option, candidate)
+        if rejection is None and not option.all_mode:
+            rejection = self.check_selectors(option, candidate) or self._check_capacity(
+                option, candidate
+            )
+        return rejection or self._check_allocatable(option, candidate)
 
-    def selected(self, option: Option, candidate: Candidate) -> Refused | None:
-        """Ask the selectors, then whether the device is for the node."""
-        verdict = option.screen.verdict(candidate)
+    def check_selectors(self, option: Option, candidate: Candidate) -> Rejection | None:
+        """Check the selectors, then whether the device is available to the node."""
+        verdict = option.request_filter.check_selectors(candidate)
         if verdict is not SELECTED:
             if verdict.failed is not None:
                 raise self._selector_error(option, candidate, verdict)
-            return Refused(verdict.stage or Stage.SUPPORT, verdict)
+            return Rejection(verdict.stage or Stage.SUPPORT, verdict)
         try:
-            return None if self.site.here(candidate) else ELSEWHERE
+            return None if self.node_view.is_on_node(candidate) else OTHER_NODE
         except NodeSelectorError as error:
             raise Abort(Cause.NODE_SELECTOR, f"device {candidate}: {error}") from None
 
-    def need(self, option: Option, candidate: Candidate) -> Need:
-        """Say what an option takes of a device; raises Abort where that cannot be computed."""
-        need = option.screen.need(candidate)
+    def required_capacity(self, option: Option, candidate: Candidate) -> CapacityNeed:
+        """Return the amounts an option consumes; raises Abort if they cannot be computed."""
+        need = option.request_filter.required_capacity(candidate)
         if need.error is not None:
-            where = self._where(option)
+            where = self._describe_request(option)
             raise Abort(Cause.CAPACITY, f"{where}: device {candidate}: {need.error}")
         return need
 
-    def _in_use(self, option: Option, candidate: Candidate) -> Refused | None:
-        marks = self._marks.get(candidate)
+    def _check_use(self, option: Option, candidate: Candidate) -> Rejection | None:
+        claims_choosing = self._chosen_by.get(candidate)
         if option.admin:
-            return OURS if marks and option.claim in marks else None
-        if candidate.name in self.site.uses[candidate.pool].dedicated:
+            return HELD_BY_POD if claims_choosing and option.claim in claims_choosing else None
+        if candidate.name in self.node_view.uses[candidate.pool].dedicated:
             return HELD
-        return OURS if marks else None
+        return HELD_BY_POD if claims_choosing else None
 
-    def _lacking(self, option: Option, candidate: Candidate) -> Refused | None:
+    def _check_capacity(self, option: Option, candidate: Candidate) -> Rejection | None:
         if not self._gates.consumable_capacity:
             return None
-        need = self.need(option, candidate)
+        need = self.required_capacity(option, candidate)
         if need.misfit is not None:
-            return Refused(Stage.CAPACITY, need.misfit)
-        held = self.site.uses[candidate.pool].shares.get(candidate.name)
-        mine = self._shares.get(candidate, SHARES_NOTHING)
+            return Rejection(Stage.CAPACITY, need.misfit)
+        held = self.node_view.uses[candidate.pool].shares.get(candidate.name)
+        mine = self._shares.get(candidate, NO_SHARES)
         if not held and not mine:
             return None
         used = (*mine, held) if held else mine
-        misfit = lacking(candidate.device.capacity, need.amounts, *used)
-        return Refused(Stage.CAPACITY, misfit) if misfit else None
+        misfit = find_shortfall(candidate.device.capacity, need.amounts, *used)
+        return Rejection(Stage.CAPACITY, misfit) if misfit else None
 
-    def _allocatable(self, option: Option, candidate: Candidate) -> Refused | Taken:
-        """Ask the rest: what the hardware has left, taints, the claim's constraints."""
-        drawn = self._drawn(option, candidate)
-        if isinstance(drawn, Refused):
-            return drawn
+    def _check_allocatable(self, option: Option, candidate: Candidate) -> Rejection | ChosenDevice:
+        """Check features, groups, rules, counters, taints and the claim's constraints."""
+        hardware = self._check_hardware(option, candidate)
+        if isinstance(hardware, Rejection):
+            return hardware
         if candidate.device.taints and self._gates.device_taints:
-            taint = untolerated(candidate.device, option.wanted.tolerations)
+            taint = first_untolerated_taint(candidate.device, option.wanted.tolerations)
             if taint is not None:
-                return Refused(Stage.TAINT, taint)
-        constraints = self._constrained(option, candidate)
-        if isinstance(constraints, Refused):
+                return Rejection(Stage.TAINT, taint)
+        constraints = self._check_constraints(option, candidate)
+        if isinstance(constraints, Rejection):
             return constraints
-        if option.every and (refused := self._lacking(option, candidate)):
-            return refused
-        amounts = option.screen.need(candidate).amounts if candidate.shared else None
-        return Taken(option, candidate, amounts, drawn.counters, drawn.companies, constraints)
+        if option.all_mode and (rejection := self._check_capacity(option, candidate)):
+            return rejection
+        amounts = (
+            option.request_filter.required_capacity(candidate).amounts if candidate.shared else None
+        )
+        return ChosenDevice(
+            option, candidate, amounts, hardware.counters, hardware.group_states, constraints
+        )
 
-    def _drawn(self, option: Option, candidate: Candidate) -> Refused | _Drawn:
-        """Ask for support, company and counters; only the first share of a device pays."""
-        refused = self._unsupported(candidate)
-        if refused is not None:
-            return refused
-        first = not self._further_share(candidate)
-        companies = self._companies
-        if first and candidate.uses:
-            placed = self._placed(candidate, companies or self.site.companies)
-            if isinstance(placed, Refused):
+    def _check_hardware(self, option: Option, candidate: Candidate) -> Rejection | _HardwareState:
+        """Check features, groups, rules and counters; only the first share uses counters."""
+        rejection = self._check_features(candidate)
+        if rejection is not None:
+            return rejection
+        first = not self._is_further_share(candidate)
+        group_states = self._group_states
+        if first and candidate.counter_uses:
+            placed = self._place_groups(candidate, group_states or self.node_view.group_states)
+            if isinstance(placed, Rejection):
                 return placed
-            companies = placed
-        refused = self._unwelcome(option, candidate)
-        if refused is not None:
-            return refused
+            group_states = placed
+        rejection = self._check_rules(option, candidate)
+        if rejection is not None:
+            return rejection
         if not first or not candidate.device.consumes_counters:
-            return _Drawn(companies, None)
-        left = self._charged(option, candidate)
+            return _HardwareState(group_states, None)
+        left = self._charge_counters(option, candidate)
         if isinstance(left, Shortage):
-            return Refused(Stage.COUNTERS, left)
-        return _Drawn(companies, left)
+            return Rejection(Stage.COUNTERS, left)
+        return _HardwareState(group_states, left)
 
-    def _unsupported(self, candidate: Candidate) -> Refused | None:
-        if not self.site.operates(candidate):
-            return Refused(Stage.SUPPORT, "DRAOptionalNodeOperations")
+    def _check_features(self, candidate: Candidate) -> Rejection | None:
+        if not self.node_view.supports_node_operations(candidate):
+            return Rejection(Stage.SUPPORT, "DRAOptionalNodeOperations")
         if candidate.device.consumes_counters and not self._gates.partitionable_devices:
-            return Refused(Stage.SUPPORT, "DRAPartitionableDevices")
+            return Rejection(Stage.SUPPORT, "DRAPartitionableDevices")
         return None
 
-    def _further_share(self, candidate: Candidate) -> bool:
-        """Tell whether a share of the device was charged for it already."""
+    def _is_further_share(self, candidate: Candidate) -> bool:
+        """Return whether another share of the device already uses its counters."""
         if not candidate.shared:
             return False
-        shares = self.site.uses[candidate.pool].shares
+        shares = self.node_view.uses[candidate.pool].shares
         return candidate.name in shares or self._charges.get(candidate, 0) > 0
 
-    def _draws(self, option: Option) -> bool:
-        """Tell whether what an option takes is charged to counters."""
+    def _draws_counters(self, option: Option) -> bool:
+        """Return whether devices of an option consume counters."""
         return not (option.admin and self._deviations.admin_draws_nothing)
 
-    def _placed(self, candidate: Candidate, companies: Companies) -> Companies | Refused:
-        if candidate.broken:
-            return Refused(Stage.GROUPS, candidate.broken)
-        unset = self.site.world.unset_groups
-        placed = place(companies, candidate.pool, candidate.uses, unset)
-        return Refused(Stage.GROUPS) if placed is None else placed
+    def _place_groups(
+        self, candidate: Candidate, group_states: GroupStates
+    ) -> GroupStates | Rejection:
+        if candidate.group_error:
+            return Rejection(Stage.GROUPS, candidate.group_error)
+        unset = self.node_view.world.unset_groups
+        placed = add_device(group_states, candidate.pool, candidate.counter_uses, unset)
+        return Rejection(Stage.GROUPS) if placed is None else placed
 
-    def _unwelcome(self, option: Option, candidate: Candidate) -> Refused | None:
-        """Ask the rules that devices have about each other, both ways."""
-        if candidate.pool.driver not in self.site.ruled:
+    def _check_rules(self, option: Option, candidate: Candidate) -> Rejection | None:
+        """Check the `compatibleOnlyWith` rules in both directions."""
+        if candidate.pool.driver not in self.node_view.drivers_with_rules:
             return None
-        site = self.site
-        mine = (site.member(each.candidate, admin=each.option.admin) for each in self.trail)
-        taken = (*site.residents, *mine)
-        found = clash(
-            site.member(candidate, admin=option.admin), taken, asking(site.memo.expressions)
+        node_view = self.node_view
+        mine = (
+            node_view.placed_device(each.candidate, admin=each.option.admin) for each in self.trail
         )
-        return Refused(Stage.COMPANY, found) if found else None
+        taken = (*node_view.allocated_devices, *mine)
+        clash = find_incompatibility(
+            node_view.placed_device(candidate, admin=option.admin),
+            taken,
+            rule_evaluator(node_view.memo.expressions),
+        )
+        return Rejection(Stage.COMPANY, clash) if clash else None
 
-    def _charged(self, option: Option, candidate: Candidate) -> Counters | Shortage | None:
-        if not self._draws(option):
+    def _charge_counters(self, option: Option, candidate: Candidate) -> Counters | Shortage | None:
+        if not self._draws_counters(option):
             return None
-        counters = self._counters.get(candidate.pool) or self.site.counters(candidate.pool)
+        counters = self._counters.get(candidate.pool) or self.node_view.counters(candidate.pool)
         if self._deviations.overdraft_stays_in_its_set:
-            asked = concerning(counters, candidate.draw)
-            found = charged(asked, candidate.draw)
-            if isinstance(found, Shortage) or asked is counters:
-                return found
-            return Counters(found.left, counters.overdrawn)
-        return charged(counters, candidate.draw)
+            relevant = relevant_overdrafts(counters, candidate.draw)
+            left = charge(relevant, candidate.draw)
+            if isinstance(left, Shortage) or relevant is counters:
+                return left
+            return Counters(left.remaining, counters.overdrawn)
+        return charge(counters, candidate.draw)
 
-    def _constrained(self, option: Option, candidate: Candidate) -> tuple[object, ...] | Refused:
+    def _check_constraints(
+        self, option: Option, candidate: Candidate
+    ) -> tuple[object, ...] | Rejection:
         states = self.constraints[option.claim]
-        if not option.covered:
+        if not option.constraint_indexes:
             return states
         new = list(states)
-        for index in option.covered:
+        for index in option.constraint_indexes:
             constraint = self.demand.constraints[option.claim][index]
             attribute = self.attribute(option, candidate, constraint.name)
-            joined = None
+            extended = None
             if attribute is not None:
-                joined = constraint.joined(states[index], attribute)
-            if joined is None:
-                if option.every and not self._deviations.all_goes_back:
-                    text = f"a claim constraint keeps device {candidate} out, mode All needs it"
-                    raise Abort(Cause.REFUSED, f"{self._where(option)}: {text}")
-                return Refused(Stage.CONSTRAINT, Unmet(constraint, attribute))
-            new[index] = joined
+                extended = constraint.extend(states[index], attribute)
+            if extended is None:
+                if option.all_mode and not self._deviations.all_goes_back:
+                    text = f"mode All needs device {candidate}, which violates a constraint"
+                    raise Abort(Cause.REFUSED, f"{self._describe_request(option)}: {text}")
+                return Rejection(Stage.CONSTRAINT, UnmetConstraint(constraint, attribute))
+            new[index] = extended
         return tuple(new)
 
     def attribute(self, option: Option, candidate: Candidate, name: str) -> Attribute | None:
-        """Find a constraint's attribute: derived by the request, else the device's own."""
-        source = option.derived.get(name)
+        """Return the attribute of a constraint: derived by the request, else the device's."""
+        source = option.derived_attributes.get(name)
         if source is None:
-            return lookup(candidate.device, candidate.pool.driver, name)
-        found = candidate.derived.get(source)
+            return find_attribute(candidate.device, candidate.pool.driver, name)
+        found = candidate.derived_values.get(source)
         if found is None:
-            expressions = self.site.memo.expressions
+            expressions = self.node_view.memo.expressions
             found = expressions.derive(source, candidate.pool.driver, candidate.device)
-            candidate.derived[source] = found
-        if isinstance(found, Failed):
-            where = f"{self._where(option)}: derived attribute {name} on device {candidate}"
+            candidate.derived_values[source] = found
+        if isinstance(found, EvaluationFailure):
+            where = (
+                f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
+            )
             raise Abort(Cause.DERIVED, f"{where}: {found}")
         return found
 
-    def _where(self, option: Option) -> str:
-        return f"claim {shown(self.demand.claims[option.claim])}, request {option.name}"
+    def _describe_request(self, option: Option) -> str:
+        return f"claim {claim_name(self.demand.claims[option.claim])}, request {option.name}"
 
-    def _selector_error(self, option: Option, candidate: Candidate, verdict: Verdict) -> Abort:
+    def _selector_error(
+        self, option: Option, candidate: Candidate, verdict: SelectorVerdict
+    ) -> Abort:
         if verdict.stage is Stage.CLASS:
             where = f"class {option.device_class.metadata.name}"
         else:
-            where = self._where(option)
+            where = self._describe_request(option)
         text = f"{where}: selector #{verdict.number} on device {candidate}: {verdict.failed}"
         return Abort(Cause.SELECTOR, text)

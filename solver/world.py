@@ -1,7 +1,7 @@
-"""What the solver is given: the world as it is published, and a view of who holds what.
+"""Input of the solver: the published devices (`World`) and their use by claims (`View`).
 
-Both are frozen values. Where they come from, what is reserved in memory and what is written to the
-API server, is not known here; `view_of` reads plain allocated claims for whoever keeps no ledger.
+Both are immutable. The ledger produces views; `view_of_claims` produces one from allocated claims
+without a ledger.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,9 @@ from solver.deviations import OURS, Deviations
 
 
 class World(msgspec.Struct, frozen=True, eq=False):
-    """What is published and configured; `gates` are those of the cluster's scheduler.
+    """What is published and configured.
 
-    `compatibility` are the declarations of the configuration: they win over what slices say.
+    `compatibility` holds the declarations of the configuration; they override those of slices.
     """
 
     inventory: Inventory
@@ -33,17 +33,17 @@ class World(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def gates(self) -> Gates:
-        """The gates, which are one and the same for everything."""
+        """The feature gates of the cluster's scheduler."""
         return self.inventory.gates
 
 
-class Use(msgspec.Struct, frozen=True, eq=False):
-    """What is held of one pool, by device name; compared by identity.
+class PoolUse(msgspec.Struct, frozen=True, eq=False):
+    """The allocated devices of one pool, by name; compared by identity.
 
-    `dedicated` are the devices with a result that is no share. `shares` gives for every device
-    with shares the capacity they consume together, which may be nothing. `snapshots` is what a
-    device drew when it was allocated, where somebody noted it: where that and the slices differ,
-    the stricter counts. Results with admin access are not held.
+    `dedicated` holds devices that are allocated as a whole. `shares` holds, for each device with
+    shares, the total capacity they consume, which can be empty. `snapshots` holds the counters that
+    a device consumed when it was allocated, if they were recorded. If they differ from the slices,
+    the stricter value applies. Results with admin access do not use a device.
     """
 
     dedicated: frozenset[str] = frozenset()
@@ -51,28 +51,27 @@ class Use(msgspec.Struct, frozen=True, eq=False):
     snapshots: Mapping[str, tuple[CounterUse, ...]] = {}
 
     def holds(self, device: str) -> bool:
-        """Tell whether a device, or a share of it, is allocated."""
+        """Return whether a device, or a share of it, is allocated."""
         return device in self.dedicated or device in self.shares
 
 
-UNUSED = Use()
+UNUSED = PoolUse()
 
 
 class View(msgspec.Struct, frozen=True):
-    """Who holds what. A pool whose use did not change keeps its `Use` object from view to view."""
+    """The use of all pools. An unchanged pool keeps its `PoolUse` object from view to view."""
 
-    pools: Mapping[PoolID, Use] = {}
+    pools: Mapping[PoolID, PoolUse] = {}
 
-    def use(self, pool: PoolID) -> Use:
-        """Give what is held of a pool."""
+    def use(self, pool: PoolID) -> PoolUse:
+        """Return the use of a pool."""
         return self.pools.get(pool, UNUSED)
 
 
-def view_of(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
-    """Build the view of what claims hold in their status.
+def view_of_claims(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
+    """Build a view from the allocations in the status of claims.
 
-    Without the gate DRAConsumableCapacity the scheduler does not know shares: they count as whole
-    devices.
+    Without the feature gate DRAConsumableCapacity, a share counts as the whole device.
     """
     dedicated: dict[PoolID, set[str]] = {}
     shares: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
@@ -86,18 +85,18 @@ def view_of(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
                 dedicated.setdefault(pool, set()).add(result.device)
             else:
                 held = shares.setdefault(pool, {}).setdefault(result.device, {})
-                add(held, result.consumed_capacity)
+                add_amounts(held, result.consumed_capacity)
     pools = dedicated.keys() | shares.keys()
     return View(
         {
-            pool: Use(frozenset(dedicated.get(pool, ())), shares.get(pool, {}))
+            pool: PoolUse(frozenset(dedicated.get(pool, ())), shares.get(pool, {}))
             for pool in sorted(pools)
         }
     )
 
 
-def add(held: dict[str, Quantity], consumed: Amounts) -> None:
-    """Add amounts to those held."""
+def add_amounts(held: dict[str, Quantity], consumed: Amounts) -> None:
+    """Add consumed amounts to allocated amounts, in place."""
     for name, amount in consumed.items():
         known = held.get(name)
         held[name] = amount if known is None else known + amount

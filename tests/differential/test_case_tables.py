@@ -18,7 +18,7 @@ from e2e.differential.theirs import Oracle
 from e2e.oracle.build import NoGoError, binary
 from solver.deviations import OURS, UPSTREAM
 from tests.solver.short import scenario
-from tests.tables import cases
+from tests.tables import load_cases
 
 TABLES = sorted((Path(__file__).parent.parent / "solver" / "cases").glob("*.yaml"))
 BEYOND = ("compatibility", "unsetGroups", "compatibleOnlyWith")
@@ -26,7 +26,7 @@ LISTS = ("slices", "classes", "claims", "allocated", "rules", "nodes")
 CASES = [
     pytest.param(case, id=f"{table.stem}: {case['name']}")
     for table in TABLES
-    for case in cases(table)
+    for case in load_cases(table)
     if "steps" not in case and not any(f"'{word}'" in str(scenario(case)) for word in BEYOND)
 ]
 

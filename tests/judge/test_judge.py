@@ -13,17 +13,17 @@ from dra.finding import Finding
 from dra.gates import NEWEST
 from dra.slices import Slice, read_slice, read_slices
 from judge import classes, codes, slices
-from judge.slice_validation import limits
-from tests.tables import Plain, cases
+from judge.slice_validation import check_api_limits
+from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"
-LIMITS = cases(TABLES / "limits.yaml")
-SLICES = cases(TABLES / "slices.yaml")
-CLASSES = cases(TABLES / "classes.yaml")
-EXCLUSIONS = cases(TABLES / "exclusions.yaml")
-EXPRESSIONS = cases(TABLES / "expressions.yaml")
+LIMITS = load_cases(TABLES / "limits.yaml")
+SLICES = load_cases(TABLES / "slices.yaml")
+CLASSES = load_cases(TABLES / "classes.yaml")
+EXCLUSIONS = load_cases(TABLES / "exclusions.yaml")
+EXPRESSIONS = load_cases(TABLES / "expressions.yaml")
 # What expressions are tried on where a case brings no devices of its own.
-DEVICES_SEEN: Plain = {
+DEVICES_SEEN: YamlValue = {
     "gpu-0": {"attributes": {"model": {"string": "a100"}, "index": {"int": 0}}},
     "gpu-1": {
         "attributes": {"model": {"string": "h100"}},
@@ -32,7 +32,7 @@ DEVICES_SEEN: Plain = {
 }
 
 
-def sliced(spec: Plain, name: str = "s", annotations: Plain = None) -> Slice:
+def sliced(spec: YamlValue, name: str = "s", annotations: YamlValue = None) -> Slice:
     read = read_slice(
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -53,23 +53,23 @@ GOOD = {
 
 
 @pytest.mark.parametrize("case", LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_slice(case: Plain) -> None:
+def test_limits_of_a_slice(case: YamlValue) -> None:
     inside = ""
     spec = GOOD | case.get("spec", {})
     if "device" in case:
         inside = "spec.devices[0]"
         spec["devices"] = [{"name": "d"} | case["device"]]
-    found = limits(sliced(spec))
+    found = check_api_limits(sliced(spec))
     expected = [(code, ".".join(filter(None, (inside, path)))) for code, path in case["refused"]]
     assert [(each.code, each.path) for each in found] == expected
     assert all(each.object == "ResourceSlice/s" for each in found)
 
 
-def counters(amounts: Plain) -> Plain:
+def counters(amounts: YamlValue) -> YamlValue:
     return {name: {"value": str(amount)} for name, amount in amounts.items()}
 
 
-def device(short: Plain) -> Plain:
+def device(short: YamlValue) -> YamlValue:
     groups, draws = short.get("groups", []), short.get("draws", {})
     uses = [
         {"counterSet": name, "counters": counters(amounts), "compatibilityGroups": groups}
@@ -79,7 +79,7 @@ def device(short: Plain) -> Plain:
     return rest | {"consumesCounters": uses}
 
 
-def short_slice(short: Plain, count: int) -> Slice:
+def short_slice(short: YamlValue, count: int) -> Slice:
     short = dict(short)
     name, annotations = short.pop("name"), short.pop("annotations", None)
     sets = [{"name": key, "counters": counters(of)} for key, of in short.pop("sets", {}).items()]
@@ -98,22 +98,22 @@ def short_slice(short: Plain, count: int) -> Slice:
 
 
 @pytest.mark.parametrize("case", SLICES, ids=lambda case: case["name"])
-def test_slices_beside_each_other(case: Plain) -> None:
+def test_slices_beside_each_other(case: YamlValue) -> None:
     read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
-    found = slices.judge(read, UnsetGroups(case.get("unset", "alone")))
+    found = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
     assert [(each.code, each.object, each.path) for each in found] == expected
 
 
 @pytest.mark.parametrize("case", CLASSES, ids=lambda case: case["name"])
-def test_classes_beside_each_other(case: Plain) -> None:
+def test_classes_beside_each_other(case: YamlValue) -> None:
     read = []
     for each in case["classes"]:
         spec = {key: value for key, value in each.items() if key != "name"}
         one = read_class({"metadata": {"name": each["name"]}, "spec": spec})
         assert isinstance(one, DeviceClass)
         read.append(one)
-    found = classes.judge(read)
+    found = classes.judge_classes(read)
     expected = [(code, f"DeviceClass/{name}", path) for code, name, path in case["found"]]
     assert [(each.code, each.object, each.path) for each in found] == expected
 
@@ -130,7 +130,7 @@ def only_with(only: str | list[str]) -> str:
 
 
 @pytest.mark.parametrize("case", EXCLUSIONS, ids=lambda case: case["name"])
-def test_rules_between_devices(case: Plain) -> None:
+def test_rules_between_devices(case: YamlValue) -> None:
     read = []
     for i, each in enumerate(case["devices"]):
         published = {
@@ -142,7 +142,7 @@ def test_rules_between_devices(case: Plain) -> None:
             published["compatibleOnlyWith"] = {"expression": only_with(each["only"])}
         short = {"name": f"s{i}", "allNodes": None, "nodeName": each.get("node", "n1")}
         read.append(short_slice(short | {"devices": [published]}, len(case["devices"])))
-    found = [each for each in slices.judge(read, selectors=SELECTORS) if each.code in PAIRS]
+    found = [each for each in slices.judge_slices(read, selectors=SELECTORS) if each.code in PAIRS]
     named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in found]
     assert named == [tuple(each) for each in case["found"]]
     assert all(each.path == "spec.devices[0]" for each in found)
@@ -155,14 +155,14 @@ def test_rules_of_the_configuration_are_asked_like_those_of_devices() -> None:
     read = [short_slice({"name": "a", "devices": devices}, 1)]
     mig = only_with(["mig"])
     said = [Declaration(driver="d.io", selector=mig, compatible_only_with=mig)]
-    assert slices.judge(read, declarations=said) == ()
-    found = slices.judge(read, declarations=said, selectors=SELECTORS)
+    assert slices.judge_slices(read, declarations=said) == ()
+    found = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
     assert [(each.code, each.path) for each in found] == [
         ("CompatibilityAsymmetric", "spec.devices[0]")
     ]
 
 
-def of_class(selectors: Plain) -> DeviceClass:
+def of_class(selectors: YamlValue) -> DeviceClass:
     spec = {"selectors": [{"cel": {"expression": each}} for each in selectors]}
     one = read_class({"metadata": {"name": "c"}, "spec": spec})
     assert isinstance(one, DeviceClass)
@@ -170,14 +170,14 @@ def of_class(selectors: Plain) -> DeviceClass:
 
 
 @pytest.mark.parametrize("case", EXPRESSIONS, ids=lambda case: case["name"])
-def test_expressions_on_devices(case: Plain) -> None:
+def test_expressions_on_devices(case: YamlValue) -> None:
     devices = [{"name": name, **rest} for name, rest in case.get("devices", DEVICES_SEEN).items()]
     read = [short_slice({"name": "a", "devices": devices}, 1)] if devices else []
     if "selectors" in case:
-        found = classes.judge([of_class(case["selectors"])], read, SELECTORS)
+        found = classes.judge_classes([of_class(case["selectors"])], read, SELECTORS)
     else:
         said = [Declaration(driver="d.io", compatible_only_with=case["going"])]
-        found = slices.judge(read, declarations=said, selectors=SELECTORS)
+        found = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
         found = tuple(each for each in found if each.code not in PAIRS)
     assert [(each.code, each.path) for each in found] == [tuple(each) for each in case["found"]]
     for each, part in zip(found, case.get("says", []), strict=False):
@@ -197,7 +197,7 @@ def test_every_code_of_the_judge_has_a_case() -> None:
 
 def test_what_is_wrong_with_every_device_is_not_said_for_each() -> None:
     devices = [{"name": f"x{i}", "draws": {"s": {"c": 1}}} for i in range(64)]
-    found = slices.judge([short_slice({"name": "a", "devices": devices}, 1)])
+    found = slices.judge_slices([short_slice({"name": "a", "devices": devices}, 1)])
     assert [each.code for each in found] == ["CounterUnknown"] * 10 + ["MoreAlike"]
     assert found[-1].message.startswith("54 more findings of CounterUnknown")
     assert found[-1].object == "ResourceSlice/a"
@@ -207,7 +207,7 @@ def test_the_judgement_does_not_depend_on_the_order_of_slices() -> None:
     read = [
         short_slice({"name": name, "count": 4, "devices": [{"name": "x"}]}, 4) for name in "abc"
     ]
-    assert slices.judge(read) == slices.judge(read[::-1]) != ()
+    assert slices.judge_slices(read) == slices.judge_slices(read[::-1]) != ()
 
 
 NAMES = st.sampled_from(["a", "b", "d.io/a", "x/y/z", ""])
@@ -267,11 +267,11 @@ SPECS = st.fixed_dictionaries(
     unset=st.sampled_from(UnsetGroups),
     version=st.sampled_from(["v1", "v1beta1"]),
 )
-def test_any_slices_are_judged(specs: Plain, unset: UnsetGroups, version: str) -> None:
+def test_any_slices_are_judged(specs: YamlValue, unset: UnsetGroups, version: str) -> None:
     items = [{"metadata": {"name": name}, "spec": spec} for name, spec in specs]
     listed = {"kind": "ResourceSliceList", "apiVersion": f"resource.k8s.io/{version}"}
     read = read_slices(listed | {"items": items})
-    for each in slices.judge(read.objects, unset):
+    for each in slices.judge_slices(read.objects, unset):
         assert isinstance(each, Finding)
         assert each.message
         assert each.remedy

@@ -1,13 +1,13 @@
 """Claims of one line for the tests of this room: `claim("a", 3, "gpu-0", "nic:s1=4G")`."""
 
-from dra.allocation import AllocatedDevices, Allocation, ClaimStatus, Result
+from dra.allocation import AllocatedDevices, Allocation, ClaimStatus, AllocationResult
 from dra.claim import Claim, ClaimMetadata
 from dra.quantity import parse
 
 DRIVER, POOL = "d.io", "p"
 
 
-def result(text: str) -> Result:
+def result(text: str) -> AllocationResult:
     """Read `device`, `device!` (admin access), `device:share` or `device:share=amount`.
 
     A device of another pool is written `pool/device`.
@@ -15,7 +15,7 @@ def result(text: str) -> Result:
     where, _, share = text.partition(":")
     share_id, _, amount = share.partition("=")
     pool, slash, device = where.rpartition("/")
-    return Result(
+    return AllocationResult(
         request="r",
         driver=DRIVER,
         pool=pool if slash else POOL,

@@ -1,7 +1,7 @@
 """A ledger with claims, what is promised of it, and who holds what, in a word each."""
 
 from dra.inventory import PoolID
-from ledger.ledger import DeviceID, Ledger, Promise, Refusal
+from ledger.ledger import DeviceID, Ledger, Refusal, Reservation
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 P = PoolID(DRIVER, POOL)
@@ -13,7 +13,7 @@ def device(name: str) -> DeviceID:
 
 
 def promised(ledger: Ledger, **promises: str) -> Refusal | None:
-    made = {uid: Promise(allocation(*text.split())) for uid, text in promises.items()}
+    made = {uid: Reservation(allocation(*text.split())) for uid, text in promises.items()}
     return ledger.assume(made, until=LATER, view=ledger.view())
 
 

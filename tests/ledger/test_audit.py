@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
-from dra.inventory import PoolID, inventory
+from dra.inventory import PoolID, build_inventory
 from dra.slices import Slice, read_slice
-from ledger.allocation_mark import Mark, mark, read, write
+from ledger.allocation_mark import Mark, format_mark, make_mark, read_mark
 from ledger.audit import audit
 from ledger.ledger import Ledger
-from ledger.published_pools import published
+from ledger.published_pools import find_published_pool
 from solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
@@ -36,7 +36,7 @@ def world(*devices: Plain, count: int = 2, generation: int = 1) -> World:
         read_slice({"metadata": {"name": "a"}, "spec": {**base, "devices": list(devices)}}),
         read_slice({"metadata": {"name": "b"}, "spec": {**base, "sharedCounters": counters}}),
     ]
-    return World(inventory([each for each in slices if isinstance(each, Slice)]))
+    return World(build_inventory([each for each in slices if isinstance(each, Slice)]))
 
 
 SHARED = {"allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10G"}}}
@@ -140,16 +140,16 @@ def test_a_ledger_that_is_not_what_its_claims_say_is_a_bug_and_told() -> None:
 
 
 def test_a_mark_notes_what_devices_draw_when_they_are_allocated() -> None:
-    pool = published(WHOLE.inventory, PoolID(DRIVER, POOL))
+    pool = find_published_pool(WHOLE.inventory, PoolID(DRIVER, POOL))
     assert pool is not None
-    made = mark(
+    made = make_mark(
         allocation("one", "nic:1=4G", "x!"), lambda _, name: pool.devices[name].consumes_counters
     )
     assert [each.device for each in made.devices] == ["one", "nic"]
     assert made.devices[0].consumes_counters == pool.devices["one"].consumes_counters
-    again = read(claim("a", 1, mark=write(made)).metadata)
+    again = read_mark(claim("a", 1, mark=format_mark(made)).metadata)
     assert again == made
 
 
 def test_a_claim_without_a_mark_is_not_ours() -> None:
-    assert read(claim("a", 1).metadata) == Mark()
+    assert read_mark(claim("a", 1).metadata) == Mark()

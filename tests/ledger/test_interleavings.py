@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dra.device import Capacity, Device
-from dra.inventory import PoolID, inventory
+from dra.inventory import PoolID, build_inventory
 from dra.quantity import parse
 from dra.slices import Slice
 from ledger import codes
 from ledger.audit import audit
-from ledger.ledger import DeviceID, Ledger, Promise
-from solver.world import UNUSED, View, World, view_of
+from ledger.ledger import DeviceID, Ledger, Reservation
+from solver.world import UNUSED, View, World, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 UIDS = ("a", "b", "c", "d")
@@ -211,7 +211,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def assume_on(self, view: View, wanted: dict[str, tuple[str, ...]], lasts: int) -> None:
         until = self.now + lasts
-        promises = {uid: Promise(allocation(*results)) for uid, results in wanted.items()}
+        promises = {uid: Reservation(allocation(*results)) for uid, results in wanted.items()}
         new, allowed = {}, True
         for uid, results in wanted.items():
             word, given = self.known(uid), self.promised.get(uid)
@@ -308,7 +308,7 @@ class Interleavings(RuleBasedStateMachine):
         if not hasattr(self, "ledger"):
             return
         claims = [claim(uid, 1, *results) for uid, results in self.holdings().items()]
-        assert plain(self.ledger.view()) == plain(view_of(claims))
+        assert plain(self.ledger.view()) == plain(view_of_claims(claims))
         told: dict[str, set[str]] = {}
         for uid, results in self.holdings().items():
             for device in devices(*results):
@@ -346,7 +346,7 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def the_audit_finds_what_is_there_and_nothing_else(self) -> None:
         if hasattr(self, "ledger"):
-            found = audit(self.ledger, World(inventory(self.slices)))
+            found = audit(self.ledger, World(build_inventory(self.slices)))
             by_code: dict[str, set[str]] = {}
             for each in found:
                 by_code.setdefault(each.code, set()).add(each.object.rpartition("/")[2])

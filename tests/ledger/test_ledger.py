@@ -3,7 +3,7 @@
 import pytest
 
 from dra.quantity import parse
-from ledger.ledger import Ledger, Promise, Refusal
+from ledger.ledger import Ledger, Refusal, Reservation
 from solver.world import View
 from tests.ledger.claims import allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, promised
@@ -140,7 +140,7 @@ def test_the_same_promise_again_only_renews_its_time() -> None:
     ledger = of("a")
     promised(ledger, a="x")
     before = ledger.view()
-    again = {"a": Promise(allocation("x"))}
+    again = {"a": Reservation(allocation("x"))}
     assert ledger.assume(again, until=LATER + 5, view=View()) is None
     assert ledger.expire(LATER) == ()
     assert ledger.view() is before
@@ -181,9 +181,9 @@ def test_a_decision_on_an_old_view_is_refused_where_its_pools_have_changed() -> 
     ledger = of("a", "b")
     old = ledger.view()
     promised(ledger, a="x")
-    wanted = {"b": Promise(allocation("y"))}
+    wanted = {"b": Reservation(allocation("y"))}
     assert ledger.assume(wanted, until=LATER, view=old) is Refusal.STALE
-    elsewhere = {"b": Promise(allocation("q/y"))}
+    elsewhere = {"b": Reservation(allocation("q/y"))}
     assert ledger.assume(elsewhere, until=LATER, view=old, pools=[P]) is Refusal.STALE
     assert ledger.assume(elsewhere, until=LATER, view=old) is None
 

@@ -6,9 +6,9 @@ import pytest
 from dra.device import Counter, CounterUse
 from dra.inventory import PoolID
 from dra.quantity import parse
-from ledger.allocation_mark import Mark, MarkedDevice, write
-from ledger.ledger import Ledger, Promise
-from solver.world import View, view_of
+from ledger.allocation_mark import Mark, MarkedDevice, format_mark
+from ledger.ledger import Ledger, Reservation
+from solver.world import View, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, promised
 
@@ -62,7 +62,7 @@ def test_a_view_is_what_the_solver_reads_from_the_claims() -> None:
     ledger = of()
     for each in claims:
         ledger.observe(each)
-    assert plain(ledger.view()) == plain(view_of(claims))
+    assert plain(ledger.view()) == plain(view_of_claims(claims))
 
 
 def plain(view: View) -> dict[PoolID, object]:
@@ -90,7 +90,7 @@ def mark(
         consumes_counters=uses,
         consumed_capacity={"bandwidth": parse(consumed)} if consumed else {},
     )
-    return write(Mark("drawbridge", (marked,)))
+    return format_mark(Mark("drawbridge", (marked,)))
 
 
 def test_a_mark_tells_what_a_device_drew_when_it_was_allocated() -> None:
@@ -155,6 +155,6 @@ def test_a_promise_counts_what_its_mark_will_say() -> None:
             ),
         ),
     )
-    promise = {"a": Promise(allocation("x"), note)}
+    promise = {"a": Reservation(allocation("x"), note)}
     assert ledger.assume(promise, until=LATER, view=ledger.view()) is None
     assert ledger.view().use(P).snapshots == {"x": drew("1")}

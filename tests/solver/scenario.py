@@ -1,4 +1,4 @@
-"""Scenarios as plain Kubernetes objects, answered by the solver; others read the same files.
+"""Scenarios as plain Kubernetes objects, solved by the solver. Other allocators read them too.
 
 A scenario: name, version and gates, nodes, slices, classes, claims (one pod's), allocated claims,
 and beyond Kubernetes `compatibility` and `unsetGroups`.
@@ -16,18 +16,19 @@ import msgspec
 from dra.claim import Claim, read_claim
 from dra.classes import DeviceClass, read_class
 from dra.compatibility import Declaration, UnsetGroups
-from dra.gates import Gates, gates
-from dra.inventory import inventory
+from dra.gates import Gates, gates_of_version
+from dra.inventory import build_inventory
 from dra.nodes import Node, node_reader
 from dra.slices import Slice, read_slice
 from dra.taints import DeviceTaintRule, taint_rule_reader
+from solver.answers import Solution, SolverResult
 from solver.deviations import OURS, Deviations
 from solver.memo import Memo
 from solver.search import STEPS
-from solver.solve import Answer, Solution, solve
-from solver.world import View, World, view_of
+from solver.solve import solve
+from solver.world import View, World, view_of_claims
 from tests.solver.short import scenario
-from tests.tables import cases
+from tests.tables import load_cases
 
 Json = dict[str, Any]
 
@@ -39,7 +40,7 @@ def share_ids() -> Callable[[], str]:
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A scenario, read."""
+    """A decoded scenario."""
 
     world: World
     view: View
@@ -48,28 +49,28 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
-    """Read a scenario; what does not read fails the test."""
+    """Read a scenario; an unreadable object fails the test."""
     known = gates_of(plain)
     slices = [read_slice(each) for each in plain.get("slices") or ()]
-    rules = [taint_rule_reader().one(each) for each in plain.get("rules") or ()]
+    rules = [taint_rule_reader().read(each) for each in plain.get("rules") or ()]
     classes = [read_class(each) for each in plain.get("classes") or ()]
-    nodes = [node_reader().one(each) for each in plain.get("nodes") or ()]
+    nodes = [node_reader().read(each) for each in plain.get("nodes") or ()]
     claims = [read_claim(each) for each in plain.get("claims") or ()]
     allocated = [read_claim(each) for each in plain.get("allocated") or ()]
     world = World(
-        inventory=inventory(_all(slices, Slice), _all(rules, DeviceTaintRule), gates=known),
+        inventory=build_inventory(_all(slices, Slice), _all(rules, DeviceTaintRule), gates=known),
         classes={each.metadata.name: each for each in _all(classes, DeviceClass)},
         compatibility=msgspec.convert(plain.get("compatibility", []), tuple[Declaration, ...]),
         unset_groups=UnsetGroups(plain.get("unsetGroups", "alone")),
         deviations=deviations,
     )
-    held = view_of(_all(allocated, Claim), known)
+    held = view_of_claims(_all(allocated, Claim), known)
     return Scenario(world, held, tuple(_all(claims, Claim)), tuple(_all(nodes, Node)))
 
 
 def gates_of(plain: Json) -> Gates:
-    """Read the gates, also those off that a cluster cannot turn off any more."""
-    known = gates(plain.get("version") or "1.37")
+    """Read the gates, including gates that a cluster can no longer disable."""
+    known = gates_of_version(plain.get("version") or "1.37")
     assert isinstance(known, Gates), known
     overrides = {
         re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower(): on
@@ -86,10 +87,10 @@ def _all(objects: list[Any], kind: type) -> list[Any]:
 
 def answers(
     plain: Json, deviations: Deviations = OURS, *, memo: Memo | None = None, steps: int = STEPS
-) -> dict[str, Answer]:
-    """Solve a scenario, each node with share ids of its own."""
+) -> dict[str, SolverResult]:
+    """Solve a scenario, with separate share IDs for each node."""
     given = read(plain, deviations)
-    found: dict[str, Answer] = {}
+    found: dict[str, SolverResult] = {}
     memo = memo or Memo()
     for node in given.nodes:
         found |= solve(
@@ -98,20 +99,20 @@ def answers(
     return found
 
 
-def outcome(answer: Answer) -> str:
-    """Name what an answer is: solved, not this node, error or gave up."""
+def outcome(answer: SolverResult) -> str:
+    """Return the kind of a result: solved, not this node, error or gave up."""
     return "solved" if isinstance(answer, Solution) else answer.outcome.value
 
 
 def main() -> None:
-    """Print all cases as scenarios, one JSON object a line, for other allocators to answer."""
+    """Print all cases as scenarios, one JSON object per line, for other allocators."""
     for table in sorted((Path(__file__).parent / "cases").glob("*.yaml")):
-        for case in cases(table):
+        for case in load_cases(table):
             plain = scenario(case)
             written = json.dumps(plain)
             ours = ("compatibility", "unsetGroups", "compatibleOnlyWith")
             if not any(f'"{each}"' in written for each in ours) and "steps" not in case:
-                print(written)  # noqa: T201  # what it is for
+                print(written)  # noqa: T201  # the purpose of this command
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The short form of the case tables, written out to plain Kubernetes objects.
+"""Expands the short form of the case tables to plain Kubernetes objects.
 
-A driver is gpu.example.com, whose devices class `gpu` selects, unless a case says otherwise; a pool
-is called after its node.
+By default the driver is gpu.example.com, class `gpu` selects its devices, and a pool has the name
+of its node.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ CLASSES: Json = {
 
 
 def scenario(case: Json) -> Json:
-    """Write a case out as a scenario."""
+    """Expand a case to a scenario."""
     classes = CLASSES | case.get("classes", {})
     claims = case.get("claims") or [{"requests": case["requests"], **case.get("claim", {})}]
     nodes = case.get("nodes", ["n1"])
@@ -212,7 +212,7 @@ def _held(short: Any, number: int) -> Json:  # noqa: ANN401  # a device, or a ma
 
 
 def picked(allocations: tuple[Json, ...]) -> list[str]:
-    """Write a solution as a case does: `request=device`, claim by claim."""
+    """Write a solution like a case: `request=device`, claim by claim."""
     return [
         f"{result['request']}={result['device']}"
         for allocation in allocations

@@ -1,56 +1,56 @@
-"""The case tables: what the solver answers for each, on every node, and what upstream answers."""
+"""Runs the case tables: the result on every node, and the result of upstream."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from solver.answers import Answer, Solution
+from solver.answers import Solution, SolverResult
 from solver.deviations import OURS, UPSTREAM
 from solver.memo import Memo
 from solver.search import STEPS
 from tests.solver.scenario import answers
 from tests.solver.short import picked, scenario
-from tests.tables import cases
+from tests.tables import load_cases
 
 TABLES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 CASES = [
     pytest.param(case, id=f"{table.stem}: {case['name']}")
     for table in TABLES
-    for case in cases(table)
+    for case in load_cases(table)
 ]
 
 
-def told(answer: Answer, expected: Any) -> Any:  # noqa: ANN401  # in the form of what is expected
-    """Write an answer the way the case does: devices, allocations, or outcome and codes."""
+def as_expected(answer: SolverResult, expected: Any) -> Any:  # noqa: ANN401  # has the form of the expectation
+    """Write a result like the case: devices, allocations, or outcome and code."""
     if isinstance(answer, Solution):
         if isinstance(expected, dict) and "allocations" in expected:
             return {"allocations": list(answer.allocations)}
         return picked(answer.allocations)
-    told = {"outcome": answer.outcome.value, "code": answer.reasons[0].code}
+    written = {"outcome": answer.outcome.value, "code": answer.reasons[0].code}
     if isinstance(expected, dict):
         if "message" in expected:
-            told["message"] = answer.reasons[0].message
-        told = {key: told[key] for key in told if key in expected or key == "outcome"}
-    return told
+            written["message"] = answer.reasons[0].message
+        written = {key: written[key] for key in written if key in expected or key == "outcome"}
+    return written
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_answer_is_as_the_table_says(case: dict[str, Any]) -> None:
+def test_the_result_is_as_the_table_states(case: dict[str, Any]) -> None:
     found = answers(scenario(case), OURS, steps=case.get("steps", STEPS))
     expected = case["expect"]
-    assert {node: told(found[node], each) for node, each in expected.items()} == expected
+    assert {node: as_expected(found[node], each) for node, each in expected.items()} == expected
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "upstream" in c.values[0]])
-def test_where_we_deviate_upstream_can_still_be_asked(case: dict[str, Any]) -> None:
+def test_deviations_can_be_turned_off(case: dict[str, Any]) -> None:
     found = answers(scenario(case), UPSTREAM)
     expected = case["upstream"]
-    assert {node: told(found[node], each) for node, each in expected.items()} == expected
+    assert {node: as_expected(found[node], each) for node, each in expected.items()} == expected
     assert expected != case["expect"]
 
 
-def test_a_memo_changes_no_answer() -> None:
+def test_a_memo_changes_no_result() -> None:
     memo = Memo()
     for case in (each.values[0] for each in CASES):
         plain = scenario(case)

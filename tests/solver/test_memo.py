@@ -1,4 +1,4 @@
-"""What is remembered between calls, and what makes the solver ask again."""
+"""Tests of the caches between calls, and of what invalidates them."""
 
 import itertools
 from collections.abc import Callable
@@ -8,14 +8,14 @@ import pytest
 
 from dra.device import Counter, CounterUse
 from dra.gates import DEFAULTS
-from dra.inventory import PoolID, inventory
+from dra.inventory import PoolID, build_inventory
 from dra.nodes import Node
 from dra.quantity import parse
 from solver import solve as module
-from solver.answers import Answer
+from solver.answers import SolverResult
 from solver.memo import Memo
 from solver.solve import solve
-from solver.world import Use, View, view_of
+from solver.world import PoolUse, View, view_of_claims
 from tests.solver.scenario import Scenario, outcome, read, share_ids
 from tests.solver.short import picked, scenario
 
@@ -30,39 +30,39 @@ TWO = {
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes that were searched, not remembered."""
+    """The nodes that were searched, not served from the cache."""
     nodes = []
-    counted = module._Call._searched  # noqa: SLF001  # what is counted is nobody else's business
+    original = module._SolveCall._search  # noqa: SLF001  # counts private calls
 
-    def count(call: module._Call, site: module.Site) -> object:  # the same
-        nodes.append(site.node.name)
-        return counted(call, site)
+    def count(call: module._SolveCall, node_view: module.NodeView) -> object:  # counts them
+        nodes.append(node_view.node.name)
+        return original(call, node_view)
 
-    monkeypatch.setattr(module._Call, "_searched", count)  # noqa: SLF001  # the same
+    monkeypatch.setattr(module._SolveCall, "_search", count)  # noqa: SLF001  # the same
     return nodes
 
 
 def ask(
     given: Scenario, memo: Memo, *, ids: Callable[[], str] | None = None, **changed: object
-) -> dict[str, Answer]:
+) -> dict[str, SolverResult]:
     given = msgspec.structs.replace(given, **changed)
     return solve(
         given.world, given.view, given.claims, given.nodes, ids=ids or share_ids(), memo=memo
     )
 
 
-def devices(answer: Answer) -> list[str]:
+def devices(answer: SolverResult) -> list[str]:
     return picked(answer.allocations) if outcome(answer) == "solved" else []  # type: ignore[union-attr]
 
 
-def test_nothing_changed_nothing_searched(searched: list[str]) -> None:
+def test_an_unchanged_scenario_is_not_searched_again(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     first = ask(given, memo)
     assert ask(given, memo) == first
     assert searched == ["n1", "n2"]
 
 
-def test_a_claim_of_another_name_asks_the_same(searched: list[str]) -> None:
+def test_the_name_of_a_claim_does_not_matter(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
     metadata = msgspec.structs.replace(given.claims[0].metadata, name="other")
@@ -70,26 +70,26 @@ def test_a_claim_of_another_name_asks_the_same(searched: list[str]) -> None:
     assert searched == ["n1", "n2"]
 
 
-def test_a_device_taken_is_a_search_on_its_node_only(searched: list[str]) -> None:
+def test_an_allocated_device_causes_a_search_on_its_node_only(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
-    found = ask(given, memo, view=View({POOL: Use(frozenset({"d0"}))}))
+    found = ask(given, memo, view=View({POOL: PoolUse(frozenset({"d0"}))}))
     assert searched == ["n1", "n2", "n1"]
     assert devices(found["n1"]) == ["r=d1"]
 
 
-def test_a_slice_that_changed_is_a_search_on_its_node_only(searched: list[str]) -> None:
+def test_a_changed_slice_causes_a_search_on_its_node_only(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
     first, second = given.world.inventory.slices
     changed = msgspec.structs.replace(first, devices=first.devices[1:])
-    world = msgspec.structs.replace(given.world, inventory=inventory([changed, second]))
+    world = msgspec.structs.replace(given.world, inventory=build_inventory([changed, second]))
     found = ask(given, memo, world=world)
     assert searched == ["n1", "n2", "n1"]
     assert devices(found["n1"]) == ["r=d1"]
 
 
-def test_a_class_that_changed_is_another_question(searched: list[str]) -> None:
+def test_a_changed_class_causes_a_search_on_all_nodes(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
     other = read(scenario(TWO | {"classes": {"gpu": ["false"]}}))
@@ -99,14 +99,14 @@ def test_a_class_that_changed_is_another_question(searched: list[str]) -> None:
     assert outcome(found["n1"]) == "not this node"
 
 
-def test_a_label_that_changed_is_a_search(searched: list[str]) -> None:
+def test_a_changed_node_label_causes_a_search(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
     ask(given, memo, nodes=(Node("n1", {"zone": "a"}), given.nodes[1]))
     assert searched == ["n1", "n2", "n1"]
 
 
-def test_other_gates_forget_everything() -> None:
+def test_other_feature_gates_clear_the_cache() -> None:
     given, memo = read(scenario(TWO | {"slices": [TAINTED]})), Memo()
     assert outcome(ask(given, memo)["n1"]) == "not this node"
     without = read(scenario(TWO | {"slices": [TAINTED], "gates": {"DRADeviceTaints": False}}))
@@ -116,7 +116,7 @@ def test_other_gates_forget_everything() -> None:
 TAINTED = {"node": "n1", "devices": [{"name": "d0", "taints": ["sick:NoSchedule"]}]}
 
 
-def test_a_share_has_a_new_id_each_time(searched: list[str]) -> None:
+def test_a_share_gets_a_new_id_in_each_call(searched: list[str]) -> None:
     shared = {"node": "n1", "devices": [{"name": "d0", "shared": True}]}
     given, memo = read(scenario(TWO | {"nodes": ["n1"], "slices": [shared]})), Memo()
     numbers = itertools.count(1)
@@ -128,7 +128,7 @@ def test_a_share_has_a_new_id_each_time(searched: list[str]) -> None:
     assert searched == ["n1"]
 
 
-def test_a_view_adds_up_shares_and_leaves_admin_access_out() -> None:
+def test_a_view_sums_shares_and_excludes_admin_access() -> None:
     held = {
         "allocated": [
             {"device": "n1/d0", "share": {"mem": "1Gi"}},
@@ -142,7 +142,7 @@ def test_a_view_adds_up_shares_and_leaves_admin_access_out() -> None:
     assert use.dedicated == {"d2"}
     assert use.shares == {"d0": {"mem": parse("1536Mi")}, "d1": {}}
     assert [use.holds(f"d{i}") for i in range(4)] == [True, True, True, False]
-    assert view_of([], DEFAULTS).pools == {}
+    assert view_of_claims([], DEFAULTS).pools == {}
 
 
 PARTITIONS = {
@@ -157,20 +157,20 @@ PARTITIONS = {
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [("4", ["r=p1"]), ("5", [])])
-def test_what_a_vanished_device_drew_counts_where_it_was_noted(
+def test_counters_of_an_unpublished_device_count_if_a_snapshot_exists(
     drawn: str, expected: list[str]
 ) -> None:
     # kubernetes#140802: p0 was allocated and its driver does not publish it any more.
     given = read(scenario(PARTITIONS))
-    noted = (CounterUse("g", {"mem": Counter(parse(drawn))}),)
-    view = View({POOL: Use(frozenset({"p0"}), snapshots={"p0": noted})})
+    snapshot = (CounterUse("g", {"mem": Counter(parse(drawn))}),)
+    view = View({POOL: PoolUse(frozenset({"p0"}), snapshots={"p0": snapshot})})
     assert devices(ask(given, Memo(), view=view)["n1"]) == expected
-    forgotten = View({POOL: Use(frozenset({"p0"}))})
-    assert devices(ask(given, Memo(), view=forgotten)["n1"]) == ["r=p1"]
+    without = View({POOL: PoolUse(frozenset({"p0"}))})
+    assert devices(ask(given, Memo(), view=without)["n1"]) == ["r=p1"]
 
 
 @pytest.mark.parametrize(("left", "expected"), [("4", ["r=p2"]), ("5", [])])
-def test_what_a_published_device_drew_is_not_counted_twice(left: str, expected: list[str]) -> None:
+def test_counters_of_a_published_device_count_once(left: str, expected: list[str]) -> None:
     slices = [
         {"node": "n1", "count": 2, "counters": {"g": {"mem": 10}}},
         {
@@ -183,19 +183,19 @@ def test_what_a_published_device_drew_is_not_counted_twice(left: str, expected: 
         },
     ]
     given = read(scenario(PARTITIONS | {"slices": slices}))
-    noted = (CounterUse("g", {"mem": Counter(parse("5"))}),)
-    view = View({POOL: Use(frozenset({"p1"}), snapshots={"p1": noted})})
+    snapshot = (CounterUse("g", {"mem": Counter(parse("5"))}),)
+    view = View({POOL: PoolUse(frozenset({"p1"}), snapshots={"p1": snapshot})})
     assert devices(ask(given, Memo(), view=view)["n1"]) == expected
 
 
-def test_groups_that_were_noted_count_beside_those_published() -> None:
+def test_groups_of_a_snapshot_count_beside_published_groups() -> None:
     given = read(scenario(PARTITIONS))
-    noted = (CounterUse("g", {}, ("mig",)),)
-    view = View({POOL: Use(frozenset({"p0"}), snapshots={"p0": noted})})
+    snapshot = (CounterUse("g", {}, ("mig",)),)
+    view = View({POOL: PoolUse(frozenset({"p0"}), snapshots={"p0": snapshot})})
     assert outcome(ask(given, Memo(), view=view)["n1"]) == "not this node"
 
 
-def test_an_unknown_strategy_is_a_mistake_of_the_caller() -> None:
+def test_an_unknown_strategy_is_a_value_error() -> None:
     given = read(scenario(TWO))
-    with pytest.raises(ValueError, match="no strategy"):
+    with pytest.raises(ValueError, match="unknown strategy"):
         solve(given.world, given.view, given.claims, given.nodes, ids=str, strategy="best")

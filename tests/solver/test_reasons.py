@@ -1,4 +1,4 @@
-"""Reasons: in words, with numbers, added up over nodes, and each with a code that is documented."""
+"""Tests of reasons: messages, numbers, merging over nodes, documented codes."""
 
 from pathlib import Path
 
@@ -6,32 +6,37 @@ import pytest
 
 from solver.answers import Failure
 from solver.codes import CODES
-from solver.reasons import Reason, merged, summary
+from solver.reasons import Reason, merge_reasons, summarize_reasons
 from tests.solver.scenario import answers
 from tests.solver.short import scenario
-from tests.tables import cases
+from tests.tables import load_cases
 
-HELD = Reason("NoDeviceFree", "in use", 8, 0, 1, "n1: d/p/gpu-0", "no free gpu (8 of 8 held)")
+HELD = Reason(
+    "NoDeviceFree", "in use", 8, 0, 1, "n1: d/p/gpu-0", "no free gpu device (8 of 8 in use)"
+)
 ACTIVE = Reason("GroupClash", "groups", 8, 0, 1, "n2: d/p/gpu-0", "mode mig is active")
 
 
-def test_what_many_nodes_say_is_said_once() -> None:
+def test_equal_reasons_of_nodes_are_merged() -> None:
     found = [ACTIVE] * 88 + [HELD] * 412
-    assert summary(found) == "412 nodes: no free gpu (8 of 8 held); 88 nodes: mode mig is active"
-    first, second = merged(found)
+    assert (
+        summarize_reasons(found)
+        == "412 nodes: no free gpu device (8 of 8 in use); 88 nodes: mode mig is active"
+    )
+    first, second = merge_reasons(found)
     assert (first.nodes, first.before, first.after, first.example) == (412, 3296, 0, HELD.example)
     assert second.nodes == 88
 
 
-def test_one_node_is_one_node() -> None:
-    assert summary([HELD]) == "1 node: no free gpu (8 of 8 held)"
-    assert summary([]) == ""
+def test_the_summary_uses_the_singular_for_one_node() -> None:
+    assert summarize_reasons([HELD]) == "1 node: no free gpu device (8 of 8 in use)"
+    assert summarize_reasons([]) == ""
 
 
-def test_every_failure_of_the_tables_has_reasons_that_are_documented() -> None:
+def test_every_failure_in_the_case_tables_has_documented_reasons() -> None:
     seen = set()
     for table in sorted((Path(__file__).parent / "cases").glob("*.yaml")):
-        for case in cases(table):
+        for case in load_cases(table):
             assert case["why"]
             for answer in answers(scenario(case), steps=case.get("steps", 20_000)).values():
                 if isinstance(answer, Failure):
@@ -42,7 +47,7 @@ def test_every_failure_of_the_tables_has_reasons_that_are_documented() -> None:
     assert set(CODES) - seen <= {"DeviceElsewhere", "TooFewTogether", "TooManyResults"}
 
 
-def test_how_far_the_search_got_is_said_where_each_request_alone_would_do() -> None:
+def test_the_reason_is_the_deepest_dead_end_if_each_request_alone_fits() -> None:
     devices = [{"name": f"d{i}", "attributes": {"root": f"r{i}"}} for i in range(3)]
     case = {
         "name": "x",
@@ -53,18 +58,27 @@ def test_how_far_the_search_got_is_said_where_each_request_alone_would_do() -> N
     assert isinstance(answer, Failure)
     (reason,) = answer.reasons
     assert (reason.code, reason.before, reason.after) == ("ConstraintUnmet", 2, 0)
-    where = "request b, device 1 of 1, beside 1 chosen before"
-    assert reason.message == f"{where}: no gpu with the gpu.example.com/root of those chosen"
+    where = "request b, device 1 of 1 (1 chosen before)"
+    assert (
+        reason.message
+        == f"{where}: no gpu device with the gpu.example.com/root of the chosen devices"
+    )
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
-        ("match", "at most 2 of 3 free gpu have the same gpu.example.com/root, 3 wanted"),
-        ("distinct", "3 free gpu have 2 different gpu.example.com/root, 3 wanted"),
+        (
+            "match",
+            "at most 2 of 3 free gpu devices have the same gpu.example.com/root, 3 requested",
+        ),
+        (
+            "distinct",
+            "3 free gpu devices have 2 different values of gpu.example.com/root, 3 requested",
+        ),
     ],
 )
-def test_the_nearest_miss_of_a_constraint_is_said(kind: str, said: str) -> None:
+def test_a_constraint_reason_names_the_nearest_miss(kind: str, message: str) -> None:
     devices = [{"name": f"d{i}", "attributes": {"root": f"r{i // 2}"}} for i in range(3)]
     case = {
         "name": "x",
@@ -73,4 +87,4 @@ def test_the_nearest_miss_of_a_constraint_is_said(kind: str, said: str) -> None:
     }
     answer = answers(scenario(case))["n1"]
     assert isinstance(answer, Failure)
-    assert answer.reasons[0].message == said
+    assert answer.reasons[0].message == message

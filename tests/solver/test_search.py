@@ -1,4 +1,4 @@
-"""The search: shortcuts change no answer, long claims are no deeper than short ones."""
+"""Tests of the search: pruning changes no result, long claims do not recurse deeper."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solver import search
-from solver.bounds import Bounds
+from solver.bounds import SearchBounds
 from solver.deviations import OURS, UPSTREAM, Deviations
 from solver.memo import Memo
 from tests.solver.scenario import answers, outcome
@@ -33,7 +33,7 @@ DEVICES = st.fixed_dictionaries(
         "taints": st.just(["sick:NoSchedule"]),
     },
 )
-WANTED = st.fixed_dictionaries(
+REQUEST = st.fixed_dictionaries(
     {"class": st.sampled_from(["gpu", "any"])},
     optional={
         "count": st.integers(1, 3),
@@ -43,9 +43,9 @@ WANTED = st.fixed_dictionaries(
         "tolerate": st.just([{"operator": "Exists"}]),
     },
 )
-ADMIN = st.builds(lambda wanted, admin: wanted | {"admin": admin}, WANTED, st.just(value=True))
+ADMIN = st.builds(lambda request, admin: request | {"admin": admin}, REQUEST, st.just(value=True))
 REQUESTS = st.lists(
-    st.one_of(WANTED, WANTED, ADMIN, st.lists(WANTED, min_size=1, max_size=2)),
+    st.one_of(REQUEST, REQUEST, ADMIN, st.lists(REQUEST, min_size=1, max_size=2)),
     min_size=1,
     max_size=4,
 ).map(lambda many: {f"r{i}": each for i, each in enumerate(many)})
@@ -58,7 +58,7 @@ CLAIMS = st.fixed_dictionaries(
 )
 CASES = st.fixed_dictionaries(
     {
-        "name": st.just("drawn"),
+        "name": st.just("generated"),
         "gates": st.fixed_dictionaries(
             {
                 "DRADeviceCompatibilityGroups": st.just(value=True),
@@ -73,7 +73,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
-def drawn(case: dict[str, Any]) -> dict[str, Any]:
+def expand_case(case: dict[str, Any]) -> dict[str, Any]:
     devices = [{"name": f"d{i}", **each} for i, each in enumerate(case["devices"])]
     nodes = ["n1", "n2"]
     slices = [
@@ -90,22 +90,22 @@ def drawn(case: dict[str, Any]) -> dict[str, Any]:
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=CASES)
-def test_shortcuts_change_no_answer(
+def test_pruning_changes_no_result(
     deviations: Deviations, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    plain = drawn(case)
-    monkeypatch.setattr(search, "PATIENCE", 10**9)
-    plodding = answers(plain, deviations, steps=50_000)
-    monkeypatch.setattr(search, "PATIENCE", 0)
-    clever = answers(plain, deviations)
-    for node, known in plodding.items():
-        if outcome(known) == "gave up":
+    plain = expand_case(case)
+    monkeypatch.setattr(search, "DEAD_ENDS_BEFORE_PRUNING", 10**9)
+    unpruned = answers(plain, deviations, steps=50_000)
+    monkeypatch.setattr(search, "DEAD_ENDS_BEFORE_PRUNING", 0)
+    pruned = answers(plain, deviations)
+    for node, expected in unpruned.items():
+        if outcome(expected) == "gave up":
             continue
-        assert outcome(clever[node]) == outcome(known)
-        assert getattr(clever[node], "allocations", None) == getattr(known, "allocations", None)
+        assert outcome(pruned[node]) == outcome(expected)
+        assert getattr(pruned[node], "allocations", None) == getattr(expected, "allocations", None)
 
 
-def test_a_thousand_devices_in_forty_claims_are_no_deeper_than_one() -> None:
+def test_a_thousand_devices_in_forty_claims_do_not_exceed_the_call_stack() -> None:
     names = [f"d{i}" for i in range(1280)]
     case = {
         "name": "long",
@@ -119,15 +119,15 @@ def test_a_thousand_devices_in_forty_claims_are_no_deeper_than_one() -> None:
     assert picked(found.allocations) == [f"r={name}" for name in names]  # type: ignore[union-attr]
 
 
-def test_alike_nodes_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_in_the_same_state_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
-    counted = Bounds.refuted
+    original = SearchBounds.is_impossible
 
-    def refuted(bounds: Bounds) -> bool:
-        searched.append(bounds.state.site.node.name)
-        return counted(bounds)
+    def is_impossible(bounds: SearchBounds) -> bool:
+        searched.append(bounds.state.node_view.node.name)
+        return original(bounds)
 
-    monkeypatch.setattr(Bounds, "refuted", refuted)
+    monkeypatch.setattr(SearchBounds, "is_impossible", is_impossible)
     roots = [{"name": f"d{i}", "attributes": {"root": f"r{i // 2}"}} for i in range(8)]
     nodes = [f"n{i}" for i in range(4)]
     slices = [{"node": node, "devices": roots} for node in nodes[:3]]
