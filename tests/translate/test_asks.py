@@ -6,14 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import Legacy
-from documents.paths import get
+from documents.paths import get_value
 from dra.finding import Severity
-from tests.tables import Plain
-from translate.legacy.asks import Ask, Isolation, Kind, Percent, Role, Share, Trace, User
+from tests.tables import YamlValue
+from translate.legacy.asks import (
+    Ask,
+    ContainerRole,
+    DeviceShare,
+    DeviceUser,
+    Isolation,
+    Kind,
+    Percent,
+    SourceField,
+)
 from translate.legacy.codes import CODES
-from translate.legacy.dialects.nvidia import profiles
-from translate.legacy.init_containers import folded
-from translate.legacy.read import read
+from translate.legacy.dialects.nvidia import mig_profiles
+from translate.legacy.init_containers import share_devices
+from translate.legacy.read import read_pod
 
 NAMES = (
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
@@ -134,12 +143,12 @@ pods = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(pods | odd)
-def test_any_value_can_be_read(pod: Plain) -> None:
-    found = read(pod)
+def test_any_value_can_be_read(pod: YamlValue) -> None:
+    found = read_pod(pod)
     names = {ask.name for ask in found.asks}
     assert len(names) == len(found.asks)
-    for trace in found.traces:
-        assert get(pod, trace.path) is not None
+    for trace in found.source_fields:
+        assert get_value(pod, trace.path) is not None
         assert set(trace.asks) <= names
     for finding in found.findings:
         assert finding.code in CODES
@@ -149,7 +158,7 @@ def test_any_value_can_be_read(pod: Plain) -> None:
     assert all(ask.count is None or ask.count > 0 for ask in found.asks)
 
 
-def devices(pod: Plain) -> set[tuple[str, int, str]]:
+def devices(pod: YamlValue) -> set[tuple[str, int, str]]:
     """Return the container and name of every device amount above zero."""
     return {
         (part, i, name)
@@ -167,17 +176,17 @@ plain = st.lists(
 )
 
 
-def of(part: Plain) -> Plain:
+def of(part: YamlValue) -> YamlValue:
     return [{"name": f"c{i}", "resources": {"limits": one}} for i, one in enumerate(part)]
 
 
 @settings(max_examples=200, deadline=None)
 @given(plain, plain)
-def test_no_device_is_dropped_in_silence(apps: Plain, inits: Plain) -> None:
+def test_no_device_is_dropped_in_silence(apps: YamlValue, inits: YamlValue) -> None:
     """Every device resource is some dialect's, or a finding names it."""
-    pod: Plain = {"spec": {"containers": of(apps), "initContainers": of(inits)}}
-    found = read(pod)
-    traced = {(t.path[1], t.path[2], t.name) for t in found.traces if "resources" in t.path}
+    pod: YamlValue = {"spec": {"containers": of(apps), "initContainers": of(inits)}}
+    found = read_pod(pod)
+    traced = {(t.path[1], t.path[2], t.name) for t in found.source_fields if "resources" in t.path}
     messages = " ".join(f"{f.path} {f.message}" for f in found.findings)
     for part, i, name in devices(pod):
         assert (part, i, name) in traced or f"spec.{part}[{i}].resources.limits[{name}]" in messages
@@ -190,17 +199,17 @@ counts = st.lists(st.integers(0, 4), min_size=0, max_size=3)
 def test_the_demand_of_whole_devices_is_conserved(
     apps: list[int], inits: list[int], sidecars: list[int]
 ) -> None:
-    def made(numbers: list[int], more: Mapping[str, str]) -> Plain:
+    def made(numbers: list[int], more: Mapping[str, str]) -> YamlValue:
         limits = [{"nvidia.com/gpu": n} for n in numbers]
         return [{**one, **more} for one in of(limits)]
 
-    pod: Plain = {
+    pod: YamlValue = {
         "spec": {
             "containers": made(apps, {}),
             "initContainers": made(inits, {}) + made(sidecars, {"restartPolicy": "Always"}),
         }
     }
-    asks = read(pod).asks
+    asks = read_pod(pod).asks
     demand = max(max(inits, default=0), sum(apps)) + sum(sidecars)
     assert sum(ask.count or 0 for ask in asks) == demand
     for i, number in enumerate(inits):
@@ -213,58 +222,67 @@ def test_the_demand_of_whole_devices_is_conserved(
 def test_reading_does_not_depend_on_how_an_amount_is_written(whole: int, tens: int) -> None:
     ways = (whole * 1000, f"{whole}k", f"{whole}000", f"{whole}e3")
     seen = {
-        read({"spec": {"containers": of([{"nvidia.com/mig-1g.5gb": way}])}}).asks for way in ways
+        read_pod({"spec": {"containers": of([{"nvidia.com/mig-1g.5gb": way}])}}).asks
+        for way in ways
     }
     assert len(seen) == 1
-    assert read({"spec": {"containers": of([{"amd.com/gpu": f"{tens}e0"}])}}).asks[0].count == tens
+    assert (
+        read_pod({"spec": {"containers": of([{"amd.com/gpu": f"{tens}e0"}])}}).asks[0].count == tens
+    )
 
 
-def user(name: str, role: Role) -> tuple[User, ...]:
-    return (User(("spec", "x", name), name, role),)
+def user(name: str, role: ContainerRole) -> tuple[DeviceUser, ...]:
+    return (DeviceUser(("spec", "x", name), name, role),)
 
 
 def test_an_ask_for_all_devices_serves_an_init_container_that_wants_some() -> None:
-    every = Ask(name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", Role.APP))
-    some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", Role.INIT))
-    asks, went, _ = folded((every, some))
+    every = Ask(
+        name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", ContainerRole.APP)
+    )
+    some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", ContainerRole.INIT))
+    asks, went, _ = share_devices((every, some))
     assert [ask.name for ask in asks] == ["a"]
     assert went["b"] == ("a",)
 
 
 def test_an_init_container_that_wants_all_devices_is_not_served_by_some() -> None:
-    some = Ask(name="a", kind=Kind.NIC, row="x/y", count=2, users=user("main", Role.APP))
-    every = Ask(name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", Role.INIT))
-    asks, went, _ = folded((some, every))
+    some = Ask(name="a", kind=Kind.NIC, row="x/y", count=2, users=user("main", ContainerRole.APP))
+    every = Ask(
+        name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", ContainerRole.INIT)
+    )
+    asks, went, _ = share_devices((some, every))
     assert [ask.name for ask in asks] == ["a", "b"]
     assert went["b"] == ("b",)
 
 
 def test_a_whole_device_serves_an_init_container_that_wants_a_share() -> None:
-    share = Share(memory=Percent(50), isolation=Isolation.MEMORY)  # type: ignore[arg-type]  # any number
-    whole = Ask(name="a", kind=Kind.GPU, row="x/y", users=user("main", Role.APP))
-    part = Ask(name="b", kind=Kind.GPU, row="x/z", share=share, users=user("init", Role.INIT))
-    asks, _, _ = folded((whole, part))
+    share = DeviceShare(memory=Percent(50), isolation=Isolation.MEMORY)  # type: ignore[arg-type]  # any number
+    whole = Ask(name="a", kind=Kind.GPU, row="x/y", users=user("main", ContainerRole.APP))
+    part = Ask(
+        name="b", kind=Kind.GPU, row="x/z", share=share, users=user("init", ContainerRole.INIT)
+    )
+    asks, _, _ = share_devices((whole, part))
     assert [ask.name for ask in asks] == ["a"]
 
 
 def test_a_plain_ask_says_no_more_than_an_extended_resource() -> None:
     plain_ask = Ask(kind=Kind.GPU, row="x/y", count=2)
-    assert plain_ask.plain
-    assert not Ask(kind=Kind.GPU, row="x/y", count=None).plain
-    assert not Ask(kind=Kind.GPU, row="x/y", share=Share()).plain
+    assert plain_ask.is_plain
+    assert not Ask(kind=Kind.GPU, row="x/y", count=None).is_plain
+    assert not Ask(kind=Kind.GPU, row="x/y", share=DeviceShare()).is_plain
 
 
 def test_profiles_of_other_names_are_none() -> None:
-    assert profiles("nvidia.com/gpu") == ()
-    assert profiles("nvidia.com/mig-3g.40gb.me.all") == (
+    assert mig_profiles("nvidia.com/gpu") == ()
+    assert mig_profiles("nvidia.com/mig-3g.40gb.me.all") == (
         "3g.40gb+me.all", "3g.40gb.me+all", "3g.40gb.me.all",
     )  # fmt: skip
 
 
 def test_traces_say_where_they_stand() -> None:
-    traces = read({"spec": {"containers": of([{"nvidia.com/gpu": 1}])}}, Legacy()).traces
+    traces = read_pod({"spec": {"containers": of([{"nvidia.com/gpu": 1}])}}, Legacy()).source_fields
     assert traces == (
-        Trace(
+        SourceField(
             ("spec", "containers", 0, "resources", "limits"),
             "nvidia.com/gpu",
             1,
@@ -273,7 +291,9 @@ def test_traces_say_where_they_stand() -> None:
     )
 
 
-def without(value: Plain, taken: Mapping[Plain, Plain], path: Plain = ()) -> Plain:
+def without(
+    value: YamlValue, taken: Mapping[YamlValue, YamlValue], path: YamlValue = ()
+) -> YamlValue:
     """Take out and replace what the traces say."""
     if (path[:-1], path[-1:]) in taken:
         value = taken[path[:-1], path[-1:]]
@@ -294,11 +314,11 @@ def without(value: Plain, taken: Mapping[Plain, Plain], path: Plain = ()) -> Pla
 
 @settings(max_examples=200, deadline=None)
 @given(pods)
-def test_what_is_left_of_a_translated_pod_asks_for_nothing(pod: Plain) -> None:
-    found = read(pod)
+def test_what_is_left_of_a_translated_pod_asks_for_nothing(pod: YamlValue) -> None:
+    found = read_pod(pod)
     if not found.asks or any(finding.severity is Severity.ERROR for finding in found.findings):
         return
-    taken = {(t.path, (t.name,)): t.instead for t in found.traces if t.removed}
+    taken = {(t.path, (t.name,)): t.replacement for t in found.source_fields if t.removed}
     left = without(pod, taken)
     left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
-    assert read(left).asks == ()
+    assert read_pod(left).asks == ()

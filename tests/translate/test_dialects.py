@@ -12,23 +12,31 @@ import msgspec
 import pytest
 
 from config.model import Legacy
-from documents.paths import get, show
+from documents.paths import format_path, get_value
 from dra.finding import Severity
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from translate.decisions.rows import ROWS
-from translate.legacy.asks import Ask, Bytes, Distinct, Percent, Reading, Share, Trace
+from translate.legacy.asks import (
+    Ask,
+    Bytes,
+    DeviceShare,
+    Distinctness,
+    Percent,
+    PodRequests,
+    SourceField,
+)
 from translate.legacy.codes import CODES
-from translate.legacy.read import _ORDER, read
+from translate.legacy.read import _ORDER, read_pod
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
 CASES = [
     pytest.param(case, id=f"{table.stem}: {case['name']}")
     for table in TABLES
-    for case in cases(table)
+    for case in load_cases(table)
 ]
 
 
-def pod_of(case: Plain) -> Plain:
+def pod_of(case: YamlValue) -> YamlValue:
     if "pod" in case:
         return case["pod"]
     spec = dict(case.get("spec", {}))
@@ -58,7 +66,7 @@ def amount(of: Bytes | Percent | None) -> str:
             return f"{of.value >> 20}Mi" if of.value % (1 << 20) == 0 else str(of.value)
 
 
-def share(of: Share) -> str:
+def share(of: DeviceShare) -> str:
     if of.replica:
         return "a replica"
     if of.per_mille is not None:
@@ -66,12 +74,12 @@ def share(of: Share) -> str:
     return f"memory {amount(of.memory)} cores {amount(of.cores)} isolation {of.isolation}"
 
 
-def selector(of: Plain) -> str:
+def selector(of: YamlValue) -> str:
     fields = {k: v for k, v in msgspec.to_builtins(of).items() if k != "is" and v not in (None, "")}
     if type(of).__name__ == "Not":
-        return f"not {selector(of.what)}"
+        return f"not {selector(of.operand)}"
     if type(of).__name__ in {"AnyOf", "AllOf"}:
-        return f"{type(of).__name__}({' | '.join(map(selector, of.these))})"
+        return f"{type(of).__name__}({' | '.join(map(selector, of.operands))})"
     words = (
         f"{key}={'/'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
         for key, value in fields.items()
@@ -87,8 +95,8 @@ def say(ask: Ask) -> str:
     parts += [share(ask.share)] if ask.share else []
     parts += [f"if {selector(one)}" for one in ask.selectors]
     parts += [f"first {selector(one)}" for one in ask.alternatives]
-    parts += [f"distinct {ask.distinct}"] if ask.distinct is not Distinct.DEVICE else []
-    for word, of in (("together", ask.together), ("joint", ask.joint)):
+    parts += [f"distinct {ask.distinct}"] if ask.distinct is not Distinctness.DEVICE else []
+    for word, of in (("colocation", ask.colocation), ("joint", ask.joint)):
         if of:
             parts.append(f"{word} {of.scope}{'' if of.required else ' if possible'}")
     parts += [
@@ -99,11 +107,11 @@ def say(ask: Ask) -> str:
     return "; ".join(parts)
 
 
-def reading(case: Plain) -> Reading:
-    return read(pod_of(case), legacy_of(case))
+def reading(case: YamlValue) -> PodRequests:
+    return read_pod(pod_of(case), legacy_of(case))
 
 
-def legacy_of(case: Plain) -> Legacy:
+def legacy_of(case: YamlValue) -> Legacy:
     return msgspec.convert(case.get("legacy", {}), Legacy, dec_hook=_made)
 
 
@@ -114,28 +122,30 @@ def _made(kind: type, value: object) -> object:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_pod_is_read_as_its_dialect_means_it(case: Plain) -> None:
+def test_a_pod_is_read_as_its_dialect_means_it(case: YamlValue) -> None:
     read_ = reading(case)
     assert [say(ask) for ask in read_.asks] == case.get("asks", [])
     assert sorted(f.code for f in read_.findings) == sorted(case.get("findings", []))
     if "kept" in case:
-        kept = [str(t.name) for t in read_.traces if not t.removed and t.instead is None]
+        kept = [str(t.name) for t in read_.source_fields if not t.removed and t.replacement is None]
         assert kept == case["kept"]
     if "removed" in case:
-        assert [t.name for t in read_.traces if removed(t)] == case["removed"]
+        assert [t.name for t in read_.source_fields if removed(t)] == case["removed"]
     if "instead" in case:
-        assert [t.instead for t in read_.traces if t.instead is not None] == case["instead"]
+        assert [t.replacement for t in read_.source_fields if t.replacement is not None] == case[
+            "instead"
+        ]
     for words in case.get("says", []):
         assert any(words in f"{f.path}: {f.message} {f.remedy}" for f in read_.findings), words
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: Plain) -> None:
+def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: YamlValue) -> None:
     pod, read_ = pod_of(case), reading(case)
     names = {ask.name for ask in read_.asks}
     assert len(names) == len(read_.asks)
-    for trace in read_.traces:
-        assert get(pod, (*trace.path, trace.name)) == trace.value, show(trace.path)
+    for trace in read_.source_fields:
+        assert get_value(pod, (*trace.path, trace.name)) == trace.value, format_path(trace.path)
         assert set(trace.asks) <= names
     for finding in read_.findings:
         assert finding.code in CODES
@@ -145,26 +155,26 @@ def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: Plain) -
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_becomes_an_ask_leaves_the_pod(case: Plain) -> None:
+def test_what_becomes_an_ask_leaves_the_pod(case: YamlValue) -> None:
     """Reading a second time what is left finds nothing more of the same asks."""
     pod, read_ = pod_of(case), reading(case)
     if any(finding.severity is Severity.ERROR for finding in read_.findings):
         return
-    taken = {(trace.path, trace.name) for trace in read_.traces if removed(trace)}
+    taken = {(trace.path, trace.name) for trace in read_.source_fields if removed(trace)}
     for ask in read_.asks:
-        assert any(ask.name in trace.asks for trace in read_.traces), ask
+        assert any(ask.name in trace.asks for trace in read_.source_fields), ask
     left = without(pod, taken)
     if read_.asks:  # as a translated pod has
         left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
-    again = read(left, legacy_of(case))
+    again = read_pod(left, legacy_of(case))
     assert not again.asks
 
 
-def removed(trace: Trace) -> bool:
-    return trace.removed and trace.instead is None
+def removed(trace: SourceField) -> bool:
+    return trace.removed and trace.replacement is None
 
 
-def without(value: Plain, taken: Plain, path: Plain = ()) -> Plain:
+def without(value: YamlValue, taken: YamlValue, path: YamlValue = ()) -> YamlValue:
     if isinstance(value, dict):
         return {
             k: without(v, taken, (*path, k)) for k, v in value.items() if (path, k) not in taken
@@ -194,11 +204,11 @@ def test_every_ask_has_its_row_in_the_table_of_decisions() -> None:
     assert set(ROWS) <= rows
 
 
-REFUSALS = cases(Path(__file__).parent / "cases" / "refusals.yaml")
+REFUSALS = load_cases(Path(__file__).parent / "cases" / "refusals.yaml")
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["quote"])
-def test_what_the_projects_refuse_is_found(case: Plain) -> None:
+def test_what_the_projects_refuse_is_found(case: YamlValue) -> None:
     found = reading(case).findings
     assert set(case["findings"]) <= {each.code for each in found}
     warned = {"ReplicasAreOne", "VendorWithoutDriver", "AmountUnreadable"}
@@ -208,8 +218,8 @@ def test_what_the_projects_refuse_is_found(case: Plain) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_dialect_is_passed_over_that_would_have_read_something(
-    case: Plain, monkeypatch: pytest.MonkeyPatch
+    case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_ = reading(case)
-    monkeypatch.setattr("translate.legacy.read._called", lambda *_: _ORDER)
+    monkeypatch.setattr("translate.legacy.read._triggered", lambda *_: _ORDER)
     assert reading(case) == read_

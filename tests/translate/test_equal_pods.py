@@ -9,24 +9,27 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy
-from documents.patch import patched
+from documents.patch import apply_edits
 from facts.model import Facts
-from tests.tables import Plain, cases
-from translate.essence import essence
-from translate.pods import Given, given, translate
+from tests.tables import YamlValue, load_cases
+from translate.essence import reduce_to_essence
+from translate.pods import TranslationContext, make_context, translate
 
 TABLES = Path(__file__).parent
 PODS = [
-    *cases(TABLES / "pods.yaml"),
-    *(case for table in sorted(TABLES.glob("cases/dialects/*.yaml")) for case in cases(table)),
+    *load_cases(TABLES / "pods.yaml"),
+    *(case for table in sorted(TABLES.glob("cases/dialects/*.yaml")) for case in load_cases(table)),
 ]
 # Without translations that are kept by the essence, which would be the same one twice.
 UNKNOWING, KNOWING = (
-    msgspec.structs.replace(each, kept=None)
-    for each in (given(Configuration()), given(Configuration(legacy=Legacy()), Facts()))
+    msgspec.structs.replace(each, translations=None)
+    for each in (
+        make_context(Configuration()),
+        make_context(Configuration(legacy=Legacy()), Facts()),
+    )
 )
 # What a running cluster writes into every pod.
-FILLED: Plain = {
+FILLED: YamlValue = {
     "image": "registry/x:1",
     "command": ["a"],
     "env": [
@@ -40,10 +43,10 @@ FILLED: Plain = {
 }
 
 
-def pod_of(case: Plain) -> Plain:
+def pod_of(case: YamlValue) -> YamlValue:
     """Give the pod of a case of either form, filled as a cluster does."""
-    whole: Plain = case.get("pod", case) or {}
-    spec: Plain = dict(whole.get("spec", {}) or {})
+    whole: YamlValue = case.get("pod", case) or {}
+    spec: YamlValue = dict(whole.get("spec", {}) or {})
     for part, key in (("containers", "containers"), ("init", "initContainers")):
         if isinstance(case.get(part), dict):
             spec[key] = [
@@ -55,29 +58,29 @@ def pod_of(case: Plain) -> Plain:
             spec[key] = [FILLED | each if isinstance(each, dict) else each for each in spec[key]]
     spec["volumes"] = [{"name": "kube-api-access-abcde"}, {"hostPath": {"path": "/dev/infiniband"}}]
     spec |= {"hostname": "h", "serviceAccountName": "default"}
-    given_: Plain = whole.get("metadata") or {}
-    metadata: Plain = {**given_, "name": "p", "generateName": "p-"}
+    given_: YamlValue = whole.get("metadata") or {}
+    metadata: YamlValue = {**given_, "name": "p", "generateName": "p-"}
     for part in ("annotations", "labels"):
         if part in case:
             metadata[part] = {"app": "x", **case[part]}
     return {"metadata": metadata, "spec": spec}
 
 
-def asks_alike(pod: Plain, by: Given) -> None:
-    whole, short = translate(pod, by, "team"), translate(essence(pod), by, "team")
+def asks_alike(pod: YamlValue, by: TranslationContext) -> None:
+    whole, short = translate(pod, by, "team"), translate(reduce_to_essence(pod), by, "team")
     assert short.edits == whole.edits
     assert short.templates == whole.templates
     assert short.findings == whole.findings
-    patched(pod, short.edits)  # and they fit the pod
+    apply_edits(pod, short.edits)  # and they fit the pod
 
 
 @pytest.mark.parametrize("case", PODS, ids=lambda case: case["name"])
-def test_the_essence_asks_what_the_pod_asks(case: Plain) -> None:
+def test_the_essence_asks_what_the_pod_asks(case: YamlValue) -> None:
     for by in (UNKNOWING, KNOWING):
         asks_alike(pod_of(case), by)
 
 
-JSON: Plain = st.recursive(
+JSON: YamlValue = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.sampled_from(["a", "hostPath"]),
     lambda below: (
         st.lists(below, max_size=3)
@@ -92,7 +95,7 @@ JSON: Plain = st.recursive(
 @settings(deadline=None, max_examples=60)
 @every(JSON, JSON, JSON, st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", None, 7]))
 def test_whatever_stands_in_a_pod_it_has_an_essence(
-    env: Plain, volumes: Plain, labels: Plain, name: Plain
+    env: YamlValue, volumes: YamlValue, labels: YamlValue, name: YamlValue
 ) -> None:
     resources = {"limits": {"nvidia.com/gpu": 1}}
     container = {"name": "c", "env": [env, {"name": name}], "resources": resources}

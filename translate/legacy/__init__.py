@@ -1,4 +1,4 @@
-"""Pods in the legacy dialects to asks.
+"""Reads the device requests of pods in the legacy dialects.
 
-Knows nothing of DRA, CEL and targets.
+Does not depend on DRA, CEL or targets.
 """

@@ -1,7 +1,4 @@
-"""JSON in annotations: read strictly, and refused with the place where it goes wrong.
-
-Whoever wrote it meant something by it, so nothing is guessed.
-"""
+"""Strict parsing of JSON in annotations. Errors become findings with the position in the text."""
 
 import json
 
@@ -11,24 +8,25 @@ from translate.legacy.codes import ANNOTATION_UNREADABLE
 from translate.legacy.pod_view import annotation_path
 
 
-def read(key: str, text: str) -> tuple[Value, Finding | None]:
-    """Read an annotation's JSON; None and a finding where it is none."""
+def parse_annotation(key: str, text: str) -> tuple[Value, Finding | None]:
+    """Parse the JSON of an annotation. Returns None and a finding if it is invalid."""
     try:
         value: Value = _STRICT.decode(text)
     except json.JSONDecodeError as error:
-        return None, unreadable(key, f"no JSON at {error.lineno}:{error.colno}: {error.msg}")
+        where = f"line {error.lineno}, column {error.colno}"
+        return None, unreadable_annotation(key, f"invalid JSON at {where}: {error.msg}")
     except (ValueError, RecursionError) as error:
-        return None, unreadable(key, f"no JSON: {str(error)[:80]}")
+        return None, unreadable_annotation(key, f"invalid JSON: {str(error)[:80]}")
     return value, None
 
 
-def unreadable(key: str, why: str) -> Finding:
-    """Say that an annotation cannot be read."""
+def unreadable_annotation(key: str, why: str) -> Finding:
+    """Return the finding that an annotation cannot be parsed."""
     return ANNOTATION_UNREADABLE.at(annotation_path(key), why)
 
 
-def _no_constant(word: str) -> Value:
-    raise ValueError(f"{word} is no number of JSON")
+def _reject_constant(word: str) -> Value:
+    raise ValueError(f"{word} is not a JSON number")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_no_constant)
+_STRICT = json.JSONDecoder(parse_constant=_reject_constant)

@@ -1,7 +1,7 @@
-"""What a pod wants of devices, free of dialects and of DRA: the words between the two.
+"""Data model of the device requests of a pod, independent of dialects and of DRA.
 
-An `Ask` is one group of alike devices; a `Reading` is all that was read from one pod. Nothing here
-reads or prints anything.
+An `Ask` is one group of equal devices. `PodRequests` holds everything that the dialects read from
+one pod.
 """
 
 import enum
@@ -13,31 +13,31 @@ import msgspec
 from documents.paths import Path
 from documents.values import Value
 from dra.finding import Finding
-from translate.legacy.selectors import Selector
+from translate.legacy.selectors import AskSelector
 
 
 class Kind(enum.StrEnum):
-    """What an ask is for."""
+    """The kind of device that an ask is for."""
 
     GPU = "gpu"
     NIC = "nic"
-    OTHER = "other"  # known by name, and no driver is known that serves it
+    OTHER = "other"  # a known device that no known DRA driver serves
 
 
-class Role(enum.StrEnum):
+class ContainerRole(enum.StrEnum):
     """When a container runs."""
 
     APP = "app"
     INIT = "init"  # ends before the app containers start
-    SIDECAR = "sidecar"  # an init container that goes on running
+    SIDECAR = "sidecar"  # an init container with restartPolicy Always
 
 
-class User(msgspec.Struct, frozen=True):
-    """A container that gets the devices."""
+class DeviceUser(msgspec.Struct, frozen=True):
+    """A container that gets the devices of an ask."""
 
     path: Path  # ("spec", "containers", 0)
     name: str
-    role: Role = Role.APP
+    role: ContainerRole = ContainerRole.APP
 
 
 class Bytes(msgspec.Struct, frozen=True, tag=True):
@@ -47,32 +47,32 @@ class Bytes(msgspec.Struct, frozen=True, tag=True):
 
 
 class Percent(msgspec.Struct, frozen=True, tag=True):
-    """A part of what each device has, in percent of it."""
+    """A part of the memory or cores of each device, in percent."""
 
     value: Decimal
 
 
 class Isolation(enum.StrEnum):
-    """What keeps those who share a device apart, as the dialect promises it."""
+    """How the pods that share a device are isolated from each other, as the dialect promises it."""
 
     NONE = "none"
-    MEMORY = "memory"  # memory and cores are limited in software
+    MEMORY = "memory"  # software limits memory and cores
     MPS = "mps"
-    MIG = "mig"  # a hardware partition that is large enough, whatever its name
-    UNKNOWN = "unknown"  # decided by the cluster, not by the pod
+    MIG = "mig"  # a hardware partition of sufficient size, with any profile
+    UNKNOWN = "unknown"  # depends on the cluster, not on the pod
 
 
-class Share(msgspec.Struct, frozen=True):
-    """A part of a device; who asks for a whole one has no share."""
+class DeviceShare(msgspec.Struct, frozen=True):
+    """A part of each device. An ask for whole devices has no share."""
 
-    memory: Bytes | Percent | None = None  # None: it says nothing of memory
-    cores: Percent | None = None  # None: no limit on cores and no claim to any
+    memory: Bytes | Percent | None = None  # None: the pod does not specify memory
+    cores: Percent | None = None  # None: neither a limit nor a guarantee of cores
     isolation: Isolation = Isolation.UNKNOWN
-    replica: bool = False  # one of as many equal parts as the cluster makes
-    per_mille: int | None = None  # of a network device: how much of it, in thousandths
+    replica: bool = False  # one of the equal replicas into which the cluster divides a device
+    per_mille: int | None = None  # of a network device: the part of it, in thousandths
 
 
-class Distinct(enum.StrEnum):
+class Distinctness(enum.StrEnum):
     """How the devices of one ask must differ from each other."""
 
     DEVICE = "device"
@@ -80,122 +80,126 @@ class Distinct(enum.StrEnum):
     NONE = "none"
 
 
-class Scope(enum.StrEnum):
-    """Which neighbourhood devices share."""
+class TopologyScope(enum.StrEnum):
+    """The part of a node that devices have in common."""
 
     DEVICE = "device"
     PCIE = "pcie"
     NUMA = "numa"
     NODE = "node"
-    LINK = "link"  # a partition of the link between GPUs
+    LINK = "link"  # a partition of the links between GPUs
 
 
-class Together(msgspec.Struct, frozen=True):
-    """All devices of one ask are in one neighbourhood."""
+class Colocation(msgspec.Struct, frozen=True):
+    """All devices of one ask are in the same scope."""
 
-    scope: Scope
+    scope: TopologyScope
     required: bool = True
 
 
-class Joint(msgspec.Struct, frozen=True):
-    """Asks with the same joint go together: each neighbourhood of the primary's has one of each."""
+class JointAllocation(msgspec.Struct, frozen=True):
+    """Asks with an equal value are allocated jointly.
+
+    Each scope that has a device of the primary kind has one device of every other ask.
+    """
 
     name: str
     primary: Kind
-    scope: Scope = Scope.PCIE
+    scope: TopologyScope = TopologyScope.PCIE
     required: bool = True
-    # The pod gave a number of its own; False: as many as there are neighbourhoods.
-    counted: bool = False
+    # The pod specifies its own count. False: one device for each scope.
+    explicit_count: bool = False
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """How to choose among what all fits: `packed` fills up what is in use, `spread` does not."""
+class PackingPreference(msgspec.Struct, frozen=True):
+    """A preference among suitable nodes or devices: fill used ones first, or spread."""
 
     among: Literal["nodes", "devices"]
     policy: Literal["packed", "spread"]
-    key: str  # the annotation that says it
+    annotation: str  # the annotation that specifies it
 
 
-class Vf(msgspec.Struct, frozen=True, tag=True):
-    """How a network function is set up."""
+class VfSettings(msgspec.Struct, frozen=True, tag=True):
+    """Settings of a virtual network function."""
 
     network: str = ""  # namespace/name of the network definition
-    interface: str = ""  # as the pod names it
+    interface: str = ""  # the interface name in the pod's annotation
     driver: str = ""
-    fixed: tuple[tuple[str, Value], ...] = ()  # mac, ips and the like, as written
+    parameters: tuple[tuple[str, Value], ...] = ()  # mac, ips and the like, as in the annotation
 
 
-class Variable(msgspec.Struct, frozen=True, tag=True):
-    """An environment variable that the users of the ask relied on."""
+class EnvironmentVariable(msgspec.Struct, frozen=True, tag=True):
+    """An environment variable that the dialect sets in the containers of the ask."""
 
     name: str
     value: str
 
 
-Setting: TypeAlias = Vf | Variable
+Setting: TypeAlias = VfSettings | EnvironmentVariable
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of alike devices that a pod wants."""
+    """A request of a pod for one group of equal devices."""
 
-    name: str = ""  # unique in its reading, for traces and joints; not a name for others to see
+    name: str = ""  # unique in its pod; internal, used by source fields and joint allocations
     kind: Kind
-    row: str  # which row of the decisions' table it is: "<dialect>/<what>"
-    vendor: str = ""  # "nvidia", "amd", "intel", ...; empty: whichever
-    count: int | None = 1  # None: all there are on the node
-    share: Share | None = None
-    selectors: tuple[Selector, ...] = ()  # all hold
-    alternatives: tuple[Selector, ...] = ()  # in order of preference; one of them holds
-    distinct: Distinct = Distinct.DEVICE
-    together: Together | None = None
-    joint: Joint | None = None
-    wishes: tuple[Wish, ...] = ()  # of no weight in what a claim spec says
-    admin: bool = False  # looks at devices without taking them
+    row: str  # the row in the decision table: "<dialect>/<request>"
+    vendor: str = ""  # "nvidia", "amd", "intel", ...; empty: any vendor
+    count: int | None = 1  # None: all devices of the node
+    share: DeviceShare | None = None
+    selectors: tuple[AskSelector, ...] = ()  # a device must match all of them
+    alternatives: tuple[AskSelector, ...] = ()  # a device must match one; preferred ones first
+    distinct: Distinctness = Distinctness.DEVICE
+    colocation: Colocation | None = None
+    joint: JointAllocation | None = None
+    preferences: tuple[PackingPreference, ...] = ()  # not part of the claim spec
+    admin: bool = False  # admin access: monitors devices without allocating them
     partition: bool = False  # a hardware partition, not a whole device
     passthrough: bool = False  # for a virtual machine
-    labelled: bool = False  # its pod chooses nodes by labels that go with the device plugin
+    uses_node_labels: bool = False  # the pod selects nodes by labels that the device plugin sets
     settings: tuple[Setting, ...] = ()
-    users: tuple[User, ...] = ()
-    resources: tuple[str, ...] = ()  # the extended resources as the pod wrote them
+    users: tuple[DeviceUser, ...] = ()
+    resources: tuple[str, ...] = ()  # the names of the extended resources as written in the pod
 
     @property
-    def plain(self) -> bool:
-        """Whether an extended resource could say it: a number of whole devices and nothing more."""
+    def is_plain(self) -> bool:
+        """Whether an extended resource can express it: a count of whole devices and no more."""
         return self.count is not None and not (
             self.share
             or self.selectors
             or self.alternatives
-            or self.together
+            or self.colocation
             or self.joint
             or self.admin
             or self.settings
-            or self.labelled
+            or self.uses_node_labels
         )
 
 
-class Trace(msgspec.Struct, frozen=True):
-    """What in the pod asked for it, and what becomes of that when the ask is translated.
+class SourceField(msgspec.Struct, frozen=True):
+    """A field of the pod that an ask was read from, and its fate when the ask is translated.
 
-    `path` is the object or list that holds it and `name` its key or index. `instead` is what stands
-    there afterwards; a trace that is neither removed nor replaced stays for those who read it.
-    Traces of a reading are in an order in which they can be taken out: higher indices first.
+    `path` is the containing object or list, `name` the key or index in it. `replacement` is the
+    value that the field gets. A field that is neither removed nor replaced stays in the pod.
+    The source fields of a pod are ordered so that they can be removed one by one: higher indices
+    come first.
     """
 
     path: Path
     name: str | int
     value: Value
     removed: bool = True
-    instead: Value = None
-    asks: tuple[str, ...] = ()  # taken out only if all of these are translated; empty: with any
+    replacement: Value = None
+    asks: tuple[str, ...] = ()  # removed only if all of these are translated; empty: with any
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """All that was read from one pod."""
+class PodRequests(msgspec.Struct, frozen=True):
+    """Everything that the dialects read from one pod."""
 
     asks: tuple[Ask, ...] = ()
-    traces: tuple[Trace, ...] = ()
+    source_fields: tuple[SourceField, ...] = ()
     findings: tuple[Finding, ...] = ()
-    dialects: tuple[str, ...] = ()  # which ones spoke
+    dialects: tuple[str, ...] = ()  # the dialects that the pod uses
 
 
-NOTHING = Reading()
+NO_REQUESTS = PodRequests()

@@ -142,7 +142,7 @@ MEANING_CHANGES = Code(
     name="MeaningChanges",
     severity=Severity.WARNING,
     text="What is asked for has a counterpart that behaves otherwise.",
-    example="limits[rdma/hca_a]: a token gave all network devices, together with other pods",
+    example="limits[rdma/hca_a]: a token gave all network devices, colocation with other pods",
     remedy="Check that the pod runs with what it gets.",
 )
 LABEL_KEPT = Code(

@@ -1,108 +1,125 @@
-"""What a dialect collects while it reads one pod; has the lifetime of that reading."""
+"""Collects the asks, source fields and findings of one dialect while it reads one pod."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from dra.finding import Finding
-from translate.legacy.asks import NOTHING, Ask, Reading, Role, Trace, User
+from translate.legacy.asks import (
+    NO_REQUESTS,
+    Ask,
+    ContainerRole,
+    DeviceUser,
+    PodRequests,
+    SourceField,
+)
 from translate.legacy.codes import (
     AMOUNT_SUSPICIOUS,
     CONTAINER_WITHOUT_CLAIM,
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from translate.legacy.pod_view import PodView, Resource
+from translate.legacy.pod_view import DeviceResource, PodView
 
-# No machine has more; larger counts are mostly percentages or megabytes.
-MOST_DEVICES = 16
+# No machine has more. Larger counts are usually percentages or megabytes.
+MAX_DEVICES = 16
 
 
-class Draft:
-    """Asks, traces and findings of one dialect, in the order they were found."""
+class RequestBuilder:
+    """Asks, source fields and findings of one dialect, in the order in which they are added."""
 
     def __init__(self, dialect: str, pod: PodView) -> None:
         self.dialect = dialect
         self.pod = pod
         self.asks: list[Ask] = []
-        self.traces: list[Trace] = []
+        self.source_fields: list[SourceField] = []
         self.findings: list[Finding] = []
 
-    def ask(self, ask: Ask, of: Iterable[Resource], users: tuple[User, ...] = ()) -> Ask:
-        """Name an ask, say which resources made it, and take those out of the pod."""
-        resources = tuple(of)
+    def add_ask(
+        self, ask: Ask, sources: Iterable[DeviceResource], users: tuple[DeviceUser, ...] = ()
+    ) -> Ask:
+        """Add an ask that was read from these resources. Returns it with its name and row."""
+        resources = tuple(sources)
         name = f"{self.dialect}-{len(self.asks)}"
         named = msgspec.structs.replace(
             ask,
             name=name,
             row=f"{self.dialect}/{ask.row}",
             users=users or ask.users,
-            resources=tuple(dict.fromkeys([one.written for one in resources])) or ask.resources,
+            resources=tuple(dict.fromkeys([one.original_name for one in resources]))
+            or ask.resources,
         )
         self.asks.append(named)
         for one in resources:
-            self.traces += one.traces(asks=(name,))
+            self.source_fields += one.source_fields(asks=(name,))
         return named
 
-    def count(self, one: Resource) -> int:
-        """Read a number of devices, with a warning where it can hardly be one."""
-        if one.amount > MOST_DEVICES:
+    def read_count(self, one: DeviceResource) -> int:
+        """Return the amount as a device count. Warns if it is implausible as one."""
+        if one.amount > MAX_DEVICES:
             self.findings.append(
                 AMOUNT_SUSPICIOUS.at(
                     one.where,
-                    f"{one.written}: {one.amount} whole devices are asked for, and no machine has "
-                    f"more than {MOST_DEVICES}",
+                    f"{one.original_name} requests {one.amount} whole devices, but no machine has "
+                    f"more than {MAX_DEVICES}",
                 )
             )
         return one.amount
 
-    def annotations(self, keys: Iterable[str], *, removed: bool = True) -> None:
-        """Say what becomes of those of the annotations that are there, with every ask so far."""
+    def add_annotations(self, keys: Iterable[str], *, removed: bool = True) -> None:
+        """Add those annotations that the pod has as source fields of every ask so far."""
         names = tuple(ask.name for ask in self.asks)
-        self.traces += [
-            self.pod.annotation(key, removed=removed, asks=names)
+        self.source_fields += [
+            self.pod.annotation_field(key, removed=removed, asks=names)
             for key in keys
             if key in self.pod.annotations
         ]
 
-    def labels(self, keys: Iterable[str], *, removed: bool = True) -> None:
-        """Say what becomes of those of the labels that are there, with every ask so far."""
+    def add_labels(self, keys: Iterable[str], *, removed: bool = True) -> None:
+        """Add those labels that the pod has as source fields of every ask so far."""
         names = tuple(ask.name for ask in self.asks)
-        self.traces += [
-            self.pod.label(key, removed=removed, asks=names)
+        self.source_fields += [
+            self.pod.label_field(key, removed=removed, asks=names)
             for key in keys
             if key in self.pod.labels
         ]
 
-    def scheduler(self, name: str, *, kept: bool = False) -> None:
-        """Say what becomes of the pod's scheduler if it is this one."""
+    def handle_scheduler(self, name: str, *, kept: bool = False) -> None:
+        """Keep or remove the scheduler name of the pod if it is this one."""
         if not name or self.pod.scheduler != name or not self.asks:
             return
         asks = tuple(ask.name for ask in self.asks)
-        self.traces.append(Trace(("spec",), "schedulerName", name, not kept, asks=asks))
+        self.source_fields.append(
+            SourceField(("spec",), "schedulerName", name, not kept, asks=asks)
+        )
         where = "spec.schedulerName"
         if kept:
-            self.findings.append(SCHEDULER_KEPT.at(where, f"{name} stays the pod's scheduler"))
+            self.findings.append(SCHEDULER_KEPT.at(where, f"the pod keeps the scheduler {name}"))
         else:
             self.findings.append(
-                SCHEDULER_LEFT.at(where, f"{name} allocates no claims, so the pod leaves it")
+                SCHEDULER_LEFT.at(
+                    where,
+                    f"{name} does not allocate resource claims, so it is removed",
+                )
             )
 
-    def others(self, users: Iterable[User]) -> None:
-        """Warn of the containers that saw the devices only because their pod asked for some."""
+    def warn_other_containers(self, users: Iterable[DeviceUser]) -> None:
+        """Warn about containers that do not request devices but saw those of their pod."""
         have = {user.path for user in users}
         self.findings += [
             CONTAINER_WITHOUT_CLAIM.at(
                 one.where,
-                f"container {one.user.name} asked for no device and gets none; the dialect gave "
-                "every container of the pod the same",
+                f"container {one.user.name} requests no devices and gets none; in this dialect "
+                "every container of the pod got all devices of the pod",
             )
             for one in self.pod.containers
-            if one.user.path not in have and one.user.role is not Role.INIT
+            if one.user.path not in have and one.user.role is not ContainerRole.INIT
         ]
 
-    def reading(self) -> Reading:
-        """Return what was collected."""
-        if not (self.asks or self.traces or self.findings):
-            return NOTHING
-        return Reading(tuple(self.asks), tuple(self.traces), tuple(self.findings), (self.dialect,))
+    def build(self) -> PodRequests:
+        """Return everything that was added."""
+        if not (self.asks or self.source_fields or self.findings):
+            return NO_REQUESTS
+        return PodRequests(
+            tuple(self.asks), tuple(self.source_fields), tuple(self.findings), (self.dialect,)
+        )

@@ -1,64 +1,63 @@
-"""Init containers: what ends before the app containers start uses devices that are theirs later.
+"""Lets init containers share the devices of app containers.
 
-The demand of a pod is the larger of its largest init container and its app containers together,
-and its sidecars on top. A claim says that by letting both refer to the same request. Knows no
-dialect.
+An init container ends before the app containers start. The effective request of a pod is the larger
+of its largest init container and the sum of its app containers, plus its sidecars. In a claim, an
+init container shares devices by referring to the same request as an app container.
 """
 
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from documents.paths import show
+from documents.paths import format_path
 from dra.finding import Finding
-from translate.legacy.asks import Ask, Bytes, Percent, Role, Share
+from translate.legacy.asks import Ask, Bytes, ContainerRole, DeviceShare, Percent
 from translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE
 
-Names = Mapping[str, tuple[str, ...]]
+AskNames = Mapping[str, tuple[str, ...]]
 
 
-def folded(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], Names, tuple[Finding, ...]]:
-    """Let init containers use later containers' devices.
+def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
+    """Merge the asks of init containers into those of later containers.
 
-    Says which asks each one went into; nothing of asks that are what they were.
+    Also returns the names of the asks that each one was merged into: empty if nothing was merged.
     """
-    given = tuple(asks)
-    if not any(map(_passing, given)):
-        return given, {}, ()
-    pool = {ask.name: ask for ask in given if not _passing(ask)}
-    own = tuple(pool.values())
+    original = tuple(asks)
+    if not any(map(_is_init_only, original)):
+        return original, {}, ()
+    pool = {ask.name: ask for ask in original if not _is_init_only(ask)}
+    later = tuple(pool.values())
     findings: list[Finding] = []
-    went: dict[str, tuple[str, ...]] = {name: (name,) for name in pool}
-    for ask in filter(_passing, given):
-        rest = ask.count
+    merged: dict[str, tuple[str, ...]] = {name: (name,) for name in pool}
+    for ask in filter(_is_init_only, original):
+        missing = ask.count
         into = []
         for name, other in pool.items():
-            if rest == 0 or not _covers(other, ask):
+            if missing == 0 or not _satisfies(other, ask):
                 continue
             pool[name] = replace(other, users=(*other.users, *ask.users))
             into.append(name)
-            if rest is not None:
-                findings += _more(ask, rest, other)
-                rest = max(0, rest - (other.count or rest))
+            if missing is not None:
+                findings += _report_excess(ask, missing, other)
+                missing = max(0, missing - (other.count or missing))
             else:
-                rest = 0
-        if rest != 0:
-            pool[ask.name] = replace(ask, count=rest)
+                missing = 0
+        if missing != 0:
+            pool[ask.name] = replace(ask, count=missing)
             into.append(ask.name)
-            if len(into) == 1 and any(one.kind is ask.kind for one in own):
+            if len(into) == 1 and any(other.kind is ask.kind for other in later):
                 findings.append(_adds_up(ask))
-        went[ask.name] = tuple(into)
-    return tuple(pool.values()), went, tuple(findings)
+        merged[ask.name] = tuple(into)
+    return tuple(pool.values()), merged, tuple(findings)
 
 
-def _passing(ask: Ask) -> bool:
-    users = ask.users
-    return bool(users) and users[0].role is Role.INIT and all(u.role is Role.INIT for u in users)
+def _is_init_only(ask: Ask) -> bool:
+    return bool(ask.users) and all(user.role is ContainerRole.INIT for user in ask.users)
 
 
-def _covers(held: Ask, wanted: Ask) -> bool:
-    """Whether who holds the one has all that the other asks for, number apart."""
-    if any(user.role is Role.SIDECAR for user in held.users):
+def _satisfies(held: Ask, wanted: Ask) -> bool:
+    """Whether the devices of one ask satisfy the other, regardless of their count."""
+    if any(user.role is ContainerRole.SIDECAR for user in held.users):
         return False
     if wanted.count is None and held.count is not None:
         return False
@@ -66,20 +65,20 @@ def _covers(held: Ask, wanted: Ask) -> bool:
         "name": "", "row": "", "count": 1, "users": (), "share": None, "resources": (),
     }  # fmt: skip
     alike = replace(held, **blank) == replace(wanted, **blank)
-    return alike and (held.share is None or _holds(held.share, wanted.share))
+    return alike and (held.share is None or _share_satisfies(held.share, wanted.share))
 
 
-def _holds(held: Share, wanted: Share | None) -> bool:
+def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
     if wanted is None:
         return False
     alike = (held.isolation, held.replica) == (wanted.isolation, wanted.replica)
     cores = held.cores is None or (
         wanted.cores is not None and wanted.cores.value <= held.cores.value
     )
-    return alike and cores and _enough(held.memory, wanted.memory)
+    return alike and cores and _memory_satisfies(held.memory, wanted.memory)
 
 
-def _enough(held: Bytes | Percent | None, wanted: Bytes | Percent | None) -> bool:
+def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | None) -> bool:
     if held is None or wanted is None:
         return held is wanted
     if isinstance(held, Bytes) and isinstance(wanted, Bytes):
@@ -89,23 +88,23 @@ def _enough(held: Bytes | Percent | None, wanted: Bytes | Percent | None) -> boo
     return False
 
 
-def _more(ask: Ask, rest: int, other: Ask) -> list[Finding]:
-    more = other.count is None or other.count > rest
-    if not more and ask.share == other.share:
+def _report_excess(ask: Ask, missing: int, other: Ask) -> list[Finding]:
+    more_devices = other.count is None or other.count > missing
+    if not more_devices and ask.share == other.share:
         return []
     names = ", ".join(user.name for user in other.users)
     return [
         INIT_SEES_MORE.at(
-            show(ask.users[0].path),
+            format_path(ask.users[0].path),
             f"init container {ask.users[0].name} shares the devices of {names} and sees more than "
-            "it asked for",
+            "it requests",
         )
     ]
 
 
 def _adds_up(ask: Ask) -> Finding:
     return INIT_ADDS_UP.at(
-        show(ask.users[0].path),
-        f"init container {ask.users[0].name} asks for devices ({', '.join(ask.resources)}) that no "
-        "later container has, so the pod holds both at once",
+        format_path(ask.users[0].path),
+        f"init container {ask.users[0].name} requests devices ({', '.join(ask.resources)}) that no "
+        "later container requests, so the pod holds the devices of both at the same time",
     )

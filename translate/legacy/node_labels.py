@@ -1,8 +1,8 @@
-"""Where pods choose nodes by labels about devices, the devices are chosen instead.
+"""Turns node selectors and node affinities on GPU labels into selectors on devices.
 
-With the device plugin its labels go, and such a pod would wait for ever. Takes the node selector
-and the node affinity of a pod that asks for such devices apart, and leaves every other pod alone.
-What a label means stands elsewhere.
+The node labels disappear together with the device plugin, and a pod that selects nodes by them
+stays pending. Only pods that request devices of the label's vendor change. `gpu_labels` interprets
+the labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,265 +10,288 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from documents.paths import Path, show
+from documents.paths import Path, format_path
 from documents.values import Value
 from dra.finding import Finding
-from translate.legacy.asks import Ask, Kind, Reading, Share, Trace
+from translate.legacy.asks import Ask, DeviceShare, Kind, PodRequests, SourceField
 from translate.legacy.codes import LABEL_DROPPED, LABEL_KEPT, LABEL_LOOSE, REPLICAS_ARE_ONE
 from translate.legacy.dialects import gpu_labels
-from translate.legacy.dialects.gpu_labels import Meaning, Term
-from translate.legacy.pod_view import PodView, items, mapping, text
-from translate.legacy.selectors import AllOf, AnyOf, Memory, Not, Selector
+from translate.legacy.dialects.gpu_labels import LabelMeaning, LabelTerm
+from translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
+from translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
-# What asks for whole GPUs become on nodes whose GPUs are divided.
-_DIVIDED = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
-# A claim takes at most eight alternatives, and the last one is "whichever".
-_MOST_PREFERENCES = 7
+# The rows of asks for whole GPUs on nodes whose GPUs are partitioned.
+_PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
+# A claim has at most eight alternatives. The last one accepts any device.
+_MAX_PREFERENCES = 7
 
 
 @dataclass(slots=True)
-class _Found:
-    """What is collected for the devices of one vendor."""
+class _VendorLabels:
+    """Everything that the labels of one vendor contribute to its asks."""
 
     vendor: str
-    names: tuple[str, ...]
-    selectors: list[Selector] = field(default_factory=list)
-    alternatives: list[Selector] = field(default_factory=list)
-    traces: list[Trace] = field(default_factory=list)
+    asks: tuple[str, ...]
+    selectors: list[AskSelector] = field(default_factory=list)
+    alternatives: list[AskSelector] = field(default_factory=list)
+    source_fields: list[SourceField] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     profile: str = ""
     replica: bool = False
 
-    def take(self, meaning: Meaning) -> None:
+    def add(self, meaning: LabelMeaning) -> None:
         self.selectors += meaning.selectors
         self.findings += meaning.findings
         self.profile = meaning.profile or self.profile
         self.replica = meaning.replica or self.replica
 
 
-def narrowed(pod: PodView, asks: tuple[Ask, ...]) -> Reading:
-    """Return the asks for GPUs with what the pod's node labels say of them."""
-    found: list[Finding] = []
-    traces: list[Trace] = []
+def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
+    """Return the asks with the conditions of the pod's node labels on GPUs."""
+    findings: list[Finding] = []
+    source_fields: list[SourceField] = []
     if not (pod.spec.get("nodeSelector") or pod.spec.get("affinity")):
-        return Reading(asks)
+        return PodRequests(asks)
     for vendor in ("nvidia", "amd", "intel"):
-        names = tuple(ask.name for ask in asks if _concerns(ask, vendor))
+        names = tuple(ask.name for ask in asks if _is_affected(ask, vendor))
         if not names:
             continue
-        one = _Found(vendor, names)
-        _node_selector(pod, one)
-        _required(pod, one)
-        _preferred(pod, one)
-        asks = tuple(_applied(ask, one) if ask.name in names else ask for ask in asks)
-        found += one.findings
-        traces += one.traces
-    return Reading(asks, tuple(traces), tuple(found))
+        found = _VendorLabels(vendor, names)
+        _read_node_selector(pod, found)
+        _read_required(pod, found)
+        _read_preferred(pod, found)
+        asks = tuple(_apply(ask, found) if ask.name in names else ask for ask in asks)
+        findings += found.findings
+        source_fields += found.source_fields
+    return PodRequests(asks, tuple(source_fields), tuple(findings))
 
 
-def _concerns(ask: Ask, vendor: str) -> bool:
+def _is_affected(ask: Ask, vendor: str) -> bool:
     return ask.kind is Kind.GPU and not ask.passthrough and ask.vendor in {vendor, ""}
 
 
-def _applied(ask: Ask, found: _Found) -> Ask:
-    said = bool(found.traces or found.selectors)
+def _apply(ask: Ask, found: _VendorLabels) -> Ask:
+    has_labels = bool(found.source_fields or found.selectors)
     ask = replace(
         ask,
-        vendor=found.vendor if said else ask.vendor,
-        selectors=(*ask.selectors, *_narrower(ask, found)),
+        vendor=found.vendor if has_labels else ask.vendor,
+        selectors=(*ask.selectors, *_selectors_for(ask, found)),
         alternatives=(*ask.alternatives, *found.alternatives),
-        labelled=bool(found.traces),
+        uses_node_labels=bool(found.source_fields),
     )
-    if ask.row not in _DIVIDED:
+    if ask.row not in _PARTITIONED_ROWS:
         return ask
-    # The bare name stands for what the node's configuration makes of it.
+    # The plain resource name means partitions or replicas if the node is configured so.
     if found.profile:
-        profile = gpu_labels.partition(found.profile)
+        profile = gpu_labels.partition_profile(found.profile)
         ask = replace(
-            ask, row=_DIVIDED[ask.row], partition=True, selectors=(*ask.selectors, profile)
+            ask, row=_PARTITIONED_ROWS[ask.row], partition=True, selectors=(*ask.selectors, profile)
         )
     if found.replica:
         if ask.count != 1:
             found.findings.append(
-                REPLICAS_ARE_ONE.at("spec", f"{ask.count} replicas are read as one share")
+                REPLICAS_ARE_ONE.at(
+                    "spec",
+                    f"the node label selects shared GPUs; {ask.count} replicas count as one share",
+                )
             )
         row = "nvidia/mig-replica" if found.profile else "nvidia/replica"
-        ask = replace(ask, row=row, count=1, share=Share(replica=True))
+        ask = replace(ask, row=row, count=1, share=DeviceShare(replica=True))
     return ask
 
 
-def _narrower(ask: Ask, found: _Found) -> list[Selector]:
-    """Return what the labels say of this ask; a partition's memory is not the GPU's."""
-    said = [s for s in found.selectors if not (ask.partition and _of_memory(s))]
-    if len(said) < len(found.selectors):
+def _selectors_for(ask: Ask, found: _VendorLabels) -> list[AskSelector]:
+    """Return the selectors that apply to this ask, for partitions without those on GPU memory."""
+    kept = [s for s in found.selectors if not (ask.partition and _is_on_memory(s))]
+    if len(kept) < len(found.selectors):
         found.findings.append(
             LABEL_DROPPED.at(
-                "spec", "the memory of a whole GPU, which the label has, says nothing of partitions"
+                "spec",
+                "dropped the label on GPU memory, because the pod requests partitions of GPUs",
             )
         )
-    return said
+    return kept
 
 
-def _of_memory(selector: Selector) -> bool:
+def _is_on_memory(selector: AskSelector) -> bool:
     if isinstance(selector, Not):
-        return _of_memory(selector.what)
+        return _is_on_memory(selector.operand)
     if isinstance(selector, AnyOf | AllOf):
-        return any(map(_of_memory, selector.these))
+        return any(map(_is_on_memory, selector.operands))
     return isinstance(selector, Memory)
 
 
-def _node_selector(pod: PodView, found: _Found) -> None:
+def _read_node_selector(pod: PodView, found: _VendorLabels) -> None:
     path: Path = ("spec", "nodeSelector")
-    selector = mapping(pod.spec.get("nodeSelector"))
+    selector = as_mapping(pod.spec.get("nodeSelector"))
     terms = [
-        Term(key, "In", (text(value),), show((*path, key)))
+        LabelTerm(key, "In", (format_value(value),), format_path((*path, key)))
         for key, value in selector.items()
-        if gpu_labels.vendor(key) == found.vendor
+        if gpu_labels.label_vendor(key) == found.vendor
     ]
-    for term, meaning in _meanings(terms):
-        found.take(meaning)
+    for term, meaning in _interpret(terms):
+        found.add(meaning)
         if not meaning.kept:
             value = selector[term.key]
-            found.traces.append(Trace(path, term.key, value, asks=found.names))
+            found.source_fields.append(SourceField(path, term.key, value, asks=found.asks))
 
 
-def _meanings(terms: Iterable[Term]) -> list[tuple[Term, Meaning]]:
-    """Read terms that all hold; the two numbers of a compute capability belong together."""
+def _interpret(terms: Iterable[LabelTerm]) -> list[tuple[LabelTerm, LabelMeaning]]:
+    """Interpret terms that must all match. Combines both parts of a compute capability."""
     listed = list(terms)
     major = next((term for term in listed if term.key == gpu_labels.MAJOR), None)
     minor = next((term for term in listed if term.key == gpu_labels.MINOR), None)
-    pair = gpu_labels.compute(major, minor) if major and minor else None
+    pair = gpu_labels.interpret_compute_capability(major, minor) if major and minor else None
     if pair is None:
-        return [(term, gpu_labels.meaning(term)) for term in listed]
+        return [(term, gpu_labels.interpret_term(term)) for term in listed]
     return [
-        (term, pair if term is major else Meaning() if term is minor else gpu_labels.meaning(term))
+        (
+            term,
+            pair
+            if term is major
+            else LabelMeaning()
+            if term is minor
+            else gpu_labels.interpret_term(term),
+        )
         for term in listed
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """One entry of a node affinity, taken apart."""
+class _AffinityTerm:
+    """One term of a node affinity, split into terms on devices and the rest."""
 
-    meanings: tuple[Meaning, ...]
+    meanings: tuple[LabelMeaning, ...]
     rest: dict[str, Value]
     empty: bool
 
     @property
-    def selectors(self) -> tuple[Selector, ...]:
+    def selectors(self) -> tuple[AskSelector, ...]:
         return tuple(s for meaning in self.meanings for s in meaning.selectors)
 
     @property
-    def special(self) -> bool:
+    def is_special(self) -> bool:
         return any(meaning.profile or meaning.replica for meaning in self.meanings)
 
 
-def _entry(raw: Value, path: Path, vendor: str) -> _Entry:
-    entry = dict(mapping(raw))
-    expressions = items(entry.get("matchExpressions"))
-    terms: dict[int, Term] = {}
+def _read_entry(raw: Value, path: Path, vendor: str) -> _AffinityTerm:
+    entry = dict(as_mapping(raw))
+    expressions = as_list(entry.get("matchExpressions"))
+    terms: dict[int, LabelTerm] = {}
     for i, one in enumerate(expressions):
-        said = mapping(one)
-        key = said.get("key")
-        if isinstance(key, str) and gpu_labels.vendor(key) == vendor:
-            values = tuple(map(text, items(said.get("values"))))
-            where = show((*path, "matchExpressions", i))
-            terms[i] = Term(key, text(said.get("operator")), values, where)
-    read = {term.where: meaning for term, meaning in _meanings(terms.values())}
+        expression = as_mapping(one)
+        key = expression.get("key")
+        if isinstance(key, str) and gpu_labels.label_vendor(key) == vendor:
+            values = tuple(map(format_value, as_list(expression.get("values"))))
+            where = format_path((*path, "matchExpressions", i))
+            terms[i] = LabelTerm(key, format_value(expression.get("operator")), values, where)
+    read = {term.where: meaning for term, meaning in _interpret(terms.values())}
     rest = [one for i, one in enumerate(expressions) if i not in terms or read[terms[i].where].kept]
     if rest or "matchExpressions" not in entry:
         kept = entry | ({"matchExpressions": rest} if rest else {})
     else:
         kept = {key: value for key, value in entry.items() if key != "matchExpressions"}
-    fields = bool(items(entry.get("matchFields")))
-    return _Entry(tuple(read.values()), kept, not expressions and not fields)
+    fields = bool(as_list(entry.get("matchFields")))
+    return _AffinityTerm(tuple(read.values()), kept, not expressions and not fields)
 
 
-def _required(pod: PodView, found: _Found) -> None:
-    affinity = mapping(mapping(pod.spec.get("affinity")).get("nodeAffinity"))
+def _read_required(pod: PodView, found: _VendorLabels) -> None:
+    affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
     value = affinity.get(_REQUIRED)
-    raw = items(mapping(value).get("nodeSelectorTerms"))
+    raw = as_list(as_mapping(value).get("nodeSelectorTerms"))
     path: Path = (*_AFFINITY, _REQUIRED, "nodeSelectorTerms")
-    entries = [_entry(one, (*path, i), found.vendor) for i, one in enumerate(raw)]
+    entries = [_read_entry(one, (*path, i), found.vendor) for i, one in enumerate(raw)]
     if not any(entry.meanings for entry in entries):
         return
     same = all(entry.rest == entries[0].rest for entry in entries)
-    plain = not any(entry.special or entry.empty for entry in entries)
+    plain = not any(entry.is_special or entry.empty for entry in entries)
     if len(entries) == 1:
         for meaning in entries[0].meanings:
-            found.take(meaning)
+            found.add(meaning)
     elif same and plain:
         found.findings += [f for e in entries for m in e.meanings for f in m.findings]
         if all(entry.selectors for entry in entries):
-            ways = dict.fromkeys(gpu_labels.both(entry.selectors) for entry in entries)
-            found.selectors.append(next(iter(ways)) if len(ways) == 1 else AnyOf(tuple(ways)))
+            choices = dict.fromkeys(gpu_labels.all_of(entry.selectors) for entry in entries)
+            found.selectors.append(
+                next(iter(choices)) if len(choices) == 1 else AnyOf(tuple(choices))
+            )
     else:
-        _shared(found, entries, show((*_AFFINITY, _REQUIRED)))
+        _keep_required(found, entries, format_path((*_AFFINITY, _REQUIRED)))
         return
     if entries[0].rest != raw[0] or len(raw) > 1:
-        _replace(found, value, entries[0].rest)
+        _replace_required(found, value, entries[0].rest)
 
 
-def _replace(found: _Found, value: Value, rest: Mapping[str, Value]) -> None:
-    """Leave one entry of what is not about devices, or none: an empty one matches no node."""
+def _replace_required(found: _VendorLabels, value: Value, rest: Mapping[str, Value]) -> None:
+    """Keep one term without the device labels. Removes an empty term: it matches no node."""
     left: Value = None
-    if any(items(part) for part in rest.values()):
-        left = {**mapping(value), "nodeSelectorTerms": [dict(rest)]}
-    found.traces.append(Trace(_AFFINITY, _REQUIRED, value, instead=left, asks=found.names))
+    if any(as_list(part) for part in rest.values()):
+        left = {**as_mapping(value), "nodeSelectorTerms": [dict(rest)]}
+    found.source_fields.append(
+        SourceField(_AFFINITY, _REQUIRED, value, replacement=left, asks=found.asks)
+    )
 
 
-def _shared(found: _Found, entries: list[_Entry], where: str) -> None:
-    """Keep an "or" that cannot be said of devices; what all its entries say holds all the same."""
+def _keep_required(found: _VendorLabels, entries: list[_AffinityTerm], where: str) -> None:
+    """Keep an "or" that no selector can express. Selectors common to all terms still apply."""
     first, *others = (entry.selectors for entry in entries)
     found.selectors += [s for s in first if all(s in other for other in others)]
     found.findings.append(
         LABEL_KEPT.at(
-            where, "its entries differ in more than labels of devices, so the affinity stays"
+            where, "the terms differ in more than device labels, so the affinity stays unchanged"
         )
     )
 
 
-def _preferred(pod: PodView, found: _Found) -> None:
-    """Read wishes about devices, the heaviest first; as alternatives their weights are lost."""
-    affinity = mapping(mapping(pod.spec.get("affinity")).get("nodeAffinity"))
+def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
+    """Read preferences for devices by descending weight. The weights themselves are lost."""
+    affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
     path: Path = (*_AFFINITY, _PREFERRED)
-    wishes: list[tuple[int, int, Selector]] = []
-    for i, raw in enumerate(items(affinity.get(_PREFERRED))):
-        wish = mapping(raw)
-        entry = _entry(wish.get("preference"), (*path, i, "preference"), found.vendor)
+    preferences: list[tuple[int, int, AskSelector]] = []
+    for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
+        preference = as_mapping(raw)
+        entry = _read_entry(preference.get("preference"), (*path, i, "preference"), found.vendor)
         if not entry.meanings:
             continue
-        weight = wish.get("weight")
-        whole = not any(items(part) for part in entry.rest.values())
-        if whole and entry.selectors and not entry.special and isinstance(weight, int):
-            wishes.append((-weight, i, gpu_labels.both(entry.selectors)))
+        weight = preference.get("weight")
+        only_devices = not any(as_list(part) for part in entry.rest.values())
+        if only_devices and entry.selectors and not entry.is_special and isinstance(weight, int):
+            preferences.append((-weight, i, gpu_labels.all_of(entry.selectors)))
         else:
             found.findings.append(
-                LABEL_KEPT.at(show((*path, i)), "the wish is about more than devices, and stays")
+                LABEL_KEPT.at(
+                    format_path((*path, i)),
+                    "the preference is not only about devices, so it stays unchanged",
+                )
             )
-    wishes.sort(key=lambda wish: wish[:2])
-    for _, i, _ in wishes[_MOST_PREFERENCES:]:
+    preferences.sort(key=lambda one: one[:2])
+    for _, i, _ in preferences[_MAX_PREFERENCES:]:
         found.findings.append(
-            LABEL_KEPT.at(show((*path, i)), "a claim has room for seven wishes; this one stays")
+            LABEL_KEPT.at(
+                format_path((*path, i)),
+                f"a claim supports {_MAX_PREFERENCES} preferences; this one stays unchanged",
+            )
         )
-    _alternatives(found, wishes[:_MOST_PREFERENCES], items(affinity.get(_PREFERRED)))
+    _add_alternatives(found, preferences[:_MAX_PREFERENCES], as_list(affinity.get(_PREFERRED)))
 
 
-def _alternatives(found: _Found, wishes: list[tuple[int, int, Selector]], raw: list[Value]) -> None:
-    if not wishes:
+def _add_alternatives(
+    found: _VendorLabels, preferences: list[tuple[int, int, AskSelector]], raw: list[Value]
+) -> None:
+    if not preferences:
         return
     path: Path = (*_AFFINITY, _PREFERRED)
-    found.alternatives = [*(selector for _, _, selector in wishes), AllOf(())]
+    found.alternatives = [*(selector for _, _, selector in preferences), AllOf(())]
     found.findings.append(
         LABEL_LOOSE.at(
-            show(path),
-            "wishes about devices are tried in the order of their weights, before all else",
+            format_path(path),
+            "preferred devices become alternatives of the claim in the order of their weights",
         )
     )
-    found.traces += [
-        Trace(path, i, raw[i], asks=found.names)
-        for i in sorted((i for _, i, _ in wishes), reverse=True)
+    found.source_fields += [
+        SourceField(path, i, raw[i], asks=found.asks)
+        for i in sorted((i for _, i, _ in preferences), reverse=True)
     ]

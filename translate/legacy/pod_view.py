@@ -1,7 +1,7 @@
-"""A pod as dialects look at it: containers with the devices they ask for, annotations, labels.
+"""The view of a pod that dialects read: device resources of containers, annotations, labels.
 
-Takes any plain value and never raises; what cannot be read becomes a finding. Applies the renames
-of the configuration, so that dialects see known names only. Knows no dialect.
+Accepts any plain value and does not raise. An amount that cannot be parsed becomes a finding.
+Applies `legacy.renames` of the configuration, so that dialects see known resource names only.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from config.model import Legacy
-from documents.paths import Path, show
-from documents.values import Value, same
-from dra.decode_errors import shown
+from documents.paths import Path, format_path
+from documents.values import Value, equal_json
+from dra.decode_errors import describe_value
 from dra.finding import Finding
 from dra.quantity import QuantityError, from_json
-from translate.legacy.asks import Role, Trace, User
+from translate.legacy.asks import ContainerRole, DeviceUser, SourceField
 from translate.legacy.codes import (
     AMOUNT_UNREADABLE,
     AMOUNTS_DISAGREE,
@@ -26,53 +26,62 @@ from translate.legacy.codes import (
 
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
-_LONGEST = 80  # what a message shows of a text
-_DIGITS = 19  # shorter numbers are below 2**63
-# Names in Kubernetes' own domain that are devices all the same, by Koordinator's first proposal.
-_FIRST_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
+_MAX_SHOWN = 80  # characters of a value in a message
+_INT64_DIGITS = 19  # shorter numbers are below 2**63
+# Device names in Kubernetes' own domain, from Koordinator's first proposal.
+_KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
 
-class Resource(msgspec.Struct, frozen=True):
-    """One device resource of one container, with an amount above zero."""
+class DeviceResource(msgspec.Struct, frozen=True):
+    """One device resource of one container."""
 
-    name: str  # as dialects know it
-    written: str
+    name: str  # after renames
+    original_name: str  # as written in the pod
     amount: int
-    text: str  # as the pod says it, for messages and for rules about suffixes
-    holder: Path  # the container
-    places: tuple[tuple[str, Value], ...]  # ("limits", value), ("requests", value)
+    amount_text: str  # as written in the pod, for messages and for rules about suffixes
+    container: Path
+    entries: tuple[tuple[str, Value], ...]  # ("limits", value), ("requests", value)
 
     @property
     def where(self) -> str:
         """The path for findings."""
-        return show((*self.holder, "resources", self.places[0][0], self.written))
+        part = self.entries[0][0]
+        return format_path((*self.container, "resources", part, self.original_name))
 
-    def traces(self, *, removed: bool = True, asks: tuple[str, ...] = ()) -> tuple[Trace, ...]:
-        """Say what becomes of it."""
+    def source_fields(
+        self, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> tuple[SourceField, ...]:
+        """Return its entries in limits and requests as source fields."""
         return tuple(
             [
-                Trace((*self.holder, "resources", part), self.written, value, removed, asks=asks)
-                for part, value in self.places
+                SourceField(
+                    (*self.container, "resources", part),
+                    self.original_name,
+                    value,
+                    removed,
+                    asks=asks,
+                )
+                for part, value in self.entries
             ]
         )
 
 
 class Container(msgspec.Struct, frozen=True):
-    """A container and its device resources by known name."""
+    """A container and its device resources by name, after renames."""
 
-    user: User
-    resources: Mapping[str, Resource]
-    zeros: Mapping[str, Resource]  # written with an amount of none, which mostly means nothing
+    user: DeviceUser
+    resources: Mapping[str, DeviceResource]
+    zeros: Mapping[str, DeviceResource]  # entries with the amount zero
     raw: Mapping[str, Value]
 
     @property
     def where(self) -> str:
         """The path for findings."""
-        return show(self.user.path)
+        return format_path(self.user.path)
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """What dialects see of a pod; `findings` are those of looking at it."""
+    """The parts of a pod that dialects read. `findings` are the problems found while parsing."""
 
     containers: tuple[Container, ...]
     annotations: Mapping[str, str]
@@ -80,24 +89,35 @@ class PodView(msgspec.Struct, frozen=True):
     spec: Mapping[str, Value]
     metadata: Mapping[str, Value]
     findings: tuple[Finding, ...] = ()
-    readable: bool = True  # every device amount could be read
+    readable: bool = True  # every device amount was parsed
 
     @property
     def scheduler(self) -> str:
-        """The scheduler by name; empty for the default one."""
+        """The name of the scheduler. Empty for the default scheduler."""
         name = self.spec.get("schedulerName")
         return name if isinstance(name, str) and name != "default-scheduler" else ""
 
-    def annotation(self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()) -> Trace:
-        """Say what becomes of an annotation."""
-        return Trace(_ANNOTATIONS, key, _at(self.metadata, "annotations", key), removed, asks=asks)
+    def annotation_field(
+        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> SourceField:
+        """Return an annotation as a source field."""
+        return SourceField(
+            _ANNOTATIONS, key, _get_metadata(self.metadata, "annotations", key), removed, asks=asks
+        )
 
-    def label(self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()) -> Trace:
-        """Say what becomes of a label."""
-        return Trace(_LABELS, key, _at(self.metadata, "labels", key), removed, asks=asks)
+    def label_field(
+        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> SourceField:
+        """Return a label as a source field."""
+        return SourceField(
+            _LABELS, key, _get_metadata(self.metadata, "labels", key), removed, asks=asks
+        )
 
-    def words(self) -> set[str]:
-        """What may call a dialect: its scheduler; resources, annotations, labels, and domains."""
+    def triggers(self) -> set[str]:
+        """Return everything that can trigger a dialect.
+
+        This is the scheduler name and the names and domains of resources, annotations and labels.
+        """
         found = {self.scheduler}
         for names in (self.annotations, self.labels, *[one.resources for one in self.containers]):
             for name in names:
@@ -105,46 +125,52 @@ class PodView(msgspec.Struct, frozen=True):
                 found.add(name.partition("/")[0])
         return found
 
-    def without(self, traces: Collection[Trace]) -> "PodView":
-        """Return the pod without the resources that a dialect has read."""
-        read = {(trace.path[:-2], trace.name) for trace in traces if "resources" in trace.path}
+    def without(self, source_fields: Collection[SourceField]) -> "PodView":
+        """Return the pod without the resources among these source fields."""
+        read = {
+            (field.path[:-2], field.name) for field in source_fields if "resources" in field.path
+        }
         if not read:
             return self
-        rest = []
+        containers = []
         for one in self.containers:
-            left = {n: r for n, r in one.resources.items() if (r.holder, r.written) not in read}
-            rest.append(Container(one.user, left, one.zeros, one.raw))
-        return replace(self, containers=tuple(rest))
+            left = {
+                name: resource
+                for name, resource in one.resources.items()
+                if (resource.container, resource.original_name) not in read
+            }
+            containers.append(Container(one.user, left, one.zeros, one.raw))
+        return replace(self, containers=tuple(containers))
 
 
 def annotation_path(key: str) -> str:
-    """The path of an annotation for findings."""
-    return show((*_ANNOTATIONS, key))
+    """Return the path of an annotation for findings."""
+    return format_path((*_ANNOTATIONS, key))
 
 
 def label_path(key: str) -> str:
-    """The path of a label for findings."""
-    return show((*_LABELS, key))
+    """Return the path of a label for findings."""
+    return format_path((*_LABELS, key))
 
 
-def view(pod: Value, legacy: Legacy) -> PodView:
-    """Look at a pod, or at a pod template."""
-    whole = mapping(pod)
-    metadata, spec = mapping(whole.get("metadata")), mapping(whole.get("spec"))
+def view_pod(pod: Value, legacy: Legacy) -> PodView:
+    """Parse a pod or a pod template."""
+    root = as_mapping(pod)
+    metadata, spec = as_mapping(root.get("metadata")), as_mapping(root.get("spec"))
     findings: list[Finding] = []
     containers = []
     readable = True
     for path, raw, role in _containers(spec):
         name = raw.get("name")
-        user = User(path, name if isinstance(name, str) else "", role)
-        container, found, fine = _container(user, raw, legacy)
-        readable = readable and fine
-        findings += found
+        user = DeviceUser(path, name if isinstance(name, str) else "", role)
+        container, problems, parsed = _read_container(user, raw, legacy)
+        readable = readable and parsed
+        findings += problems
         containers.append(container)
     return PodView(
         tuple(containers),
-        _texts(metadata.get("annotations")),
-        _texts(metadata.get("labels")),
+        _string_map(metadata.get("annotations")),
+        _string_map(metadata.get("labels")),
         spec,
         metadata,
         tuple(findings),
@@ -152,89 +178,95 @@ def view(pod: Value, legacy: Legacy) -> PodView:
     )
 
 
-def mapping(value: Value) -> Mapping[str, Value]:
-    """Return the value if it is a map, else an empty one: `requests:` alone is null."""
+def as_mapping(value: Value) -> Mapping[str, Value]:
+    """Return the value if it is a map, else an empty map. An empty `requests:` is null."""
     return value if isinstance(value, dict) else {}
 
 
-def items(value: Value) -> list[Value]:
-    """Return the value if it is a list, else an empty one."""
+def as_list(value: Value) -> list[Value]:
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
-def text(value: Value) -> str:
-    """Write a value as a pod has it; what is long or deep is written in a few words."""
+def format_value(value: Value) -> str:
+    """Format a value as written in the pod. Abbreviates long and nested values."""
     if isinstance(value, str):
-        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
-    return shown(value)
+        return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}..."
+    return describe_value(value)
 
 
-def _at(metadata: Mapping[str, Value], part: str, key: str) -> Value:
-    return mapping(metadata.get(part)).get(key)
+def _get_metadata(metadata: Mapping[str, Value], part: str, key: str) -> Value:
+    return as_mapping(metadata.get(part)).get(key)
 
 
-def _texts(value: Value) -> dict[str, str]:
-    """Read a map of texts; an unquoted `true` or number stands for the text it looks like."""
-    texts = {}
-    for key, item in mapping(value).items():
+def _string_map(value: Value) -> dict[str, str]:
+    """Read a map of strings. Converts unquoted booleans and numbers to strings."""
+    strings = {}
+    for key, item in as_mapping(value).items():
         if isinstance(item, str):
-            texts[key] = item
+            strings[key] = item
         elif isinstance(item, bool):
-            texts[key] = str(item).lower()
+            strings[key] = str(item).lower()
         elif isinstance(item, int | float):
-            texts[key] = text(item)
-    return texts
+            strings[key] = format_value(item)
+    return strings
 
 
-def _containers(spec: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value], Role]]:
-    for i, raw in enumerate(items(spec.get("initContainers"))):
+def _containers(
+    spec: Mapping[str, Value],
+) -> Iterator[tuple[Path, Mapping[str, Value], ContainerRole]]:
+    for i, raw in enumerate(as_list(spec.get("initContainers"))):
         if isinstance(raw, dict):
-            role = Role.SIDECAR if raw.get("restartPolicy") == "Always" else Role.INIT
+            role = (
+                ContainerRole.SIDECAR
+                if raw.get("restartPolicy") == "Always"
+                else ContainerRole.INIT
+            )
             yield ("spec", "initContainers", i), raw, role
-    for i, raw in enumerate(items(spec.get("containers"))):
+    for i, raw in enumerate(as_list(spec.get("containers"))):
         if isinstance(raw, dict):
-            yield ("spec", "containers", i), raw, Role.APP
+            yield ("spec", "containers", i), raw, ContainerRole.APP
 
 
-def is_device(name: str) -> bool:
-    """Tell device resources from those that Kubernetes itself counts."""
+def is_device_resource(name: str) -> bool:
+    """Whether a resource is a device, and not counted by Kubernetes itself."""
     if "/" not in name or name.startswith(("requests.", "limits.", "hugepages-")):
         return False
-    return "kubernetes.io/" not in name or name.startswith(_FIRST_PROPOSAL)
+    return "kubernetes.io/" not in name or name.startswith(_KOORDINATOR_PROPOSAL)
 
 
-def _container(
-    user: User, raw: Mapping[str, Value], legacy: Legacy
+def _read_container(
+    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy
 ) -> tuple[Container, list[Finding], bool]:
-    resources = mapping(raw.get("resources"))
-    limits, requests = mapping(resources.get("limits")), mapping(resources.get("requests"))
+    resources = as_mapping(raw.get("resources"))
+    limits, requests = as_mapping(resources.get("limits")), as_mapping(resources.get("requests"))
     renames = cast("Mapping[str, str]", legacy.renames)
-    known: dict[str, Resource] = {}
-    zeros: dict[str, Resource] = {}
+    known: dict[str, DeviceResource] = {}
+    zeros: dict[str, DeviceResource] = {}
     findings: list[Finding] = []
     readable = True
     for written in {**limits, **requests}:
-        if not is_device(written):
+        if not is_device_resource(written):
             continue
-        places = _places(written, limits, requests)
-        said = places[0][1]
-        amount = other = _amount(said)
-        # Mostly the request is the limit, written twice.
-        if len(places) > 1 and not same(places[1][1], said):
-            other = _amount(places[1][1])
+        entries = _resource_entries(written, limits, requests)
+        first = entries[0][1]
+        amount = other = _parse_amount(first)
+        # Usually the request equals the limit.
+        if len(entries) > 1 and not equal_json(entries[1][1], first):
+            other = _parse_amount(entries[1][1])
         name = renames.get(written, written)
-        most = max(amount or 0, other or 0)
-        one = Resource(name, written, most, text(said), user.path, places)
+        largest = max(amount or 0, other or 0)
+        resource = DeviceResource(name, written, largest, format_value(first), user.path, entries)
         if amount is None or other is None:
             readable = False
-            findings.append(_unreadable(one))
-        if amount != other or places[0][0] == "requests" or name in known:
-            findings += _odd(one, amount, other, known.get(name))
-        (known if most else zeros)[name] = one
+            findings.append(_unparsable_amount(resource))
+        if amount != other or entries[0][0] == "requests" or name in known:
+            findings += _check_amounts(resource, amount, other, known.get(name))
+        (known if largest else zeros)[name] = resource
     return Container(user, known, zeros, raw), findings, readable
 
 
-def _places(
+def _resource_entries(
     written: str, limits: Mapping[str, Value], requests: Mapping[str, Value]
 ) -> tuple[tuple[str, Value], ...]:
     if written not in requests:
@@ -244,36 +276,45 @@ def _places(
     return ("limits", limits[written]), ("requests", requests[written])
 
 
-def _unreadable(one: Resource) -> Finding:
-    written = ", ".join([text(value) or "the empty text" for _, value in one.places])
+def _unparsable_amount(resource: DeviceResource) -> Finding:
+    written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
     return AMOUNT_UNREADABLE.at(
-        one.where, f"{one.written} is {written}, where a whole number from 0 on is needed"
+        resource.where, f"{resource.original_name} must be a non-negative integer, not {written}"
     )
 
 
-def _odd(
-    one: Resource, amount: int | None, other: int | None, before: Resource | None
+def _check_amounts(
+    resource: DeviceResource, amount: int | None, other: int | None, before: DeviceResource | None
 ) -> Iterator[Finding]:
+    name = resource.original_name
     if amount is not None and other is not None and amount != other:
+        request = format_value(resource.entries[1][1])
         yield AMOUNTS_DISAGREE.at(
-            show((*one.holder, "resources")),
-            f"{one.written} has limit {one.text} and request {text(one.places[1][1])}",
+            format_path((*resource.container, "resources")),
+            f"{name} has the limit {resource.amount_text} but the request {request}",
         )
-    if one.places[0][0] == "requests" and amount:
-        yield REQUESTS_ONLY.at(one.where, f"there is no limit of {one.written}; the request counts")
+    if resource.entries[0][0] == "requests" and amount:
+        yield REQUESTS_ONLY.at(
+            resource.where, f"{name} has a request but no limit; the request is used"
+        )
     if before is not None and (amount or other):
         yield REQUESTS_CONTRADICT.at(
-            one.where, f"{one.written} and {before.written} are names of the same resource"
+            resource.where, f"{name} and {before.original_name} are names of the same resource"
         )
 
 
-def _amount(value: Value) -> int | None:
-    """Read the amount of a device: null and zero are none; None where it is no whole number."""
-    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < _DIGITS:
+def _parse_amount(value: Value) -> int | None:
+    """Parse the amount of a device. Null is 0. Returns None if it is not a non-negative integer."""
+    if (
+        isinstance(value, str)
+        and value.isdecimal()
+        and value.isascii()
+        and len(value) < _INT64_DIGITS
+    ):
         return int(value)
     try:
         quantity = from_json(value)
     except QuantityError:
         return None
-    whole = quantity.whole()
+    whole = quantity.exact_int()
     return whole if whole is not None and 0 <= whole < 2**63 else None

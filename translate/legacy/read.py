@@ -1,7 +1,7 @@
-"""Reads a pod: every dialect in turn takes what it knows, and what nobody takes is reported.
+"""Reads the device requests of a pod by all dialects.
 
-The order says who owns a name that several dialects use: whoever comes first and speaks in this
-pod. Knows nothing of clusters or of DRA.
+The dialects read one after the other. A resource belongs to the first dialect in the order that
+reads it. A device resource that no dialect reads is reported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from config.model import Legacy
 from documents.values import Value
 from dra.finding import Finding
 from translate.legacy import rdma_tokens
-from translate.legacy.asks import NOTHING, Reading, Trace
+from translate.legacy.asks import NO_REQUESTS, PodRequests, SourceField
 from translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
 from translate.legacy.dialects import (
     aliyun,
@@ -31,9 +31,9 @@ from translate.legacy.dialects import (
     vendors,
     volcano,
 )
-from translate.legacy.init_containers import Names, folded
-from translate.legacy.node_labels import narrowed
-from translate.legacy.pod_view import PodView, view
+from translate.legacy.init_containers import AskNames, share_devices
+from translate.legacy.node_labels import apply_node_labels
+from translate.legacy.pod_view import PodView, view_pod
 
 _ORDER: Final[tuple[ModuleType, ...]] = (
     koordinator,
@@ -50,14 +50,14 @@ _ORDER: Final[tuple[ModuleType, ...]] = (
     vendors,
     sriov,
 )
-# The places in that order of those whom a word calls.
-_CALLS: Final[Mapping[str, Sequence[int]]] = {
-    word: [place for place, each in enumerate(_ORDER) if word in each.CALLED_BY]
+# The positions in that order of the dialects that a word triggers.
+_TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
+    word: [position for position, other in enumerate(_ORDER) if word in other.TRIGGERS]
     for dialect in _ORDER
-    for word in dialect.CALLED_BY
+    for word in dialect.TRIGGERS
 }
-# Each of these allocates GPUs by itself and knows nothing of the others.
-_ALONE: Final[dict[str, str]] = {
+# Each of these projects allocates GPUs by itself and does not see the allocations of the others.
+_ALLOCATING_PROJECTS: Final[dict[str, str]] = {
     koordinator.NAME: "Koordinator",
     hami.NAME: "HAMi",
     volcano.NAME: "Volcano",
@@ -68,81 +68,81 @@ _ALONE: Final[dict[str, str]] = {
 }
 
 
-def read(pod: Value, legacy: Legacy | None = None) -> Reading:
-    """Read a pod, or a pod template; any plain value will do."""
+def read_pod(pod: Value, legacy: Legacy | None = None) -> PodRequests:
+    """Read the device requests of a pod or pod template. Accepts any plain value."""
     legacy = legacy or Legacy()
-    seen = view(pod, legacy)
-    if not seen.readable:
-        # A part that cannot be read must not be taken for a part that is not asked for.
-        return Reading(findings=seen.findings)
-    parts, rest = _spoken(seen, legacy)
-    if not parts and not seen.findings and not any(one.resources for one in rest.containers):
-        return NOTHING
-    labelled = narrowed(seen, tuple([ask for part in parts for ask in part.asks]))
-    parts.append(labelled)
-    inits = seen.spec.get("initContainers")  # only these use what is another's later
-    asks, went, about = folded(labelled.asks) if inits else (labelled.asks, {}, ())
+    view = view_pod(pod, legacy)
+    if not view.readable:
+        # An amount that cannot be parsed is not the same as no request: translate nothing.
+        return PodRequests(findings=view.findings)
+    parts, unread = _read_dialects(view, legacy)
+    if not parts and not view.findings and not any(one.resources for one in unread.containers):
+        return NO_REQUESTS
+    with_labels = apply_node_labels(view, tuple([ask for part in parts for ask in part.asks]))
+    parts.append(with_labels)
+    inits = view.spec.get("initContainers")  # only init containers reuse devices of others
+    asks, merged, shared = share_devices(with_labels.asks) if inits else (with_labels.asks, {}, ())
     dialects = tuple([name for part in parts for name in part.dialects])
-    return Reading(
-        rdma_tokens.beside(asks),
-        _pointed([trace for part in parts for trace in part.traces], went),
+    return PodRequests(
+        rdma_tokens.join_tokens_to_gpus(asks),
+        _update_asks([field for part in parts for field in part.source_fields], merged),
         (
-            *seen.findings,
-            *_mixed(dialects),
+            *view.findings,
+            *_check_mixed_dialects(dialects),
             *[finding for part in parts for finding in part.findings],
-            *about,
-            *_unknown(rest),
+            *shared,
+            *_report_unread(unread),
         ),
         dialects,
     )
 
 
-def _spoken(seen: PodView, legacy: Legacy) -> tuple[list[Reading], PodView]:
-    """Let the dialects take what they know; return what they read, and the pod without it."""
-    rest = seen
+def _read_dialects(view: PodView, legacy: Legacy) -> tuple[list[PodRequests], PodView]:
+    """Run the dialects in order. Also returns the pod without the resources they read."""
+    unread = view
     parts = []
-    for dialect in _called(seen.words(), legacy):
-        part: Reading = dialect.read(rest, legacy)
-        if part is not NOTHING:
+    for dialect in _triggered(view.triggers(), legacy):
+        part: PodRequests = dialect.read(unread, legacy)
+        if part is not NO_REQUESTS:
             parts.append(part)
-            rest = rest.without(part.traces)
-    return parts, rest
+            unread = unread.without(part.source_fields)
+    return parts, unread
 
 
-def _called(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:
-    """Give the dialects that may have something to say, in their order."""
-    numbers = {number for word in words if word in _CALLS for number in _CALLS[word]}
+def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:
+    """Return the dialects that can apply to a pod with these triggers, in order."""
+    positions = {position for word in words if word in _TRIGGERED for position in _TRIGGERED[word]}
     if legacy.networks:
-        numbers.add(_ORDER.index(sriov))
-    return [_ORDER[number] for number in sorted(numbers)]
+        positions.add(_ORDER.index(sriov))
+    return [_ORDER[position] for position in sorted(positions)]
 
 
-def _pointed(traces: Iterable[Trace], went: Names) -> tuple[Trace, ...]:
-    """Let traces name the asks that theirs went into."""
-    if not went:
-        return tuple(traces)
+def _update_asks(fields: Iterable[SourceField], merged: AskNames) -> tuple[SourceField, ...]:
+    """Let source fields refer to the asks that theirs were merged into."""
+    if not merged:
+        return tuple(fields)
     return tuple(
         replace(
-            each,
-            asks=tuple(dict.fromkeys(new for old in each.asks for new in went.get(old, (old,)))),
+            field,
+            asks=tuple(dict.fromkeys(new for old in field.asks for new in merged.get(old, (old,)))),
         )
-        for each in traces
+        for field in fields
     )
 
 
-def _mixed(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
-    alone = [_ALONE[name] for name in dialects if name in _ALONE]
-    if len(alone) < 2:
+def _check_mixed_dialects(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
+    projects = [_ALLOCATING_PROJECTS[name] for name in dialects if name in _ALLOCATING_PROJECTS]
+    if len(projects) < 2:
         return ()
-    names = f"{', '.join(alone[:-1])} and {alone[-1]}"
-    return (DIALECTS_MIXED.at("spec", f"devices are asked for in the dialects of {names} at once"),)
+    names = f"{', '.join(projects[:-1])} and {projects[-1]}"
+    return (DIALECTS_MIXED.at("spec", f"the pod requests devices in the dialects of {names}"),)
 
 
-def _unknown(rest: PodView) -> list[Finding]:
+def _report_unread(unread: PodView) -> list[Finding]:
     return [
         DEVICE_UNKNOWN.at(
-            one.where, f"{one.written}: {one.text} is asked for, and no dialect here knows it"
+            one.where, f"{one.original_name}: {one.amount_text} is not a known device resource"
         )
-        for container in rest.containers
+        for container in unread.containers
         for one in container.resources.values()
     ]

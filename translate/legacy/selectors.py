@@ -1,7 +1,7 @@
-"""Which devices an ask accepts: a closed algebra, so that every target can say what it knows.
+"""Conditions on devices, independent of drivers, CEL and dialects.
 
-An atom states a fact about a device in words of the trade, not of a driver. Atoms go under not,
-any-of and all-of. Knows nothing of CEL, labels or dialects.
+An atom is one condition on a device. Atoms are combined by `Not`, `AnyOf` and `AllOf`. The set of
+types is closed, so that a target can support or reject each of them.
 """
 
 import enum
@@ -11,147 +11,150 @@ import msgspec
 
 
 class Atom(msgspec.Struct, frozen=True, tag_field="is", tag=True):
-    """One fact about a device."""
+    """One condition on a device."""
 
 
 class ProductIs(Atom, frozen=True):
-    """The product has one of these names; blanks and dashes are the same in the comparison."""
+    """The product has one of these names. The comparison treats spaces and dashes as equal."""
 
     names: tuple[str, ...]
 
 
 class ProductContains(Atom, frozen=True):
-    """The product's name contains one of these, whatever the case."""
+    """The product name contains one of these parts, regardless of case."""
 
     parts: tuple[str, ...]
 
 
 class Memory(Atom, frozen=True):
-    """The device's whole memory, in bytes: at least, and below."""
+    """The total memory of the device in bytes is in the range [at_least, below)."""
 
     at_least: int | None = None
     below: int | None = None
 
 
 class Architecture(Atom, frozen=True):
-    """The generation is one of these: small letters, dashes for blanks."""
+    """The architecture is one of these, in lower case and with dashes for spaces."""
 
     names: tuple[str, ...]
 
 
-class Compute(Atom, frozen=True):
-    """The compute capability as (major, minor): at least, and below."""
+class ComputeCapability(Atom, frozen=True):
+    """The compute capability (major, minor) is in the range [at_least, below)."""
 
     at_least: tuple[int, int] | None = None
     below: tuple[int, int] | None = None
 
 
 class Software(enum.StrEnum):
-    """What has a version on the node."""
+    """The software on the node whose version is compared."""
 
     DRIVER = "driver"
     CUDA = "cuda"
 
 
 class DriverVersion(Atom, frozen=True):
-    """The major version of the driver, or of the CUDA it brings: at least, and below."""
+    """The major version of the driver or of its CUDA version is in the range [at_least, below)."""
 
-    of: Software = Software.DRIVER
+    software: Software = Software.DRIVER
     at_least: int | None = None
     below: int | None = None
 
 
 class Uuid(Atom, frozen=True):
-    """The device is one of these."""
+    """The UUID of the device is one of these."""
 
     ids: tuple[str, ...]
 
 
-class Profile(Atom, frozen=True):
-    """The device is a partition of one of these profiles (`1g.5gb`, `cpx_nps4`)."""
+class PartitionProfile(Atom, frozen=True):
+    """The device is a partition with one of these profiles (`1g.5gb`, `cpx_nps4`)."""
 
     names: tuple[str, ...]
 
 
 class NicKind(enum.StrEnum):
-    """What a network device can do or is."""
+    """A type or capability of a network device."""
 
     RDMA = "rdma"
     VF = "vf"
     PF = "pf"
 
 
-class Nic(Atom, frozen=True):
+class NicIs(Atom, frozen=True):
     """The network device is of this kind."""
 
     kind: NicKind
 
 
 class DriverKind(Atom, frozen=True):
-    """The kernel driver behind the device is one of these (`i915`, `xe`, `vfio`)."""
+    """The kernel driver of the device is one of these (`i915`, `xe`, `vfio`)."""
 
     names: tuple[str, ...]
 
 
-class Operator(enum.StrEnum):
-    """How a label of a device is compared."""
+class LabelOperator(enum.StrEnum):
+    """How a device label is compared."""
 
     IN = "In"
     EXISTS = "Exists"
 
 
 class DeviceLabel(Atom, frozen=True):
-    """A label that a device bears in its dialect; `attribute` where the configuration maps it."""
+    """A label of the device in its dialect.
+
+    `attribute` is the device attribute that `legacy.labels` of the configuration maps it to.
+    """
 
     key: str
-    operator: Operator = Operator.EXISTS
+    operator: LabelOperator = LabelOperator.EXISTS
     values: tuple[str, ...] = ()
     attribute: str = ""
 
 
-class ResourceName(Atom, frozen=True):
-    """The pool of a device plugin from which the device would have come."""
+class PluginPool(Atom, frozen=True):
+    """The device belongs to one of these resource pools of a device plugin."""
 
     names: tuple[str, ...]
 
 
 class RawCEL(Atom, frozen=True):
-    """An expression that the administrator wrote; never made from a pod."""
+    """A CEL expression from the configuration, never from a pod."""
 
     expression: str
 
 
 class Not(msgspec.Struct, frozen=True, tag_field="is", tag=True):
-    """The selector does not hold."""
+    """The device does not match the operand."""
 
-    what: "Selector"
+    operand: "AskSelector"
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag_field="is", tag=True):
-    """One of the selectors holds; of none, nothing does."""
+    """The device matches at least one operand. Without operands no device matches."""
 
-    these: tuple["Selector", ...]
+    operands: tuple["AskSelector", ...]
 
 
 class AllOf(msgspec.Struct, frozen=True, tag_field="is", tag=True):
-    """All of the selectors hold; of none, that is always so."""
+    """The device matches all operands. Without operands every device matches."""
 
-    these: tuple["Selector", ...]
+    operands: tuple["AskSelector", ...]
 
 
-Selector: TypeAlias = (
+AskSelector: TypeAlias = (
     ProductIs
     | ProductContains
     | Memory
     | Architecture
-    | Compute
+    | ComputeCapability
     | DriverVersion
     | Uuid
-    | Profile
-    | Nic
+    | PartitionProfile
+    | NicIs
     | DriverKind
     | DeviceLabel
-    | ResourceName
+    | PluginPool
     | RawCEL
     | Not
     | AnyOf

@@ -1,6 +1,6 @@
-"""Dialects: one file for each way of asking for devices without DRA.
+"""Dialects: one module for each way to request devices without DRA.
 
-Each has `NAME`, `read(pod, legacy)`, which returns nothing where the dialect does not speak, and
-`CALLED_BY`: the resources, annotations, labels, domains of these, and schedulers without any of
-which it never speaks.
+Each module has `NAME`, `read(pod, legacy)` and `TRIGGERS`. `read` returns `NO_REQUESTS` for a pod
+without requests in the dialect. `TRIGGERS` are scheduler names and the names or domains of
+resources, annotations and labels. The dialect does not apply to a pod without any of its triggers.
 """

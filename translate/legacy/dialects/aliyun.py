@@ -1,10 +1,19 @@
-"""Aliyun's GPU share: memory of one card for the whole pod, and nothing that enforces it."""
+"""Aliyun's GPU sharing: memory of one GPU for the whole pod, without enforcement."""
 
 from decimal import Decimal
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Bytes, Isolation, Kind, Percent, Reading, Role, Share
+from translate.legacy.asks import (
+    Ask,
+    Bytes,
+    ContainerRole,
+    DeviceShare,
+    Isolation,
+    Kind,
+    Percent,
+    PodRequests,
+)
 from translate.legacy.codes import (
     ALREADY_PLACED,
     AMOUNT_SUSPICIOUS,
@@ -12,76 +21,82 @@ from translate.legacy.codes import (
     REQUEST_INCOMPLETE,
 )
 from translate.legacy.dialects import vgpu
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import PodView, Resource, annotation_path
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import DeviceResource, PodView, annotation_path
 
 NAME: Final = "aliyun"
-CALLED_BY: Final = frozenset({"aliyun.com"})
+TRIGGERS: Final = frozenset({"aliyun.com"})
 _MEMORY: Final = "aliyun.com/gpu-mem"
 _CORES: Final = "aliyun.com/gpu-core.percentage"
-_PLACED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")
+_ALLOCATED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")
 _GI: Final = 1 << 30
-# No card has more GiB than this; a larger number is what a plugin with MiB as unit takes.
-_MOST_GI: Final = 1024
+# No GPU has more GiB. A larger number counts MiB, the other unit of the plugin.
+_MAX_GI: Final = 1024
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:
-    """Read what the pod asks for altogether, on one card."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the requests of the whole pod, for one GPU."""
+    builder = RequestBuilder(NAME, pod)
     found = [
         one for c in pod.containers for one in c.resources.values() if one.name in {_MEMORY, _CORES}
     ]
     if not found:
-        return draft.reading()
-    placed = next((key for key in _PLACED if key in pod.annotations), None)
-    memory = _sum(pod, _MEMORY)
-    if placed or not memory:
-        draft.traces += [trace for one in found for trace in one.traces(removed=False)]
-        draft.findings.append(
-            ALREADY_PLACED.at(annotation_path(placed), "the pod's card is chosen already")
-            if placed
-            else REQUEST_INCOMPLETE.at(found[0].where, f"{_MEMORY} is missing")
+        return builder.build()
+    allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
+    memory = _sum_amounts(pod, _MEMORY)
+    if allocated or not memory:
+        builder.source_fields += [
+            field for one in found for field in one.source_fields(removed=False)
+        ]
+        builder.findings.append(
+            ALREADY_PLACED.at(annotation_path(allocated), "the GPU of the pod is already allocated")
+            if allocated
+            else REQUEST_INCOMPLETE.at(found[0].where, f"{_CORES} requires {_MEMORY}")
         )
-        return draft.reading()
-    share = _share(pod, memory * _unit(draft, found, memory, legacy))
-    holders = {one.holder for one in found}
+        return builder.build()
+    share = _make_share(pod, memory * _find_unit(builder, found, memory, legacy))
+    holders = {one.container for one in found}
     users = tuple(one.user for one in pod.containers if one.user.path in holders)
-    draft.ask(Ask(kind=Kind.GPU, row="memory", vendor="nvidia", share=share, users=users), found)
-    draft.findings.append(
+    builder.add_ask(
+        Ask(kind=Kind.GPU, row="memory", vendor="nvidia", share=share, users=users), found
+    )
+    builder.findings.append(
         MEANING_CHANGES.at(
             found[0].where,
-            "ALIYUN_COM_GPU_MEM_CONTAINER and its like are not set any more; a program that "
-            "limits itself by them has to be told otherwise",
+            "ALIYUN_COM_GPU_MEM_CONTAINER and similar environment variables are no longer set; "
+            "programs that limit themselves by these variables need another setting",
         )
     )
-    return draft.reading()
+    return builder.build()
 
 
-def _share(pod: PodView, size: int) -> Share:
-    cores = _sum(pod, _CORES)
+def _make_share(pod: PodView, size: int) -> DeviceShare:
+    cores = _sum_amounts(pod, _CORES)
     limit = Percent(Decimal(min(cores, 100))) if cores else None
-    return Share(memory=Bytes(size), cores=limit, isolation=Isolation.NONE)
+    return DeviceShare(memory=Bytes(size), cores=limit, isolation=Isolation.NONE)
 
 
-def _sum(pod: PodView, name: str) -> int:
-    amounts = {role: [0] for role in Role}
+def _sum_amounts(pod: PodView, name: str) -> int:
+    amounts = {role: [0] for role in ContainerRole}
     for container in pod.containers:
         if name in container.resources:
             amounts[container.user.role].append(container.resources[name].amount)
-    inits, apps = max(amounts[Role.INIT]), sum(amounts[Role.APP])
-    return max(inits, apps) + sum(amounts[Role.SIDECAR])
+    inits, apps = max(amounts[ContainerRole.INIT]), sum(amounts[ContainerRole.APP])
+    return max(inits, apps) + sum(amounts[ContainerRole.SIDECAR])
 
 
-def _unit(draft: Draft, found: list[Resource], memory: int, legacy: Legacy) -> int:
+def _find_unit(
+    builder: RequestBuilder, found: list[DeviceResource], memory: int, legacy: Legacy
+) -> int:
     if _MEMORY in vgpu.units(legacy):
-        return vgpu.amount(vgpu.units(legacy), _MEMORY, _GI)
-    if memory <= _MOST_GI:
+        return vgpu.configured_amount(vgpu.units(legacy), _MEMORY, _GI)
+    if memory <= _MAX_GI:
         return _GI
-    draft.findings.append(
+    builder.findings.append(
         AMOUNT_SUSPICIOUS.at(
             found[0].where,
-            f"{_MEMORY}: {memory} is read as MiB, because no card has as many GiB",
-            remedy=f"Say in legacy.units whether {_MEMORY} is 1Mi or 1Gi.",
+            f"{_MEMORY}: {memory} is interpreted as MiB, because no GPU has {memory} GiB",
+            remedy=f"Set the unit of {_MEMORY} in `legacy.units` to 1Mi or 1Gi.",
         )
     )
     return vgpu.MI

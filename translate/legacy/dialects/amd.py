@@ -1,27 +1,27 @@
 """AMD's device plugin: whole GPUs, and partitions by compute and memory mode.
 
-Parts of GPUs by memory and cores are HAMi's, and no driver serves them.
+Shares by memory and cores belong to HAMi, and no driver serves them.
 """
 
 import re
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Kind, Reading
-from translate.legacy.draft import Draft
+from translate.legacy.asks import Ask, Kind, PodRequests
+from translate.legacy.draft import RequestBuilder
 from translate.legacy.pod_view import PodView
-from translate.legacy.selectors import Profile
+from translate.legacy.selectors import PartitionProfile
 
 NAME: Final = "amd"
-CALLED_BY: Final = frozenset({"amd.com"})
+TRIGGERS: Final = frozenset({"amd.com"})
 _GPU: Final = "amd.com/gpu"
 _PARTS: Final = ("amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores")
 _PARTITION: Final = re.compile(r"amd\.com/([sdtqc]px_nps[0-9])")
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read what every container asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
         if any(name in container.resources for name in _PARTS):
             continue
@@ -33,10 +33,10 @@ def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dial
                 kind=Kind.GPU,
                 row="partition" if match else "whole",
                 vendor="amd",
-                count=one.amount if match else draft.count(one),
-                selectors=(Profile((match[1],)),) if match else (),
+                count=one.amount if match else builder.read_count(one),
+                selectors=(PartitionProfile((match[1],)),) if match else (),
                 partition=match is not None,
                 users=(container.user,),
             )
-            draft.ask(ask, (one,))
-    return draft.reading()
+            builder.add_ask(ask, (one,))
+    return builder.build()

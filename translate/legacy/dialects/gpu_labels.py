@@ -1,7 +1,7 @@
-"""Node labels about GPUs, as feature discovery writes them: what each says of a device.
+"""Interprets the node labels that GPU feature discovery of NVIDIA, AMD and Intel sets.
 
-NVIDIA's, AMD's and Intel's. A label describes a node and a selector a device; a term that only a
-node can meet is kept. Labels of clouds are facts about machines and are not touched.
+Each term on such a label becomes conditions on devices. A term that describes the node and not its
+devices stays in the pod. Labels of cloud providers describe machines and stay unchanged.
 """
 
 import re
@@ -15,14 +15,14 @@ from translate.legacy.selectors import (
     AllOf,
     AnyOf,
     Architecture,
-    Compute,
+    AskSelector,
+    ComputeCapability,
     DriverVersion,
     Memory,
     Not,
+    PartitionProfile,
     ProductContains,
     ProductIs,
-    Profile,
-    Selector,
     Software,
 )
 
@@ -33,16 +33,18 @@ _VRAM: Final = re.compile(r"(\d{1,6})G(?:i?B?)")
 _MIG: Final = re.compile(r"(.+?)-MIG-(.+)")
 _ALL: Final = re.compile(r"all-(\d+g\.\d+gb(?:[.+-][a-z.]+)?)")
 _MODE: Final = re.compile(r"[sdtqc]px_nps[0-9]")
-# Families that say something of the names of their products.
+# Families that are part of the product name.
 _SERIES: Final = {"Flex_Series": "flex", "Max_Series": "max"}
-_UNDIVIDED: Final = "spx_nps1"
+_UNPARTITIONED: Final = "spx_nps1"
 _PRESENT: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.memory",
                    "nvidia.com/gpu.family", "nvidia.com/gpu.count")  # fmt: skip
 
+_NOT_A_NUMBER: Final = "the label is not a number, so only the operators In and NotIn can match"
+
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """One comparison of a label, as a node selector or an affinity has it."""
+class LabelTerm:
+    """One comparison of a label in a node selector or node affinity."""
 
     key: str
     operator: str
@@ -50,23 +52,23 @@ class Term:
     where: str  # for findings
 
     def __str__(self) -> str:
-        """Write the term as in a message."""
+        """Format the term for messages."""
         return f"{self.key} {self.operator} {', '.join(self.values)}".strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a term says of devices; `kept` ones stay with the pod."""
+class LabelMeaning:
+    """The conditions on devices that a term expresses. A `kept` term stays in the pod."""
 
-    selectors: tuple[Selector, ...] = ()
+    selectors: tuple[AskSelector, ...] = ()
     findings: tuple[Finding, ...] = ()
     kept: bool = False
-    profile: str = ""  # whole GPUs by name are partitions of this profile
-    replica: bool = False  # whole GPUs by name are replicas
+    profile: str = ""  # requests for whole GPUs mean partitions with this profile
+    replica: bool = False  # requests for whole GPUs mean replicas
 
 
-def vendor(key: str) -> str:
-    """Tell whose devices a label is about; empty if it is not about devices."""
+def label_vendor(key: str) -> str:
+    """Return the vendor whose devices a label describes. Empty if it does not describe devices."""
     if key.startswith(("nvidia.com/gpu.", "nvidia.com/cuda.", "nvidia.com/mig.",
                        "nvidia.com/mps.", "nvidia.com/vgpu.")):  # fmt: skip
         return "nvidia"
@@ -75,201 +77,213 @@ def vendor(key: str) -> str:
     return "intel" if key.startswith("gpu.intel.com/") else ""
 
 
-def meaning(term: Term) -> Meaning:
-    """Read a term about devices that the pod asks for."""
+def interpret_term(term: LabelTerm) -> LabelMeaning:
+    """Interpret a term on devices that the pod requests."""
     if term.operator == "Exists":
-        return Meaning()
+        return LabelMeaning()
     if term.operator == "DoesNotExist":
         if term.key in _PRESENT:
-            return _impossible(term, "the pod asks for a GPU and for nodes that have none")
-        return _kept(term)
+            return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
+        return _keep(term)
     reader = _READERS.get(term.key.removeprefix("beta."))
-    return reader(term) if reader else _kept(term)
+    return reader(term) if reader else _keep(term)
 
 
-def _kept(term: Term) -> Meaning:
-    return Meaning(
-        findings=(LABEL_KEPT.at(term.where, f"{term} is no fact about a device"),), kept=True
+def _keep(term: LabelTerm) -> LabelMeaning:
+    return LabelMeaning(
+        findings=(
+            LABEL_KEPT.at(
+                term.where, f"{term} describes the node, not a device, so it stays unchanged"
+            ),
+        ),
+        kept=True,
     )
 
 
-def _impossible(term: Term, why: str) -> Meaning:
-    return Meaning(findings=(LABEL_IMPOSSIBLE.at(term.where, f"{term}: {why}"),), kept=True)
+def _reject(term: LabelTerm, why: str) -> LabelMeaning:
+    return LabelMeaning(findings=(LABEL_IMPOSSIBLE.at(term.where, f"{term}: {why}"),), kept=True)
 
 
-def _loose(term: Term, why: str) -> Finding:
+def _inexact(term: LabelTerm, why: str) -> Finding:
     return LABEL_LOOSE.at(term.where, f"{term}: {why}")
 
 
-def _sided(term: Term, selector: Selector) -> tuple[Selector, ...]:
+def _apply_operator(term: LabelTerm, selector: AskSelector) -> tuple[AskSelector, ...]:
     return (Not(selector),) if term.operator == "NotIn" else (selector,)
 
 
-def _words(make: Callable[[tuple[str, ...]], Selector]) -> Callable[[Term], Meaning]:
-    """Read a label whose values are words."""
+def _names(make: Callable[[tuple[str, ...]], AskSelector]) -> Callable[[LabelTerm], LabelMeaning]:
+    """Return a reader of a label whose values are names."""
 
-    def read(term: Term) -> Meaning:
+    def read(term: LabelTerm) -> LabelMeaning:
         if term.operator not in {"In", "NotIn"}:
-            return _impossible(term, "the label is no number")
-        return Meaning(_sided(term, make(term.values)))
+            return _reject(term, _NOT_A_NUMBER)
+        return LabelMeaning(_apply_operator(term, make(term.values)))
 
     return read
 
 
-def _family(values: tuple[str, ...]) -> Selector:
+def _family(values: tuple[str, ...]) -> AskSelector:
     return Architecture(tuple(value.lower().replace(" ", "-") for value in values))
 
 
-def _product(term: Term) -> Meaning:
-    """Read a product: blanks became dashes, partitions and replicas are written behind it."""
+def _product(term: LabelTerm) -> LabelMeaning:
+    """Read a product name with dashes for spaces and suffixes for partitions and replicas."""
     if term.operator not in {"In", "NotIn"}:
-        return _impossible(term, "the label is no number")
+        return _reject(term, _NOT_A_NUMBER)
     names, profiles, replicas, findings = [], [], [], []
     for value in term.values:
         name = value.removesuffix("-SHARED")
         match = _MIG.fullmatch(name)
         if term.operator == "NotIn" and (name != value or match):
-            findings.append(_loose(term, f"{value} says how GPUs are divided, and is left out"))
+            findings.append(
+                _inexact(term, f"{value} describes how GPUs are divided, so this value is ignored")
+            )
             continue
         replicas.append(name != value)
         profiles.append(match[2] if match else "")
         names.append(match[1] if match else name)
     if not names:
-        return Meaning(findings=tuple(findings))
+        return LabelMeaning(findings=tuple(findings))
     if len(set(profiles)) > 1 or len(set(replicas)) > 1:
-        return _kept(term)
-    forms = tuple(dict.fromkeys(form for name in names for form in _forms(name)))
-    if len(forms) > len(set(names)):
-        findings.append(_loose(term, "the name is also looked for with NVIDIA- in front"))
-    # The plugin writes `+` as a dot here as in names of resources.
-    return Meaning(
-        _sided(term, ProductIs(forms)),
+        return _keep(term)
+    spellings = tuple(dict.fromkeys(spelling for name in names for spelling in _spellings(name)))
+    if len(spellings) > len(set(names)):
+        findings.append(_inexact(term, "the product name also matches with the prefix NVIDIA-"))
+    # The plugin writes `+` as a dot, as in resource names.
+    return LabelMeaning(
+        _apply_operator(term, ProductIs(spellings)),
         tuple(findings),
         profile=profiles[0],
         replica=replicas[0],
     )
 
 
-def _forms(name: str) -> tuple[str, ...]:
+def _spellings(name: str) -> tuple[str, ...]:
     return (name,) if name.startswith("NVIDIA-") else (name, f"NVIDIA-{name}")
 
 
-def _numbers(make: Callable[[int | None, int | None], Selector]) -> Callable[[Term], Meaning]:
-    """Read a label whose values are whole numbers, into `at least` and `below`."""
+def _numbers(
+    make: Callable[[int | None, int | None], AskSelector],
+) -> Callable[[LabelTerm], LabelMeaning]:
+    """Return a reader of a label whose values are integers, as ranges [at_least, below)."""
 
-    def read(term: Term) -> Meaning:
+    def read(term: LabelTerm) -> LabelMeaning:
         wrong = [value for value in term.values if not _INTEGER.fullmatch(value)]
         if (wrong or not term.values) and term.operator != "NotIn":
-            return _impossible(term, "the label is a whole number, so the term never holds")
+            return _reject(term, "the label is an integer, so the term never matches")
         numbers = [int(value) for value in term.values if value not in wrong]
         if term.operator == "Gt":
-            return Meaning((make(numbers[0] + 1, None),))
+            return LabelMeaning((make(numbers[0] + 1, None),))
         if term.operator == "Lt":
-            return Meaning((make(None, numbers[0]),))
+            return LabelMeaning((make(None, numbers[0]),))
         if term.operator not in {"In", "NotIn"} or not numbers:
-            return Meaning()
-        one = tuple(make(number, number + 1) for number in numbers)
-        return Meaning(_sided(term, one[0] if len(one) == 1 else AnyOf(one)))
+            return LabelMeaning()
+        exact = tuple(make(number, number + 1) for number in numbers)
+        return LabelMeaning(_apply_operator(term, exact[0] if len(exact) == 1 else AnyOf(exact)))
 
     return read
 
 
-def _memory(at_least: int | None, below: int | None) -> Selector:
+def _memory(at_least: int | None, below: int | None) -> AskSelector:
     return Memory(
         None if at_least is None else at_least * _MI, None if below is None else below * _MI
     )
 
 
-def _major(at_least: int | None, below: int | None) -> Selector:
-    return Compute(
+def _major(at_least: int | None, below: int | None) -> AskSelector:
+    return ComputeCapability(
         None if at_least is None else (at_least, 0), None if below is None else (below, 0)
     )
 
 
-def _driver(at_least: int | None, below: int | None) -> Selector:
+def _driver(at_least: int | None, below: int | None) -> AskSelector:
     return DriverVersion(Software.DRIVER, at_least, below)
 
 
-def _cuda(at_least: int | None, below: int | None) -> Selector:
+def _cuda(at_least: int | None, below: int | None) -> AskSelector:
     return DriverVersion(Software.CUDA, at_least, below)
 
 
-def _present(term: Term) -> Meaning:
+def _present(term: LabelTerm) -> LabelMeaning:
     if (term.operator == "In" and "true" in term.values) or (
         term.operator == "NotIn" and "true" not in term.values
     ):
-        return Meaning()
-    return _impossible(term, "the pod asks for a GPU and for nodes that have none")
+        return LabelMeaning()
+    return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
 
 
-def _mig_config(term: Term) -> Meaning:
-    kept = _kept(term)
+def _mig_config(term: LabelTerm) -> LabelMeaning:
+    kept = _keep(term)
     found = _ALL.fullmatch(term.values[0]) if len(term.values) == 1 else None
     if term.operator != "In" or found is None:
         return kept
-    return Meaning((), kept.findings, kept=True, profile=found[1])
+    return LabelMeaning((), kept.findings, kept=True, profile=found[1])
 
 
-def _in_name(words: Callable[[str], str]) -> Callable[[Term], Meaning]:
-    """Read a label by words that the product's name has: Intel's labels and names differ."""
+def _in_name(to_words: Callable[[str], str]) -> Callable[[LabelTerm], LabelMeaning]:
+    """Return a reader of a label by words of the product name. Intel's labels differ from it."""
 
-    def read(term: Term) -> Meaning:
-        parts = [words(value).lower().split() for value in term.values]
+    def read(term: LabelTerm) -> LabelMeaning:
+        parts = [to_words(value).lower().split() for value in term.values]
         if term.operator not in {"In", "NotIn"} or not all(parts) or not parts:
-            return _kept(term)
-        ways = tuple(both(tuple(ProductContains((one,)) for one in each)) for each in parts)
-        selector = ways[0] if len(ways) == 1 else AnyOf(ways)
-        return Meaning(
-            _sided(term, selector), (_loose(term, "it is looked for in the names of products"),)
+            return _keep(term)
+        choices = tuple(all_of(tuple(ProductContains((one,)) for one in each)) for each in parts)
+        selector = choices[0] if len(choices) == 1 else AnyOf(choices)
+        return LabelMeaning(
+            _apply_operator(term, selector),
+            (_inexact(term, "the value is searched in the product names of devices"),),
         )
 
     return read
 
 
-def _mode(term: Term) -> Meaning:
-    """Read in which mode AMD's GPUs of a node are divided: its plugin counts what comes of it."""
+def _mode(term: LabelTerm) -> LabelMeaning:
+    """Read the partition mode of AMD GPUs. The plugin of the node counts the partitions."""
     value = term.values[0] if len(term.values) == 1 else ""
     if term.operator != "In" or not _MODE.fullmatch(value):
-        return _kept(term)
-    return Meaning(profile="" if value == _UNDIVIDED else value)
+        return _keep(term)
+    return LabelMeaning(profile="" if value == _UNPARTITIONED else value)
 
 
-def _vram(term: Term) -> Meaning:
+def _vram(term: LabelTerm) -> LabelMeaning:
     sizes = [_VRAM.fullmatch(value) for value in term.values]
     if term.operator not in {"In", "NotIn"} or not sizes:
-        return _kept(term)
-    near: list[Selector] = []
+        return _keep(term)
+    near: list[AskSelector] = []
     for size in sizes:
         if size is None:
-            return _kept(term)
+            return _keep(term)
         near.append(Memory((int(size[1]) - 1) * _GI, (int(size[1]) + 1) * _GI))
-    found = (_loose(term, "the label is rounded, so a gigabyte more or less is accepted"),)
-    return Meaning(_sided(term, near[0] if len(near) == 1 else AnyOf(tuple(near))), found)
+    found = (_inexact(term, "the label is rounded, so the memory may differ by 1 GiB"),)
+    return LabelMeaning(
+        _apply_operator(term, near[0] if len(near) == 1 else AnyOf(tuple(near))), found
+    )
 
 
-def compute(major: Term, minor: Term) -> Meaning | None:
-    """Read a major and a minor number that belong together."""
+def interpret_compute_capability(major: LabelTerm, minor: LabelTerm) -> LabelMeaning | None:
+    """Interpret the major and minor number of a compute capability together."""
     if (major.operator, minor.operator) != ("In", "In") or len(major.values) != 1:
         return None
     if not all(map(_INTEGER.fullmatch, (*major.values, *minor.values))) or not minor.values:
         return None
     number = int(major.values[0])
-    ways = tuple(Compute((number, int(m)), (number, int(m) + 1)) for m in minor.values)
-    return Meaning((ways[0] if len(ways) == 1 else AnyOf(ways),))
+    choices = tuple(ComputeCapability((number, int(m)), (number, int(m) + 1)) for m in minor.values)
+    return LabelMeaning((choices[0] if len(choices) == 1 else AnyOf(choices),))
 
 
-def partition(profile: str) -> Selector:
-    """Return the profile that a label names; there `+` is written as a dot or as itself."""
+def partition_profile(profile: str) -> AskSelector:
+    """Return the condition on a profile. A label writes `+` as a dot or as itself."""
     names = dict.fromkeys((profile, profile.replace(".me", "+me")))
-    return Profile(tuple(names))
+    return PartitionProfile(tuple(names))
 
 
 MAJOR: Final = "nvidia.com/gpu.compute.major"
 MINOR: Final = "nvidia.com/gpu.compute.minor"
-_READERS: Final[dict[str, Callable[[Term], Meaning]]] = {
+_READERS: Final[dict[str, Callable[[LabelTerm], LabelMeaning]]] = {
     "nvidia.com/gpu.product": _product,
     "nvidia.com/gpu.memory": _numbers(_memory),
-    "nvidia.com/gpu.family": _words(_family),
+    "nvidia.com/gpu.family": _names(_family),
     MAJOR: _numbers(_major),
     "nvidia.com/cuda.driver-version.major": _numbers(_driver),
     "nvidia.com/cuda.driver.major": _numbers(_driver),
@@ -277,8 +291,8 @@ _READERS: Final[dict[str, Callable[[Term], Meaning]]] = {
     "nvidia.com/cuda.runtime.major": _numbers(_cuda),
     "nvidia.com/gpu.present": _present,
     "nvidia.com/mig.config": _mig_config,
-    "amd.com/gpu.product-name": _words(ProductIs),
-    "amd.com/gpu.family": _words(_family),
+    "amd.com/gpu.product-name": _names(ProductIs),
+    "amd.com/gpu.family": _names(_family),
     "amd.com/gpu.vram": _vram,
     "amd.com/gpu.compute-memory-partition": _mode,
     "gpu.intel.com/product": _in_name(lambda value: value.replace("_", " ").replace("-", " ")),
@@ -286,6 +300,6 @@ _READERS: Final[dict[str, Callable[[Term], Meaning]]] = {
 }
 
 
-def both(selectors: tuple[Selector, ...]) -> Selector:
-    """Join selectors that all hold."""
+def all_of(selectors: tuple[AskSelector, ...]) -> AskSelector:
+    """Combine selectors that a device must all match."""
     return selectors[0] if len(selectors) == 1 else AllOf(selectors)

@@ -1,7 +1,7 @@
-"""HAMi's dialect for NVIDIA: virtual GPUs with memory in MiB and cores in percent, per container.
+"""HAMi's dialect for NVIDIA: virtual GPUs of each container, memory in MiB and cores in percent.
 
-`nvidia.com/gpu` is HAMi's where anything else of HAMi's stands in the pod: then a bare count is a
-whole card to itself, and several are different cards. Other vendors' names stand elsewhere.
+`nvidia.com/gpu` belongs to HAMi if the pod has anything else of HAMi. A count alone is then an
+exclusive GPU, and several are different GPUs. The dialect `vendors` reads other vendors' names.
 """
 
 from collections.abc import Sequence
@@ -10,24 +10,31 @@ from typing import Final, NamedTuple
 from config.model import Legacy
 from dra.finding import Finding
 from translate.legacy.asks import (
-    NOTHING,
+    NO_REQUESTS,
     Ask,
+    Colocation,
+    EnvironmentVariable,
     Isolation,
     Kind,
-    Reading,
-    Scope,
-    Together,
-    Variable,
-    Wish,
+    PackingPreference,
+    PodRequests,
+    TopologyScope,
 )
 from translate.legacy.codes import ALREADY_PLACED, AMOUNT_REFUSED, HINT_LOST, POD_REFUSED
 from translate.legacy.dialects import vgpu
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import Container, PodView, Resource, annotation_path, mapping, text
-from translate.legacy.selectors import Selector
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    as_mapping,
+    format_value,
+)
+from translate.legacy.selectors import AskSelector
 
 NAME: Final = "hami"
-WORDS: Final = vgpu.Words(
+NAMES: Final = vgpu.VgpuNames(
     count="nvidia.com/gpu",
     memory="nvidia.com/gpumem",
     percent="nvidia.com/gpumem-percentage",
@@ -39,206 +46,233 @@ WORDS: Final = vgpu.Words(
 _PRIORITY: Final = "nvidia.com/priority"
 _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
-_PLACED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
+_ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
 _WEIGHTS: Final = "hami.io/device-scoring-weights"
-_BY_NUMBER: Final = "a GPU's number on its node is no attribute, so it is not looked at"
-# What no claim can say, and why.
-_UNSAID: Final = {
+_BY_NUMBER: Final = "ignored, because the index of a GPU on its node is not a device attribute"
+# Annotations that a claim cannot express, and why.
+_NOT_EXPRESSIBLE: Final = {
     "nvidia.com/use-gpuindexes": _BY_NUMBER,
     "nvidia.com/nouse-gpuindexes": _BY_NUMBER,
-    "nvidia.com/mig-profile-preference": "the smallest profile that holds the memory is taken",
-    "hami.io/vulkan": "how programs reach the GPU is up to its driver",
+    "nvidia.com/mig-profile-preference": (
+        "ignored, because the claim requests the smallest profile with enough memory"
+    ),
+    "hami.io/vulkan": "ignored, because the DRA driver decides which APIs a container can use",
 }
 _POLICIES: Final = {
     "hami.io/node-scheduler-policy": ("binpack", "spread"),
     "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
 }
-# What an allocator that knows of wishes can do as well.
+# Preferences that an allocator with support for them can follow.
 _NODES, _DEVICES = _POLICIES
-_WISHES: Final = {
-    (_NODES, "binpack"): Wish("nodes", "packed", _NODES),
-    (_NODES, "spread"): Wish("nodes", "spread", _NODES),
-    (_DEVICES, "binpack"): Wish("devices", "packed", _DEVICES),
-    (_DEVICES, "spread"): Wish("devices", "spread", _DEVICES),
+_PREFERENCES: Final = {
+    (_NODES, "binpack"): PackingPreference("nodes", "packed", _NODES),
+    (_NODES, "spread"): PackingPreference("nodes", "spread", _NODES),
+    (_DEVICES, "binpack"): PackingPreference("devices", "packed", _DEVICES),
+    (_DEVICES, "spread"): PackingPreference("devices", "spread", _DEVICES),
 }
-_ANNOTATIONS: Final = (*WORDS.annotations, _NUMA, _WEIGHTS, *_UNSAID, *_POLICIES)
-# With one of the annotations, or the scheduler, a bare GPU is HAMi's as well.
-CALLED_BY: Final = frozenset(
-    {WORDS.memory, WORDS.percent, WORDS.cores, _PRIORITY, *_ANNOTATIONS, *_PLACED, _SCHEDULER}
+_ANNOTATIONS: Final = (*NAMES.annotations, _NUMA, _WEIGHTS, *_NOT_EXPRESSIBLE, *_POLICIES)
+# With one of the annotations or the scheduler, `nvidia.com/gpu` alone is HAMi's as well.
+TRIGGERS: Final = frozenset(
+    {NAMES.memory, NAMES.percent, NAMES.cores, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER}
 )
-# As its language reads them.
+# As Go parses booleans.
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
-class _Said(NamedTuple):
-    """What the pod's annotations say of all its devices."""
+class _PodAnnotations(NamedTuple):
+    """The settings of the pod's annotations, which apply to all its devices."""
 
-    selectors: tuple[Selector, ...] = ()
+    selectors: tuple[AskSelector, ...] = ()
     isolation: Isolation = Isolation.MEMORY
-    together: Together | None = None
-    wishes: tuple[Wish, ...] = ()
+    colocation: Colocation | None = None
+    preferences: tuple[PackingPreference, ...] = ()
     findings: Sequence[Finding] = ()
-    wrong: Sequence[Finding] = ()  # told with the first of them
+    mode_findings: Sequence[Finding] = ()  # reported together with the first ask
 
 
-_NOTED: Final = frozenset(_ANNOTATIONS)
-_NOTHING_SAID: Final = _Said()
+_RELEVANT: Final = frozenset(_ANNOTATIONS)
+_NO_ANNOTATIONS: Final = _PodAnnotations()
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:
-    """Read what every container asks for, with the pod's annotations on all of it."""
-    if not _speaks(pod):
-        return NOTHING
-    draft = Draft(NAME, pod)
-    placed = next((key for key in _PLACED if key in pod.annotations), None)
-    if placed:
-        draft.findings.append(_placed(placed))
-        draft.traces += [
-            trace
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the requests of each container and the pod's annotations, which apply to all of them."""
+    if not _uses_hami(pod):
+        return NO_REQUESTS
+    builder = RequestBuilder(NAME, pod)
+    allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
+    if allocated:
+        builder.findings.append(_already_allocated(allocated))
+        builder.source_fields += [
+            field
             for container in pod.containers
-            for name in (*WORDS.resources, _PRIORITY)
+            for name in (*NAMES.resources, _PRIORITY)
             if name in container.resources
-            for trace in container.resources[name].traces(removed=False)
+            for field in container.resources[name].source_fields(removed=False)
         ]
-        return draft.reading()
-    said = _said(pod)
-    draft.findings += said.findings
+        return builder.build()
+    annotations = _read_annotations(pod)
+    builder.findings += annotations.findings
     for container in pod.containers:
-        _container(draft, container, legacy, said)
-    if said is not _NOTHING_SAID:
-        _hints(draft)
-        draft.annotations(_ANNOTATIONS)
-    draft.scheduler(_SCHEDULER)
-    draft.findings += _refusals(pod)
-    return draft.reading()
+        _read_container(builder, container, legacy, annotations)
+    if annotations is not _NO_ANNOTATIONS:
+        _report_lost_hints(builder)
+        builder.add_annotations(_ANNOTATIONS)
+    builder.handle_scheduler(_SCHEDULER)
+    builder.findings += _check_refused(pod)
+    return builder.build()
 
 
-def _said(pod: PodView) -> _Said:
-    if _NOTED.isdisjoint(pod.annotations):
-        return _NOTHING_SAID
-    selectors, findings = vgpu.selectors(WORDS, pod)
-    isolation, wrong = vgpu.isolation(WORDS, pod)
-    return _Said(selectors, isolation, _bound(pod), _wishes(pod), findings, wrong)
+def _read_annotations(pod: PodView) -> _PodAnnotations:
+    if _RELEVANT.isdisjoint(pod.annotations):
+        return _NO_ANNOTATIONS
+    selectors, findings = vgpu.read_selectors(NAMES, pod)
+    isolation, mode_findings = vgpu.read_isolation(NAMES, pod)
+    return _PodAnnotations(
+        selectors,
+        isolation,
+        _read_numa_binding(pod),
+        _read_preferences(pod),
+        findings,
+        mode_findings,
+    )
 
 
-def _speaks(pod: PodView) -> bool:
-    own = (WORDS.memory, WORDS.percent, WORDS.cores, _PRIORITY)
+def _uses_hami(pod: PodView) -> bool:
+    own = (NAMES.memory, NAMES.percent, NAMES.cores, _PRIORITY)
     if any(name in container.resources for container in pod.containers for name in own):
         return True
     ignored = pod.labels.get("hami.io/webhook") == "ignore"
     if ignored and pod.scheduler != _SCHEDULER:
         return False
-    asked = any(WORDS.count in container.resources for container in pod.containers)
-    marks = pod.scheduler == _SCHEDULER or any(
-        key in pod.annotations for key in (*_ANNOTATIONS, *_PLACED)
+    requested = any(NAMES.count in container.resources for container in pod.containers)
+    marked = pod.scheduler == _SCHEDULER or any(
+        key in pod.annotations for key in (*_ANNOTATIONS, *_ALLOCATED)
     )
-    return asked and marks
+    return requested and marked
 
 
-def _container(draft: Draft, container: Container, legacy: Legacy, said: _Said) -> None:
-    have = container.resources
-    used = [have[name] for name in (*WORDS.resources, _PRIORITY) if name in have]
-    if not any(name in have for name in WORDS.resources):
-        _priority_alone(draft, used)
+def _read_container(
+    builder: RequestBuilder, container: Container, legacy: Legacy, annotations: _PodAnnotations
+) -> None:
+    resources = container.resources
+    used = [resources[name] for name in (*NAMES.resources, _PRIORITY) if name in resources]
+    if not any(name in resources for name in NAMES.resources):
+        _reject_priority_alone(builder, used)
         return
-    one = have.get(WORDS.count)
-    count = draft.count(one) if one else vgpu.amount(vgpu.defaults(legacy), WORDS.count, 1)
+    one = resources.get(NAMES.count)
+    count = (
+        builder.read_count(one)
+        if one
+        else vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
+    )
     if not count:
-        return  # configured so: memory alone is no GPU
-    share, row, found = vgpu.share(WORDS, container, legacy, said.isolation)
-    priority, about = _priority(container)
-    about += said.wrong if not draft.asks else []
+        return  # by configuration, memory alone does not request a GPU
+    share, row, findings = vgpu.read_share(NAMES, container, legacy, annotations.isolation)
+    priority, priority_findings = _read_priority(container)
+    mode_findings = annotations.mode_findings if not builder.asks else []
     ask = Ask(
         kind=Kind.GPU,
         row=row,
         vendor="nvidia",
         count=count,
         share=share,
-        selectors=said.selectors,
-        partition=said.isolation is Isolation.MIG,
-        together=said.together,
-        wishes=said.wishes,
+        selectors=annotations.selectors,
+        partition=annotations.isolation is Isolation.MIG,
+        colocation=annotations.colocation,
+        preferences=annotations.preferences,
         settings=priority,
         users=(container.user,),
     )
-    draft.ask(ask, used)
-    draft.findings += [*found, *about, *vgpu.too_few(WORDS, ask, container.where)]
-
-
-def _wishes(pod: PodView) -> tuple[Wish, ...]:
-    said = ((key, pod.annotations.get(key, "").strip()) for key in _POLICIES)
-    return tuple(_WISHES[each] for each in said if each in _WISHES)
-
-
-def _bound(pod: PodView) -> Together | None:
-    return Together(Scope.NUMA) if pod.annotations.get(_NUMA) in _TRUE else None
-
-
-def _priority_alone(draft: Draft, used: list[Resource]) -> None:
-    draft.findings += [
-        AMOUNT_REFUSED.at(one.where, f"{one.written} stands without a GPU") for one in used
+    builder.add_ask(ask, used)
+    builder.findings += [
+        *findings,
+        *priority_findings,
+        *mode_findings,
+        *vgpu.check_uuid_count(NAMES, ask, container.where),
     ]
-    draft.traces += [trace for one in used for trace in one.traces(removed=False)]
 
 
-def _priority(container: Container) -> tuple[tuple[Variable, ...], list[Finding]]:
-    """Read the priority; 0 is the high one, and so not the same as none."""
+def _read_preferences(pod: PodView) -> tuple[PackingPreference, ...]:
+    policies = ((key, pod.annotations.get(key, "").strip()) for key in _POLICIES)
+    return tuple(_PREFERENCES[policy] for policy in policies if policy in _PREFERENCES)
+
+
+def _read_numa_binding(pod: PodView) -> Colocation | None:
+    return Colocation(TopologyScope.NUMA) if pod.annotations.get(_NUMA) in _TRUE else None
+
+
+def _reject_priority_alone(builder: RequestBuilder, used: list[DeviceResource]) -> None:
+    builder.findings += [
+        AMOUNT_REFUSED.at(one.where, f"{one.original_name} has no effect without a GPU request")
+        for one in used
+    ]
+    builder.source_fields += [field for one in used for field in one.source_fields(removed=False)]
+
+
+def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...], list[Finding]]:
+    """Read the priority. 0 is the high priority, so it differs from no priority."""
     one = container.resources.get(_PRIORITY) or container.zeros.get(_PRIORITY)
     if one is None:
         return (), []
     if one.amount > 1:
-        return (), [AMOUNT_REFUSED.at(one.where, f"{one.written}: {one.text} is neither 0 nor 1")]
-    return (Variable("CUDA_TASK_PRIORITY", str(one.amount)),), []
+        return (), [
+            AMOUNT_REFUSED.at(
+                one.where, f"{one.original_name} must be 0 or 1, not {one.amount_text}"
+            )
+        ]
+    return (EnvironmentVariable("CUDA_TASK_PRIORITY", str(one.amount)),), []
 
 
-def _hints(draft: Draft) -> None:
-    said = draft.pod.annotations
+def _report_lost_hints(builder: RequestBuilder) -> None:
+    annotations = builder.pod.annotations
     for key, allowed in _POLICIES.items():
-        if key not in said:
+        if key not in annotations:
             continue
-        words = [word.strip() for word in said[key].split(",")]
-        if all(word in allowed for word in words):
-            draft.findings.append(_lost(key, said[key]))
+        policies = [policy.strip() for policy in annotations[key].split(",")]
+        if all(policy in allowed for policy in policies):
+            builder.findings.append(_lost(key, annotations[key]))
         else:
-            draft.findings.append(vgpu.unknown_word(key, said[key], allowed))
-    if _WEIGHTS in said:
-        draft.findings.append(_lost(_WEIGHTS, said[_WEIGHTS]))
-    draft.findings += [
-        HINT_LOST.at(annotation_path(key), f"{text(said[key])}: {why}")
-        for key, why in _UNSAID.items()
-        if key in said
+            builder.findings.append(vgpu.unknown_value(key, annotations[key], allowed))
+    if _WEIGHTS in annotations:
+        builder.findings.append(_lost(_WEIGHTS, annotations[_WEIGHTS]))
+    builder.findings += [
+        HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])}: {why}")
+        for key, why in _NOT_EXPRESSIBLE.items()
+        if key in annotations
     ]
-    if said.get(_NUMA, "true") not in _TRUE | _FALSE:
-        draft.findings.append(vgpu.unknown_word(_NUMA, said[_NUMA], ("true", "false")))
+    if annotations.get(_NUMA, "true") not in _TRUE | _FALSE:
+        builder.findings.append(vgpu.unknown_value(_NUMA, annotations[_NUMA], ("true", "false")))
 
 
 def _lost(key: str, value: str) -> Finding:
     return HINT_LOST.at(
-        annotation_path(key), f"{text(value)} says how to choose among GPUs that all fit"
+        annotation_path(key),
+        f"{format_value(value)} is not carried over, because a claim has no scoring policy",
     )
 
 
-def _placed(key: str) -> Finding:
+def _already_allocated(key: str) -> Finding:
     return ALREADY_PLACED.at(
-        annotation_path(key), "HAMi has chosen the pod's devices already; it stays as it is"
+        annotation_path(key),
+        "HAMi has already allocated the devices of the pod, so the pod is not translated",
     )
 
 
-def _refusals(pod: PodView) -> list[Finding]:
+def _check_refused(pod: PodView) -> list[Finding]:
     findings = [
         POD_REFUSED.at(
             container.where,
-            f"container {container.user.name} is privileged, and HAMi gives no GPU to a pod with "
-            "a privileged container",
+            f"container {container.user.name} is privileged, and HAMi does not allocate GPUs to "
+            "pods with a privileged container",
         )
         for container in pod.containers
-        if mapping(container.raw.get("securityContext")).get("privileged") is True
+        if as_mapping(container.raw.get("securityContext")).get("privileged") is True
     ]
     if pod.spec.get("nodeName"):
         findings.append(
             POD_REFUSED.at(
-                "spec.nodeName", "the pod has a node already, so no scheduler chooses its GPU"
+                "spec.nodeName", "nodeName is set, so no scheduler allocates the GPUs of the pod"
             )
         )
     return findings

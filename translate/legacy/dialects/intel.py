@@ -1,22 +1,22 @@
-"""Intel's device plugin: GPUs by their kernel driver, and looking at all of them.
+"""Intel's device plugin: GPUs by kernel driver, and monitoring of all GPUs.
 
-Parts of GPUs, as its older versions knew, no driver serves.
+No driver serves the shares of GPUs that older versions of the plugin support.
 """
 
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Kind, Reading
+from translate.legacy.asks import Ask, Kind, PodRequests
 from translate.legacy.codes import MEANING_CHANGES, NAME_OLD
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import PodView, Resource
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import DeviceResource, PodView
 from translate.legacy.selectors import DriverKind
 
 NAME: Final = "intel"
-CALLED_BY: Final = frozenset({"gpu.intel.com", "intel.com"})
-# The last one is what the charts of the DRA driver call its class.
+TRIGGERS: Final = frozenset({"gpu.intel.com", "intel.com"})
+# The last one is the extended resource name of the class in the DRA driver's chart.
 _GPUS: Final = {"gpu.intel.com/i915": "i915", "gpu.intel.com/xe": "xe", "intel.com/gpu": ""}
-# Older plugins shared GPUs by these; a whole GPU is not what they ask for.
+# Older plugins share GPUs by these resources. They do not request a whole GPU.
 _PARTS: Final = frozenset(
     {"gpu.intel.com/millicores", "gpu.intel.com/memory.max", "gpu.intel.com/tiles"}
 )
@@ -27,41 +27,41 @@ _MONITORING: Final = {
 }
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read what every container asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
         if not _PARTS.isdisjoint(container.resources):
             continue
         for one in container.resources.values():
             if one.name not in _GPUS and one.name not in _MONITORING:
                 continue
-            watching = one.name in _MONITORING
-            driver = _MONITORING[one.name] if watching else _GPUS[one.name]
+            monitoring = one.name in _MONITORING
+            driver = _MONITORING[one.name] if monitoring else _GPUS[one.name]
             ask = Ask(
                 kind=Kind.GPU,
-                row="monitoring" if watching else "whole",
+                row="monitoring" if monitoring else "whole",
                 vendor="intel",
-                count=None if watching else draft.count(one),
+                count=None if monitoring else builder.read_count(one),
                 selectors=(DriverKind((driver,)),) if driver else (),
-                admin=watching,
+                admin=monitoring,
                 users=(container.user,),
             )
-            draft.ask(ask, (one,))
-            _remarks(draft, one, watching=watching)
-    return draft.reading()
+            builder.add_ask(ask, (one,))
+            _report_changes(builder, one, monitoring=monitoring)
+    return builder.build()
 
 
-def _remarks(draft: Draft, one: Resource, *, watching: bool) -> None:
+def _report_changes(builder: RequestBuilder, one: DeviceResource, *, monitoring: bool) -> None:
     if one.name.endswith("_monitoring"):
-        draft.findings.append(
-            NAME_OLD.at(one.where, f"{one.written} is called gpu.intel.com/monitoring today")
+        builder.findings.append(
+            NAME_OLD.at(one.where, f"{one.original_name} is now named gpu.intel.com/monitoring")
         )
-    elif not watching and one.amount > 1:
-        draft.findings.append(
+    elif not monitoring and one.amount > 1:
+        builder.findings.append(
             MEANING_CHANGES.at(
                 one.where,
-                f"{one.written}: {one.amount} may have been the same GPU several times, where the "
-                "plugin shares; now they are different ones",
+                f"the pod gets {one.amount} different GPUs; a plugin that shares GPUs could "
+                f"allocate the same GPU {one.amount} times",
             )
         )

@@ -1,7 +1,7 @@
-"""KAI's and Run:ai's fractions: annotations on the pod, for one of its containers.
+"""The dialect of KAI and Run:ai: annotations request a fraction of a GPU for one container.
 
-The annotations' names belong to nobody, so they are read only where the scheduler or the queue says
-KAI. Nothing enforces a fraction there.
+The annotations have no domain, so they apply only if the pod has the scheduler or a queue of KAI.
+KAI does not enforce fractions.
 """
 
 from decimal import Decimal, InvalidOperation
@@ -10,16 +10,16 @@ from typing import Final
 from config.model import Legacy
 from dra.finding import Finding
 from translate.legacy.asks import (
-    NOTHING,
+    NO_REQUESTS,
     Ask,
     Bytes,
+    DeviceShare,
+    DeviceUser,
     Isolation,
     Kind,
     Percent,
-    Reading,
-    Share,
-    Trace,
-    User,
+    PodRequests,
+    SourceField,
 )
 from translate.legacy.codes import (
     AMOUNT_REFUSED,
@@ -29,8 +29,8 @@ from translate.legacy.codes import (
     SCHEDULER_KEPT,
     WORD_UNKNOWN,
 )
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import PodView, annotation_path, text
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import PodView, annotation_path, format_value
 
 NAME: Final = "kai"
 _FRACTION: Final = "gpu-fraction"
@@ -41,128 +41,134 @@ _MPS: Final = "mps"
 _KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _CONTAINER, _MPS)
 _SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 _QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
-CALLED_BY: Final = frozenset({*_SCHEDULERS, *_QUEUES})
+TRIGGERS: Final = frozenset({*_SCHEDULERS, *_QUEUES})
 _MI: Final = 1 << 20
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read the fraction the pod asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the fraction that the pod requests."""
+    builder = RequestBuilder(NAME, pod)
     if pod.scheduler not in _SCHEDULERS and not any(key in pod.labels for key in _QUEUES):
-        return draft.reading()
-    asked = any(key in pod.annotations for key in (_FRACTION, _MEMORY, _NUMBER))
-    if not asked and pod.annotations.get(_MPS) != "true":
-        return _whole(pod)
-    problems = list(_refusals(pod))
-    user, unknown = _user(pod)
+        return builder.build()
+    requested = any(key in pod.annotations for key in (_FRACTION, _MEMORY, _NUMBER))
+    if not requested and pod.annotations.get(_MPS) != "true":
+        return _keep_scheduler(pod)
+    problems = list(_check(pod))
+    user, unknown = _find_container(pod)
     if problems or unknown or user is None:
-        draft.findings += [*problems, *unknown]
-        draft.annotations(_KEYS, removed=False)
-        return draft.reading()
-    draft.ask(_ask(pod, user), ())
+        builder.findings += [*problems, *unknown]
+        builder.add_annotations(_KEYS, removed=False)
+        return builder.build()
+    builder.add_ask(_ask(pod, user), ())
     if pod.annotations.get(_MPS) == "true":
-        draft.findings.append(
+        builder.findings.append(
             MEANING_CHANGES.at(
                 annotation_path(_MPS),
-                "what keeps fractions apart now depends on the driver; hostIPC and mounts for MPS "
-                "stay in the pod",
+                "the DRA driver decides how fractions are isolated, not MPS; hostIPC and mounts "
+                "for MPS stay in the pod",
             )
         )
-    draft.annotations(_KEYS)
-    draft.scheduler(pod.scheduler, kept=True)
-    return draft.reading()
+    builder.add_annotations(_KEYS)
+    builder.handle_scheduler(pod.scheduler, kept=True)
+    return builder.build()
 
 
-def _ask(pod: PodView, user: User) -> Ask:
-    said = pod.annotations
-    fraction = _FRACTION in said
+def _ask(pod: PodView, user: DeviceUser) -> Ask:
+    annotations = pod.annotations
+    fraction = _FRACTION in annotations
     memory: Bytes | Percent = (
-        Percent(_percent(said[_FRACTION])) if fraction else Bytes(int(said[_MEMORY]) * _MI)
+        Percent(_percent(annotations[_FRACTION]))
+        if fraction
+        else Bytes(int(annotations[_MEMORY]) * _MI)
     )
-    mps = said.get(_MPS) == "true"
+    mps = annotations.get(_MPS) == "true"
     return Ask(
         kind=Kind.GPU,
         row="fraction" if fraction else "memory",
         vendor="nvidia",
-        count=int(said.get(_NUMBER, "1")),
-        share=Share(memory=memory, isolation=Isolation.MPS if mps else Isolation.NONE),
+        count=int(annotations.get(_NUMBER, "1")),
+        share=DeviceShare(memory=memory, isolation=Isolation.MPS if mps else Isolation.NONE),
         users=(user,),
     )
 
 
-def _whole(pod: PodView) -> Reading:
-    """Say that the scheduler stays where the pod asks for whole devices, which others read."""
+def _keep_scheduler(pod: PodView) -> PodRequests:
+    """Keep the scheduler of a pod that requests whole devices, which other dialects read."""
     if pod.scheduler not in _SCHEDULERS or not any(one.resources for one in pod.containers):
-        return NOTHING
-    kept = Trace(("spec",), "schedulerName", pod.scheduler, removed=False)
-    said = SCHEDULER_KEPT.at("spec.schedulerName", f"{pod.scheduler} stays the pod's scheduler")
-    return Reading(traces=(kept,), findings=(said,))
+        return NO_REQUESTS
+    kept = SourceField(("spec",), "schedulerName", pod.scheduler, removed=False)
+    finding = SCHEDULER_KEPT.at(
+        "spec.schedulerName", f"the pod keeps the scheduler {pod.scheduler}"
+    )
+    return PodRequests(source_fields=(kept,), findings=(finding,))
 
 
-def _percent(text: str) -> Decimal:
-    """Read a fraction in percent; one number is one text, so that equal asks say the same."""
-    return (_decimal(text) * 100).normalize() + 0
+def _percent(value: str) -> Decimal:
+    """Return a fraction in percent. Equal numbers have equal representations."""
+    return (_decimal(value) * 100).normalize() + 0
 
 
-def _decimal(text: str) -> Decimal:
-    """Read a number; what is none counts as zero, which no rule allows."""
+def _decimal(value: str) -> Decimal:
+    """Parse a number. Invalid values are 0, which every check rejects."""
     try:
-        value = Decimal(text.strip()) if len(text) < 40 else Decimal(0)
+        number = Decimal(value.strip()) if len(value) < 40 else Decimal(0)
     except InvalidOperation:
         return Decimal(0)
-    return value if value.is_finite() else Decimal(0)
+    return number if number.is_finite() else Decimal(0)
 
 
-def _positive(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0
+def _is_positive(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0
 
 
-def _refusals(pod: PodView) -> list[Finding]:
-    said = pod.annotations
+def _check(pod: PodView) -> list[Finding]:
+    annotations = pod.annotations
     found: list[Finding] = []
 
     def refuse(key: str, why: str) -> None:
-        found.append(AMOUNT_REFUSED.at(annotation_path(key), f"{text(said[key])!r} is {why}"))
+        found.append(
+            AMOUNT_REFUSED.at(annotation_path(key), f"{format_value(annotations[key])!r} is {why}")
+        )
 
     whole = [r for c in pod.containers for r in c.resources.values() if r.name == "nvidia.com/gpu"]
     found += [
         REQUESTS_CONTRADICT.at(
-            annotation_path(key), f"{whole[0].written} asks for a whole GPU as well"
+            annotation_path(key), f"{key} and {whole[0].original_name} exclude each other"
         )
         for key in (_FRACTION, _MEMORY)
-        if key in said and whole
+        if key in annotations and whole
     ]
-    if _FRACTION in said and _MEMORY in said:
+    if _FRACTION in annotations and _MEMORY in annotations:
         found.append(
-            REQUESTS_CONTRADICT.at(annotation_path(_MEMORY), f"{_FRACTION} says another amount")
+            REQUESTS_CONTRADICT.at(
+                annotation_path(_MEMORY), f"{_MEMORY} and {_FRACTION} exclude each other"
+            )
         )
-    if _FRACTION in said and not 0 < _decimal(said[_FRACTION]) < 1:
+    if _FRACTION in annotations and not 0 < _decimal(annotations[_FRACTION]) < 1:
         refuse(_FRACTION, "not a positive number smaller than 1.0")
-    if _MEMORY in said and not _positive(said[_MEMORY]):
+    if _MEMORY in annotations and not _is_positive(annotations[_MEMORY]):
         refuse(_MEMORY, "not a positive whole number of MiB")
-    if _NUMBER in said and not _positive(said[_NUMBER]):
+    if _NUMBER in annotations and not _is_positive(annotations[_NUMBER]):
         refuse(_NUMBER, "not a positive whole number of devices")
     return [*found, *_incomplete(pod)]
 
 
 def _incomplete(pod: PodView) -> list[Finding]:
-    said = pod.annotations
+    annotations = pod.annotations
     found = []
-    if _NUMBER in said and _FRACTION not in said and _MEMORY not in said:
+    if _NUMBER in annotations and _FRACTION not in annotations and _MEMORY not in annotations:
         found.append(
             REQUEST_INCOMPLETE.at(
-                annotation_path(_NUMBER), f"how much of each is missing: {_FRACTION} or {_MEMORY}"
+                annotation_path(_NUMBER), f"{_NUMBER} requires {_FRACTION} or {_MEMORY}"
             )
         )
-    if said.get(_MPS) == "true" and _FRACTION not in said:
-        found.append(
-            REQUEST_INCOMPLETE.at(annotation_path(_MPS), f"MPS goes with {_FRACTION} only")
-        )
+    if annotations.get(_MPS) == "true" and _FRACTION not in annotations:
+        found.append(REQUEST_INCOMPLETE.at(annotation_path(_MPS), f"{_MPS} requires {_FRACTION}"))
     return found
 
 
-def _user(pod: PodView) -> tuple[User | None, list[Finding]]:
-    """Find the container the fraction is for: the one named, else the first."""
+def _find_container(pod: PodView) -> tuple[DeviceUser | None, list[Finding]]:
+    """Return the container that gets the fraction: the named one, else the first app container."""
     name = pod.annotations.get(_CONTAINER)
     users = [one.user for one in pod.containers]
     if name is None:
@@ -172,5 +178,7 @@ def _user(pod: PodView) -> tuple[User | None, list[Finding]]:
     if found is not None:
         return found, []
     return None, [
-        WORD_UNKNOWN.at(annotation_path(_CONTAINER), f"no container is called {text(name)}")
+        WORD_UNKNOWN.at(
+            annotation_path(_CONTAINER), f"the pod has no container {format_value(name)!r}"
+        )
     ]

@@ -1,7 +1,8 @@
-"""Koordinator's dialect: the devices of a whole pod, in percent and bytes.
+"""Koordinator's dialect: devices of the whole pod, in percent and bytes.
 
-What containers ask is summed first, and every container then gets all devices: so each type of
-device is one ask, of all containers that named any. Annotations about them are read beside this.
+Koordinator sums the requests of all containers and gives every container all devices. Each type of
+device is therefore one ask, used by all containers that request it. `koordinator_hints` reads the
+annotations.
 """
 
 from collections.abc import Iterable
@@ -11,16 +12,16 @@ from typing import Final
 from config.model import Legacy
 from dra.finding import Finding
 from translate.legacy.asks import (
-    NOTHING,
+    NO_REQUESTS,
     Ask,
     Bytes,
+    ContainerRole,
+    DeviceShare,
+    DeviceUser,
     Isolation,
     Kind,
     Percent,
-    Reading,
-    Role,
-    Share,
-    User,
+    PodRequests,
 )
 from translate.legacy.codes import (
     ALREADY_PLACED,
@@ -33,12 +34,12 @@ from translate.legacy.codes import (
     VENDOR_WITHOUT_DRIVER,
 )
 from translate.legacy.dialects import koordinator_hints as hints
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import PodView, Resource, annotation_path
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import DeviceResource, PodView, annotation_path
 
 NAME: Final = "koordinator"
 _OWN: Final = "koordinator.sh/"
-_FIRST: Final = "kubernetes.io/"
+_KUBERNETES: Final = "kubernetes.io/"
 _GPU, _CORE, _MEMORY = "gpu", "gpu-core", "gpu-memory"
 _RATIO, _SHARED = "gpu-memory-ratio", "gpu.shared"
 _RDMA, _FPGA = "rdma", "fpga"
@@ -46,23 +47,23 @@ _NPU: Final = ("huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp
 _VENDORS: Final = {"nvidia.com/gpu": "nvidia", "amd.com/gpu": "amd", "dcu.com/gpu": "hygon"}
 _GPU_NAMES: Final = (_GPU, _CORE, _MEMORY, _RATIO, _SHARED, *_VENDORS, *_NPU)
 _NAMES: Final = (*_GPU_NAMES, _RDMA, _FPGA)
-# The short names of its own resources; other vendors' stay as they are.
+# The short names of Koordinator's own resources. Names of other vendors have no short form.
 _SHORT: Final = {
-    **{prefix + name: name for prefix in (_OWN, _FIRST) for name in _NAMES},
+    **{prefix + name: name for prefix in (_OWN, _KUBERNETES) for name in _NAMES},
     **{name: name for name in (*_VENDORS, *_NPU)},
 }
-_PLACED: Final = "scheduling.koordinator.sh/device-allocated"
+_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 _PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 _SCHEDULER: Final = "koord-scheduler"
 _MISSPELT: Final = "koordinator.sh/gpu-shared"
 _OWN_NAMES: Final = frozenset(
     {_MISSPELT, *(name for name, short in _SHORT.items() if short not in _VENDORS)}
 )
-# With one of the last three the vendors' names are its as well.
-CALLED_BY: Final = frozenset(
-    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _PLACED, _SCHEDULER}
+# With an annotation or the scheduler of Koordinator, the vendors' names are Koordinator's as well.
+TRIGGERS: Final = frozenset(
+    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _ALLOCATED, _SCHEDULER}
 )
-_VALID: Final = frozenset(
+_VALID_COMBINATIONS: Final = frozenset(
     frozenset(names)
     for names in (
         *((vendor,) for vendor in _VENDORS),
@@ -74,208 +75,225 @@ _VALID: Final = frozenset(
 )  # fmt: skip
 
 
-class _Sum:
-    """What the pod asks of one resource, and where."""
+class _PodResource:
+    """The amount of one resource that the whole pod requests, and its sources."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.found: list[Resource] = []
+        self.sources: list[DeviceResource] = []
         self.apps = self.sidecars = self.inits = self.amount = 0
 
-    def add(self, one: Resource, role: Role) -> None:
-        self.found.append(one)
-        if role is Role.INIT:
+    def add(self, one: DeviceResource, role: ContainerRole) -> None:
+        self.sources.append(one)
+        if role is ContainerRole.INIT:
             self.inits = max(self.inits, one.amount)
-        elif role is Role.SIDECAR:
+        elif role is ContainerRole.SIDECAR:
             self.sidecars += one.amount
         else:
             self.apps += one.amount
         self.amount = max(self.inits, self.apps) + self.sidecars
 
-    def refused(self, why: str, remedy: str | None = None) -> Finding:
-        first = self.found[0]
+    def reject(self, why: str, remedy: str | None = None) -> Finding:
+        first = self.sources[0]
         return AMOUNT_REFUSED.at(
-            first.where, f"{first.written}: {self.amount} {why}", remedy=remedy
+            first.where, f"{first.original_name}: {self.amount} {why}", remedy=remedy
         )
 
 
-_Sums = dict[str, _Sum]
+_PodResources = dict[str, _PodResource]
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:
-    """Read what the pod asks for altogether."""
-    if not _speaks(pod):
-        return NOTHING
-    draft = Draft(NAME, pod)
-    sums = _summed(draft)
-    if _PLACED in pod.annotations:
-        draft.findings.append(
-            ALREADY_PLACED.at(annotation_path(_PLACED), "Koordinator has chosen the pod's devices")
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the requests of the whole pod."""
+    if not _uses_koordinator(pod):
+        return NO_REQUESTS
+    builder = RequestBuilder(NAME, pod)
+    sums = _sum_resources(builder)
+    if _ALLOCATED in pod.annotations:
+        builder.findings.append(
+            ALREADY_PLACED.at(
+                annotation_path(_ALLOCATED),
+                "Koordinator has already allocated the devices of the pod",
+            )
         )
-        _leave(draft, sums.values())
-        return draft.reading()
-    said = hints.read(draft, {name: one.amount for name, one in sums.items()})
+        _keep_sources(builder, sums.values())
+        return builder.build()
+    pod_hints = hints.read_hints(builder, {name: one.amount for name, one in sums.items()})
     gpus = {name: sums[name] for name in _GPU_NAMES if name in sums}
     if gpus:
-        _gpus(draft, gpus, said, legacy)
+        _read_gpus(builder, gpus, pod_hints, legacy)
     if _RDMA in sums:
-        _rdma(draft, sums[_RDMA], said, legacy)
+        _read_rdma(builder, sums[_RDMA], pod_hints, legacy)
     if _FPGA in sums:
-        _fpga(draft, sums[_FPGA])
-    if draft.asks:
-        draft.annotations(hints.KEYS)
-        draft.labels((_PROVIDER,), removed=False)
-        draft.scheduler(_SCHEDULER)
-        draft.others(user for ask in draft.asks for user in ask.users)
-    return draft.reading()
+        _read_fpga(builder, sums[_FPGA])
+    if builder.asks:
+        builder.add_annotations(hints.KEYS)
+        builder.add_labels((_PROVIDER,), removed=False)
+        builder.handle_scheduler(_SCHEDULER)
+        builder.warn_other_containers(user for ask in builder.asks for user in ask.users)
+    return builder.build()
 
 
-def _speaks(pod: PodView) -> bool:
+def _uses_koordinator(pod: PodView) -> bool:
     names = {name for container in pod.containers for name in container.resources}
     if not _OWN_NAMES.isdisjoint(names):
         return True
-    marks = (*hints.KEYS, _PLACED)
+    marks = (*hints.KEYS, _ALLOCATED)
     marked = pod.scheduler == _SCHEDULER or any(key in pod.annotations for key in marks)
     return marked and bool(names & set(_VENDORS))
 
 
-def _summed(draft: Draft) -> _Sums:
-    sums: _Sums = {}
-    for container in draft.pod.containers:
+def _sum_resources(builder: RequestBuilder) -> _PodResources:
+    sums: _PodResources = {}
+    for container in builder.pod.containers:
         for one in container.resources.values():
             name = _SHORT.get(one.name)
             if name:
-                sums.setdefault(name, _Sum(name)).add(one, container.user.role)
-                if one.name.startswith(_FIRST):
-                    draft.findings.append(
-                        NAME_OLD.at(one.where, f"{one.written} is read as {_OWN}{name}")
+                sums.setdefault(name, _PodResource(name)).add(one, container.user.role)
+                if one.name.startswith(_KUBERNETES):
+                    builder.findings.append(
+                        NAME_OLD.at(one.where, f"{one.original_name} is now named {_OWN}{name}")
                     )
             elif one.name == _MISSPELT:
-                draft.traces += one.traces(removed=False)
-                draft.findings.append(
-                    NAME_MISSPELT.at(one.where, f"{one.written}: it is called {_OWN}{_SHARED}")
+                builder.source_fields += one.source_fields(removed=False)
+                builder.findings.append(
+                    NAME_MISSPELT.at(
+                        one.where,
+                        f"{one.original_name} does not exist; use {_OWN}{_SHARED}",
+                    )
                 )
     return sums
 
 
-def _leave(draft: Draft, sums: Iterable[_Sum]) -> None:
-    draft.traces += [t for one in sums for r in one.found for t in r.traces(removed=False)]
+def _keep_sources(builder: RequestBuilder, sums: Iterable[_PodResource]) -> None:
+    builder.source_fields += [
+        t for one in sums for r in one.sources for t in r.source_fields(removed=False)
+    ]
 
 
-def _gpus(draft: Draft, sums: _Sums, said: hints.Hints, legacy: Legacy) -> None:
-    problems = _refusals(sums)
+def _read_gpus(
+    builder: RequestBuilder, sums: _PodResources, pod_hints: hints.AllocationHints, legacy: Legacy
+) -> None:
+    problems = _check(sums)
     if problems:
-        draft.findings += problems
-        _leave(draft, sums.values())
+        builder.findings += problems
+        _keep_sources(builder, sums.values())
         return
-    ask = _vendors(draft, sums) or _parts(draft.pod, sums)
-    ask = hints.applied(draft, ask, "gpu", said, legacy)
-    _add(draft, ask, sums.values())
+    ask = _read_vendor_devices(builder, sums) or _read_shares(builder.pod, sums)
+    ask = hints.apply_hints(builder, ask, "gpu", pod_hints, legacy)
+    _add(builder, ask, sums.values())
 
 
-def _add(draft: Draft, ask: Ask, sums: Iterable[_Sum]) -> None:
-    found = [resource for one in sums for resource in one.found]
-    draft.ask(ask, found, _users(draft.pod, found))
+def _add(builder: RequestBuilder, ask: Ask, sums: Iterable[_PodResource]) -> None:
+    found = [resource for one in sums for resource in one.sources]
+    builder.add_ask(ask, found, _users(builder.pod, found))
 
 
-def _users(pod: PodView, found: Iterable[Resource]) -> tuple[User, ...]:
-    holders = {one.holder for one in found}
+def _users(pod: PodView, found: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
+    holders = {one.container for one in found}
     return tuple(one.user for one in pod.containers if one.user.path in holders)
 
 
-def _refusals(sums: _Sums) -> list[Finding]:
-    """Check names and amounts; in the project's own order, in words of ours."""
-    first = next(iter(sums.values())).found[0]
+def _check(sums: _PodResources) -> list[Finding]:
+    """Check names and amounts in the order of Koordinator's webhook."""
+    first = next(iter(sums.values())).sources[0]
     if _GPU in sums and _SHARED in sums:
-        return [REQUESTS_CONTRADICT.at(first.where, "a GPU and a GPU share exclude each other")]
+        return [
+            REQUESTS_CONTRADICT.at(
+                first.where, f"{_OWN}{_GPU} and {_OWN}{_SHARED} exclude each other"
+            )
+        ]
     if _MEMORY in sums and _RATIO in sums:
         return [
             REQUESTS_CONTRADICT.at(
-                first.where, "GPU memory in bytes and as a ratio exclude each other"
+                first.where, f"{_OWN}{_MEMORY} and {_OWN}{_RATIO} exclude each other"
             )
         ]
-    if frozenset(sums) not in _VALID:
-        written = ", ".join(sorted({one.written for s in sums.values() for one in s.found}))
-        more = ": memory, in bytes or as a ratio, is missing" if _memoryless(sums) else ""
+    if frozenset(sums) not in _VALID_COMBINATIONS:
+        written = ", ".join(sorted({one.original_name for s in sums.values() for one in s.sources}))
+        missing = f"; add {_OWN}{_MEMORY} or {_OWN}{_RATIO}" if _lacks_memory(sums) else ""
         return [
-            REQUEST_INCOMPLETE.at(first.where, f"{written} do not make a request together{more}")
+            REQUEST_INCOMPLETE.at(first.where, f"{written}: not a complete GPU request{missing}")
         ]
     shared = sums[_SHARED].amount if _SHARED in sums else 0
     if shared:
-        return _shares(sums, shared)
+        return _check_shares(sums, shared)
     return [
         problem
         for name in (_GPU, _CORE, _RATIO)
         if name in sums
-        for problem in hundreds(sums[name])
+        for problem in check_whole_devices(sums[name])
     ]
 
 
-def _memoryless(sums: _Sums) -> bool:
+def _lacks_memory(sums: _PodResources) -> bool:
     own = set(sums) & {_CORE, _SHARED}
     return bool(own) and not set(sums) & {_MEMORY, _RATIO, *_VENDORS}
 
 
-def _shares(sums: _Sums, shared: int) -> list[Finding]:
+def _check_shares(sums: _PodResources, shared: int) -> list[Finding]:
     problems = []
     for name in (_CORE, _RATIO):
         if name not in sums:
             continue
         one = sums[name]
         if one.amount % shared:
-            problems.append(one.refused(f"is no multiple of {_OWN}{_SHARED}, which is {shared}"))
+            problems.append(one.reject(f"is not a multiple of {_OWN}{_SHARED}, which is {shared}"))
         elif one.amount > 100 * shared:
-            problems.append(one.refused(f"is more than 100 for each of {shared} GPUs"))
+            problems.append(one.reject(f"exceeds 100 for each GPU ({_OWN}{_SHARED} is {shared})"))
     if _NPU[0] in sums and shared != 1:
-        problems.append(sums[_SHARED].refused("is not 1, as slices of an NPU need"))
+        problems.append(sums[_SHARED].reject("must be 1 for slices of an NPU"))
     if _NPU[2] in sums and sums[_NPU[2]].amount > 100:
-        problems.append(sums[_NPU[2]].refused("is more than 100 percent"))
+        problems.append(sums[_NPU[2]].reject("exceeds 100 percent"))
     return problems
 
 
-def hundreds(one: _Sum) -> list[Finding]:
-    """Check that more than one device is a number of whole ones."""
+def check_whole_devices(one: _PodResource) -> list[Finding]:
+    """Check that an amount above 100 is a number of whole devices."""
     if one.amount <= 100 or one.amount % 100 == 0:
         return []
     near = one.amount // 100 * 100
     return [
-        one.refused(
-            "is above 100 and no multiple of 100", f'Write "{near}" or "{near + 100}" in all.'
+        one.reject(
+            "is above 100 but not a multiple of 100",
+            f'Write "{near}" or "{near + 100}" in total.',
         )
     ]
 
 
-def _vendors(draft: Draft, sums: _Sums) -> Ask | None:
-    """Read whole devices by a vendor's name, and slices of NPUs."""
+def _read_vendor_devices(builder: RequestBuilder, sums: _PodResources) -> Ask | None:
+    """Read whole devices of a vendor, and slices of NPUs."""
     if _NPU[0] in sums:
-        _driverless(draft, sums[_NPU[0]])
+        _warn_no_driver(builder, sums[_NPU[0]])
         return Ask(kind=Kind.OTHER, row="npu", vendor="huawei")
     for name, vendor in _VENDORS.items():
         if name not in sums:
             continue
         kind = Kind.GPU if vendor in {"nvidia", "amd"} else Kind.OTHER
         if kind is Kind.OTHER:
-            _driverless(draft, sums[name])
-        first = sums[name].found[0]
-        draft.count(replace_amount(first, sums[name].amount))
+            _warn_no_driver(builder, sums[name])
+        first = sums[name].sources[0]
+        builder.read_count(with_amount(first, sums[name].amount))
         return Ask(kind=kind, row="vendor", vendor=vendor, count=sums[name].amount)
     return None
 
 
-def replace_amount(one: Resource, amount: int) -> Resource:
-    """Return the resource with the amount of the whole pod."""
-    return Resource(one.name, one.written, amount, one.text, one.holder, one.places)
-
-
-def _driverless(draft: Draft, one: _Sum) -> None:
-    first = one.found[0]
-    draft.findings.append(
-        VENDOR_WITHOUT_DRIVER.at(first.where, f"no DRA driver for {first.written} is known")
+def with_amount(one: DeviceResource, amount: int) -> DeviceResource:
+    """Return the resource with another amount."""
+    return DeviceResource(
+        one.name, one.original_name, amount, one.amount_text, one.container, one.entries
     )
 
 
-def _parts(pod: PodView, sums: _Sums) -> Ask:
-    """Read GPUs in percent or bytes; counts and parts as Koordinator divides them."""
+def _warn_no_driver(builder: RequestBuilder, one: _PodResource) -> None:
+    first = one.sources[0]
+    builder.findings.append(
+        VENDOR_WITHOUT_DRIVER.at(first.where, f"no known DRA driver serves {first.original_name}")
+    )
+
+
+def _read_shares(pod: PodView, sums: _PodResources) -> Ask:
+    """Read GPUs in percent or bytes. Counts and shares are divided as in Koordinator."""
     whole = sums[_GPU].amount if _GPU in sums else 0
     core = sums[_CORE].amount if _CORE in sums else whole
     ratio = sums[_RATIO].amount if _RATIO in sums else whole
@@ -291,7 +309,7 @@ def _parts(pod: PodView, sums: _Sums) -> Ask:
         kind=Kind.GPU,
         row="memory" if size else "percent",
         count=count,
-        share=Share(
+        share=DeviceShare(
             memory=Bytes(size // count) if size else Percent(Decimal(ratio // count)),
             cores=Percent(Decimal(core // count)) if core else None,
             isolation=Isolation.MEMORY if hami else Isolation.NONE,
@@ -299,72 +317,83 @@ def _parts(pod: PodView, sums: _Sums) -> Ask:
     )
 
 
-def _rdma(draft: Draft, one: _Sum, said: hints.Hints, legacy: Legacy) -> None:
-    hint = said.types.get(_RDMA)
+def _read_rdma(
+    builder: RequestBuilder, one: _PodResource, pod_hints: hints.AllocationHints, legacy: Legacy
+) -> None:
+    hint = pod_hints.types.get(_RDMA)
     strategy = hint.strategy if hint else ""
-    problems = hundreds(one) if not strategy else []
+    problems = check_whole_devices(one) if not strategy else []
     if problems:
-        draft.findings += problems
-        _leave(draft, (one,))
+        builder.findings += problems
+        _keep_sources(builder, (one,))
         return
-    virtual = hint is not None and hint.virtual
+    virtual = hint is not None and hint.uses_vfs
     if strategy == "ApplyForAll":
-        _every(draft, one, said, legacy, virtual=virtual)
+        _read_all_rdma(builder, one, pod_hints, legacy, virtual=virtual)
         return
     count: int | None = max(1, one.amount // 100)
-    share = Share(per_mille=one.amount * 10) if one.amount < 100 and not virtual else None
+    share = DeviceShare(per_mille=one.amount * 10) if one.amount < 100 and not virtual else None
     row = "rdma-share" if share else "rdma"
     if strategy == "RequestsAsCount":
         exclusive = virtual or (hint is not None and hint.exclusive)
-        draft.count(replace_amount(one.found[0], one.amount))
+        builder.read_count(with_amount(one.sources[0], one.amount))
         count, row = one.amount, "rdma" if exclusive else "rdma-share"
-        share = None if exclusive else Share(per_mille=10)
+        share = None if exclusive else DeviceShare(per_mille=10)
     if virtual:
         row = "rdma-vf"
     ask = Ask(kind=Kind.NIC, row=row, count=count, share=share)
-    _add(draft, hints.applied(draft, ask, _RDMA, said, legacy), (one,))
+    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (one,))
 
 
-def _every(draft: Draft, one: _Sum, said: hints.Hints, legacy: Legacy, *, virtual: bool) -> None:
-    """Ask for every network device; the amount is that of each, and 100 is all of it.
+def _read_all_rdma(
+    builder: RequestBuilder,
+    one: _PodResource,
+    pod_hints: hints.AllocationHints,
+    legacy: Legacy,
+    *,
+    virtual: bool,
+) -> None:
+    """Read a request for all network devices. The amount applies to each, and 100 is exclusive.
 
-    Shares of all of them are what pods ask that use the host's network, and so have them anyway.
+    Pods in the host network request shares of all devices, and can use them without a claim.
     """
     if one.amount > 100:
-        why = "is asked of every device, and a device has 100"
-        draft.findings.append(one.refused(why, 'Write "100" to have every device to itself.'))
-        _leave(draft, (one,))
+        why = "exceeds 100, the amount of each device with allocateStrategy ApplyForAll"
+        builder.findings.append(one.reject(why, 'Write "100" to get all devices exclusively.'))
+        _keep_sources(builder, (one,))
         return
-    gpus = tuple(ask.name for ask in draft.asks)
-    if draft.pod.spec.get("hostNetwork") is True and gpus and not virtual and one.amount < 100:
-        _of_host(draft, one, gpus)
+    gpus = tuple(ask.name for ask in builder.asks)
+    if builder.pod.spec.get("hostNetwork") is True and gpus and not virtual and one.amount < 100:
+        _drop_host_network_request(builder, one, gpus)
         return
     row = "rdma-all-vf" if virtual else "rdma-all" if one.amount == 100 else "rdma-all-share"
     ask = Ask(kind=Kind.NIC, row=row, count=None)
-    _add(draft, hints.applied(draft, ask, _RDMA, said, legacy), (one,))
+    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (one,))
 
 
-def _of_host(draft: Draft, one: _Sum, gpus: tuple[str, ...]) -> None:
-    """Drop what a pod of the host's network has without a claim, together with its GPUs."""
-    for resource in one.found:
-        draft.traces += resource.traces(asks=gpus)
-        draft.findings.append(
+def _drop_host_network_request(
+    builder: RequestBuilder, one: _PodResource, gpus: tuple[str, ...]
+) -> None:
+    """Drop a request of a pod in the host network together with its request for GPUs."""
+    for resource in one.sources:
+        builder.source_fields += resource.source_fields(asks=gpus)
+        builder.findings.append(
             MEANING_CHANGES.at(
                 resource.where,
-                f"{resource.written}: the pod is in the network of its host, whose devices need no "
-                "claim; the request for a share of each is dropped",
-                remedy="See that /dev/infiniband of the host reaches the container.",
+                f"dropped {resource.original_name}, because a pod in the host network uses the "
+                "network devices of the node without a claim",
+                remedy="Mount /dev/infiniband of the node into the container.",
             )
         )
 
 
-def _fpga(draft: Draft, one: _Sum) -> None:
-    problems = hundreds(one)
-    draft.findings += problems
+def _read_fpga(builder: RequestBuilder, one: _PodResource) -> None:
+    problems = check_whole_devices(one)
+    builder.findings += problems
     if problems:
-        _leave(draft, (one,))
+        _keep_sources(builder, (one,))
         return
-    _driverless(draft, one)
-    share = Share(per_mille=one.amount * 10) if one.amount < 100 else None
+    _warn_no_driver(builder, one)
+    share = DeviceShare(per_mille=one.amount * 10) if one.amount < 100 else None
     ask = Ask(kind=Kind.OTHER, row="fpga", count=max(1, one.amount // 100), share=share)
-    _add(draft, ask, (one,))
+    _add(builder, ask, (one,))

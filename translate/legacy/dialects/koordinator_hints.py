@@ -1,7 +1,6 @@
-"""Koordinator's annotations: which devices go together, which of them, and in which partition.
+"""Reads Koordinator's annotations: joint allocation, selection of devices, GPU partitions.
 
-Read as its scheduler reads them; JSON that does not parse is refused with its place. Knows nothing
-of resources but which types of device are asked for.
+Interprets them as Koordinator's scheduler does. Invalid JSON is an error with its position.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,14 @@ from msgspec.structs import replace
 from config.model import Legacy
 from documents.values import Value
 from translate.legacy import annotation_json
-from translate.legacy.asks import Ask, Distinct, Joint, Kind, Scope, Together
+from translate.legacy.asks import (
+    Ask,
+    Colocation,
+    Distinctness,
+    JointAllocation,
+    Kind,
+    TopologyScope,
+)
 from translate.legacy.codes import (
     AMOUNT_REFUSED,
     HINT_EMPTY,
@@ -21,9 +27,9 @@ from translate.legacy.codes import (
     LABEL_DROPPED,
     WORD_UNKNOWN,
 )
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import annotation_path, items, mapping, text
-from translate.legacy.selectors import DeviceLabel, Nic, NicKind, Not, Operator, Selector
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import annotation_path, as_list, as_mapping, format_value
+from translate.legacy.selectors import AskSelector, DeviceLabel, LabelOperator, NicIs, NicKind, Not
 
 _PREFIX: Final = "scheduling.koordinator.sh/"
 JOINT: Final = f"{_PREFIX}device-joint-allocate"
@@ -33,160 +39,185 @@ KEYS: Final = (JOINT, HINT, PARTITION)
 _OTHERS: Final = (_PREFIX, "gang.scheduling.koordinator.sh/")
 _KINDS: Final = {"gpu": Kind.GPU, "rdma": Kind.NIC, "fpga": Kind.OTHER}
 _SCOPES: Final = {
-    "Device": Scope.DEVICE, "PCIe": Scope.PCIE, "NUMANode": Scope.NUMA, "Node": Scope.NODE,
-}  # fmt: skip
+    "Device": TopologyScope.DEVICE,
+    "PCIe": TopologyScope.PCIE,
+    "NUMANode": TopologyScope.NUMA,
+    "Node": TopologyScope.NODE,
+}
 _STRATEGIES: Final = ("ApplyForAll", "RequestsAsCount")
 _POLICIES: Final = ("DeviceLevel", "PCIeLevel")
-_LINKED: Final = (2, 4, 8)
+_PARTITION_SIZES: Final = (2, 4, 8)
 
 
-class Hint(msgspec.Struct, frozen=True):
-    """What the pod says of one type of device."""
+class DeviceHint(msgspec.Struct, frozen=True):
+    """The allocation hint of the pod for one type of device."""
 
     selector: Mapping[str, Value] = {}
-    functions: Mapping[str, Value] = {}
-    virtual: bool = False
+    vf_selector: Mapping[str, Value] = {}
+    uses_vfs: bool = False
     strategy: str = ""
-    scope: Scope | None = None
+    scope: TopologyScope | None = None
     exclusive: bool = False
 
 
-class Hints(msgspec.Struct, frozen=True):
-    """What the pod's annotations say."""
+class AllocationHints(msgspec.Struct, frozen=True):
+    """The allocation hints in the annotations of a pod."""
 
-    types: Mapping[str, Hint] = {}
-    joint: Joint | None = None
+    types: Mapping[str, DeviceHint] = {}
+    joint: JointAllocation | None = None
     joined: tuple[str, ...] = ()
-    partition: Together | None = None
+    partition: Colocation | None = None
 
 
-_NO_HINT: Final = Hint()
+_NO_HINT: Final = DeviceHint()
 
 
-def read(draft: Draft, asked: Mapping[str, int]) -> Hints:
-    """Read the annotations of a pod that asks for these resources, by their short names."""
-    types = {name for name in ("rdma", "fpga") if name in asked}
-    if set(asked) - types:
+def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> AllocationHints:
+    """Read the annotations of a pod. `amounts` maps short resource names to amounts."""
+    types = {name for name in ("rdma", "fpga") if name in amounts}
+    if set(amounts) - types:
         types.add("gpu")
-    found = {name: _hint(draft, name, value) for name, value in _map(draft, HINT).items()}
+    found = {
+        name: _read_hint(builder, name, value)
+        for name, value in _read_object(builder, HINT).items()
+    }
     for name in found:
         if name not in types:
-            _say_empty(draft, HINT, f"no device of type {name} is asked for")
-    joint, joined = _joint(draft, types, found)
-    for key in draft.pod.annotations:
+            _add_no_effect(builder, HINT, f"the pod requests no device of type {name}")
+    joint, joined = _read_joint(builder, types, found)
+    for key in builder.pod.annotations:
         if key.startswith(_OTHERS) and key not in KEYS:
-            draft.findings.append(
-                HINT_LOST.at(annotation_path(key), "only Koordinator's scheduler acts on it")
+            builder.findings.append(
+                HINT_LOST.at(
+                    annotation_path(key),
+                    "only Koordinator's scheduler uses this annotation; it does not affect claims",
+                )
             )
-    return Hints(found, joint, joined, _partition(draft))
+    return AllocationHints(found, joint, joined, _read_partition(builder))
 
 
-def applied(draft: Draft, ask: Ask, kind: str, said: Hints, legacy: Legacy) -> Ask:
-    """Return the ask with what the annotations say of its type."""
-    hint = said.types.get(kind, _NO_HINT)
-    selectors: list[Selector] = []
-    distinct = Distinct.DEVICE
+def apply_hints(
+    builder: RequestBuilder, ask: Ask, kind: str, pod_hints: AllocationHints, legacy: Legacy
+) -> Ask:
+    """Return the ask with the hints for its type of device."""
+    hint = pod_hints.types.get(kind, _NO_HINT)
+    selectors: list[AskSelector] = []
+    distinct = Distinctness.DEVICE
     if kind == "rdma":
-        selectors.append(Nic(NicKind.RDMA))
-        if hint.virtual:
-            selectors.append(Nic(NicKind.VF))
-            distinct = Distinct.PARENT
+        selectors.append(NicIs(NicKind.RDMA))
+        if hint.uses_vfs:
+            selectors.append(NicIs(NicKind.VF))
+            distinct = Distinctness.PARENT
         elif hint.exclusive:
-            selectors.append(Nic(NicKind.PF))
-    selectors += _labels(draft, kind, hint.selector, legacy)
-    selectors += _labels(draft, kind, hint.functions, legacy)
-    together = Together(hint.scope) if hint.scope not in {None, Scope.NODE} else None
-    if kind == "gpu" and said.partition and (said.partition.required or together is None):
-        together = _linked(draft, ask, said.partition) or together
-    if hint.scope is Scope.DEVICE and (ask.count or 0) > 1:
-        draft.findings.append(
+            selectors.append(NicIs(NicKind.PF))
+    selectors += _read_selector(builder, kind, hint.selector, legacy)
+    selectors += _read_selector(builder, kind, hint.vf_selector, legacy)
+    colocation = Colocation(hint.scope) if hint.scope not in {None, TopologyScope.NODE} else None
+    if (
+        kind == "gpu"
+        and pod_hints.partition
+        and (pod_hints.partition.required or colocation is None)
+    ):
+        colocation = _place_in_partition(builder, ask, pod_hints.partition) or colocation
+    if hint.scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
+        builder.findings.append(
             AMOUNT_REFUSED.at(
-                annotation_path(HINT), f"{ask.count} devices cannot be within one {kind} device"
+                annotation_path(HINT),
+                f"{ask.count} devices cannot have requiredTopologyScope Device",
             )
         )
-    joint = said.joint if kind in said.joined else None
+    joint = pod_hints.joint if kind in pod_hints.joined else None
     if joint and ask.kind is not joint.primary:
-        # Of network devices one is as many as there are places; of GPUs it is one.
-        joint = replace(joint, counted=ask.kind is Kind.GPU or (ask.count or 0) > 1)
+        # One network device means one for each scope; one GPU means one.
+        joint = replace(joint, explicit_count=ask.kind is Kind.GPU or (ask.count or 0) > 1)
     return replace(
-        ask, selectors=tuple(selectors), distinct=distinct, together=together, joint=joint
+        ask, selectors=tuple(selectors), distinct=distinct, colocation=colocation, joint=joint
     )
 
 
-def _linked(draft: Draft, ask: Ask, partition: Together) -> Together | None:
+def _place_in_partition(
+    builder: RequestBuilder, ask: Ask, partition: Colocation
+) -> Colocation | None:
     if ask.share is not None and (ask.count or 0) > 1:
-        draft.findings.append(
+        builder.findings.append(
             AMOUNT_REFUSED.at(
-                annotation_path(PARTITION), "shares of several GPUs are in no partition of links"
+                annotation_path(PARTITION), "a GPU partition cannot contain shares of several GPUs"
             )
         )
         return None
-    if ask.count in _LINKED:
+    if ask.count in _PARTITION_SIZES:
         return partition
     if ask.count != 1 and partition.required:
-        draft.findings.append(
+        builder.findings.append(
             HINT_LOST.at(
                 annotation_path(PARTITION),
-                f"partitions have 1, 2, 4 or 8 GPUs, and {ask.count} are asked for",
+                f"ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but the pod requests "
+                f"{'all' if ask.count is None else ask.count}",
             )
         )
     return None
 
 
-def _map(draft: Draft, key: str) -> Mapping[str, Value]:
-    said = draft.pod.annotations.get(key)
-    if said is None:
+def _read_object(builder: RequestBuilder, key: str) -> Mapping[str, Value]:
+    text = builder.pod.annotations.get(key)
+    if text is None:
         return {}
-    value, problem = annotation_json.read(key, said)
+    value, problem = annotation_json.parse_annotation(key, text)
     if problem is None and value is not None and not isinstance(value, dict):
-        problem = annotation_json.unreadable(key, "it is JSON, and no object")
+        problem = annotation_json.unreadable_annotation(key, "the value must be a JSON object")
     if problem:
-        draft.findings.append(problem)
-    return mapping(value)
+        builder.findings.append(problem)
+    return as_mapping(value)
 
 
-def _hint(draft: Draft, name: str, value: Value) -> Hint:
-    said = mapping(value)
+def _read_hint(builder: RequestBuilder, name: str, value: Value) -> DeviceHint:
+    hint = as_mapping(value)
     if value is not None and not isinstance(value, dict):
-        draft.findings.append(
-            annotation_json.unreadable(HINT, f"what stands at {name} is no object")
+        builder.findings.append(
+            annotation_json.unreadable_annotation(HINT, f"{name} must be an object")
         )
     if name not in _KINDS:
-        _say_unknown(draft, HINT, name, tuple(_KINDS))
-    policy = _word(draft, said, "exclusivePolicy", _POLICIES)
+        _add_unknown_value(builder, HINT, f"device type {name}", tuple(_KINDS))
+    policy = _read_choice(builder, hint, "exclusivePolicy", _POLICIES)
     if policy == "PCIeLevel":
-        _say_empty(draft, HINT, "exclusivePolicy PCIeLevel has no effect in Koordinator either")
-    scope = _word(draft, said, "requiredTopologyScope", tuple(_SCOPES))
-    functions = said.get("vfSelector")
+        _add_no_effect(
+            builder, HINT, "exclusivePolicy PCIeLevel has no effect; Koordinator ignores it too"
+        )
+    scope = _read_choice(builder, hint, "requiredTopologyScope", tuple(_SCOPES))
+    vf_selector = hint.get("vfSelector")
     for key in ("selector", "vfSelector"):
-        if said.get(key) is not None and not isinstance(said[key], dict):
-            draft.findings.append(annotation_json.unreadable(HINT, f"{name}.{key} is no object"))
-    return Hint(
-        selector=mapping(said.get("selector")),
-        functions=mapping(functions),
-        virtual=isinstance(functions, dict) and name == "rdma",
-        strategy=_word(draft, said, "allocateStrategy", _STRATEGIES),
+        if hint.get(key) is not None and not isinstance(hint[key], dict):
+            builder.findings.append(
+                annotation_json.unreadable_annotation(HINT, f"{name}.{key} must be an object")
+            )
+    return DeviceHint(
+        selector=as_mapping(hint.get("selector")),
+        vf_selector=as_mapping(vf_selector),
+        uses_vfs=isinstance(vf_selector, dict) and name == "rdma",
+        strategy=_read_choice(builder, hint, "allocateStrategy", _STRATEGIES),
         scope=_SCOPES.get(scope),
         exclusive=policy == "DeviceLevel",
     )
 
 
-def _joint(
-    draft: Draft, types: set[str], found: Mapping[str, Hint]
-) -> tuple[Joint | None, tuple[str, ...]]:
-    said = _map(draft, JOINT)
-    if not said:
+def _read_joint(
+    builder: RequestBuilder, types: set[str], found: Mapping[str, DeviceHint]
+) -> tuple[JointAllocation | None, tuple[str, ...]]:
+    joint = _read_object(builder, JOINT)
+    if not joint:
         return None, ()
-    listed = [name for name in items(said.get("deviceTypes")) if isinstance(name, str)]
-    if not isinstance(said.get("deviceTypes"), list) or len(listed) != len(
-        items(said["deviceTypes"])
+    listed = [name for name in as_list(joint.get("deviceTypes")) if isinstance(name, str)]
+    if not isinstance(joint.get("deviceTypes"), list) or len(listed) != len(
+        as_list(joint["deviceTypes"])
     ):
-        draft.findings.append(annotation_json.unreadable(JOINT, "deviceTypes is no list of texts"))
+        builder.findings.append(
+            annotation_json.unreadable_annotation(JOINT, "deviceTypes must be a list of strings")
+        )
         return None, ()
     for name in listed:
         if name not in _KINDS:
-            _say_unknown(draft, JOINT, name, tuple(_KINDS))
-    scope = _word(draft, said, "requiredScope", ("SamePCIe",), JOINT)
+            _add_unknown_value(builder, JOINT, f"device type {name}", tuple(_KINDS))
+    scope = _read_choice(builder, joint, "requiredScope", ("SamePCIe",), JOINT)
     joined = tuple(
         [
             name
@@ -195,82 +226,100 @@ def _joint(
         ]
     )
     if len(joined) < 2:
-        _say_empty(draft, JOINT, "fewer than two of its types are asked for, so nothing is joined")
+        _add_no_effect(
+            builder, JOINT, "no effect, because the pod requests fewer than two of the device types"
+        )
         return None, ()
-    return Joint("joint", _KINDS[joined[0]], Scope.PCIE, required=bool(scope)), joined
+    return JointAllocation(
+        "joint", _KINDS[joined[0]], TopologyScope.PCIE, required=bool(scope)
+    ), joined
 
 
-def _partition(draft: Draft) -> Together | None:
-    if PARTITION not in draft.pod.annotations:
+def _read_partition(builder: RequestBuilder) -> Colocation | None:
+    if PARTITION not in builder.pod.annotations:
         return None
-    said = _map(draft, PARTITION)
-    if said.get("ringBusBandwidth") is not None:
-        draft.findings.append(
+    partition = _read_object(builder, PARTITION)
+    if partition.get("ringBusBandwidth") is not None:
+        builder.findings.append(
             HINT_LOST.at(
-                annotation_path(PARTITION), "ringBusBandwidth is no attribute of any device"
+                annotation_path(PARTITION),
+                "ringBusBandwidth is ignored, because it is not a device attribute",
             )
         )
-    policy = _word(draft, said, "allocatePolicy", ("Restricted", "BestEffort"), PARTITION)
-    return Together(Scope.LINK, required=policy == "Restricted")
+    policy = _read_choice(
+        builder, partition, "allocatePolicy", ("Restricted", "BestEffort"), PARTITION
+    )
+    return Colocation(TopologyScope.LINK, required=policy == "Restricted")
 
 
-def _word(
-    draft: Draft, said: Mapping[str, Value], name: str, allowed: tuple[str, ...], key: str = HINT
+def _read_choice(
+    builder: RequestBuilder,
+    fields: Mapping[str, Value],
+    name: str,
+    allowed: tuple[str, ...],
+    key: str = HINT,
 ) -> str:
-    value = said.get(name)
+    value = fields.get(name)
     if value is None or value == "":
         return ""
     if isinstance(value, str) and value in allowed:
         return value
-    _say_unknown(draft, key, f"{name} {text(value)}", allowed)
+    _add_unknown_value(builder, key, f"{name} {format_value(value)}", allowed)
     return ""
 
 
-def _say_unknown(draft: Draft, key: str, what: str, allowed: tuple[str, ...]) -> None:
-    draft.findings.append(
-        WORD_UNKNOWN.at(annotation_path(key), f"{text(what)} is none of {', '.join(allowed)}")
+def _add_unknown_value(
+    builder: RequestBuilder, key: str, what: str, allowed: tuple[str, ...]
+) -> None:
+    builder.findings.append(
+        WORD_UNKNOWN.at(
+            annotation_path(key),
+            f"{format_value(what)}: the value must be one of {', '.join(allowed)}",
+        )
     )
 
 
-def _say_empty(draft: Draft, key: str, why: str) -> None:
-    draft.findings.append(HINT_EMPTY.at(annotation_path(key), why))
+def _add_no_effect(builder: RequestBuilder, key: str, why: str) -> None:
+    builder.findings.append(HINT_EMPTY.at(annotation_path(key), why))
 
 
-def _labels(
-    draft: Draft, kind: str, selector: Mapping[str, Value], legacy: Legacy
-) -> list[Selector]:
-    """Read a label selector; labels that are mapped to no attribute are dropped aloud."""
+def _read_selector(
+    builder: RequestBuilder, kind: str, selector: Mapping[str, Value], legacy: Legacy
+) -> list[AskSelector]:
+    """Read a label selector. Labels without a mapped attribute are dropped with a finding."""
     if not selector:
         return []
     attributes = cast("Mapping[str, Mapping[str, str]]", legacy.labels).get(kind, {})
-    found: list[Selector] = []
+    found: list[AskSelector] = []
     terms: list[tuple[str, str, tuple[str, ...]]] = [
-        (key, "In", (text(value),)) for key, value in mapping(selector.get("matchLabels")).items()
+        (key, "In", (format_value(value),))
+        for key, value in as_mapping(selector.get("matchLabels")).items()
     ]
-    for term in map(mapping, items(selector.get("matchExpressions"))):
-        values = tuple(map(text, items(term.get("values"))))
-        terms.append((text(term.get("key")), text(term.get("operator")), values))
+    for term in map(as_mapping, as_list(selector.get("matchExpressions"))):
+        values = tuple(map(format_value, as_list(term.get("values"))))
+        terms.append((format_value(term.get("key")), format_value(term.get("operator")), values))
     for key, operator, values in terms:
         made = _label(key, operator, values, str(attributes.get(key, "")))
         if made is None:
-            _say_unknown(
-                draft, HINT, f"operator {operator}", ("In", "NotIn", "Exists", "DoesNotExist")
+            _add_unknown_value(
+                builder, HINT, f"operator {operator}", ("In", "NotIn", "Exists", "DoesNotExist")
             )
         elif key in attributes:
             found.append(made)
         else:
-            draft.findings.append(
+            builder.findings.append(
                 LABEL_DROPPED.at(
-                    annotation_path(HINT), f"{key} of {kind} devices is mapped to no attribute"
+                    annotation_path(HINT),
+                    f"dropped the label {key} of {kind} devices; it is not mapped to an attribute",
                 )
             )
     return found
 
 
-def _label(key: str, operator: str, values: tuple[str, ...], attribute: str) -> Selector | None:
-    inside = DeviceLabel(key, Operator.IN, values, attribute)
-    exists = DeviceLabel(key, Operator.EXISTS, (), attribute)
-    made: dict[str, Selector] = {
+def _label(key: str, operator: str, values: tuple[str, ...], attribute: str) -> AskSelector | None:
+    inside = DeviceLabel(key, LabelOperator.IN, values, attribute)
+    exists = DeviceLabel(key, LabelOperator.EXISTS, (), attribute)
+    made: dict[str, AskSelector] = {
         "In": inside, "NotIn": Not(inside), "Exists": exists, "DoesNotExist": Not(exists),
     }  # fmt: skip
     return made.get(operator)

@@ -1,42 +1,42 @@
-"""Shares by a size in the resource's name, as nos makes them by MPS: `nvidia.com/gpu-10gb`."""
+"""The dialect of nos: MPS slices with the size in the resource name, `nvidia.com/gpu-10gb`."""
 
 import re
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Bytes, Isolation, Kind, Reading, Share
+from translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Kind, PodRequests
 from translate.legacy.codes import MEANING_CHANGES
-from translate.legacy.draft import Draft
+from translate.legacy.draft import RequestBuilder
 from translate.legacy.pod_view import PodView
 
 NAME: Final = "nos"
-CALLED_BY: Final = frozenset({"nvidia.com"})
+TRIGGERS: Final = frozenset({"nvidia.com"})
 _SIZE: Final = re.compile(r"nvidia\.com/gpu-([1-9]\d{0,3})gb")
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read what every container asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
         for one in container.resources.values():
             match = _SIZE.fullmatch(one.name)
             if match is None:
                 continue
-            share = Share(memory=Bytes(int(match[1]) << 30), isolation=Isolation.MPS)
+            share = DeviceShare(memory=Bytes(int(match[1]) << 30), isolation=Isolation.MPS)
             ask = Ask(
                 kind=Kind.GPU,
                 row="memory",
                 vendor="nvidia",
-                count=draft.count(one),
+                count=builder.read_count(one),
                 share=share,
                 users=(container.user,),
             )
-            draft.ask(ask, (one,))
-            draft.findings.append(
+            builder.add_ask(ask, (one,))
+            builder.findings.append(
                 MEANING_CHANGES.at(
                     one.where,
-                    f"{one.written} was a slice made by MPS; what keeps slices apart now depends "
-                    "on the driver",
+                    f"{one.original_name} was a slice of a GPU made by MPS; now the DRA driver "
+                    "decides how slices are isolated",
                 )
             )
-    return draft.reading()
+    return builder.build()

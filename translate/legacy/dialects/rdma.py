@@ -1,20 +1,20 @@
-"""Network devices without a network: tokens of the shared RDMA plugin, and names of clouds.
+"""Network devices without a network: the shared RDMA device plugin and resources of clouds.
 
-A token, whatever its number, lets a container use all matching devices together with others; a
-cloud's resource is one device each, to itself.
+A token of the shared plugin gives a container all matching devices, shared with other pods,
+regardless of the amount. A cloud's resource is a number of exclusive devices.
 """
 
 import re
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Isolation, Kind, Reading, Share
-from translate.legacy.draft import Draft
+from translate.legacy.asks import Ask, DeviceShare, Isolation, Kind, PodRequests
+from translate.legacy.draft import RequestBuilder
 from translate.legacy.pod_view import PodView
-from translate.legacy.selectors import Nic, NicKind, ResourceName, Selector
+from translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
 
 NAME: Final = "rdma"
-CALLED_BY: Final = frozenset(
+TRIGGERS: Final = frozenset(
     {
         "rdma",
         "nvidia.com/rdma-vf",
@@ -24,46 +24,46 @@ CALLED_BY: Final = frozenset(
     }
 )
 _SHARED: Final = "rdma/"
-_COMMON: Final = "token"  # the word for a count that counts nothing
+_TOKEN: Final = "token"  # noqa: S105  # a resource whose amount has no meaning
 _DEVICES: Final = (
     re.compile(r"vpc\.amazonaws\.com/efa"),
     re.compile(r"vke\.volcengine\.com/rdma"),
 )
-# One network of several; which device is in which, nothing publishes.
+# One of several networks. No attribute of a device names its network.
 _NETWORK: Final = re.compile(r"networking\.gke\.io\.networks/rdma-\d+")
 _FUNCTIONS: Final = "nvidia.com/rdma-vf"
 _KEPT: Final = ("networking.gke.io/interfaces", "networking.gke.io/default-interface")
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read what every container asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
         for one in container.resources.values():
-            row = _row(one.name)
+            row = _find_row(one.name)
             if not row:
                 continue
-            selectors: tuple[Selector, ...] = (Nic(NicKind.RDMA),)
+            selectors: tuple[AskSelector, ...] = (NicIs(NicKind.RDMA),)
             if one.name == _FUNCTIONS:
-                selectors = (*selectors, Nic(NicKind.VF), ResourceName((one.name,)))
+                selectors = (*selectors, NicIs(NicKind.VF), PluginPool((one.name,)))
             ask = Ask(
                 kind=Kind.NIC,
                 row=row,
-                count=1 if row == _COMMON else draft.count(one),
-                share=Share(isolation=Isolation.NONE) if row == _COMMON else None,
+                count=1 if row == _TOKEN else builder.read_count(one),
+                share=DeviceShare(isolation=Isolation.NONE) if row == _TOKEN else None,
                 selectors=selectors,
                 users=(container.user,),
             )
-            draft.ask(ask, (one,))
-    if draft.asks:
-        draft.annotations(_KEPT, removed=False)
-    return draft.reading()
+            builder.add_ask(ask, (one,))
+    if builder.asks:
+        builder.add_annotations(_KEPT, removed=False)
+    return builder.build()
 
 
-def _row(name: str) -> str:
-    """Tell which row of the decisions' table a resource is in; empty where it is none of ours."""
+def _find_row(name: str) -> str:
+    """Return the row of the decision table. Empty for resources of other dialects."""
     if name.startswith(_SHARED):
-        return _COMMON
+        return _TOKEN
     if _NETWORK.fullmatch(name):
         return "network"
     exclusive = name == _FUNCTIONS or any(each.fullmatch(name) for each in _DEVICES)

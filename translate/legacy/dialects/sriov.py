@@ -1,8 +1,8 @@
-"""SR-IOV's device plugin: functions of network cards by the name of a pool, and their networks.
+"""SR-IOV's dialect: network functions by the name of a device plugin's pool, and their networks.
 
-Each network whose definition names a pool takes one function of it. Where a manifest names the
-network alone, what an injector would add to the first container is asked for here; which network
-takes from which pool is in the configuration.
+Each network whose definition names a pool uses one function of it. A pod can also specify networks
+alone. It then gets the request that an injecting webhook would add to its first container. The
+configuration (`legacy.networks`) maps networks to pools.
 """
 
 import re
@@ -11,16 +11,31 @@ from typing import Final, cast
 
 from config.model import Legacy
 from dra.finding import Finding
-from translate.legacy.asks import NOTHING, Ask, Kind, Reading, Setting, User, Vf
+from translate.legacy.asks import (
+    NO_REQUESTS,
+    Ask,
+    DeviceUser,
+    Kind,
+    PodRequests,
+    Setting,
+    VfSettings,
+)
 from translate.legacy.codes import MEANING_CHANGES, NETWORK_UNKNOWN
-from translate.legacy.draft import Draft
-from translate.legacy.networks import DEFAULT, NETWORKS, Network, networks
-from translate.legacy.pod_view import Container, PodView, Resource, annotation_path, items, mapping
-from translate.legacy.selectors import Nic, NicKind, ResourceName, Selector
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.networks import DEFAULT, NETWORKS, PodNetwork, read_networks
+from translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    as_list,
+    as_mapping,
+)
+from translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
 
 NAME: Final = "sriov"
-# And whatever the configuration calls a pool.
-CALLED_BY: Final = frozenset(
+# The pools in `legacy.networks` are triggers as well.
+TRIGGERS: Final = frozenset(
     {"mellanox.com", "openshift.io", "intel.com", "nvidia.com", NETWORKS, DEFAULT}
 )
 _POOL: Final = re.compile(
@@ -31,104 +46,124 @@ _POOL: Final = re.compile(
 _RDMA: Final = ("rdma", "roce")
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:
-    """Read the functions and networks the pod asks for."""
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the network functions and networks that the pod requests."""
     if not any(one.resources for one in pod.containers) and not (
         NETWORKS in pod.annotations or DEFAULT in pod.annotations
     ):
-        return NOTHING
-    draft = Draft(NAME, pod)
+        return NO_REQUESTS
+    builder = RequestBuilder(NAME, pod)
     pools = cast("Mapping[str, str]", legacy.networks)
-    named, problems = networks(pod)
-    draft.findings += problems
-    waiting: dict[str, list[Network]] = {}
-    for network in named:
+    networks, problems = read_networks(pod)
+    builder.findings += problems
+    waiting: dict[str, list[PodNetwork]] = {}
+    for network in networks:
         if network.name in pools:
             waiting.setdefault(str(pools[network.name]), []).append(network)
-    draft.findings += [
+    builder.findings += [
         NETWORK_UNKNOWN.at(
-            annotation_path(key), f"which pool {name} takes its interface from is not known here"
+            annotation_path(key),
+            f"the configuration does not specify the resource of network {name}",
         )
-        for name, key in {each.name: each.key for each in named if each.name not in pools}.items()
+        for name, key in {
+            each.name: each.key for each in networks if each.name not in pools
+        }.items()
     ]
     known = set(map(str, pools.values()))
     for container in pod.containers:
         for one in container.resources.values():
-            if one.name in known or one.written in known or _POOL.fullmatch(one.name):
-                _functions(draft, one, container.user, waiting)
-    _missing(draft, waiting)
-    if draft.asks:
-        draft.annotations((NETWORKS, DEFAULT), removed=False)
-    return draft.reading()
+            if one.name in known or one.original_name in known or _POOL.fullmatch(one.name):
+                _read_functions(builder, one, container.user, waiting)
+    _add_network_functions(builder, waiting)
+    if builder.asks:
+        builder.add_annotations((NETWORKS, DEFAULT), removed=False)
+    return builder.build()
 
 
-def _functions(draft: Draft, one: Resource, user: User, waiting: dict[str, list[Network]]) -> None:
-    """Ask for functions of one pool: one each for the networks that wait for it, then the rest."""
-    left = draft.count(one)
+def _read_functions(
+    builder: RequestBuilder,
+    one: DeviceResource,
+    user: DeviceUser,
+    waiting: dict[str, list[PodNetwork]],
+) -> None:
+    """Request functions of one pool: one for each network of that pool, then the remaining ones."""
+    remaining = builder.read_count(one)
     names = []
-    for pool in dict.fromkeys((one.written, one.name)):
+    for pool in dict.fromkeys((one.original_name, one.name)):
         queue = waiting.get(pool, [])
-        while queue and left:
-            ask = draft.ask(_ask(one.written, 1, user, (_vf(queue.pop(0)),)), ())
+        while queue and remaining:
+            ask = builder.add_ask(
+                _make_ask(one.original_name, 1, user, (_vf_settings(queue.pop(0)),)), ()
+            )
             names.append(ask.name)
-            left -= 1
-    if left:
-        names.append(draft.ask(_ask(one.written, left, user), ()).name)
-    # The resource goes only if all that was made of it is translated.
-    draft.traces += one.traces(asks=tuple(names))
+            remaining -= 1
+    if remaining:
+        names.append(builder.add_ask(_make_ask(one.original_name, remaining, user), ()).name)
+    # The resource is removed only if all its asks are translated.
+    builder.source_fields += one.source_fields(asks=tuple(names))
 
 
-def _missing(draft: Draft, waiting: Mapping[str, list[Network]]) -> None:
-    """Ask for what networks take and no container names, where an injector would put it.
+def _add_network_functions(
+    builder: RequestBuilder, waiting: Mapping[str, list[PodNetwork]]
+) -> None:
+    """Request functions for networks that no container requests, as an injecting webhook does.
 
-    A pod with claims may have asked for that in one of them, as a translated pod has.
+    A pod with claims may already request them in a claim. A translated pod does.
     """
-    users = [c.user for c in draft.pod.containers if c.user.path[1] == "containers"]
-    claimed = bool(items(draft.pod.spec.get("resourceClaims")))
+    users = [c.user for c in builder.pod.containers if c.user.path[1] == "containers"]
+    claimed = bool(as_list(builder.pod.spec.get("resourceClaims")))
     for pool, queue in waiting.items():
-        asked = any(_taken(container, pool) for container in draft.pod.containers)
+        requested = any(_is_read(container, pool) for container in builder.pod.containers)
         for network in queue if users else ():
-            if asked or claimed:
-                draft.findings.append((_elsewhere if asked else _claimed)(network, pool))
+            if requested or claimed:
+                builder.findings.append(
+                    (_requested_by_claim if requested else _maybe_claimed)(network, pool)
+                )
                 continue
-            ask = draft.ask(_ask(pool, 1, users[0], (_vf(network),)), ())
-            draft.traces.append(draft.pod.annotation(network.key, removed=False, asks=(ask.name,)))
+            ask = builder.add_ask(_make_ask(pool, 1, users[0], (_vf_settings(network),)), ())
+            builder.source_fields.append(
+                builder.pod.annotation_field(network.key, removed=False, asks=(ask.name,))
+            )
 
 
-def _taken(container: Container, pool: str) -> bool:
-    """Whether another dialect has read what a container asks of the pool."""
-    resources = mapping(container.raw.get("resources"))
-    written = any(pool in mapping(resources.get(part)) for part in ("limits", "requests"))
+def _is_read(container: Container, pool: str) -> bool:
+    """Whether another dialect reads the container's request for the pool."""
+    resources = as_mapping(container.raw.get("resources"))
+    written = any(pool in as_mapping(resources.get(part)) for part in ("limits", "requests"))
     return written and pool not in container.resources and pool not in container.zeros
 
 
-def _elsewhere(network: Network, pool: str) -> Finding:
+def _requested_by_claim(network: PodNetwork, pool: str) -> Finding:
     return MEANING_CHANGES.at(
         annotation_path(network.key),
-        f"{network.name} takes its interface from {pool}, which is asked for by a claim now",
-        remedy=f"Let the definition of {network.name} name what the claim's devices are called.",
+        f"network {network.name} uses {pool}, which a claim requests now",
+        remedy=f"Change the definition of {network.name} to the name of the claim's devices.",
     )
 
 
-def _claimed(network: Network, pool: str) -> Finding:
+def _maybe_claimed(network: PodNetwork, pool: str) -> Finding:
     return NETWORK_UNKNOWN.at(
         annotation_path(network.key),
-        f"the pod has claims, and whether one is for the interface of {network.name} is not known",
-        remedy=f"If none is, ask for {pool} in the container.",
+        f"the pod has claims, and one of them may be for network {network.name}",
+        remedy=f"If no claim is for it, request {pool} in the container.",
     )
 
 
-def _vf(network: Network) -> Vf:
-    return Vf(network=network.name, interface=network.interface, fixed=network.fixed)
+def _vf_settings(network: PodNetwork) -> VfSettings:
+    return VfSettings(
+        network=network.name, interface=network.interface, parameters=network.parameters
+    )
 
 
-def _ask(pool: str, count: int, user: User, settings: tuple[Setting, ...] = ()) -> Ask:
-    rdma: tuple[Selector, ...] = (Nic(NicKind.RDMA),) if any(word in pool for word in _RDMA) else ()
+def _make_ask(pool: str, count: int, user: DeviceUser, settings: tuple[Setting, ...] = ()) -> Ask:
+    rdma: tuple[AskSelector, ...] = (
+        (NicIs(NicKind.RDMA),) if any(part in pool for part in _RDMA) else ()
+    )
     return Ask(
         kind=Kind.NIC,
         row="network" if settings else "vf",
         count=count,
-        selectors=(Nic(NicKind.VF), *rdma, ResourceName((pool, pool.split("/", 1)[-1]))),
+        selectors=(NicIs(NicKind.VF), *rdma, PluginPool((pool, pool.split("/", 1)[-1]))),
         settings=settings,
         users=(user,),
         resources=(pool,),

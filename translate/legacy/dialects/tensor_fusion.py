@@ -1,7 +1,7 @@
-"""tensor-fusion's labels and annotations: parts of GPUs for a whole pod.
+"""tensor-fusion's dialect: labels and annotations request shares of GPUs for the whole pod.
 
-`nvidia.com/gpu` beside them is their number of GPUs, not a second dialect. Only GPUs of the pod's
-own node can be said; amounts that stand in a profile elsewhere cannot be read here.
+`nvidia.com/gpu` in such a pod is the number of its GPUs, not a request in another dialect. Only
+GPUs of the pod's own node are supported, and no amounts in a workload profile outside of the pod.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,16 @@ from config.model import Legacy
 from dra.finding import Finding
 from dra.quantity import Quantity, QuantityError, parse
 from translate.legacy import annotation_json
-from translate.legacy.asks import Ask, Bytes, Isolation, Kind, Percent, Reading, Share, User
+from translate.legacy.asks import (
+    Ask,
+    Bytes,
+    DeviceShare,
+    DeviceUser,
+    Isolation,
+    Kind,
+    Percent,
+    PodRequests,
+)
 from translate.legacy.codes import (
     AMOUNT_REFUSED,
     HINT_EMPTY,
@@ -25,12 +34,19 @@ from translate.legacy.codes import (
     VENDOR_WITHOUT_DRIVER,
     WORD_UNKNOWN,
 )
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import PodView, Resource, annotation_path, label_path, mapping, text
-from translate.legacy.selectors import ProductContains, Profile, Selector, Uuid
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import (
+    DeviceResource,
+    PodView,
+    annotation_path,
+    as_mapping,
+    format_value,
+    label_path,
+)
+from translate.legacy.selectors import AskSelector, PartitionProfile, ProductContains, Uuid
 
 NAME: Final = "tensor-fusion"
-CALLED_BY: Final = frozenset({"tensor-fusion.ai"})
+TRIGGERS: Final = frozenset({"tensor-fusion.ai"})
 _PREFIX: Final = "tensor-fusion.ai/"
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"
@@ -38,23 +54,23 @@ _AMOUNTS: Final = (
     "gpu-count", "tflops-request", "tflops-limit", "vram-request", "vram-limit",
     "compute-percent-request", "compute-percent-limit",
 )  # fmt: skip
-# What asks for a GPU without an amount of it, and how many each container gets.
-_NAMED: Final = ("dedicated-gpu", "partition-id")
+# Keys that request a GPU without an amount, and the number of GPUs of each container.
+_WITHOUT_AMOUNT: Final = ("dedicated-gpu", "partition-id")
 _COUNTS: Final = "container-gpu-count"
 _PROFILES: Final = ("workload-profile", "client-profile")
-_READ: Final = (
+_SUPPORTED: Final = (
     *_AMOUNTS, _COUNTS, "enabled", "inject-container", "is-local-gpu", "isolation", "partition-id",
     "gpu-model", "gpu-ids", "vendor", "dedicated-gpu",
 )  # fmt: skip
-_EMPTY: Final = ("gpupool",)
+_WITHOUT_EFFECT: Final = ("gpupool",)
 _ISOLATIONS: Final = ("soft", "hard", "shared", "partitioned")
 _QOS: Final = ("low", "medium", "high", "critical")
 _VENDORS: Final = ("nvidia", "amd", "intel")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What the pod says under the prefix; an annotation counts before a label."""
+class _Settings:
+    """The annotations and labels of the pod with the prefix. Annotations override labels."""
 
     pod: PodView
     values: Mapping[str, str]
@@ -63,153 +79,182 @@ class _Said:
         full = _PREFIX + key
         return annotation_path(full) if full in self.pod.annotations else label_path(full)
 
-    def refused(self, key: str, why: str) -> Finding:
-        return AMOUNT_REFUSED.at(self.where(key), f"{text(self.values[key])!r} is {why}")
+    def reject(self, key: str, why: str) -> Finding:
+        return AMOUNT_REFUSED.at(self.where(key), f"{format_value(self.values[key])!r} {why}")
 
-    def flag(self, key: str) -> bool:
+    def is_true(self, key: str) -> bool:
         return self.values.get(key) == "true"
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Read what the pod asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of the pod."""
+    builder = RequestBuilder(NAME, pod)
     both = {**pod.labels, **pod.annotations}
     values = {k.removeprefix(_PREFIX): v for k, v in both.items() if k.startswith(_PREFIX)}
-    said = _Said(pod, values)
-    speaks = said.flag("enabled") or any(key in values for key in (*_AMOUNTS, *_NAMED, _COUNTS))
-    if values.get("enabled") == "false" or not speaks:
-        return draft.reading()
+    settings = _Settings(pod, values)
+    enabled = settings.is_true("enabled") or any(
+        key in values for key in (*_AMOUNTS, *_WITHOUT_AMOUNT, _COUNTS)
+    )
+    if values.get("enabled") == "false" or not enabled:
+        return builder.build()
     native = [c.resources[_GPU] for c in pod.containers if _GPU in c.resources]
-    counts, uncounted = _counts(said)
-    problems = [*_unsayable(said), *_wrong(said, native), *uncounted]
-    users, unknown = _users(said, native, counts)
-    amounts, amiss = _share(said, native)
-    draft.findings += [*problems, *unknown, *amiss]
+    counts, count_problems = _read_container_counts(settings)
+    problems = [*_check_supported(settings), *_check(settings, native), *count_problems]
+    users, user_problems = _find_users(settings, native, counts)
+    share, share_problems = _read_share(settings, native)
+    builder.findings += [*problems, *user_problems, *share_problems]
     keys = [_PREFIX + key for key in values]
-    if problems or unknown or amiss:
-        draft.traces += [trace for one in native for trace in one.traces(removed=False)]
-        draft.annotations(keys, removed=False)
-        draft.labels(keys, removed=False)
-        return draft.reading()
-    for who, count, of in _shares(said, users, native, counts):
-        draft.findings += _too_few(said, draft.ask(_ask(said, who, amounts, count), of))
-    draft.findings += _remarks(said)
-    draft.annotations(keys)
-    draft.labels(keys)
-    return draft.reading()
+    if problems or user_problems or share_problems:
+        builder.source_fields += [
+            field for one in native for field in one.source_fields(removed=False)
+        ]
+        builder.add_annotations(keys, removed=False)
+        builder.add_labels(keys, removed=False)
+        return builder.build()
+    for group, count, sources in _group_users(settings, users, native, counts):
+        ask = builder.add_ask(_make_ask(settings, group, share, count), sources)
+        builder.findings += _check_gpu_ids(settings, ask)
+    builder.findings += _report_changes(settings)
+    builder.add_annotations(keys)
+    builder.add_labels(keys)
+    return builder.build()
 
 
-def _unsayable(said: _Said) -> list[Finding]:
+def _check_supported(settings: _Settings) -> list[Finding]:
     found = []
-    if said.pod.scheduler == _SCHEDULER:
+    if settings.pod.scheduler == _SCHEDULER:
         found.append(
             SCHEDULER_UNUSABLE.at(
-                "spec.schedulerName", f"{_SCHEDULER} chooses GPUs by itself and knows no claims"
+                "spec.schedulerName",
+                f"{_SCHEDULER} allocates GPUs itself and does not support claims",
             )
         )
-    profile = next((key for key in _PROFILES if key in said.values), "")
+    profile = next((key for key in _PROFILES if key in settings.values), "")
     if profile:
         found.append(
             REQUEST_INCOMPLETE.at(
-                said.where(profile),
-                "the amounts stand in a profile outside of the pod",
-                remedy="Write the amounts into the pod's annotations.",
+                settings.where(profile),
+                "the amounts are in a workload profile, which is not part of the pod",
+                remedy="Write the amounts in annotations of the pod.",
             )
         )
-    elif not said.flag("is-local-gpu"):
+    elif not settings.is_true("is-local-gpu"):
         found.append(
             SCHEDULER_UNUSABLE.at(
                 "metadata.annotations",
-                f"without {_PREFIX}is-local-gpu the GPU is a remote one",
-                remedy=f'Say {_PREFIX}is-local-gpu: "true", or leave the pod to tensor-fusion.',
+                f'{_PREFIX}is-local-gpu is not "true", so the pod requests a remote GPU, which DRA '
+                "does not support",
+                remedy=f'Set `{_PREFIX}is-local-gpu: "true"`, or run the pod with tensor-fusion.',
             )
         )
     return found
 
 
-def _whole(said: _Said) -> bool:
-    return said.values.get("isolation") == "shared" or said.flag("dedicated-gpu")
+def _is_whole(settings: _Settings) -> bool:
+    return settings.values.get("isolation") == "shared" or settings.is_true("dedicated-gpu")
 
 
-def _wrong(said: _Said, native: list[Resource]) -> list[Finding]:
-    values, found = said.values, []
-    if "gpu-count" in values and not 1 <= _number(values["gpu-count"]) <= 128:
-        found.append(said.refused("gpu-count", "not a number of GPUs from 1 to 128"))
+def _check(settings: _Settings, native: list[DeviceResource]) -> list[Finding]:
+    values, found = settings.values, []
+    if "gpu-count" in values and not 1 <= _parse_count(values["gpu-count"]) <= 128:
+        found.append(settings.reject("gpu-count", "is not a number of GPUs from 1 to 128"))
     for key, allowed in (("isolation", _ISOLATIONS), ("qos", _QOS)):
         if values.get(key, allowed[0]) not in allowed:
             found.append(
                 WORD_UNKNOWN.at(
-                    said.where(key), f"{text(values[key])} is none of {', '.join(allowed)}"
+                    settings.where(key),
+                    f"the value must be one of {', '.join(allowed)}, "
+                    f"not {format_value(values[key])}",
                 )
             )
-    if said.flag("dedicated-gpu") and "gpu-model" not in values:
-        found.append(REQUEST_INCOMPLETE.at(said.where("dedicated-gpu"), "gpu-model is missing"))
-    something = any(key in values for key in (*_AMOUNTS, _COUNTS, "partition-id", *_PROFILES))
-    if not something and not native and not _whole(said):
+    if settings.is_true("dedicated-gpu") and "gpu-model" not in values:
         found.append(
-            REQUEST_INCOMPLETE.at("metadata.annotations", "it is not said how much is asked for")
+            REQUEST_INCOMPLETE.at(
+                settings.where("dedicated-gpu"),
+                f"{_PREFIX}dedicated-gpu requires {_PREFIX}gpu-model",
+            )
+        )
+    has_amount = any(key in values for key in (*_AMOUNTS, _COUNTS, "partition-id", *_PROFILES))
+    if not has_amount and not native and not _is_whole(settings):
+        found.append(
+            REQUEST_INCOMPLETE.at(
+                "metadata.annotations",
+                "the pod does not specify an amount of GPU memory or compute",
+            )
         )
     return found
 
 
-def _number(said: str) -> int:
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
+def _parse_count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
-def _counts(said: _Said) -> tuple[Mapping[str, int], list[Finding]]:
-    """Read how many GPUs each container gets, by its name."""
-    if _COUNTS not in said.values:
+def _read_container_counts(settings: _Settings) -> tuple[Mapping[str, int], list[Finding]]:
+    """Read the number of GPUs of each container, by container name."""
+    if _COUNTS not in settings.values:
         return {}, []
-    value, problem = annotation_json.read(_PREFIX + _COUNTS, said.values[_COUNTS])
+    value, problem = annotation_json.parse_annotation(_PREFIX + _COUNTS, settings.values[_COUNTS])
     if problem is not None:
         return {}, [problem]
-    counts = {key: _number(text(number)) for key, number in mapping(value).items()}
-    names = {one.user.name for one in said.pod.containers}
-    lost = [key for key, number in counts.items() if key not in names or not number]
-    if lost or not counts:
-        why = f"no container with a number of GPUs: {text(lost[0])}" if lost else "no such map"
-        return {}, [said.refused(_COUNTS, why)]
+    counts = {key: _parse_count(format_value(number)) for key, number in as_mapping(value).items()}
+    names = {one.user.name for one in settings.pod.containers}
+    invalid = [key for key, number in counts.items() if key not in names or not number]
+    if invalid or not counts:
+        why = "must map container names to numbers of GPUs"
+        if invalid:
+            why = f"{why}; the entry {format_value(invalid[0])!r} is invalid"
+        return {}, [settings.reject(_COUNTS, why)]
     return counts, []
 
 
-def _shares(
-    said: _Said, users: tuple[User, ...], native: list[Resource], counts: Mapping[str, int]
-) -> list[tuple[tuple[User, ...], int, list[Resource]]]:
-    """Say who gets how many GPUs: all the same ones, or each container its own number."""
-    if "gpu-count" in said.values:
-        return [(users, _number(said.values["gpu-count"]), native)]
-    numbers = {one.holder: one.amount for one in native}
+def _group_users(
+    settings: _Settings,
+    users: tuple[DeviceUser, ...],
+    native: list[DeviceResource],
+    counts: Mapping[str, int],
+) -> list[tuple[tuple[DeviceUser, ...], int, list[DeviceResource]]]:
+    """Group the containers that share GPUs: all of them, or each container by itself."""
+    if "gpu-count" in settings.values:
+        return [(users, _parse_count(settings.values["gpu-count"]), native)]
+    numbers = {one.container: one.amount for one in native}
     numbers |= {user.path: counts[user.name] for user in users if user.name in counts}
     if any(user.path not in numbers for user in users):
         return [(users, sum(numbers.values()) or 1, native)]
     return [
-        ((user,), numbers[user.path], [one for one in native if one.holder == user.path])
+        ((user,), numbers[user.path], [one for one in native if one.container == user.path])
         for user in users
     ]
 
 
-def _too_few(said: _Said, ask: Ask) -> list[Finding]:
-    """Say where more GPUs are asked for than are named."""
-    named = {one.strip() for one in said.values.get("gpu-ids", "").split(",")} - {""}
+def _check_gpu_ids(settings: _Settings, ask: Ask) -> list[Finding]:
+    """Check that at least as many GPUs are listed as requested."""
+    named = {one.strip() for one in settings.values.get("gpu-ids", "").split(",")} - {""}
     if not named or (ask.count or 0) <= len(named):
         return []
-    return [said.refused("gpu-ids", f"{len(named)} GPUs, and {ask.count} are asked for")]
+    return [
+        settings.reject(
+            "gpu-ids",
+            f"lists {'1 GPU' if len(named) == 1 else f'{len(named)} GPUs'}, but the pod requests "
+            f"{ask.count}",
+        )
+    ]
 
 
-def _users(
-    said: _Said, native: list[Resource], counts: Mapping[str, int]
-) -> tuple[tuple[User, ...], list[Finding]]:
-    """Find who gets the GPUs: whom the pod names, who asks by a limit, or the only container."""
-    users = [one.user for one in said.pod.containers]
-    named = said.values.get("inject-container")
+def _find_users(
+    settings: _Settings, native: list[DeviceResource], counts: Mapping[str, int]
+) -> tuple[tuple[DeviceUser, ...], list[Finding]]:
+    """Find the containers that get GPUs: named ones, those with a limit, or the only one."""
+    users = [one.user for one in settings.pod.containers]
+    named = settings.values.get("inject-container")
     if named is not None:
         wanted = [name.strip() for name in named.split(",")]
-        lost = [name for name in wanted if name not in {user.name for user in users}]
-        where = said.where("inject-container")
+        unknown = [name for name in wanted if name not in {user.name for user in users}]
+        where = settings.where("inject-container")
         return tuple(user for user in users if user.name in wanted), [
-            WORD_UNKNOWN.at(where, f"no container is called {text(name)!r}") for name in lost
+            WORD_UNKNOWN.at(where, f"the pod has no container {format_value(name)!r}")
+            for name in unknown
         ]
-    holders = {one.holder for one in native}
+    holders = {one.container for one in native}
     holders |= {user.path for user in users if user.name in counts}
     if holders:
         return tuple(user for user in users if user.path in holders), []
@@ -218,59 +263,65 @@ def _users(
         return apps, []
     return (), [
         REQUEST_INCOMPLETE.at(
-            "spec.containers", f"{_PREFIX}inject-container has to say which of them gets the GPU"
+            "spec.containers",
+            "the pod has several containers, but does not specify which of them gets the GPU",
+            remedy=f"Set `{_PREFIX}inject-container` to the name of the container.",
         )
     ]
 
 
-def _amount(said: _Said, kind: str) -> tuple[Quantity | None, list[Finding]]:
-    """Read the limit, or the request where there is none; what may burst gets its limit."""
+def _read_amount(settings: _Settings, kind: str) -> tuple[Quantity | None, list[Finding]]:
+    """Read the limit, else the request. A burstable amount is its limit."""
     read: list[Quantity] = []
     for key in (f"{kind}-limit", f"{kind}-request"):
-        if key in said.values:
+        if key in settings.values:
             try:
-                read.append(parse(said.values[key].strip()))
+                read.append(parse(settings.values[key].strip()))
             except QuantityError as error:
-                return None, [said.refused(key, f"no quantity: {error}")]
+                return None, [settings.reject(key, f"is not a quantity: {error}")]
             if read[-1].sign() <= 0:
-                return None, [said.refused(key, "nothing")]
+                return None, [settings.reject(key, "must be greater than 0")]
     return (read[0] if read else None), []
 
 
-def _flops(said: _Said) -> bool:
-    return any(key.startswith("tflops-") for key in said.values)
+def _uses_tflops(settings: _Settings) -> bool:
+    return any(key.startswith("tflops-") for key in settings.values)
 
 
-def _share(said: _Said, native: list[Resource]) -> tuple[Share | None, list[Finding]]:
-    vram, wrong = _amount(said, "vram")
-    cores, also = _amount(said, "compute-percent")
-    _, too = _amount(said, "tflops")
-    findings = [*wrong, *also, *too]
+def _read_share(
+    settings: _Settings, native: list[DeviceResource]
+) -> tuple[DeviceShare | None, list[Finding]]:
+    vram, vram_problems = _read_amount(settings, "vram")
+    cores, core_problems = _read_amount(settings, "compute-percent")
+    _, tflops_problems = _read_amount(settings, "tflops")
+    findings = [*vram_problems, *core_problems, *tflops_problems]
     if cores is not None and cores > Quantity.of(100):
         key = "compute-percent-limit"
-        key = key if key in said.values else "compute-percent-request"
-        findings.append(said.refused(key, "more than 100 percent"))
-    isolation = said.values.get("isolation", "soft")
-    flops = _flops(said)
-    counted = "gpu-count" in said.values or bool(native)
-    bare = vram is None and cores is None and not flops and counted
-    if _whole(said) or (bare and isolation != "partitioned"):
+        key = key if key in settings.values else "compute-percent-request"
+        findings.append(settings.reject(key, "exceeds 100 percent"))
+    isolation = settings.values.get("isolation", "soft")
+    tflops = _uses_tflops(settings)
+    counted = "gpu-count" in settings.values or bool(native)
+    count_only = vram is None and cores is None and not tflops and counted
+    if _is_whole(settings) or (count_only and isolation != "partitioned"):
         return None, findings
     percent = None
-    if cores is not None and not flops:
+    if cores is not None and not tflops:
         percent = Percent(Decimal(cores.milli_value()) / 1000)
-    return Share(
+    return DeviceShare(
         memory=Bytes(vram.value()) if vram is not None else None,
         cores=percent,
         isolation=Isolation.MIG if isolation == "partitioned" else Isolation.MEMORY,
     ), findings
 
 
-def _ask(said: _Said, users: tuple[User, ...], share: Share | None, count: int) -> Ask:
-    values = said.values
-    selectors: list[Selector] = []
+def _make_ask(
+    settings: _Settings, users: tuple[DeviceUser, ...], share: DeviceShare | None, count: int
+) -> Ask:
+    values = settings.values
+    selectors: list[AskSelector] = []
     if values.get("gpu-model"):
-        # `A100_SXM_80G` is a name of its own; products are written with dashes and blanks.
+        # `A100_SXM_80G` is tensor-fusion's own spelling. Products use dashes and spaces.
         words = values["gpu-model"].lower().replace("_", " ").split()
         selectors += [ProductContains((word,)) for word in words]
     ids = tuple(one.strip() for one in values.get("gpu-ids", "").split(",") if one.strip())
@@ -279,9 +330,9 @@ def _ask(said: _Said, users: tuple[User, ...], share: Share | None, count: int) 
     partition = share is not None and share.isolation is Isolation.MIG
     if partition and values.get("partition-id"):
         name = values["partition-id"].strip()
-        # An alias writes `mig-4g-94gb` for `4g.94gb`.
+        # An alias is spelled `mig-4g-94gb` for `4g.94gb`.
         alias = name.removeprefix("mig-").replace("-", ".", 1) if name[:4] == "mig-" else name
-        selectors.append(Profile((alias,)))
+        selectors.append(PartitionProfile((alias,)))
     vendor = values.get("vendor", "nvidia").strip().lower()
     row = (
         "whole" if share is None else "mig" if partition else "memory" if share.memory else "cores"
@@ -298,44 +349,57 @@ def _ask(said: _Said, users: tuple[User, ...], share: Share | None, count: int) 
     )
 
 
-def _remarks(said: _Said) -> list[Finding]:
-    """Say what of it is not carried over."""
+def _report_changes(settings: _Settings) -> list[Finding]:
+    """Report the settings that change or get lost."""
     found = []
-    # What is not carried over at all is told of elsewhere.
-    for kind in ("vram",) if _flops(said) else ("vram", "compute-percent"):
-        limit, request = said.values.get(f"{kind}-limit"), said.values.get(f"{kind}-request")
+    # `_report_lost` reports settings that are not translated at all.
+    for kind in ("vram",) if _uses_tflops(settings) else ("vram", "compute-percent"):
+        limit, request = (
+            settings.values.get(f"{kind}-limit"),
+            settings.values.get(f"{kind}-request"),
+        )
         if limit and request and parse(request.strip()) < parse(limit.strip()):
             found.append(
                 MEANING_CHANGES.at(
-                    said.where(f"{kind}-limit"), f"{kind} of the limit is held all the time"
+                    settings.where(f"{kind}-limit"),
+                    f"the claim reserves the limit of {kind}, not only the request",
                 )
             )
-    if {key.rpartition("-")[0] for key in said.values} >= {"compute-percent", "tflops"}:
+    if {key.rpartition("-")[0] for key in settings.values} >= {"compute-percent", "tflops"}:
         found.append(
             HINT_EMPTY.at(
-                "metadata.annotations", "tflops win over compute-percent, which is unused"
+                "metadata.annotations",
+                "compute-percent has no effect, because tflops takes precedence",
             )
         )
-    if model := text(said.values.get("gpu-model", "")):
+    if model := format_value(settings.values.get("gpu-model", "")):
         found.append(
-            LABEL_LOOSE.at(said.where("gpu-model"), f"{model} is looked for in names of products")
+            LABEL_LOOSE.at(
+                settings.where("gpu-model"), f"{model} is searched in the product names of devices"
+            )
         )
-    vendor = said.values.get("vendor", "nvidia").strip().lower()
+    vendor = settings.values.get("vendor", "nvidia").strip().lower()
     if vendor not in _VENDORS:
         found.append(
             VENDOR_WITHOUT_DRIVER.at(
-                said.where("vendor"), f"no DRA driver of {text(vendor)} is known"
+                settings.where("vendor"),
+                f"no known DRA driver serves GPUs of the vendor {format_value(vendor)}",
             )
         )
-    return [*found, *_uncarried(said)]
+    return [*found, *_report_lost(settings)]
 
 
-def _uncarried(said: _Said) -> list[Finding]:
+def _report_lost(settings: _Settings) -> list[Finding]:
     found = []
-    for key in said.values:
-        if key in _EMPTY:
-            why = f"{key}: pools of GPUs have no counterpart"
-            found.append(HINT_EMPTY.at(said.where(key), why))
-        elif key not in _READ or key.startswith("tflops-"):
-            found.append(HINT_LOST.at(said.where(key), f"{key} has no counterpart"))
+    for key in settings.values:
+        if key in _WITHOUT_EFFECT:
+            why = f"{_PREFIX}{key} has no effect, because DRA has no pools of GPUs"
+            found.append(HINT_EMPTY.at(settings.where(key), why))
+        elif key not in _SUPPORTED or key.startswith("tflops-"):
+            found.append(
+                HINT_LOST.at(
+                    settings.where(key),
+                    f"{_PREFIX}{key} is not carried over, because DRA has no equivalent",
+                )
+            )
     return found

@@ -1,21 +1,20 @@
-"""Devices that are known by name and that no DRA driver is known to serve.
+"""Recognizes device resources that no known DRA driver serves.
 
-They are recognised, so that nobody takes them for a slip, and never dropped: each stays in the pod
-until somebody configures a target for it. What several of a vendor's names say of one device in one
-container belongs to one ask.
+They stay in the pod until a target for them is configured. The resources of one vendor that
+describe the same device in one container form one ask.
 """
 
 import re
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Kind, Reading
+from translate.legacy.asks import Ask, Kind, PodRequests
 from translate.legacy.codes import VENDOR_WITHOUT_DRIVER
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import Container, PodView, Resource
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import Container, DeviceResource, PodView
 
 NAME: Final = "vendors"
-CALLED_BY: Final = frozenset(
+TRIGGERS: Final = frozenset(
     {
         "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
         "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
@@ -24,7 +23,7 @@ CALLED_BY: Final = frozenset(
         "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
     }
 )  # fmt: skip
-# Vendor, whose names of a number of devices come first and of their parts second.
+# Vendor, pattern of resources that count devices, pattern of resources for parts of a device.
 _KNOWN: Final = tuple(
     (vendor, re.compile(count), re.compile(part))
     for vendor, count, part in (
@@ -56,41 +55,48 @@ _KNOWN: Final = tuple(
 
 
 _ANY: Final = re.compile(
-    "|".join(f"(?:{pattern.pattern})" for _, *both in _KNOWN for pattern in both)
+    "|".join(f"(?:{pattern.pattern})" for _, *patterns in _KNOWN for pattern in patterns)
 )
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:  # noqa: ARG001  # every dialect's signature
-    """Recognise what every container asks for."""
-    draft = Draft(NAME, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
         if not any(_ANY.fullmatch(name) for name in container.resources):
             continue
         for vendor, count, part in _KNOWN:
-            _vendor(draft, container, vendor, (count, part))
-    return draft.reading()
+            _read_vendor(builder, container, vendor, (count, part))
+    return builder.build()
 
 
-def _vendor(
-    draft: Draft, container: Container, vendor: str, names: tuple[re.Pattern[str], re.Pattern[str]]
+def _read_vendor(
+    builder: RequestBuilder,
+    container: Container,
+    vendor: str,
+    names: tuple[re.Pattern[str], re.Pattern[str]],
 ) -> None:
-    """Make one ask of the devices by each name, with the parts that belong to them."""
+    """Make one ask for each counting resource. The parts belong to the first one."""
     count, part = names
     parts = [one for name, one in container.resources.items() if part.fullmatch(name)]
     rest = [one for one in container.resources.values() if one not in parts]
     counted = [one for one in rest if count.fullmatch(one.name)]
     for i, one in enumerate(counted):
-        _ask(draft, container, vendor, [one, *parts] if i == 0 else [one], one.amount)
+        _add_ask(builder, container, vendor, [one, *parts] if i == 0 else [one], one.amount)
     if parts and not counted:
-        _ask(draft, container, vendor, parts, 1)
+        _add_ask(builder, container, vendor, parts, 1)
 
 
-def _ask(
-    draft: Draft, container: Container, vendor: str, found: list[Resource], count: int
+def _add_ask(
+    builder: RequestBuilder,
+    container: Container,
+    vendor: str,
+    found: list[DeviceResource],
+    count: int,
 ) -> None:
     ask = Ask(kind=Kind.OTHER, row=vendor, vendor=vendor, count=count, users=(container.user,))
-    draft.ask(ask, found)
-    written = ", ".join(one.written for one in found)
-    draft.findings.append(
-        VENDOR_WITHOUT_DRIVER.at(found[0].where, f"{written}: no DRA driver for it is known")
+    builder.add_ask(ask, found)
+    written = ", ".join(one.original_name for one in found)
+    builder.findings.append(
+        VENDOR_WITHOUT_DRIVER.at(found[0].where, f"no known DRA driver serves {written}")
     )

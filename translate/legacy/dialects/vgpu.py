@@ -1,7 +1,7 @@
-"""What HAMi's dialect and Volcano's have in common: a number of virtual GPUs with parts of each.
+"""Virtual GPUs as HAMi and Volcano request them: a count, and the part of each GPU.
 
-Number, memory in units, memory in percent and cores in percent, by names of their own; types and
-identities of GPUs by annotations. Knows neither of the two.
+Each dialect has its own names for count, memory, percentage of memory and percentage of cores.
+Annotations select GPUs by type and UUID.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,21 @@ from typing import Final, cast
 from config.model import Legacy
 from dra.finding import Finding
 from dra.quantity import Quantity
-from translate.legacy.asks import Ask, Bytes, Isolation, Percent, Share
+from translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from translate.legacy.codes import AMOUNT_REFUSED, AMOUNT_SUSPICIOUS, HINT_EMPTY, WORD_UNKNOWN
-from translate.legacy.pod_view import Container, PodView, Resource, annotation_path, text
-from translate.legacy.selectors import Not, ProductContains, Selector, Uuid
+from translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    format_value,
+)
+from translate.legacy.selectors import AskSelector, Not, ProductContains, Uuid
 
 MI: Final = 1 << 20
 _INT32: Final = 2**31
-_ALL: Final = Percent(Decimal(100))
-_ISOLATION: Final = {
+_ALL_MEMORY: Final = Percent(Decimal(100))
+_MODES: Final = {
     "": Isolation.MEMORY,
     "hami-core": Isolation.MEMORY,
     "mig": Isolation.MIG,
@@ -29,8 +35,8 @@ _ISOLATION: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The names of one dialect."""
+class VgpuNames:
+    """The names of resources and annotations of one dialect."""
 
     count: str
     memory: str
@@ -53,157 +59,159 @@ class Words:
         return (self.mode, self.use_uuid, self.nouse_uuid, self.use_type, self.nouse_type)
 
 
-def amount(legacy: Mapping[str, Quantity], name: str, usual: int) -> int:
-    """Return what the configuration says of a resource."""
-    said = legacy.get(name)
-    return usual if said is None else said.value()
+def configured_amount(configured: Mapping[str, Quantity], name: str, default: int) -> int:
+    """Return the amount that the configuration has for a resource, else the default."""
+    quantity = configured.get(name)
+    return default if quantity is None else quantity.value()
 
 
 def units(legacy: Legacy) -> Mapping[str, Quantity]:
-    """Return how much one of a resource is."""
+    """Return the configured size of one unit of each resource."""
     return cast("Mapping[str, Quantity]", legacy.units)
 
 
 def defaults(legacy: Legacy) -> Mapping[str, Quantity]:
-    """Return how much is meant where a resource is not asked for."""
+    """Return the configured amounts of resources that a container does not request."""
     return cast("Mapping[str, Quantity]", legacy.defaults)
 
 
-def memory(one: Resource, legacy: Legacy, unit: int = MI) -> tuple[Bytes, list[Finding]]:
-    """Read memory in units; a suffix multiplies the number of units, and nothing holds that."""
-    each = amount(units(legacy), one.name, unit)
-    size = Bytes(one.amount * each)
-    suffixed = one.text.strip()[-1:].isalpha() and one.text.strip()[-1:] in "iKMGTPE"
+def read_memory(one: DeviceResource, legacy: Legacy, unit: int = MI) -> tuple[Bytes, list[Finding]]:
+    """Read memory as a number of units. A suffix multiplies the number and exceeds every GPU."""
+    unit_size = configured_amount(units(legacy), one.name, unit)
+    size = Bytes(one.amount * unit_size)
+    suffixed = one.amount_text.strip()[-1:].isalpha() and one.amount_text.strip()[-1:] in "iKMGTPE"
     if not suffixed and one.amount < _INT32:
         return size, []
-    meant = one.amount // each if each else 0
+    intended = one.amount // unit_size if unit_size else 0
     return size, [
         AMOUNT_REFUSED.at(
             one.where,
-            f"{one.written}: {one.text} is a number of units of {each >> 20}Mi, not of bytes, and "
-            "no GPU has as many",
-            remedy=f'Write "{meant}".' if meant else None,
+            f"{one.original_name} counts units of {unit_size >> 20}Mi, not bytes; "
+            f"{one.amount_text} units are more memory than any GPU has",
+            remedy=f'Write "{intended}".' if intended else None,
         )
     ]
 
 
-def percent(one: Resource) -> list[Finding]:
-    """Check a percentage."""
+def check_percentage(one: DeviceResource) -> list[Finding]:
+    """Check that an amount is a percentage."""
     if one.amount <= 100:
         return []
     return [
-        AMOUNT_REFUSED.at(one.where, f"{one.written}: {one.text} is not a percentage from 0 to 100")
+        AMOUNT_REFUSED.at(
+            one.where, f"{one.original_name} must be from 0 to 100, not {one.amount_text}"
+        )
     ]
 
 
-def share(
-    words: Words, container: Container, legacy: Legacy, isolation: Isolation
-) -> tuple[Share | None, str, list[Finding]]:
-    """Read what part of each GPU a container asks for; None is a whole one to itself.
+def read_share(
+    names: VgpuNames, container: Container, legacy: Legacy, isolation: Isolation
+) -> tuple[DeviceShare | None, str, list[Finding]]:
+    """Read the part of each GPU that a container requests. None is an exclusive whole GPU.
 
-    Also tells the row of the decisions' table it is in.
+    Also returns the row of the decision table.
     """
-    have = container.resources
-    usual = defaults(legacy)
+    resources = container.resources
+    default = defaults(legacy)
     findings: list[Finding] = []
-    of: Bytes | Percent = _ALL
-    if words.percent in have:
-        findings += percent(have[words.percent])
-        of = Percent(Decimal(have[words.percent].amount))
-    if words.memory in have:
-        of, found = memory(have[words.memory], legacy)
-        findings += found
-    elif words.percent not in have and amount(usual, words.memory, 0):
-        each = amount(units(legacy), words.memory, MI)
-        of = Bytes(amount(usual, words.memory, 0) * each)
-    cores, found = _cores(words, have, usual)
-    findings += found
+    memory: Bytes | Percent = _ALL_MEMORY
+    if names.percent in resources:
+        findings += check_percentage(resources[names.percent])
+        memory = Percent(Decimal(resources[names.percent].amount))
+    if names.memory in resources:
+        memory, problems = read_memory(resources[names.memory], legacy)
+        findings += problems
+    elif names.percent not in resources and configured_amount(default, names.memory, 0):
+        unit_size = configured_amount(units(legacy), names.memory, MI)
+        memory = Bytes(configured_amount(default, names.memory, 0) * unit_size)
+    cores, problems = _read_cores(names, resources, default)
+    findings += problems
     if isolation is Isolation.MIG:
-        return Share(of, cores, isolation), "mig", findings
-    if of == _ALL:
+        return DeviceShare(memory, cores, isolation), "mig", findings
+    if memory == _ALL_MEMORY:
         if cores is None or cores.value == 100:
             return None, "whole", findings
-        return Share(of, cores, isolation), "cores", findings
-    row = "memory" if isinstance(of, Bytes) else "percent"
-    return Share(of, cores, isolation), row, findings
+        return DeviceShare(memory, cores, isolation), "cores", findings
+    row = "memory" if isinstance(memory, Bytes) else "percent"
+    return DeviceShare(memory, cores, isolation), row, findings
 
 
-def _cores(
-    words: Words, have: Mapping[str, Resource], usual: Mapping[str, Quantity]
+def _read_cores(
+    names: VgpuNames, resources: Mapping[str, DeviceResource], default: Mapping[str, Quantity]
 ) -> tuple[Percent | None, list[Finding]]:
-    one = have.get(words.cores)
-    asked = one.amount if one else amount(usual, words.cores, 0)
+    one = resources.get(names.cores)
+    cores = one.amount if one else configured_amount(default, names.cores, 0)
     findings = []
-    if one and asked > 100:
+    if one and cores > 100:
         findings.append(
             AMOUNT_SUSPICIOUS.at(
-                one.where, f"{one.written}: {one.text} percent of the cores counts as 100"
+                one.where,
+                f"{one.original_name} is {one.amount_text} percent of the cores; it is limited to "
+                "100 percent",
             )
         )
-    return (Percent(Decimal(min(asked, 100))) if asked else None), findings
+    return (Percent(Decimal(min(cores, 100))) if cores else None), findings
 
 
-def isolation(words: Words, pod: PodView) -> tuple[Isolation, list[Finding]]:
-    """Read the mode of sharing that the pod names; of several that will do, memory goes first."""
-    mode = pod.annotations.get(words.mode, "")
+def read_isolation(names: VgpuNames, pod: PodView) -> tuple[Isolation, list[Finding]]:
+    """Read the sharing mode in the pod's annotation. Of several modes, memory isolation wins."""
+    mode = pod.annotations.get(names.mode, "")
     modes = [each.strip() for each in mode.split(",")]
-    found = {_ISOLATION[each] for each in modes if each in _ISOLATION}
+    found = {_MODES[each] for each in modes if each in _MODES}
     if len(found) < len(set(modes)):
-        return Isolation.MEMORY, [unknown_word(words.mode, mode, tuple(_ISOLATION)[1:])]
-    return next(each for each in _ISOLATION.values() if each in found), []
+        return Isolation.MEMORY, [unknown_value(names.mode, mode, tuple(_MODES)[1:])]
+    return next(each for each in _MODES.values() if each in found), []
 
 
-def unknown_word(key: str, value: str, allowed: tuple[str, ...]) -> Finding:
-    """Say that an annotation has none of the values it may have."""
+def unknown_value(key: str, value: str, allowed: tuple[str, ...]) -> Finding:
+    """Return the finding that an annotation has a value that is not allowed."""
+    written = format_value(value) or "empty"
     return WORD_UNKNOWN.at(
-        annotation_path(key), f"{text(value) or 'the empty text'} is none of {', '.join(allowed)}"
+        annotation_path(key), f"the value must be one of {', '.join(allowed)}, not {written}"
     )
 
 
-def selectors(words: Words, pod: PodView) -> tuple[tuple[Selector, ...], list[Finding]]:
-    """Read which GPUs the pod wants by type and by identity."""
-    found: list[Selector] = []
+def read_selectors(names: VgpuNames, pod: PodView) -> tuple[tuple[AskSelector, ...], list[Finding]]:
+    """Read which GPUs the pod's annotations select or exclude by type and UUID."""
+    selectors: list[AskSelector] = []
     findings = []
-    for key, make, wanted in (
-        (words.use_type, _type, True),
-        (words.nouse_type, _type, False),
-        (words.use_uuid, _uuid, True),
-        (words.nouse_uuid, _uuid, False),
+    for key, make, included in (
+        (names.use_type, _product_contains, True),
+        (names.nouse_type, _product_contains, False),
+        (names.use_uuid, Uuid, True),
+        (names.nouse_uuid, Uuid, False),
     ):
         if key not in pod.annotations:
             continue
         entries = tuple(entry.strip() for entry in pod.annotations[key].split(",") if entry.strip())
         if entries:
-            found.append(make(entries) if wanted else Not(make(entries)))
-        elif key in {words.use_uuid, words.nouse_type}:
-            # No GPU is among none, and the empty text is part of every name.
-            what = f"{key} names nothing, and no GPU will do"
+            selectors.append(make(entries) if included else Not(make(entries)))
+        elif key in {names.use_uuid, names.nouse_type}:
+            # No GPU is in an empty list of UUIDs, and every name contains the empty string.
+            what = f"{key} is empty, so no GPU matches"
             findings.append(WORD_UNKNOWN.at(annotation_path(key), what))
         else:
-            what = f"{key} names nothing, and is no condition"
+            what = f"{key} is empty and has no effect"
             findings.append(HINT_EMPTY.at(annotation_path(key), what))
-    return tuple(found), findings
+    return tuple(selectors), findings
 
 
-def too_few(words: Words, ask: Ask, where: str) -> list[Finding]:
-    """Say where more GPUs are asked for than are named."""
-    named = [s for s in ask.selectors if isinstance(s, Uuid)]
-    if not named or ask.count is None or ask.count <= len(set(named[0].ids)):
+def check_uuid_count(names: VgpuNames, ask: Ask, where: str) -> list[Finding]:
+    """Check that the annotation lists at least as many UUIDs as GPUs are requested."""
+    lists = [selector for selector in ask.selectors if isinstance(selector, Uuid)]
+    if not lists or ask.count is None or ask.count <= len(set(lists[0].ids)):
         return []
+    listed = len(set(lists[0].ids))
+    uuids = "1 UUID" if listed == 1 else f"{listed} UUIDs"
     return [
         AMOUNT_REFUSED.at(
             where,
-            f"{ask.count} different GPUs are asked for, and {words.use_uuid} names "
-            f"{len(set(named[0].ids))}",
-            remedy="Name as many GPUs as are asked for, or ask for fewer.",
+            f"{ask.count} GPUs requested, but {names.use_uuid} lists {uuids}",
+            remedy="List as many UUIDs as GPUs are requested, or request fewer GPUs.",
         )
     ]
 
 
-def _type(entries: tuple[str, ...]) -> Selector:
-    # The dialect compares with "<vendor>-<model>", so the vendor's name in front says nothing.
+def _product_contains(entries: tuple[str, ...]) -> AskSelector:
+    # The dialect compares with "<vendor>-<model>". The vendor prefix does not select anything.
     return ProductContains(tuple(entry.lower().removeprefix("nvidia-") for entry in entries))
-
-
-def _uuid(entries: tuple[str, ...]) -> Selector:
-    return Uuid(entries)

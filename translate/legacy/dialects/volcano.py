@@ -1,18 +1,24 @@
-"""Volcano's virtual GPUs, and its older GPU sharing; per container."""
+"""Volcano's dialect: virtual GPUs, and its older GPU sharing, for each container."""
 
 from typing import Final
 
 from config.model import Legacy
-from translate.legacy.asks import Ask, Bytes, Isolation, Kind, Reading, Share
+from translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Kind, PodRequests
 from translate.legacy.codes import HINT_LOST, NAME_OLD
 from translate.legacy.dialects import vgpu
-from translate.legacy.draft import Draft
-from translate.legacy.pod_view import Container, PodView, Resource, annotation_path, text
-from translate.legacy.selectors import Selector
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    format_value,
+)
+from translate.legacy.selectors import AskSelector
 
 NAME: Final = "volcano"
-CALLED_BY: Final = frozenset({"volcano.sh"})
-WORDS: Final = vgpu.Words(
+TRIGGERS: Final = frozenset({"volcano.sh"})
+NAMES: Final = vgpu.VgpuNames(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",
     percent="volcano.sh/vgpu-memory-percentage",
@@ -26,66 +32,69 @@ _OLD_COUNT: Final = "volcano.sh/gpu-number"
 _POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 
 
-def read(pod: PodView, legacy: Legacy) -> Reading:
-    """Read what every container asks for, with the pod's annotations on all of it."""
-    draft = Draft(NAME, pod)
-    selectors, findings = vgpu.selectors(WORDS, pod)
-    isolation, wrong = vgpu.isolation(WORDS, pod)
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the requests of each container and the pod's annotations, which apply to all of them."""
+    builder = RequestBuilder(NAME, pod)
+    selectors, findings = vgpu.read_selectors(NAMES, pod)
+    isolation, problems = vgpu.read_isolation(NAMES, pod)
     for container in pod.containers:
-        _container(draft, container, legacy, selectors, isolation)
+        _read_container(builder, container, legacy, selectors, isolation)
         for name in (_OLD_MEMORY, _OLD_COUNT):
             if name in container.resources:
-                _old(draft, container, container.resources[name], legacy)
-    if not draft.asks:
-        return draft.reading()
-    draft.findings += [*findings, *wrong]
+                _read_old(builder, container, container.resources[name], legacy)
+    if not builder.asks:
+        return builder.build()
+    builder.findings += [*findings, *problems]
     if _POLICY in pod.annotations:
-        draft.findings.append(
+        builder.findings.append(
             HINT_LOST.at(
                 annotation_path(_POLICY),
-                f"{text(pod.annotations[_POLICY])} is a wish about all pods of a group",
+                f"{format_value(pod.annotations[_POLICY])} applies to all pods of a group, which a "
+                "claim cannot express",
             )
         )
-    draft.annotations((*WORDS.annotations, _POLICY))
-    draft.scheduler("volcano", kept=True)
-    return draft.reading()
+    builder.add_annotations((*NAMES.annotations, _POLICY))
+    builder.handle_scheduler("volcano", kept=True)
+    return builder.build()
 
 
-def _container(
-    draft: Draft,
+def _read_container(
+    builder: RequestBuilder,
     container: Container,
     legacy: Legacy,
-    selectors: tuple[Selector, ...],
+    selectors: tuple[AskSelector, ...],
     isolation: Isolation,
 ) -> None:
-    have = container.resources
-    used = [have[name] for name in WORDS.resources if name in have]
+    resources = container.resources
+    used = [resources[name] for name in NAMES.resources if name in resources]
     if not used:
         return
-    share, row, findings = vgpu.share(WORDS, container, legacy, isolation)
-    count = have.get(WORDS.count)
+    share, row, findings = vgpu.read_share(NAMES, container, legacy, isolation)
+    count = resources.get(NAMES.count)
     ask = Ask(
         kind=Kind.GPU,
         row=row,
         vendor="nvidia",
-        count=draft.count(count) if count else 1,
+        count=builder.read_count(count) if count else 1,
         share=share,
         selectors=selectors,
         partition=isolation is Isolation.MIG,
         users=(container.user,),
     )
-    draft.ask(ask, used)
-    draft.findings += [*findings, *vgpu.too_few(WORDS, ask, container.where)]
+    builder.add_ask(ask, used)
+    builder.findings += [*findings, *vgpu.check_uuid_count(NAMES, ask, container.where)]
 
 
-def _old(draft: Draft, container: Container, one: Resource, legacy: Legacy) -> None:
-    """Read the resources of the older plugin: megabytes of one card, or whole cards."""
+def _read_old(
+    builder: RequestBuilder, container: Container, one: DeviceResource, legacy: Legacy
+) -> None:
+    """Read a resource of the older plugin: memory of one GPU in megabytes, or whole GPUs."""
     share = None
     if one.name == _OLD_MEMORY:
-        size, findings = vgpu.memory(one, legacy)
-        share = Share(Bytes(size.value), None, Isolation.NONE)
-        draft.findings += findings
-    count = 1 if share else draft.count(one)
+        size, findings = vgpu.read_memory(one, legacy)
+        share = DeviceShare(Bytes(size.value), None, Isolation.NONE)
+        builder.findings += findings
+    count = 1 if share else builder.read_count(one)
     ask = Ask(
         kind=Kind.GPU,
         row="old-memory" if share else "whole",
@@ -94,7 +103,7 @@ def _old(draft: Draft, container: Container, one: Resource, legacy: Legacy) -> N
         share=share,
         users=(container.user,),
     )
-    draft.ask(ask, (one,))
-    draft.findings.append(
-        NAME_OLD.at(one.where, f"{one.written} is of Volcano's older way of sharing GPUs")
+    builder.add_ask(ask, (one,))
+    builder.findings.append(
+        NAME_OLD.at(one.where, f"{one.original_name} belongs to Volcano's older GPU sharing")
     )
