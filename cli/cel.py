@@ -1,7 +1,7 @@
-"""`drawbridge cel`: tries a selector on devices, or many selectors at once.
+"""`drawbridge cel`: evaluates a selector on devices, or a batch of selectors.
 
-Evaluates as Kubernetes does. Exit code 0 when everything compiled, 2 when something did not or
-could not be read. Knows nothing of the language; that is `cel`.
+Compiles and evaluates as Kubernetes does. Exit code 0 if everything compiled, 2 if an expression
+did not compile or the input cannot be read.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from cli.streams import Streams
 from dra.device import Device
 
 NAME = "cel"
-HELP = "try a CEL selector on the devices of an inventory, or many selectors at once"
+HELP = "evaluate a CEL selector on the devices of an inventory, or a batch of selectors"
 
 COMPILED, BAD = 0, 2
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
@@ -26,8 +26,8 @@ DEFAULT_VERSION = "1.36"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a table
-    """Declare the expression, the devices to try it on, and the batch."""
-    parser.add_argument("expression", nargs="?", metavar="EXPR", help="the selector")
+    """Declare the expression, the devices and the batch."""
+    parser.add_argument("expression", nargs="?", metavar="EXPR", help="the selector expression")
     parser.add_argument(
         "--inventory",
         "--cluster",
@@ -40,19 +40,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a 
     parser.add_argument(
         "--batch",
         metavar="FILE|-",
-        help='JSON lines {"device", "expression", "list_attributes"} to judge, one answer a line',
+        help='JSON lines {"device", "expression", "list_attributes"}; prints one result per line',
     )
     parser.add_argument(
         "--kubernetes-version",
         choices=VERSIONS,
         default=DEFAULT_VERSION,
-        help=f"answer as this version does (default: {DEFAULT_VERSION})",
+        help=f"evaluate as this version does (default: {DEFAULT_VERSION})",
     )
     parser.add_argument(
         "--list-attributes",
         choices=("on", "off"),
         default="off",
-        help="the feature gate DRAListTypeAttributes (default: off; a batch says it by line)",
+        help="the feature gate DRAListTypeAttributes (default: off; a batch sets it per line)",
     )
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="format (default: text)"
@@ -60,24 +60,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a 
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Judge what was given; either an expression or a batch."""
+    """Evaluate either an expression or a batch."""
     if (options.expression is None) == (options.batch is None):
-        streams.err.write("cel: give either an expression or --batch\n")
+        streams.err.write("cel: pass either an expression or --batch\n")
         return BAD
     if options.batch is not None:
-        return batch(options, streams)
-    return single(options, streams)
+        return run_batch(options, streams)
+    return run_expression(options, streams)
 
 
-def batch(options: argparse.Namespace, streams: Streams) -> int:
-    """Answer JSON lines, one each; a line that cannot be read is answered with its error."""
-    from cli.cel_batch import answers  # noqa: PLC0415  # brings in what starts processes
+def run_batch(options: argparse.Namespace, streams: Streams) -> int:
+    """Evaluate JSON lines; the result of a malformed line is its error."""
+    from cli.cel_batch import evaluate_lines  # noqa: PLC0415  # loads process pools
 
     code = COMPILED
     try:
-        for answer in answers(_lines(options.batch, streams), options.kubernetes_version):
-            code = code if answer.compiled else BAD
-            streams.out.write(answer.line.decode() + "\n")
+        for result in evaluate_lines(_lines(options.batch, streams), options.kubernetes_version):
+            code = code if result.compiled else BAD
+            streams.out.write(result.line.decode() + "\n")
     except OSError as error:
         if options.batch == "-" or isinstance(error, BrokenPipeError):
             raise
@@ -88,18 +88,18 @@ def batch(options: argparse.Namespace, streams: Streams) -> int:
 
 def _lines(name: str, streams: Streams) -> Iterator[bytes]:
     if name == "-":
-        yield from _said(streams.stdin)
+        yield from _nonempty(streams.stdin)
         return
     with Path(name).open("rb") as stream:
-        yield from _said(stream)
+        yield from _nonempty(stream)
 
 
-def _said(stream: Iterable[bytes]) -> Iterator[bytes]:
+def _nonempty(stream: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in stream if line.strip())
 
 
-def single(options: argparse.Namespace, streams: Streams) -> int:
-    """Try one expression on every device of the inventory."""
+def run_expression(options: argparse.Namespace, streams: Streams) -> int:
+    """Evaluate one expression on every device of the inventory."""
     selectors = Selectors(
         options.kubernetes_version, list_attributes=options.list_attributes == "on"
     )
@@ -108,44 +108,50 @@ def single(options: argparse.Namespace, streams: Streams) -> int:
     try:
         program = selectors.stored.compile(source)
     except CompileError as error:
-        return _refused(source, error.problems, options.output, streams)
-    devices, readable = _devices(options.inventory, streams)
-    rows = [_tried(program, selectors, device) for device in devices]
+        return _print_compile_errors(source, error.problems, options.output, streams)
+    devices, readable = _read_devices(options.inventory, streams)
+    rows = [_evaluate(program, selectors, device) for device in devices]
     if options.output == "json":
         shown = {
             "compile": "ok",
             "admitted": admitted,
-            "error": refused and _plain(refused),
+            "error": refused and _problem_text(refused),
             "devices": [{key: row[key] for key in _SHOWN} for row in rows],
         }
         streams.out.write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
     else:
-        _print(source, program, rows, streams, admitted=admitted, refused=refused)
+        _print_results(source, program, rows, streams, admitted=admitted, refused=refused)
     return COMPILED if readable else BAD
 
 
 _SHOWN = ("driver", "pool", "device", "result", "error")
-Row = dict[str, object]
-Placed = tuple[str, str, Device]
+DeviceResult = dict[str, object]
+PooledDevice = tuple[str, str, Device]
 
 
-def _devices(paths: Sequence[str], streams: Streams) -> tuple[list[Placed], bool]:
-    """The devices of an inventory, and whether all of it could be read."""
+def _read_devices(paths: Sequence[str], streams: Streams) -> tuple[list[PooledDevice], bool]:
+    """Return the devices of an inventory, and whether it was read without errors."""
     if not paths:
         return [], True
-    from cli import output  # noqa: PLC0415  # a batch needs no documents, and starts without
-    from cli.input_files import read  # noqa: PLC0415
-    from cli.world import world  # noqa: PLC0415
+    from cli import output  # noqa: PLC0415  # a batch does not need it
+    from cli.cluster_objects import sort_documents  # noqa: PLC0415
+    from cli.input_files import read_documents  # noqa: PLC0415
 
-    files = world(read(paths, streams.stdin))
-    output.findings(files.findings, streams.err)
+    files = sort_documents(read_documents(paths, streams.stdin))
+    output.print_findings(files.findings, streams.err)
     found = [(each.driver, each.pool, device) for each in files.slices for device in each.devices]
     return found, not any(located.finding.severity == "error" for located in files.findings)
 
 
-def _tried(program: Program, selectors: Selectors, place: Placed) -> Row:
+def _evaluate(program: Program, selectors: Selectors, place: PooledDevice) -> DeviceResult:
     driver, pool, device = place
-    row: Row = {"driver": driver, "pool": pool, "device": device.name, "error": None, "offset": -1}
+    row: DeviceResult = {
+        "driver": driver,
+        "pool": pool,
+        "device": device.name,
+        "error": None,
+        "offset": -1,
+    }
     try:
         found = program.evaluate(view(driver, device, list_attributes=selectors.lists))
     except EvaluationError as error:
@@ -153,12 +159,14 @@ def _tried(program: Program, selectors: Selectors, place: Placed) -> Row:
     return {**row, "result": found.value}
 
 
-def _refused(source: str, problems: Sequence[Problem], output: str, streams: Streams) -> int:
+def _print_compile_errors(
+    source: str, problems: Sequence[Problem], output: str, streams: Streams
+) -> int:
     if output == "json":
         shown = {
             "compile": "error",
             "admitted": False,
-            "error": _plain(problems[0]),
+            "error": _problem_text(problems[0]),
             "devices": [],
         }
         streams.out.write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
@@ -169,24 +177,24 @@ def _refused(source: str, problems: Sequence[Problem], output: str, streams: Str
     return BAD
 
 
-def _plain(problem: Problem) -> str:
-    """A problem as one text, as the reference prints it."""
+def _problem_text(problem: Problem) -> str:
+    """Format a problem on one line, as cel-go does."""
     place = f"{problem.line}:{problem.column}: " if problem.line > 0 else ""
     return f"{place}{problem.message}"
 
 
-def _print(  # noqa: PLR0913  # what there is to say
+def _print_results(  # noqa: PLR0913  # the whole result
     source: str,
     program: Program,
-    rows: Sequence[Row],
+    rows: Sequence[DeviceResult],
     streams: Streams,
     *,
     admitted: bool,
     refused: Problem | None,
 ) -> None:
     if not admitted:
-        why = refused.message if refused else f"estimated cost {program.max_cost}, or too long"
-        streams.err.write(f"warning: a new object with this selector is refused: {why}\n")
+        reason = refused.message if refused else f"estimated cost {program.max_cost}, or too long"
+        streams.err.write(f"warning: a new object with this selector would be rejected: {reason}\n")
     if not rows:
         streams.out.write("compiles\n")
     for row in rows:
@@ -194,14 +202,14 @@ def _print(  # noqa: PLR0913  # what there is to say
         if row["result"] == "error":
             streams.out.write(f"{name}: error: {row['error']}\n")
             offset = row["offset"]
-            assert isinstance(offset, int)  # noqa: S101  # as _tried made it
+            assert isinstance(offset, int)  # noqa: S101  # as _evaluate made it
             streams.out.write(_caret(source, position(source, offset)))
         else:
             streams.out.write(f"{name}: {'true' if row['result'] else 'false'}\n")
 
 
 def _caret(source: str, place: tuple[int, int] | None) -> str:
-    """The line of the source with a caret under the place, nothing where it is not known."""
+    """Return the source line with a caret under the place; empty if the place is unknown."""
     if place is None:
         return ""
     line, column = place

@@ -1,8 +1,7 @@
-"""Many selectors at once: JSON lines in, an answer for each out, in order.
+"""Evaluates many selectors: reads JSON lines and writes one result line for each, in order.
 
-A few lines are answered right here. More are shared among processes, one for each processor,
-because expressions have nothing to do with each other; what is read ahead is bounded. Knows nothing
-of files.
+Evaluates a small input in this process. Distributes a larger one over worker processes, one per
+CPU, and bounds the number of lines that it reads ahead.
 """
 
 import contextlib
@@ -20,19 +19,19 @@ from cel.dra.questions import QuestionError, read_question
 from cel.dra.selectors import Selectors, Verdict
 
 CHUNK = 64
-# Chunks on their way for each process: enough that none waits for the slowest.
+# Chunks in flight per process: enough that no process waits for the slowest one.
 AHEAD = 4
 
 
-class Answer(NamedTuple):
+class EncodedResult(NamedTuple):
     """One line of output, and whether the expression compiled."""
 
     line: bytes
     compiled: bool
 
 
-class Judge:
-    """Answers lines as one version of Kubernetes does; remembers what it has compiled."""
+class LineEvaluator:
+    """Evaluates lines as one version of Kubernetes does; caches compiled expressions."""
 
     def __init__(self, version: str) -> None:
         self._selectors: Mapping[bool, Selectors] = {
@@ -40,18 +39,18 @@ class Judge:
         }
         self._encoder = msgspec.json.Encoder()
 
-    def answers(self, lines: Iterable[bytes]) -> list[Answer]:
-        """Answer these lines; one that cannot be read is answered with its error."""
-        with _seldom_collected():
-            return [self._answer(line) for line in lines]
+    def evaluate(self, lines: Iterable[bytes]) -> list[EncodedResult]:
+        """Evaluate these lines; the result of a malformed line is its error."""
+        with _rare_garbage_collection():
+            return [self._evaluate_line(line) for line in lines]
 
-    def _answer(self, line: bytes) -> Answer:
-        verdict = self._verdict(line)
-        return Answer(self._encoder.encode(verdict), verdict.compile == "ok")
+    def _evaluate_line(self, line: bytes) -> EncodedResult:
+        result = self._evaluate(line)
+        return EncodedResult(self._encoder.encode(result), result.compile == "ok")
 
-    def _verdict(self, line: bytes) -> Verdict:
+    def _evaluate(self, line: bytes) -> Verdict:
         try:
-            asked = read_question(line)
+            question = read_question(line)
         except QuestionError as error:
             return Verdict(
                 compile="error",
@@ -60,21 +59,21 @@ class Judge:
                 error_kind="input",
                 error=f"{error}",
             )
-        selectors = self._selectors[asked.list_attributes]
-        return selectors.answer(asked.expression, asked.driver, asked.device)
+        selectors = self._selectors[question.list_attributes]
+        return selectors.answer(question.expression, question.driver, question.device)
 
 
-def answers(lines: Iterable[bytes], version: str) -> Iterator[Answer]:
-    """Answer lines in order, with as many processes as pay off."""
+def evaluate_lines(lines: Iterable[bytes], version: str) -> Iterator[EncodedResult]:
+    """Evaluate lines in order; use worker processes if there is more than one chunk."""
     chunks = _chunks(lines)
     ahead = list(islice(chunks, 2))
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if len(ahead) < 2 or not workers or workers < 2:
-        judge = Judge(version)
+        evaluator = LineEvaluator(version)
         for chunk in chain(ahead, chunks):
-            yield from judge.answers(chunk)
+            yield from evaluator.evaluate(chunk)
     else:
-        yield from _shared(chain(ahead, chunks), version, workers)
+        yield from _evaluate_in_workers(chain(ahead, chunks), version, workers)
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -83,36 +82,38 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def _shared(chunks: Iterable[list[bytes]], version: str, workers: int) -> Iterator[Answer]:
-    pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(version,))
-    pending: deque[Future[list[Answer]]] = deque()
+def _evaluate_in_workers(
+    chunks: Iterable[list[bytes]], version: str, workers: int
+) -> Iterator[EncodedResult]:
+    pool = ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(version,))
+    pending: deque[Future[list[EncodedResult]]] = deque()
     try:
         for chunk in chunks:
-            pending.append(pool.submit(_answered, chunk))
+            pending.append(pool.submit(_evaluate_chunk, chunk))
             if len(pending) > AHEAD * workers:
                 yield from pending.popleft().result()
         while pending:
             yield from pending.popleft().result()
     finally:
-        # A reader that went away, or Ctrl-C: what has not begun never will.
+        # After a closed pipe or Ctrl-C, chunks that no worker has started are dropped.
         pool.shutdown(cancel_futures=True)
 
 
-# The judge of a worker process: made once, by the initializer, before the first chunk comes.
-_JUDGES: list[Judge] = []
+# The evaluator of a worker process. The initializer creates it before the first chunk.
+_EVALUATORS: list[LineEvaluator] = []
 
 
-def _begin(version: str) -> None:
-    _JUDGES[:] = [Judge(version)]
+def _start_worker(version: str) -> None:
+    _EVALUATORS[:] = [LineEvaluator(version)]
 
 
-def _answered(chunk: list[bytes]) -> list[Answer]:
-    return _JUDGES[0].answers(chunk)
+def _evaluate_chunk(chunk: list[bytes]) -> list[EncodedResult]:
+    return _EVALUATORS[0].evaluate(chunk)
 
 
 @contextlib.contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Look for garbage less often: trees and closures come by the thousand, few in cycles."""
+def _rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage less often: evaluation allocates many objects and few cycles."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)

@@ -1,40 +1,43 @@
-"""The findings of this package: what stands between a command and a cluster."""
+"""The codes of findings about reading a cluster from the command line."""
 
 from dra.finding import Code, Codes, Severity
 
 CLUSTER_UNREADABLE = Code(
     name="ClusterUnreadable",
     severity=Severity.ERROR,
-    text="The API server cannot be reached, or does not let you read what the command is about.",
+    text="The command cannot connect to the API server, or you are not allowed to read an object.",
     example='resourceclaims is forbidden: User "jane" cannot list resource "resourceclaims"',
     remedy=(
-        "Check --kubeconfig and --context, and ask whoever runs the cluster for the right to read "
-        "this; or give files with -f or --cluster."
+        "Check `--kubeconfig` and `--context`. Ask the cluster administrator for read access, or "
+        "pass files with `-f` or `--cluster`."
     ),
 )
 PART_UNREADABLE = Code(
     name="PartUnreadable",
     severity=Severity.INFO,
-    text="You may not read something that the answer would be fuller with.",
+    text="You are not allowed to read an optional object, so the output lacks some details.",
     example='namespaces "team-a" is forbidden: User "jane" cannot get resource "namespaces"',
-    remedy="Nothing has to be done; with the right to read it the answer says more.",
+    remedy="No action is required. Ask for read access to see the missing details.",
 )
 CONFIGURATION_UNREAD = Code(
     name="ConfigurationNotRead",
     severity=Severity.WARNING,
     text=(
-        "The configuration that admission follows in the cluster cannot be read, so the defaults "
-        "count, and admission may say something else."
+        "The command cannot read the configuration of Drawbridge in the cluster. It uses the "
+        "defaults, so its result may differ from what the webhook does."
     ),
     example='configmaps "drawbridge-config" is forbidden: User "jane" cannot get it',
-    remedy="Give it with --config, or ask for the right to get the ConfigMap drawbridge-config.",
+    remedy=(
+        "Pass the configuration with `--config`, or ask for the permission to get the ConfigMap "
+        "drawbridge-config."
+    ),
 )
 POD_UNKNOWN = Code(
     name="PodUnknown",
     severity=Severity.ERROR,
-    text="There is no such pod, or there are several of that name and no namespace was given.",
-    example="there is no Pod train in namespace default",
-    remedy="Name the pod as it is called, and its namespace with -n.",
+    text="The pod does not exist, or several namespaces have a pod of that name.",
+    example="Pod train not found in namespace default",
+    remedy="Check the name of the pod, and set its namespace with `-n`.",
 )
 
 CODES = Codes("cli", (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN))

@@ -1,89 +1,95 @@
-"""`drawbridge config`: shows the configuration with its defaults, and its schema.
+"""`drawbridge config`: prints the configuration with its defaults, or its JSON Schema.
 
-Also how every command reads its `--config`. Knows nothing of what fields mean.
+Also reads the `--config` file for the other commands.
 """
 
 import argparse
 
 import config.codes
 from cli import output
-from cli.input_files import sources
+from cli.input_files import read_sources
 from cli.streams import Streams
-from config.load import load, plain
+from config.load import configuration_to_plain, load_configuration
 from config.model import Configuration
-from documents.document import Located, Source
-from documents.read import documents as documents_of
+from documents.document import LocatedFinding, Source
+from documents.read import read_documents as documents_of
 
 NAME = "config"
-HELP = "show the configuration with its defaults, or its schema"
+HELP = "print the configuration with its defaults, or its JSON Schema"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `print` and `schema`."""
     commands = parser.add_subparsers(dest="what", metavar="print|schema", required=True)
-    text = "print the configuration with defaults filled in, or what is wrong with it"
-    one = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
-    option(one)
-    one.add_argument("-o", "--output", choices=["yaml", "json"], help="format (default: yaml)")
+    text = "print the configuration with its defaults, or the errors in it"
+    printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
+    add_config_option(printing)
+    printing.add_argument("-o", "--output", choices=["yaml", "json"], help="format (default: yaml)")
     text = "print the JSON Schema of the configuration"
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
 
 
-def option(parser: argparse.ArgumentParser) -> None:
-    """Declare `--config`, which every command that looks at the configuration has."""
-    parser.add_argument("--config", metavar="FILE", help="the configuration (- for standard input)")
+def add_config_option(parser: argparse.ArgumentParser) -> None:
+    """Declare `--config`."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="the configuration file (- for standard input)"
+    )
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print what was asked for; 2 when the configuration is refused."""
+    """Print the configuration or the schema; 2 if the configuration is invalid."""
     if options.what == "schema":
-        from config.schema import schema  # noqa: PLC0415  # `print` does without
+        from config.schema import configuration_schema  # noqa: PLC0415  # only this needs it
 
-        output.value(schema(), "json", streams.out)
+        output.print_value(configuration_schema(), "json", streams.out)
         return 0
-    wanted = configuration(options.config, streams)
-    if isinstance(wanted, Configuration):
-        output.value(plain(wanted), options.output or "yaml", streams.out)
+    configuration = read_configuration_file(options.config, streams)
+    if isinstance(configuration, Configuration):
+        output.print_value(
+            configuration_to_plain(configuration), options.output or "yaml", streams.out
+        )
         return 0
     if options.output:
-        output.value(output.plain(wanted), options.output, streams.out)
+        output.print_value(output.findings_as_data(configuration), options.output, streams.out)
     else:
-        output.findings(wanted, streams.err)
+        output.print_findings(configuration, streams.err)
     return 2
 
 
-def known() -> tuple[str, ...]:
-    """The codes that a configuration may speak of: of every package that looks at a cluster.
+def known_codes() -> tuple[str, ...]:
+    """Return the finding codes whose severity a configuration can change.
 
-    That a file, the Configuration itself or a live cluster cannot be read is no opinion. Processes
-    take the same (`runtime.settings`), so that a file which is good here is good there.
+    Excludes the codes about files, the configuration itself and access to the cluster. The webhook
+    and the controller accept the same codes (`runtime.settings`).
     """
-    from registration.codes import CODES  # noqa: PLC0415  # loads all packages, and only files need it
+    from registration.codes import CODES  # noqa: PLC0415  # loads all packages
 
     return CODES
 
 
-def configuration(name: str | None, streams: Streams) -> Configuration | tuple[Located, ...]:
-    """Read the file `name`, or give all findings in it; without a name, the defaults."""
+def read_configuration_file(
+    name: str | None, streams: Streams
+) -> Configuration | tuple[LocatedFinding, ...]:
+    """Read the file `name`, or return its findings; without a name, return the defaults."""
     if name is None:
         return Configuration()
-    files = list(sources([name], streams.stdin))
-    if unread := tuple(each for each in files if isinstance(each, Located)):
+    files = list(read_sources([name], streams.stdin))
+    if unread := tuple(each for each in files if isinstance(each, LocatedFinding)):
         return unread
-    return read(*(each for each in files if isinstance(each, Source)))
+    return read_configuration(*(each for each in files if isinstance(each, Source)))
 
 
-def read(*files: Source) -> Configuration | tuple[Located, ...]:
-    """Read the one Configuration of these files, or give all findings in them."""
+def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, ...]:
+    """Read the one Configuration of these files, or return the findings about them."""
     found = [each for file in files for each in documents_of(file) if not each.empty]
     if unread := tuple(located for each in found for located in each.findings):
         return unread
     if len(found) != 1:
-        message = f"there are {len(found)} documents in the file, expected one Configuration"
+        message = f"found {len(found)} documents in the file, expected one Configuration"
         name = files[0].name if files else ""
-        return (Located(config.codes.NOT_ONE.at("", message), name, 0, 0),)
-    loaded = load(found[0].value, known())
+        return (LocatedFinding(config.codes.NOT_ONE.at("", message), name, 0, 0),)
+    loaded = load_configuration(found[0].value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded
-    located = (found[0].located(finding) for finding in loaded)
+    located = (found[0].locate_finding(finding) for finding in loaded)
     return tuple(sorted(located, key=lambda each: (each.line, each.column)))

@@ -1,7 +1,7 @@
-"""`make demo`: the main job on the samples of examples/, no cluster needed.
+"""`make demo`: shows Drawbridge on the sample cluster and manifests in examples/.
 
-Draws a sample cluster, judges it, translates the legacy examples for it and places their pods.
-Knows nothing of what it shows: that is read, judged, translated, placed and drawn by the packages.
+Prints a sample inventory and its findings, translates each legacy manifest for it, and places the
+pods in memory. Needs no cluster.
 """
 
 import argparse
@@ -12,91 +12,95 @@ from itertools import chain
 from pathlib import Path
 
 from cli import output, simulate
-from cli.input_files import read, sources
-from cli.lint import ERRORS, exit_code, judged
+from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.input_files import read_documents, read_sources
+from cli.lint import ERRORS, exit_code, lint_documents
 from cli.main import BROKEN_PIPE
-from cli.sample_report import Ground, example
-from cli.simulation_input import scene
-from cli.streams import Streams, of_process
-from cli.world import World, world
+from cli.sample_report import SampleCluster, describe_example
+from cli.simulation_input import read_input
+from cli.streams import Streams, process_streams
 from config.model import Configuration
 from documents.document import Source
-from documents.read import objects
-from dra.inventory import Memo, inventory
-from facts.gather import Objects, gather
-from ledger.planner import Object, Planner
+from documents.read import read_objects
+from dra.inventory import PoolCache, build_inventory
+from facts.gather import FactsInput, gather_facts
+from ledger.planner import Planner, PlannerObject
 from report import inventory as drawing
-from report.tables import ASCII, UNICODE, table, tree
-from translate.pods import given
+from report.tables import ASCII, UNICODE, align_columns, draw_tree
+from translate.pods import make_context
 
 SAMPLES = Path(__file__).parent.parent / "examples" / "inventory"
 LEGACY = SAMPLES.parent / "legacy"
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
-def draw(samples: World, streams: Streams) -> None:
-    """Print the first node as a tree, and the pools of all."""
-    whole, memo = inventory(samples.slices, samples.taint_rules), Memo()
+def print_inventory(samples: ClusterObjects, streams: Streams) -> None:
+    """Print the first node as a tree, and a table of all pools."""
+    inventory, cache = build_inventory(samples.slices, samples.taint_rules), PoolCache()
     glyphs = UNICODE if streams.unicode else ASCII
-    for each in samples.nodes[:1]:
-        heading, *lines = tree(drawing.node(whole, each, memo), glyphs)
-        _section(heading, lines, streams)
-    _section("Pools", table(drawing.pools(whole, samples.nodes, memo)), streams)
+    for node in samples.nodes[:1]:
+        heading, *lines = draw_tree(drawing.draw_node(inventory, node, cache), glyphs)
+        _print_section(heading, lines, streams)
+    _print_section(
+        "Pools", align_columns(drawing.pool_table(inventory, samples.nodes, cache)), streams
+    )
 
 
-def carry(folder: Path, samples: World, legacy: Path, streams: Streams) -> None:
-    """Print what each legacy manifest becomes on the samples in `folder`, and where it runs."""
-    _section("Legacy manifests, each on the empty sample cluster", [], streams)
-    ground = _ground(folder, samples, streams)
-    for source in sources([str(legacy)], streams.stdin):
+def print_translations(
+    folder: Path, samples: ClusterObjects, legacy: Path, streams: Streams
+) -> None:
+    """Print the claims and the placement of each legacy manifest on the sample cluster."""
+    _print_section("Legacy manifests, each on the empty sample cluster", [], streams)
+    cluster = _sample_cluster(folder, samples, streams)
+    for source in read_sources([str(legacy)], streams.stdin):
         if isinstance(source, Source):
-            lines = example(Path(source.name).stem, objects(source), ground)
+            lines = describe_example(Path(source.name).stem, read_objects(source), cluster)
             streams.out.writelines(f"{line}\n" for line in lines)
 
 
-def _ground(folder: Path, samples: World, streams: Streams) -> Ground:
+def _sample_cluster(folder: Path, samples: ClusterObjects, streams: Streams) -> SampleCluster:
     parser = argparse.ArgumentParser()
     simulate.arguments(parser)
-    cluster = scene(parser.parse_args(["--cluster", str(folder)]), streams).cluster
+    nodes = read_input(parser.parse_args(["--cluster", str(folder)]), streams).cluster
     planner = Planner()
-    several: tuple[tuple[Object, ...], ...] = (
+    several: tuple[tuple[PlannerObject, ...], ...] = (
         samples.slices, samples.taint_rules, samples.classes, samples.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
         planner.put(each)
-    counted = gather(Objects(samples.slices, samples.classes, samples.nodes)).facts
-    return Ground(given(Configuration(), counted), planner, cluster)
+    facts = gather_facts(FactsInput(samples.slices, samples.classes, samples.nodes)).facts
+    return SampleCluster(make_context(Configuration(), facts), planner, nodes)
 
 
-def _section(heading: str, lines: Sequence[str], streams: Streams) -> None:
+def _print_section(heading: str, lines: Sequence[str], streams: Streams) -> None:
     streams.out.write(f"\n{BOLD}{heading}{PLAIN}\n" if streams.color else f"\n{heading}\n")
     streams.out.writelines(f"{line}\n" for line in lines)
 
 
 def run(streams: Streams, folder: Path = SAMPLES, legacy: Path = LEGACY) -> int:
-    """Show the samples in `folder`; 2 when something is wrong with them."""
-    documents = tuple(read([str(folder)], streams.stdin))
-    samples, findings = world(documents), judged(documents, Configuration())
+    """Run the demo on the cluster in `folder`; 2 if the samples have errors."""
+    documents = tuple(read_documents([str(folder)], streams.stdin))
+    samples, findings = sort_documents(documents), lint_documents(documents, Configuration())
     devices = sum(len(each.devices) for each in samples.slices)
     pools = {(each.driver, each.pool) for each in samples.slices}
     streams.out.write(
-        f"The sample inventory: {len(samples.nodes)} nodes, {len(samples.slices)} slices,"
-        f" {devices} devices in {len(pools)} pools. The first node of it:\n"
+        f"Sample inventory: {len(samples.nodes)} nodes, {len(samples.slices)} slices,"
+        f" {devices} devices in {len(pools)} pools. The first node:\n"
     )
-    draw(samples, streams)
+    print_inventory(samples, streams)
     if findings:
-        _section("Findings", [], streams)
-        output.findings(findings, streams.out, color=streams.color)
-    carry(folder, samples, legacy, streams)
+        _print_section("Findings", [], streams)
+        output.print_findings(findings, streams.out, color=streams.color)
+    print_translations(folder, samples, legacy, streams)
     return ERRORS if exit_code(each.finding for each in findings) == ERRORS else 0
 
 
 if __name__ == "__main__":
     try:
-        code = run(of_process(os.environ))
+        code = run(process_streams(os.environ))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever pages through it went away; what the interpreter flushes at exit goes nowhere.
+        # The pager closed the pipe. Discard what the interpreter flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = BROKEN_PIPE
     sys.exit(code)

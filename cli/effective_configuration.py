@@ -1,92 +1,100 @@
-"""Which configuration counts: the file that is named, else a live cluster's own, else the defaults.
+"""Finds the configuration for a command: `--config`, the live cluster's own, or the defaults.
 
-Admission follows a ConfigMap, and a command about its cluster that did not would say something
-else. Knows nothing of what fields mean.
+The webhook reads its configuration from a ConfigMap. A command about a live cluster reads the same
+ConfigMap, so that both get the same results.
 """
 
 import argparse
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli import codes, config, live_cluster
-from cli.live_cluster import UnreadableError
+from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from config.model import Configuration
-from documents.document import Located, Source
-from documents.paths import get
+from documents.document import LocatedFinding, Source
+from documents.paths import get_value
 from documents.values import Value
 from dra.names import CONFIGURATION_CONFIG_MAP, NAMESPACE
 
 if TYPE_CHECKING:
     from cluster.session import Session
 
-# As the manifests have it; where else it may be is said by the webhook's own registration.
+# The names in our manifests. The namespace is read from the webhook registration.
 KEY: Final = "config.yaml"
 WEBHOOK: Final = "drawbridge"
 _FORBIDDEN: Final = 403
 
 
-class Settled(NamedTuple):
-    """The configuration, None where it is refused; and what is told of that."""
+class EffectiveConfiguration(NamedTuple):
+    """The configuration, None if it is invalid, and the findings about it."""
 
-    wanted: Configuration | None
-    told: tuple[Located, ...] = ()
+    configuration: Configuration | None
+    findings: tuple[LocatedFinding, ...] = ()
 
 
-def settled(options: argparse.Namespace, streams: Streams, *, asks_cluster: bool) -> Settled:
-    """Read the configuration that counts; without `--config` a live cluster is asked."""
+def read_effective_configuration(
+    options: argparse.Namespace, streams: Streams, *, asks_cluster: bool
+) -> EffectiveConfiguration:
+    """Read the configuration from `--config`, or else from the live cluster."""
     if options.config is not None or not asks_cluster:
-        return _settled(config.configuration(options.config, streams))
+        return _with_findings(config.read_configuration_file(options.config, streams))
     try:
-        return live_cluster.reading(options, _of_cluster)
-    except UnreadableError as error:
-        return Settled(None, (error.located,))
+        return live_cluster.run_with_session(options, _read_from_cluster)
+    except ClusterReadError as error:
+        return EffectiveConfiguration(None, (error.located,))
 
 
-def _settled(read: Configuration | tuple[Located, ...], told: tuple[Located, ...] = ()) -> Settled:
+def _with_findings(
+    read: Configuration | tuple[LocatedFinding, ...], findings: tuple[LocatedFinding, ...] = ()
+) -> EffectiveConfiguration:
     if isinstance(read, Configuration):
-        return Settled(read, told)
-    return Settled(None, (*told, *read))
+        return EffectiveConfiguration(read, findings)
+    return EffectiveConfiguration(None, (*findings, *read))
 
 
-async def _of_cluster(session: "Session") -> Settled:
-    from cluster import resources  # noqa: PLC0415  # as `cli.live` does
+async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
+    from cluster import resources  # noqa: PLC0415  # loaded on demand
     from cluster.session import ApiError  # noqa: PLC0415
 
-    namespace = await _namespace(session)
+    namespace = await _installed_namespace(session)
     if not namespace:
-        return Settled(Configuration())
+        return EffectiveConfiguration(Configuration())
     try:
-        found = await live_cluster.one(
+        found = await live_cluster.read_object(
             session, resources.CONFIG_MAPS, CONFIGURATION_CONFIG_MAP, namespace
         )
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
-        return _unread(error.message)
-    text = get(found, ("data", KEY)) if found else None
+        return _use_defaults(error.message)
+    text = get_value(found, ("data", KEY)) if found else None
     if not isinstance(text, str):
-        return _unread(f"there is no ConfigMap {namespace}/{CONFIGURATION_CONFIG_MAP} with {KEY}")
-    return _settled(config.read(Source(f"{namespace}/{CONFIGURATION_CONFIG_MAP}", text.encode())))
+        return _use_defaults(
+            f"ConfigMap {namespace}/{CONFIGURATION_CONFIG_MAP} with the key {KEY} not found"
+        )
+    return _with_findings(
+        config.read_configuration(Source(f"{namespace}/{CONFIGURATION_CONFIG_MAP}", text.encode()))
+    )
 
 
-async def _namespace(session: "Session") -> str:
-    """Say where Drawbridge is installed; empty where it is not."""
-    from cluster import resources  # noqa: PLC0415  # as `cli.live` does
+async def _installed_namespace(session: "Session") -> str:
+    """Return the namespace of the Drawbridge installation; empty if there is none."""
+    from cluster import resources  # noqa: PLC0415  # loaded on demand
     from cluster.session import ApiError  # noqa: PLC0415
 
     try:
-        found = await live_cluster.one(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
+        found = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
-        # Who may not look at registrations may well read the ConfigMap at its usual place.
+        # Without access to webhook registrations, try the default namespace.
         return NAMESPACE
     if found is None:
         return ""
-    said: Value = get(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
-    return said if isinstance(said, str) and said else NAMESPACE
+    namespace: Value = get_value(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
+    return namespace if isinstance(namespace, str) and namespace else NAMESPACE
 
 
-def _unread(why: str) -> Settled:
-    finding = codes.CONFIGURATION_UNREAD.at("", f"{why}; the defaults count")
-    return Settled(Configuration(), (Located(finding, "", 0, 0),))
+def _use_defaults(reason: str) -> EffectiveConfiguration:
+    finding = codes.CONFIGURATION_UNREAD.at("", f"{reason}; using the defaults")
+    return EffectiveConfiguration(Configuration(), (LocatedFinding(finding, "", 0, 0),))

@@ -1,7 +1,7 @@
-"""`drawbridge explain POD`: what was asked, what it became, which devices, and what lacks.
+"""`drawbridge explain POD`: shows the requests of a pod, its claims, its devices and its problems.
 
-Reads a live cluster, or files; changes nothing. Exit code 0 when the pod has its node and
-devices, 1 when it has not, 2 when there is no such pod or something cannot be read.
+Reads a live cluster, or files. Exit code 0 if the pod has a node and all devices, 1 if not, 2 if
+the pod is not found or the input cannot be read.
 """
 
 import argparse
@@ -11,33 +11,34 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cli import codes, live_cluster, output
-from cli.input_files import read
-from cli.live_cluster import UnreadableError
+from cli.input_files import read_documents
+from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
-from documents.document import Document, Located
-from documents.paths import get
+from documents.document import Document, LocatedFinding
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Severity
-from report.explain import Device, Explanation, Scene, explain, names
-from report.tables import printable, table
+from report.explain import AllocatedDevice, Explanation, PodObjects, explain, referenced_names
+from report.tables import align_columns, escape_unprintable
 
 if TYPE_CHECKING:
+    from cluster.resources import Resource
     from cluster.session import Session
 
 T = TypeVar("T")
 
 NAME = "explain"
-HELP = "say what a pod asked for, what it became, which devices it has, and what lacks"
+HELP = "show the requests of a pod, its claims, its devices and its problems"
 
 PLACED, NOT_PLACED, BAD = 0, 1, 2
 _DEFAULT = "default"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the pod, and where it is looked for."""
-    parser.add_argument("pod", metavar="POD", help="its name, or namespace/name")
-    parser.add_argument("-n", "--namespace", metavar="NS", help="the pod's namespace")
-    live_cluster.options(parser)
+    """Declare the pod and its source."""
+    parser.add_argument("pod", metavar="POD", help="name of the pod, or namespace/name")
+    parser.add_argument("-n", "--namespace", metavar="NS", help="namespace of the pod")
+    live_cluster.add_options(parser)
     parser.add_argument(
         "-f",
         "--filename",
@@ -47,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|DIR|-",
         action="append",
         default=[],
-        help="look in these files instead of a live cluster; may be given several times",
+        help="read these files instead of a live cluster; can be repeated",
     )
     parser.add_argument(
         "-o", "--output", choices=["text", "json", "yaml"], default="text", help="format"
@@ -55,184 +56,204 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Explain the pod, and say by the exit code whether it is placed."""
-    findings: list[Located] = []
+    """Explain the pod; the exit code shows whether it has its node and devices."""
+    findings: list[LocatedFinding] = []
     try:
-        scene = _scene(options, streams, findings)
-    except UnreadableError as error:
+        objects = _read_objects(options, streams, findings)
+    except ClusterReadError as error:
         findings.append(error.located)
-        return _refused(findings, options.output, streams)
-    told = explain(scene)
-    output.findings(findings, streams.err)
+        _print_error(findings, options.output, streams)
+        return BAD
+    explanation = explain(objects)
+    output.print_findings(findings, streams.err)
     if options.output == "text":
-        streams.out.writelines(f"{printable(line)}\n" for line in lines(told))
-        there = (Located(each, "", 0, 0) for each in told.findings)
-        output.findings(there, streams.out, color=streams.color)
-        streams.out.writelines(f"event: {printable(each)}\n" for each in told.events)
+        _print_text(explanation, streams)
     else:
-        output.value(msgspec.to_builtins(told), options.output, streams.out)
+        output.print_value(msgspec.to_builtins(explanation), options.output, streams.out)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
-    return PLACED if told.placed else NOT_PLACED
+    return PLACED if explanation.placed else NOT_PLACED
 
 
-def _refused(findings: list[Located], form: str, streams: Streams) -> int:
+def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) -> None:
     if form == "text":
-        output.findings(findings, streams.err)
+        output.print_findings(findings, streams.err)
     else:
-        output.value(output.plain(findings), form, streams.out)
-    return BAD
+        output.print_value(output.findings_as_data(findings), form, streams.out)
 
 
-def _scene(options: argparse.Namespace, streams: Streams, findings: list[Located]) -> Scene:
+def _read_objects(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> PodObjects:
     namespace, _, name = options.pod.rpartition("/")
-    # As kubectl has it: a kind may stand before the name.
+    # As in kubectl, a resource type can precede the name.
     if namespace in ("pod", "pods", "po"):
         namespace = ""
-    wanted = options.namespace or namespace
+    namespace = options.namespace or namespace
     if options.filename:
-        return _of_files(read(options.filename, streams.stdin), wanted, name, findings)
+        documents = read_documents(options.filename, streams.stdin)
+        return _read_from_files(documents, namespace, name, findings)
 
-    async def look(session: "Session") -> Scene:
-        return await _of_cluster(session, wanted or session.namespace, name, findings)
+    async def read(session: "Session") -> PodObjects:
+        return await _read_from_cluster(session, namespace or session.namespace, name, findings)
 
-    return live_cluster.reading(options, look)
+    return live_cluster.run_with_session(options, read)
 
 
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _of_files(
-    documents: Iterator[Document | Located], namespace: str, name: str, findings: list[Located]
-) -> Scene:
+def _read_from_files(
+    documents: Iterator[Document | LocatedFinding],
+    namespace: str,
+    name: str,
+    findings: list[LocatedFinding],
+) -> PodObjects:
     by_kind: dict[str, list[dict[str, Value]]] = {}
     for each in documents:
-        if isinstance(each, Located):
+        if isinstance(each, LocatedFinding):
             findings.append(each)
         elif each.findings:
             findings += each.findings
         elif isinstance(each.value, dict):
             by_kind.setdefault(f"{each.value.get('kind')}", []).append(each.value)
-    pods = [pod for pod in by_kind.get("Pod", ()) if get(pod, ("metadata", "name")) == name]
-    pod = _chosen(pods, namespace, name)
-    space = _space(pod)
+    pods = [pod for pod in by_kind.get("Pod", ()) if _name(pod) == name]
+    pod = _select_pod(pods, namespace, name)
+    namespace = _namespace(pod)
 
-    def of(kind: str) -> dict[str, Value]:
-        mine = (each for each in by_kind.get(kind, ()) if _space(each) == space)
-        return {f"{get(each, ('metadata', 'name'))}": each for each in mine}
+    def by_name(kind: str) -> dict[str, Value]:
+        in_namespace = (each for each in by_kind.get(kind, ()) if _namespace(each) == namespace)
+        return {f"{_name(each)}": each for each in in_namespace}
 
-    spaces = by_kind.get("Namespace", ())
-    return Scene(
+    namespaces = by_kind.get("Namespace", ())
+    return PodObjects(
         pod=pod,
-        claims=of("ResourceClaim"),
-        templates=of("ResourceClaimTemplate"),
-        events=[each for each in by_kind.get("Event", ()) if _about(each, name, space)],
-        namespace=next((e for e in spaces if get(e, ("metadata", "name")) == space), None),
+        claims=by_name("ResourceClaim"),
+        templates=by_name("ResourceClaimTemplate"),
+        events=[each for each in by_kind.get("Event", ()) if _is_about(each, name, namespace)],
+        namespace=next((each for each in namespaces if _name(each) == namespace), None),
     )
 
 
-def _chosen(pods: list[dict[str, Value]], namespace: str, name: str) -> dict[str, Value]:
-    """Give the one pod that is meant; of an object that is there twice the last one counts."""
-    by_space = {_space(pod): pod for pod in pods}
-    if namespace in by_space:
-        return by_space[namespace]
-    if not namespace and len(by_space) == 1:
-        return next(iter(by_space.values()))
-    where = f"in namespace {namespace}" if namespace else "in the input"
-    told = f"there is no Pod {name} {where}"
-    if by_space:
-        told = f"there are Pods {name} in the namespaces {', '.join(sorted(by_space))}"
-    raise UnreadableError(codes.POD_UNKNOWN.at("", told))
+def _select_pod(pods: list[dict[str, Value]], namespace: str, name: str) -> dict[str, Value]:
+    """Return the pod; of several objects with the same name the last one."""
+    by_namespace = {_namespace(pod): pod for pod in pods}
+    if namespace in by_namespace:
+        return by_namespace[namespace]
+    if not namespace and len(by_namespace) == 1:
+        return next(iter(by_namespace.values()))
+    message = f"Pod {name} not found {f'in namespace {namespace}' if namespace else 'in the input'}"
+    if by_namespace:
+        message += f"; it exists in {', '.join(sorted(by_namespace))}"
+        if not namespace:
+            message = f"Pod {name} exists in several namespaces: {', '.join(sorted(by_namespace))}"
+    raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
 
 
-def _space(value: Value) -> str:
-    return f"{get(value, ('metadata', 'namespace')) or _DEFAULT}"
+def _name(value: Value) -> Value:
+    return get_value(value, ("metadata", "name"))
 
 
-def _about(event: Value, name: str, namespace: str) -> bool:
-    """Tell whether an event, of either API, is about the pod."""
+def _namespace(value: Value) -> str:
+    return f"{get_value(value, ('metadata', 'namespace')) or _DEFAULT}"
+
+
+def _is_about(event: Value, name: str, namespace: str) -> bool:
+    """Tell whether an event, of either Event API, is about the pod."""
     for part in ("regarding", "involvedObject"):
-        about = get(event, (part,))
-        if get(about, ("kind",)) == "Pod" and get(about, ("name",)) == name:
-            return (get(about, ("namespace",)) or _DEFAULT) == namespace
+        subject = get_value(event, (part,))
+        if get_value(subject, ("kind",)) == "Pod" and get_value(subject, ("name",)) == name:
+            return (get_value(subject, ("namespace",)) or _DEFAULT) == namespace
     return False
 
 
 # --- a live cluster ------------------------------------------------------------------------------
 
 
-async def _of_cluster(
-    session: "Session", namespace: str, name: str, findings: list[Located]
-) -> Scene:
-    from cluster import resources  # noqa: PLC0415  # as `cli.live` does
+async def _read_from_cluster(
+    session: "Session", namespace: str, name: str, findings: list[LocatedFinding]
+) -> PodObjects:
+    from cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    pod = await live_cluster.one(session, resources.PODS, name, namespace)
+    pod = await live_cluster.read_object(session, resources.PODS, name, namespace)
     if pod is None:
-        told = f"there is no Pod {name} in namespace {namespace}"
-        raise UnreadableError(codes.POD_UNKNOWN.at("", told))
-    claims, templates = names(pod)
-    about = f"regarding.kind=Pod,regarding.name={name}"
-    return Scene(
+        message = f"Pod {name} not found in namespace {namespace}"
+        raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
+    claims, templates = referenced_names(pod)
+    field_selector = f"regarding.kind=Pod,regarding.name={name}"
+    return PodObjects(
         pod=pod,
-        claims={
-            each: found
-            for each in claims
-            if (found := await live_cluster.one(session, resources.CLAIMS, each, namespace))
-            is not None
-        },
-        templates={
-            each: found
-            for each in templates
-            if (found := await live_cluster.one(session, resources.TEMPLATES, each, namespace))
-            is not None
-        },
+        claims=await _read_existing(session, resources.CLAIMS, claims, namespace),
+        templates=await _read_existing(session, resources.TEMPLATES, templates, namespace),
         events=await _if_allowed(
-            live_cluster.every(session, resources.EVENTS, namespace, about), findings
+            live_cluster.list_objects(session, resources.EVENTS, namespace, field_selector),
+            findings,
         )
         or (),
         namespace=await _if_allowed(
-            live_cluster.one(session, resources.NAMESPACES, namespace), findings
+            live_cluster.read_object(session, resources.NAMESPACES, namespace), findings
         ),
     )
 
 
-async def _if_allowed(reading: Awaitable[T], findings: list[Located]) -> T | None:
-    """Read what the answer can do without."""
-    from cluster.session import ApiError  # noqa: PLC0415  # as `cli.live` does
+async def _read_existing(
+    session: "Session", resource: "Resource", names: list[str], namespace: str
+) -> dict[str, Value]:
+    """Read the objects `names` that exist."""
+    objects: dict[str, Value] = {}
+    for name in names:
+        found = await live_cluster.read_object(session, resource, name, namespace)
+        if found is not None:
+            objects[name] = found
+    return objects
+
+
+async def _if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
+    """Read an optional object; add a finding if access is forbidden."""
+    from cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
 
     try:
         return await reading
     except ApiError as error:
         if error.code != 403:
             raise
-        findings.append(Located(codes.PART_UNREADABLE.at("", error.message), "", 0, 0))
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message), "", 0, 0))
         return None
 
 
-# --- what is printed -----------------------------------------------------------------------------
+# --- text output ---------------------------------------------------------------------------------
 
 
-def lines(told: Explanation) -> Iterator[str]:
-    """Say it in lines, from what was asked to the devices."""
-    yield f"{told.pod}: {told.phase} on {told.node}" if told.node else f"{told.pod}: {told.phase}"
-    if told.mode:
-        yield f"  namespace: {told.mode}"
-    yield "  asked, and translated:" if told.translated else "  asked:"
-    rows = [(each.container, each.resource, each.amount) for each in told.asked]
-    rows += [("pod", key, value) for key, value in told.hints.items()]
-    yield from (f"    {line}" for line in table(rows))
+def _print_text(explanation: Explanation, streams: Streams) -> None:
+    for line in format_explanation(explanation):
+        streams.out.write(f"{escape_unprintable(line)}\n")
+    findings = (LocatedFinding(each, "", 0, 0) for each in explanation.findings)
+    output.print_findings(findings, streams.out, color=streams.color)
+    for event in explanation.events:
+        streams.out.write(f"event: {escape_unprintable(event)}\n")
+
+
+def format_explanation(pod: Explanation) -> Iterator[str]:
+    """Format the explanation: the original requests, then each claim with its devices."""
+    yield f"{pod.pod}: {pod.phase}" + (f" on {pod.node}" if pod.node else "")
+    if pod.mode:
+        yield f"  namespace mode: {pod.mode}"
+    yield f"  device-plugin requests{' (translated)' if pod.translated else ''}:"
+    rows = [(each.container, each.resource, each.amount) for each in pod.asked]
+    rows += [("pod", key, value) for key, value in pod.hints.items()]
+    yield from (f"    {line}" for line in align_columns(rows))
     if not rows:
-        yield "    no devices the old way"
-    for claim in told.claims:
-        made = f" from template {claim.template}" if claim.template else ""
-        yield f"  claim {claim.name}{made}: {claim.claim or 'none yet'}, {claim.state}"
+        yield "    none"
+    for claim in pod.claims:
+        template = f" from template {claim.template}" if claim.template else ""
+        yield f"  claim {claim.name}{template}: {claim.claim or 'not created'}, {claim.state}"
         yield from (f"    {each}" for each in claim.requests)
         if claim.containers:
             yield f"    used by {', '.join(claim.containers)}"
-        yield from (f"    {line}" for line in table(list(_held(claim.devices))))
+        yield from (f"    {line}" for line in align_columns(list(_device_rows(claim.devices))))
 
 
-def _held(devices: tuple[Device, ...]) -> Iterator[tuple[str, ...]]:
+def _device_rows(devices: tuple[AllocatedDevice, ...]) -> Iterator[tuple[str, ...]]:
     for each in devices:
         consumed = ", ".join(f"{amount} {key}" for key, amount in each.consumed.items())
         yield each.request, f"{each.driver}/{each.pool}/{each.device}", consumed

@@ -1,35 +1,35 @@
-"""`drawbridge facts`: what of a cluster decides translations, as one file.
+"""`drawbridge facts`: prints the facts about a cluster that decide translations.
 
-The same file given to other commands makes them say the same anywhere. Exit code 0, 1 with
-warnings, 2 where something could not be read. Counts nothing itself.
+Other commands accept the output with `--facts`, and then give the same results without the cluster.
+Exit code 0, 1 with warnings, 2 if something cannot be read.
 """
 
 import argparse
 from typing import TYPE_CHECKING
 
 from cli import config, live_cluster, output
-from cli.effective_configuration import settled
-from cli.facts_file import given
-from cli.input_files import read
+from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.effective_configuration import read_effective_configuration
+from cli.facts_file import read_facts
+from cli.input_files import read_documents
 from cli.lint import ERRORS, exit_code
-from cli.live_cluster import UnreadableError
+from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
-from cli.world import World, world
-from documents.document import Located
+from documents.document import LocatedFinding
 from dra import gates
 from dra.finding import Finding
 from facts import serialized
-from facts.gather import Objects, gather
+from facts.gather import FactsInput, gather_facts
 
 if TYPE_CHECKING:
     from cluster.session import Session
 
 NAME = "facts"
-HELP = "show what of a cluster decides translations"
+HELP = "print the facts about a cluster that decide translations"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the cluster, what stands in for a part of it, and the form of the output."""
+    """Declare the cluster, the facts file and the output format."""
     parser.add_argument(
         "--cluster",
         "--inventory",
@@ -37,20 +37,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="files and folders with the objects of the cluster, instead of a live one",
+        help="files and folders with the objects of the cluster, instead of a live cluster",
     )
-    live_cluster.options(parser)
+    live_cluster.add_options(parser)
     parser.add_argument(
-        "--facts", metavar="FILE", help="tables that stand in for those that are counted"
+        "--facts", metavar="FILE", help="a file with tables that replace the counted ones"
     )
-    config.option(parser)
+    config.add_config_option(parser)
     parser.add_argument(
         "--kubernetes-version",
         metavar="VERSION",
-        help=f"of the API server (default: what a live one says, else {gates.NEWEST})",
+        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
     )
     parser.add_argument(
-        "--feature-gates", metavar="GATE=true,...", default="", help="that differ from the defaults"
+        "--feature-gates",
+        metavar="GATE=true,...",
+        default="",
+        help="feature gates that differ from their defaults",
     )
     parser.add_argument(
         "-o", "--output", choices=["yaml", "json"], default="yaml", help="format (default: yaml)"
@@ -58,49 +61,53 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the facts, and what was found on the way to the error stream."""
-    named = not options.cluster or options.context is not None
-    wanted, before = settled(options, streams, asks_cluster=named)
-    if wanted is None:
-        output.findings(before, streams.err)
+    """Print the facts to the output, and findings to the error stream."""
+    live = not options.cluster or options.context is not None
+    configuration, before = read_effective_configuration(options, streams, asks_cluster=live)
+    if configuration is None:
+        output.print_findings(before, streams.err)
         return ERRORS
     try:
-        files, version = objects(options, streams)
-    except UnreadableError as error:
-        output.findings((error.located,), streams.err)
+        files, version = read_objects(options, streams)
+    except ClusterReadError as error:
+        output.print_findings((error.located,), streams.err)
         return ERRORS
-    turned = gates_of(options.kubernetes_version or version, options.feature_gates)
-    if not isinstance(turned, gates.Gates):
-        output.findings((Located(each, "", 0, 0) for each in turned), streams.err)
+    enabled = read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, gates.Gates):
+        output.print_findings((LocatedFinding(each, "", 0, 0) for each in enabled), streams.err)
         return ERRORS
-    gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
-    told = (*before, *files.findings, *files.located(gathered.findings))
-    facts = given(options.facts, streams, gathered.facts) if options.facts else gathered.facts
+    gathered = gather_facts(
+        FactsInput(files.slices, files.classes, files.nodes), configuration, enabled
+    )
+    findings = (*before, *files.findings, *files.located(gathered.findings))
+    facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
-        output.findings((*told, *facts), streams.err)
+        output.print_findings((*findings, *facts), streams.err)
         return ERRORS
-    output.value(serialized.plain(facts), options.output, streams.out)
-    output.findings(told, streams.err)
-    return exit_code(each.finding for each in told)
+    output.print_value(serialized.facts_to_plain(facts), options.output, streams.out)
+    output.print_findings(findings, streams.err)
+    return exit_code(each.finding for each in findings)
 
 
-def objects(options: argparse.Namespace, streams: Streams) -> tuple[World, str]:
-    """Read the objects, and the version of the server that has them."""
+def read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:
+    """Read the objects, and the version of the API server."""
     if options.cluster and options.context is None:
-        return world(read(options.cluster, streams.stdin)), gates.NEWEST
+        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
 
-    async def look(session: "Session") -> tuple[World, str]:
-        from cluster import resources  # noqa: PLC0415  # as `cli.live` does
+    async def read(session: "Session") -> tuple[ClusterObjects, str]:
+        from cluster import resources  # noqa: PLC0415  # loaded on demand
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        found = [each for kind in kinds for each in await live_cluster.every(session, kind)]
-        beside = read(options.cluster, streams.stdin)
-        return world((*live_cluster.documents(found), *beside)), await session.version()
+        found = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
+        from_files = read_documents(options.cluster, streams.stdin)
+        return sort_documents(
+            (*live_cluster.as_documents(found), *from_files)
+        ), await session.version()
 
-    return live_cluster.reading(options, look)
+    return live_cluster.run_with_session(options, read)
 
 
-def gates_of(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:
-    """The gates that two options name, or what is wrong with them."""
-    read_ = gates.parse(overrides)
-    return read_ if isinstance(read_, tuple) else gates.gates(version, read_)
+def read_gates(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:
+    """Read the feature gates from two options, or return the findings about them."""
+    parsed = gates.parse_gates(overrides)
+    return parsed if isinstance(parsed, tuple) else gates.gates_of_version(version, parsed)

@@ -1,30 +1,32 @@
-"""Facts in a file, as `drawbridge facts` writes them.
+"""Reads a file of facts, as `drawbridge facts` writes it.
 
-Apart from the command that counts them, because whoever only reads them can do without the judge
-and CEL, which take longer to load than all of a translation.
+A module of its own, because counting facts imports the CEL engine, which takes longer to load than
+a translation takes to run.
 """
 
-from cli.input_files import sources
+from cli.input_files import read_sources
 from cli.streams import Streams
-from documents.document import Document, Located, Source
-from documents.read import documents
+from documents.document import Document, LocatedFinding, Source
+from documents.read import read_documents
 from facts import serialized
 from facts.model import Facts
 
 
-def given(name: str, streams: Streams, base: Facts | None = None) -> Facts | tuple[Located, ...]:
-    """Read facts from a file; tables that it does not have are those of `base`."""
+def read_facts(
+    name: str, streams: Streams, base: Facts | None = None
+) -> Facts | tuple[LocatedFinding, ...]:
+    """Read facts from a file; take tables that it lacks from `base`."""
     found: list[Document] = []
-    for source in sources([name], streams.stdin):
+    for source in read_sources([name], streams.stdin):
         if not isinstance(source, Source):
             return (source,)
-        found += [each for each in documents(source) if not each.empty]
+        found += [each for each in read_documents(source) if not each.empty]
     if unread := tuple(located for each in found for located in each.findings):
         return unread
     value = found[0].value if len(found) == 1 else None
-    facts = serialized.read(value, base)
+    facts = serialized.read_facts(value, base)
     if isinstance(facts, Facts):
         return facts
     if len(found) != 1:
-        return tuple(Located(each, name, 0, 0) for each in facts)
-    return tuple(found[0].located(each) for each in facts)
+        return tuple(LocatedFinding(each, name, 0, 0) for each in facts)
+    return tuple(found[0].locate_finding(each) for each in facts)

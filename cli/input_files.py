@@ -1,8 +1,7 @@
-"""Files, folders and the standard input to documents.
+"""Reads files, folders and the standard input into documents.
 
-A folder stands for the .yaml, .yml and .json files in it and below it, in the order of their
-names; hidden folders are passed over. What cannot be read is a finding among the documents.
-Knows nothing of what documents mean.
+Reads the .yaml, .yml and .json files of a folder and its subfolders, sorted by name, and skips
+hidden folders. Yields a finding for each file that cannot be read.
 """
 
 import os
@@ -11,103 +10,103 @@ from pathlib import Path
 from typing import BinaryIO
 
 from documents.codes import FILE_UNREADABLE
-from documents.document import Document, Located, Source
-from documents.read import objects
+from documents.document import Document, LocatedFinding, Source
+from documents.read import read_objects
 
 SUFFIXES = (".yaml", ".yml", ".json")
-# Room for the objects of the largest clusters; an endless file ends here.
+# Enough for the objects of the largest clusters. Bounds the memory for an endless input.
 MOST_BYTES = 1 << 30
 INPUT = "-"
 INPUT_NAME = "<stdin>"
 
 
-def read(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | Located]:
-    """Read the objects that `paths` name, one file after the other."""
-    for source in sources(paths, stdin):
-        if isinstance(source, Located):
+def read_documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | LocatedFinding]:
+    """Read the objects in `paths`, file by file."""
+    for source in read_sources(paths, stdin):
+        if isinstance(source, LocatedFinding):
             yield source
         else:
-            yield from objects(source)
+            yield from read_objects(source)
 
 
-def sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Located]:
-    """Read the files that `paths` name, each once however often it is named."""
+def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | LocatedFinding]:
+    """Read the files in `paths`, each one once."""
     seen: set[str] = set()
     for path in paths:
         if path == INPUT:
             if INPUT not in seen:
-                yield _bytes(INPUT_NAME, stdin)
+                yield _read_bytes(INPUT_NAME, stdin)
             seen.add(INPUT)
             continue
         for file in _files(path):
-            if isinstance(file, Located):
+            if isinstance(file, LocatedFinding):
                 yield file
-            elif (real := _real(file)) not in seen:
+            elif (real := _real_path(file)) not in seen:
                 seen.add(real)
-                yield _file(file)
+                yield _read_file(file)
 
 
-def _files(path: str) -> Iterator[str | Located]:
+def _files(path: str) -> Iterator[str | LocatedFinding]:
     if not Path(path).is_dir():
         yield path
         return
     found = False
-    for file in _walk(path):
+    for file in _walk_folder(path):
         found = True
         yield file
     if not found:
-        yield unreadable(path, "there is no .yaml, .yml or .json file in this folder")
+        yield unreadable_file(path, "no .yaml, .yml or .json file in this folder")
 
 
-def _walk(folder: str) -> Iterator[str | Located]:
-    """Give the files of a folder before those of the folders in it, all sorted."""
+def _walk_folder(folder: str) -> Iterator[str | LocatedFinding]:
+    """Yield the files of a folder, then those of its subfolders, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        yield unreadable(folder, _said(error))
+        yield unreadable_file(folder, _error_text(error))
         return
     for entry in ordered:
         if entry.name.endswith(SUFFIXES) and not entry.is_dir():
             yield entry.path
     for entry in ordered:
-        # Links to folders may lead in circles, and those of mounted ConfigMaps lead here again.
+        # A link to a folder may form a cycle. Mounted ConfigMaps link to their own folder.
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-            yield from _walk(entry.path)
+            yield from _walk_folder(entry.path)
 
 
-def _real(path: str) -> str:
+def _real_path(path: str) -> str:
     try:
         return os.path.realpath(path)
     except ValueError:
-        # No path at all; opening it will say so.
+        # Not a valid path. Opening the file reports the error.
         return path
 
 
-def _file(path: str) -> Source | Located:
+def _read_file(path: str) -> Source | LocatedFinding:
     try:
         with Path(path).open("rb") as stream:
-            return _bytes(path, stream)
+            return _read_bytes(path, stream)
     except (OSError, ValueError) as error:
-        return unreadable(path, _said(error))
+        return unreadable_file(path, _error_text(error))
 
 
-def _bytes(name: str, stream: BinaryIO) -> Source | Located:
+def _read_bytes(name: str, stream: BinaryIO) -> Source | LocatedFinding:
     try:
         data = stream.read(MOST_BYTES + 1)
     except OSError as error:
-        return unreadable(name, _said(error))
+        return unreadable_file(name, _error_text(error))
     if len(data) > MOST_BYTES:
-        return unreadable(name, f"there are more than {MOST_BYTES} bytes in it")
+        return unreadable_file(name, f"larger than {MOST_BYTES} bytes")
     return Source(name, data)
 
 
-def unreadable(name: str, message: str) -> Located:
-    """Make the finding of a file that cannot be read; it has no line."""
-    return Located(FILE_UNREADABLE.at("", message, object=name), name, 0, 0)
+def unreadable_file(name: str, message: str) -> LocatedFinding:
+    """Create the finding about a file that cannot be read."""
+    return LocatedFinding(FILE_UNREADABLE.at("", message, object=name), name, 0, 0)
 
 
-def _said(error: Exception) -> str:
-    """Say what the operating system says, without the path, which stands beside it."""
+def _error_text(error: Exception) -> str:
+    """Return the error of the operating system without the path, which is printed beside it."""
     text = error.strerror if isinstance(error, OSError) else f"{error}"
-    return (text or "it cannot be read").lower()
+    return (text or "cannot be read").lower()

@@ -1,8 +1,8 @@
-"""`drawbridge lint`: what is wrong with ResourceSlices and DeviceClasses, before anybody waits.
+"""`drawbridge lint`: checks ResourceSlices, DeviceClasses and the rules of claims for errors.
 
-Of claims and their templates it looks at the rules for our own allocator. Reads files, asks the
-judge, prints findings at their lines. Exit code 0 when there is nothing worse than an info, 1 with
-warnings, 2 with errors or bad input. Judges nothing itself.
+Reads files, and prints findings with their file and line. Of claims and templates, it checks only
+the rules for the allocator of Drawbridge. Exit code 0 without warnings, 1 with warnings, 2 with
+errors or bad input.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from typing import Final
 
 from cel.dra import Selectors
 from cli import config, output
-from cli.input_files import read
+from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.input_files import read_documents
 from cli.streams import Streams
-from cli.world import World, world
 from config.model import Configuration
-from config.policy import declarations, treated
-from documents.document import Document, Located
-from documents.paths import get
+from config.policy import apply_policies, compatibility_declarations
+from documents.document import Document, LocatedFinding
+from documents.paths import get_value
 from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
@@ -28,7 +28,7 @@ from judge import claims, classes, slices
 from judge.codes import NOTHING_TO_JUDGE
 
 NAME = "lint"
-HELP = "find what is wrong with ResourceSlices, DeviceClasses and rules of claims"
+HELP = "check ResourceSlices, DeviceClasses and the rules of claims for errors"
 
 CLEAN, WARNINGS, ERRORS = 0, 1, 2
 _RULES: Final = (
@@ -38,96 +38,111 @@ _RULES: Final = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, the configuration and the form of the output."""
+    """Declare the files, the configuration and the output format."""
     parser.add_argument(
         "-f",
         "--filename",
         metavar="FILE|DIR|-",
         action="append",
         required=True,
-        help="what to look at; may be given several times",
+        help="files to check; can be repeated",
     )
-    config.option(parser)
+    config.add_config_option(parser)
     parser.add_argument(
         "-o", "--output", choices=["text", "json", "yaml"], default="text", help="format"
     )
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print what was found, and return the worst of it."""
-    wanted = config.configuration(options.config, streams)
-    if isinstance(wanted, Configuration):
-        found = tuple(judged(read(options.filename, streams.stdin), wanted))
+    """Print the findings; the exit code is the highest severity."""
+    configuration = config.read_configuration_file(options.config, streams)
+    if isinstance(configuration, Configuration):
+        found = tuple(
+            lint_documents(read_documents(options.filename, streams.stdin), configuration)
+        )
     else:
-        found = wanted
+        found = configuration
     if options.output == "text":
-        output.findings(found, streams.out, color=streams.color)
+        output.print_findings(found, streams.out, color=streams.color)
     else:
-        output.value(output.plain(found), options.output, streams.out)
+        output.print_value(output.findings_as_data(found), options.output, streams.out)
     return exit_code(each.finding for each in found)
 
 
-def judged(documents: Iterable[Document | Located], wanted: Configuration) -> list[Located]:
-    """Give all findings about these documents, by file and line, treated as the user wants."""
+def lint_documents(
+    documents: Iterable[Document | LocatedFinding], configuration: Configuration
+) -> list[LocatedFinding]:
+    """Return all findings, sorted by file and line, with the configured severities."""
     places: dict[str, Document] = {}
     order: dict[str, int] = {}
     ruled: list[Document] = []
-    files = world(_remembered(documents, places, order, ruled))
-    # Of an object that is there twice the judge looks at the last one, and so do we.
+    files = sort_documents(_record_places(documents, places, order, ruled))
+    # The judge checks the last one of several objects with the same name.
     files = replace(files, places=places)
-    rules = tuple(_rules(ruled))
-    found = (*files.findings, *rules, *files.located(_judged(files, wanted, rules=bool(ruled))))
+    rules = tuple(_judge_rules(ruled))
+    found = (
+        *files.findings,
+        *rules,
+        *files.located(_judge(files, configuration, rules=bool(ruled))),
+    )
     located = [
         replace(each, finding=finding)
         for each in found
-        for finding in treated([each.finding], wanted.findings)
+        for finding in apply_policies([each.finding], configuration.findings)
     ]
     return sorted(located, key=lambda each: (order.get(each.source, 0), each.line, each.column))
 
 
-def _remembered(
-    documents: Iterable[Document | Located],
+def _record_places(
+    documents: Iterable[Document | LocatedFinding],
     places: dict[str, Document],
     order: dict[str, int],
     ruled: list[Document],
-) -> Iterator[Document | Located]:
-    """Pass documents on; remember where each object stands last, and in which order files came.
+) -> Iterator[Document | LocatedFinding]:
+    """Yield the documents; record the last place of each object, and the order of the files.
 
-    Claims with rules are remembered whole: one that has no name yet is found by nothing else.
+    Records claims with rules in `ruled`, because a claim may have no name yet.
     """
     for each in documents:
         if isinstance(each, Document):
-            places[each.name] = each.forgetting()
-            if any(get(each.value, path) is not None for path in _RULES):
+            places[each.name] = each.without_value()
+            if any(get_value(each.value, path) is not None for path in _RULES):
                 ruled.append(each)
         source = each.source.name if isinstance(each, Document) else each.source
         order.setdefault(source, len(order))
         yield each
 
 
-def _rules(documents: Iterable[Document]) -> Iterator[Located]:
-    """Judge the rules of claims; one that cannot be read has its findings already."""
+def _judge_rules(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
+    """Check the rules of claims; an unreadable claim has findings already."""
     claim, template = claim_reader(), template_reader()
     for each in documents:
-        kind = get(each.value, ("kind",))
+        kind = get_value(each.value, ("kind",))
         if kind in (CLAIM, TEMPLATE):
-            read = (claim if kind == CLAIM else template).one(each.value, ordinal=each.index)
-            if not isinstance(read, tuple):
-                yield from (each.located(one) for one in claims.judge(read, each.name))
+            decoded = (claim if kind == CLAIM else template).read(each.value, ordinal=each.index)
+            if not isinstance(decoded, tuple):
+                yield from (
+                    each.locate_finding(one) for one in claims.judge_claim(decoded, each.name)
+                )
 
 
-def _judged(files: World, wanted: Configuration, *, rules: bool) -> Iterator[Finding]:
+def _judge(
+    files: ClusterObjects, configuration: Configuration, *, rules: bool
+) -> Iterator[Finding]:
     if not (files.slices or files.classes or files.findings or rules):
-        message = "there is no ResourceSlice, no DeviceClass and no claim with rules in the input"
+        message = "no ResourceSlice, DeviceClass or claim with rules in the input"
         yield NOTHING_TO_JUDGE.at("", message)
     selectors = Selectors(NEWEST)
-    unset, declared = UnsetGroups(wanted.unset_groups), declarations(wanted)
-    yield from slices.judge(files.slices, unset, declared, selectors)
-    yield from classes.judge(files.classes, files.slices, selectors)
+    unset, declared = (
+        UnsetGroups(configuration.unset_groups),
+        compatibility_declarations(configuration),
+    )
+    yield from slices.judge_slices(files.slices, unset, declared, selectors)
+    yield from classes.judge_classes(files.classes, files.slices, selectors)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Turn findings into what scripts see; info never counts."""
+    """Return the exit code for findings; info findings do not count."""
     severities = {finding.severity for finding in findings}
     if Severity.ERROR in severities:
         return ERRORS

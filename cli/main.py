@@ -1,11 +1,11 @@
 """The command `drawbridge`, also installed as `kubectl-drawbridge`.
 
-Finds the command in a table, imports only that one, and turns whatever happens into an exit code.
-Knows nothing of what commands do. A command is a module with `NAME`, `HELP`, `arguments(parser)`
-and `run(options, streams) -> int`; to add one, write the module and add its line to `COMMANDS`.
+Imports the module of the subcommand only, runs it, and returns its exit code. A subcommand is a
+module with `NAME`, `HELP`, `arguments(parser)` and `run(options, streams) -> int`. To add one,
+write the module and add its line to `COMMANDS`.
 
-Exit codes: 0 and 1 as each command says, 2 for bad input, wrong usage or a full disk,
-3 for a bug of ours, 130 after Ctrl-C, 141 when the reader of our output went away.
+Exit codes: 0 and 1 as documented by each command, 2 for bad input, wrong usage or a failed write,
+3 for an unhandled exception, 130 after Ctrl-C, 141 if the reader of the output closed the pipe.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
-from cli.streams import Streams, of_process
+from cli.streams import Streams, process_streams
 
 COMMANDS = {
     "cel": "cli.cel",
@@ -42,21 +42,21 @@ class Command(Protocol):
         """Declare the command's arguments on `parser`."""
 
     def run(self, options: argparse.Namespace, streams: Streams) -> int:
-        """Do it, and return the exit code."""
+        """Run the command, and return the exit code."""
 
 
 class _Version(argparse.Action):
-    """Prints the version; looked up only when asked, because that costs as much as all the rest."""
+    """Prints the version. Reads it on demand, because that doubles the start-up time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version  # noqa: PLC0415  # 20 ms that only this needs
+        from importlib.metadata import version  # noqa: PLC0415  # takes 20 ms
 
-        print(f"drawbridge {version('drawbridge')}")  # noqa: T201  # argparse prints, so do we
+        print(f"drawbridge {version('drawbridge')}")  # noqa: T201  # as argparse does
         parser.exit()
 
 
-def program(argument: str) -> str:
-    """What the user typed to call us: `kubectl drawbridge` when kubectl found us as its plug-in."""
+def program_name(argument: str) -> str:
+    """Return the name in usage texts: `kubectl drawbridge` if kubectl started it as a plugin."""
     name = argument.rpartition("/")[2]
     return "kubectl drawbridge" if name.startswith("kubectl-drawbridge") else "drawbridge"
 
@@ -67,37 +67,40 @@ def load(name: str) -> Command:
 
 
 def parser_for(names: Iterable[str], called: str) -> argparse.ArgumentParser:
-    """The parser with the commands `names`; the help shows only those."""
+    """Build the parser for the commands `names`; the help lists only those."""
     shared = argparse.ArgumentParser(add_help=False)
-    # Suppressed, because a sub-parser's default would overwrite what stood before the command.
+    # Without SUPPRESS, the default of a subparser overwrites a `--debug` before the command.
     shared.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks of bugs"
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print the traceback of an unhandled exception",
     )
     parser = argparse.ArgumentParser(
         prog=called,
-        description="Carries pods from device plugins to Dynamic Resource Allocation.",
-        epilog=f"`{called} COMMAND --help` says more about a command.",
+        description="Migrates pods from device plugins to Dynamic Resource Allocation.",
+        epilog=f"Run `{called} COMMAND --help` for the options of a command.",
         allow_abbrev=False,
         parents=[shared],
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in names:
         command = load(name)
-        one = commands.add_parser(
+        subparser = commands.add_parser(
             name,
             help=command.HELP,
             description=command.HELP,
             allow_abbrev=False,
             parents=[shared],
         )
-        command.arguments(one)
-        one.set_defaults(run=command.run)
+        command.arguments(subparser)
+        subparser.set_defaults(run=command.run)
     return parser
 
 
 def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.Namespace | int:
-    """The options, or the exit code when there is nothing to run: help, version, wrong usage."""
+    """Return the options, or the exit code after help, version or wrong usage."""
     first = next((word for word in arguments if not word.startswith("-")), None)
     if first in COMMANDS:
         names: Iterable[str] = (first,)
@@ -110,15 +113,15 @@ def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.N
             return exit_.code if isinstance(exit_.code, int) else 0
 
 
-def report(bug: Exception, streams: Streams, called: str, *, debug: bool) -> int:
-    """Say in one line that this is our mistake, with the traceback when asked for."""
+def report_bug(bug: Exception, streams: Streams, called: str, *, debug: bool) -> int:
+    """Print the unhandled exception on one line, after its traceback with `--debug`."""
     if debug:
-        import traceback  # noqa: PLC0415  # only a bug needs it
+        import traceback  # noqa: PLC0415  # needed for unhandled exceptions only
 
         traceback.print_exception(bug, file=streams.err)
-    hint = "" if debug else ", please report it with what --debug prints"
+    hint = "" if debug else " (run again with --debug and report the output)"
     what = " ".join(f"{type(bug).__name__}: {bug}".split())
-    streams.err.write(f"{called}: this is a bug{hint}: {what}\n")
+    streams.err.write(f"{called}: internal error, this is a bug in Drawbridge{hint}: {what}\n")
     return BUG
 
 
@@ -128,28 +131,28 @@ def dispatch(arguments: Sequence[str], streams: Streams, called: str) -> int:
     try:
         options = parse(arguments, streams, called)
         code = options if isinstance(options, int) else int(options.run(options, streams))
-        # Here and not at exit, where a reader that went away would be a traceback.
+        # Flush here. At interpreter exit a closed pipe would print a traceback.
         streams.out.flush()
     except OSError:
         raise
-    except Exception as bug:  # noqa: BLE001  # a bug ends the run with its own code, whatever it is
-        return report(bug, streams, called, debug=getattr(options, "debug", False))
+    except Exception as bug:  # noqa: BLE001  # any unhandled exception has its own exit code
+        return report_bug(bug, streams, called, debug=getattr(options, "debug", False))
     return code
 
 
 def main() -> int:
     """Run this process's command line."""
-    streams = of_process(os.environ)
+    streams = process_streams(os.environ)
     try:
-        return dispatch(sys.argv[1:], streams, program(sys.argv[0]))
+        return dispatch(sys.argv[1:], streams, program_name(sys.argv[0]))
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        # The interpreter flushes once more at exit; let that go nowhere.
+        # The interpreter flushes stdout once more at exit. Discard that output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             return BROKEN_PIPE
-        streams.err.write(f"{program(sys.argv[0])}: {error}\n")
+        streams.err.write(f"{program_name(sys.argv[0])}: {error}\n")
         return BAD
 
 

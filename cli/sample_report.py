@@ -1,59 +1,51 @@
-"""Before and after, for the demo: what a manifest asked, what it became, where that is placed.
+"""Describes each sample manifest for the demo: its requests, its claims and its placement.
 
-Gives a few lines for each object. Translates, places and judges nothing itself: it reads what was
-translated, and asks the allocator for the rest.
+Translates each manifest, places the first pod of each pod template, and formats the result.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from documents.document import Document
-from documents.patch import patched
-from documents.paths import get
+from documents.patch import apply_edits
+from documents.paths import get_value
 from documents.values import Value
 from dra.claim import Template, template_reader
 from dra.finding import Finding, Severity
 from ledger.ledger import Ledger
-from ledger.node_fit import Cluster
-from ledger.placing import Placement, Placing
+from ledger.node_fit import ClusterNodes
+from ledger.placing import Placer, PodPlacement
 from ledger.planner import Planner
 from ledger.pods import Pod, pod_reader
-from report.tables import printable
+from report.claim_requests import describe_claim, short_selectors
+from report.tables import escape_unprintable
 from solver.codes import NO_DEVICE_OF_CLASS
 from translate.decisions.codes import LEFT_TO_CLASS
-from translate.legacy.read import read
-from translate.manifests.objects import Translated, translated
-from translate.manifests.workloads import places
-from translate.pods import Given
+from translate.legacy.read import read_pod
+from translate.manifests.objects import TranslatedObject, translate_object
+from translate.manifests.workloads import find_places
+from translate.pods import TranslationContext
 
-# An expression is cut where it no longer helps to tell what was asked.
-_LONGEST: Final = 64
-_MOST_DEVICES: Final = 4
+_MAX_VALUE: Final = 64
+_MAX_DEVICES: Final = 4
 _COLUMN: Final = 11
-_SHORTER: Final = (
-    (re.compile(r'"\w+" in device\.attributes\["[^"]+"\] && '), ""),
-    (re.compile(r'device\.(?:attributes|capacity)\["[^"]+"\]\.'), ""),
-    (re.compile(r'device\.(attributes|capacity)\["[^"]+"\]'), r"\1"),
-    (re.compile(r"device\."), ""),
-)
-_PLAIN: Final = (str, int, float)
-
-Json = Mapping[str, Any]
+_PRINTED: Final = (str, int, float)
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What translations are decided by, and where their pods are placed."""
+class SampleCluster:
+    """The context of the translations, and the nodes for the placements."""
 
-    by: Given
+    context: TranslationContext
     planner: Planner
-    cluster: Cluster
+    nodes: ClusterNodes
 
 
-def example(name: str, documents: Iterable[Document], ground: Ground) -> Iterator[str]:
-    """Give the lines of the file `name`: its objects one after the other, on empty nodes."""
+def describe_example(
+    name: str, documents: Iterable[Document], cluster: SampleCluster
+) -> Iterator[str]:
+    """Yield the lines for the file `name`, object by object; the file starts with empty nodes."""
     ledger = Ledger(sharing=True)
     for document in documents:
         if document.empty:
@@ -62,141 +54,103 @@ def example(name: str, documents: Iterable[Document], ground: Ground) -> Iterato
         if document.findings:
             yield from (f"  {each.finding.message}" for each in document.findings)
             continue
-        one = translated(document.value, document.name, ground.by)
-        yield from _object(document, one, ledger, ground)
+        result = translate_object(document.value, document.name, cluster.context)
+        yield from _describe_object(document, result, ledger, cluster)
 
 
-def _object(document: Document, one: Translated, ledger: Ledger, ground: Ground) -> Iterator[str]:
-    after = patched(document.value, one.edits)
-    rows = [("asked", ", ".join(_asked(document.value, ground.by)) or "nothing")]
-    rows += [("became", line) for each in one.templates for line in claim(each)]
-    rows += [(f"{each.severity}", f"{each.message} [{each.code}]") for each in _told(one)]
-    if not any(each.severity is Severity.ERROR for each in one.findings):
-        placing = Placing(ground.planner, ledger, ground.cluster, (), _templates(one.templates))
-        rows += [row for pod in _pods(after, document) for row in _placed(placing.pod(pod))]
-    yield from (f"  {label:<{_COLUMN}}{printable(text)}" for label, text in _once(rows))
+def _describe_object(
+    document: Document, result: TranslatedObject, ledger: Ledger, cluster: SampleCluster
+) -> Iterator[str]:
+    after = apply_edits(document.value, result.edits)
+    requests = _device_requests(document.value, cluster.context)
+    rows = [("requests", ", ".join(requests) or "no devices")]
+    for template in result.templates:
+        claim = get_value(dict(template), ("spec",))
+        rows += [("claim", line) for line in describe_claim(claim, short_selectors)]
+    rows += [(f"{each.severity}", f"{each.message} [{each.code}]") for each in _shown(result)]
+    if not any(each.severity is Severity.ERROR for each in result.findings):
+        templates = _decode_templates(result.templates)
+        placer = Placer(cluster.planner, ledger, cluster.nodes, (), templates)
+        for pod in _first_pods(after, document):
+            rows += _describe_placement(placer.pod(pod))
+    for label, text in _without_repetition(rows):
+        yield f"  {label:<{_COLUMN}}{escape_unprintable(text)}"
 
 
-def _once(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Say every line once, and what it is about only where that changes."""
+def _without_repetition(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Drop repeated rows, and the label of a row after one with the same label."""
     before = ""
     for label, text in dict.fromkeys(rows):
         yield ("" if label == before else label, text)
         before = label
 
 
-def _asked(value: Value, by: Given) -> list[str]:
-    """What the pods of an object say of devices, as they say it."""
-    said: dict[str, str] = {}
-    for place in places(value):
-        for trace in read(place.pod, by.configuration.legacy).traces:
-            text = f"{trace.value}" if isinstance(trace.value, _PLAIN) else ""
-            said[f"{trace.name}"] = _cut(" ".join(text.split()), _LONGEST)
-    return [f"{name} {text}".rstrip() for name, text in said.items()]
+def _device_requests(value: Value, context: TranslationContext) -> list[str]:
+    """Return the fields of an object's pods that request devices, with their values."""
+    values: dict[str, str] = {}
+    for place in find_places(value):
+        for source in read_pod(place.pod, context.configuration.legacy).source_fields:
+            text = f"{source.value}" if isinstance(source.value, _PRINTED) else ""
+            values[f"{source.name}"] = _truncate(" ".join(text.split()))
+    return [f"{name} {text}".rstrip() for name, text in values.items()]
 
 
-def _told(one: Translated) -> Iterator[Finding]:
-    """Find what a person has to know: what is lost, and what is left."""
-    for each in one.findings:
+def _shown(result: TranslatedObject) -> Iterator[Finding]:
+    """Yield warnings and errors, and the info that a DeviceClass serves the request."""
+    for each in result.findings:
         if each.severity is not Severity.INFO or each.code == LEFT_TO_CLASS.name:
             yield each
 
 
-def claim(template: Mapping[str, Value]) -> Iterator[str]:
-    """Say what a claim template asks for: a line for each kind of request, and for each rule."""
-    devices: Any = get(dict(template), ("spec", "spec", "devices"))
-    alike: dict[str, list[str]] = {}
-    for request in devices["requests"]:
-        said = " or ".join(_wanted(each) for each in _alternatives(request))
-        alike.setdefault(said, []).append(request["name"])
-    for said, names in alike.items():
-        yield said if len(devices["requests"]) == 1 else f"{', '.join(names)}: {said}"
-    rules: dict[str, list[str]] = {}
-    for each in devices.get("constraints", ()):
-        word = "matchAttribute" if "matchAttribute" in each else "distinctAttribute"
-        said = "share one" if word == "matchAttribute" else "differ in"
-        rule = f"{said} {each[word].rpartition('/')[2]}"
-        rules.setdefault(rule, []).append(" and ".join(each.get("requests") or ("all",)))
-    yield from (f"{', '.join(who)} {rule}" for rule, who in rules.items())
+def _truncate(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
 
-def _alternatives(request: Json) -> Sequence[Json]:
-    exactly = request.get("exactly")
-    found: Sequence[Json] = [exactly] if exactly else request["firstAvailable"]
-    return found
-
-
-def _wanted(wanted: Json) -> str:
-    count = "all" if wanted.get("allocationMode") == "All" else f"{wanted.get('count', 1)}"
-    amounts = (wanted.get("capacity") or {}).get("requests", {})
-    taken = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
-    expressions = [each["cel"]["expression"] for each in wanted.get("selectors", ())]
-    where = [short for short in map(_short, expressions) if short]
-    return (
-        f"{count} of {wanted['deviceClassName']}"
-        + (f", {taken}" if taken else "")
-        + (f", where {' and '.join(where)}" if where else "")
-    )
-
-
-def _short(expression: str) -> str:
-    """Shorten an expression to what tells: names without their domains, and not too much."""
-    text = expression
-    for pattern, instead in _SHORTER:
-        text = pattern.sub(instead, text)
-    return _cut(text, _LONGEST)
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}..."
-
-
-def _templates(made: Iterable[Mapping[str, Value]]) -> list[Template]:
+def _decode_templates(templates: Iterable[Mapping[str, Value]]) -> list[Template]:
     reader = template_reader()
-    found = (reader.one(dict(each)) for each in made)
-    return [each for each in found if isinstance(each, Template)]
+    decoded = (reader.read(dict(each)) for each in templates)
+    return [each for each in decoded if isinstance(each, Template)]
 
 
-def _pods(value: Value, document: Document) -> Iterator[Pod]:
-    """Give a pod for each pod template of an object, as its controller would make the first."""
+def _first_pods(value: Value, document: Document) -> Iterator[Pod]:
+    """Yield the first pod of each pod template in an object, as its controller creates it."""
     kind, _, full = document.name.partition("/")
     namespace, _, bare = full.rpartition("/")
     stem = bare or f"unnamed-{document.index}"
-    for number, place in enumerate(places(value)):
-        metadata = get(place.pod, ("metadata",))
-        named = stem if kind == "Pod" else f"{stem}-{number}"
+    for number, place in enumerate(find_places(value)):
+        metadata = get_value(place.pod, ("metadata",))
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 **(metadata if isinstance(metadata, dict) else {}),
-                "name": named,
+                "name": stem if kind == "Pod" else f"{stem}-{number}",
                 "namespace": namespace or "default",
             },
-            "spec": get(place.pod, ("spec",)),
+            "spec": get_value(place.pod, ("spec",)),
         }
-        read_ = pod_reader().one(pod)
-        if not isinstance(read_, tuple):
-            yield read_
+        decoded = pod_reader().read(pod)
+        if not isinstance(decoded, tuple):
+            yield decoded
 
 
-def _placed(placement: Placement) -> Iterator[tuple[str, str]]:
-    """Say where a pod came to be and with what, or why nowhere."""
+def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
+    """Yield the node and the devices of a pod, or the reasons why no node fits."""
     if placement.node is None:
-        # Nodes that have nothing of the kind tell nothing, unless all are like that.
+        # Hide nodes without any device of the class, unless there are no other nodes.
         near = [each for each in placement.reasons if each.code != NO_DEVICE_OF_CLASS.name]
         for reason in near or placement.reasons:
             nodes = f"{reason.nodes} node" + ("" if reason.nodes == 1 else "s")
-            yield "nowhere", f"{nodes}: {reason.message} [{reason.code}]"
+            yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
         return
-    devices = list(_devices(placement))
-    more = len(devices) - _MOST_DEVICES
-    told = devices[:_MOST_DEVICES] if more > 0 else devices
-    text = ", ".join(told) + (f" and {more} more" if more > 0 else "")
-    yield f"on {placement.node}", text or "without devices of DRA"
+    devices = list(_allocated_devices(placement))
+    more = len(devices) - _MAX_DEVICES
+    shown = devices[:_MAX_DEVICES] if more > 0 else devices
+    text = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    yield f"on {placement.node}", text or "no DRA devices"
 
 
-def _devices(placement: Placement) -> Iterator[str]:
+def _allocated_devices(placement: PodPlacement) -> Iterator[str]:
     for _, allocation in placement.claims:
         for result in ((allocation or {}).get("devices") or {}).get("results", ()):
             amounts = (result.get("consumedCapacity") or {}).items()

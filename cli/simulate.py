@@ -1,40 +1,39 @@
-"""`drawbridge simulate`: who would get which devices, pod after pod, and why not.
+"""`drawbridge simulate`: places pods in memory and prints which devices they get, or why not.
 
-Reads files, lets the allocator place pods in memory, prints. Exit code 0 when all are placed, 1
-when some are not, 2 with bad input. Places nothing itself, and writes nothing anywhere.
+Reads files only. Exit code 0 if all pods are placed, 1 if some are not, 2 with bad input.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from msgspec import structs
 
 from cli import config, output, placements
-from cli.simulation_input import Scene, chosen, scene
+from cli.simulation_input import SimulationInput, parse_claim_names, read_input
 from cli.streams import Streams
-from config.policy import declarations, treated
-from documents.document import Located
+from config.policy import apply_policies, compatibility_declarations
+from documents.document import LocatedFinding
 from dra import gates
 from dra.claim import Claim
 from dra.compatibility import UnsetGroups
-from dra.finding import Severity
+from dra.finding import Finding, Severity
 from ledger import codes, node_fit
 from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
-from ledger.placing import Placement, Placing
-from ledger.planner import Object, Planner
+from ledger.placing import Placer, PodPlacement
+from ledger.planner import Planner, PlannerObject
 from solver.world import World
 
 NAME = "simulate"
-HELP = "place pods on the nodes of a cluster in memory: who gets which devices, and why not"
+HELP = "place pods in memory, and print which devices each pod gets or why it gets none"
 
 PLACED, SOME_NOT, BAD = 0, 1, 2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the cluster, the pods, and what narrows them."""
+    """Declare the cluster, the pods and the options of the scheduler."""
     parser.add_argument(
         "--cluster",
         "--inventory",
@@ -42,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="files and folders with Nodes, ResourceSlices, DeviceClasses, claims, templates",
+        help="files and folders with Nodes, ResourceSlices, DeviceClasses, claims and templates",
     )
     parser.add_argument(
         "-f",
@@ -50,117 +49,135 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|DIR|-",
         action="append",
         default=[],
-        help="the pods to place, with their claims and templates; may be given several times",
+        help="the pods to place, with their claims and templates; can be repeated",
     )
-    config.option(parser)
-    parser.add_argument("--node", metavar="N", help="place on this node or not at all")
-    text = "place these claims (namespace/name,...) together, as one pod's, instead of pods"
+    config.add_config_option(parser)
+    parser.add_argument("--node", metavar="N", help="place on this node only")
+    text = "place these claims (namespace/name,...) instead of pods, together as for one pod"
     parser.add_argument("--claims", metavar="NAMES", help=text)
-    text = f"the version of the scheduler (default: {gates.NEWEST})"
+    text = f"version of the scheduler (default: {gates.NEWEST})"
     parser.add_argument("--kubernetes-version", metavar="V", default=gates.NEWEST, help=text)
-    text = "the gates that the cluster has turned on or off (NAME=true,...)"
+    text = "feature gates that differ from their defaults (NAME=true,...)"
     parser.add_argument("--feature-gates", metavar="GATES", default="", help=text)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="format")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Place what was asked for, print it, and say how it went."""
-    given = scene(options, streams)
-    went = simulated(given, options.claims)
-    told = audit(went.ledger, went.world)
+    """Place the pods, and print the placements."""
+    given = read_input(options, streams)
+    result = simulate(given, options.claims)
+    audit_findings = audit(result.ledger, result.world)
     if options.output == "json":
-        # The form of the answer is fixed: what is wrong with documents is told beside it.
-        output.findings(went.findings, streams.err)
-        output.value(placements.plain(went.done, went.ledger, told), "json", streams.out)
+        # The JSON document has no place for findings about the input.
+        output.print_findings(result.findings, streams.err)
+        data = placements.placements_as_data(result.placements, result.ledger, audit_findings)
+        output.print_value(data, "json", streams.out)
     else:
-        output.findings(went.findings, streams.out, color=streams.color)
-        inventory, nodes = went.world.inventory, given.cluster.nodes
-        lines = chain(
-            *map(placements.lines, went.done),
-            placements.pictures(went.done, went.ledger, inventory, nodes, unicode=streams.unicode),
-            placements.audited(told),
-            ["", placements.NOTE] if went.done else [],
+        output.print_findings(result.findings, streams.out, color=streams.color)
+        streams.out.writelines(
+            f"{line}\n" for line in _text(result, given, audit_findings, streams)
         )
-        streams.out.writelines(f"{line}\n" for line in lines)
-    if any(each.finding.severity is Severity.ERROR for each in went.findings):
+    if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return BAD
-    return PLACED if all(each.node is not None for each in went.done) else SOME_NOT
+    return PLACED if all(each.node is not None for each in result.placements) else SOME_NOT
+
+
+def _text(
+    result: "Simulation",
+    given: SimulationInput,
+    audit_findings: Sequence[Finding],
+    streams: Streams,
+) -> Iterator[str]:
+    for placement in result.placements:
+        yield from placements.format_placement(placement)
+    yield from placements.draw_nodes(
+        result.placements,
+        result.ledger,
+        result.world.inventory,
+        given.cluster.nodes,
+        unicode=streams.unicode,
+    )
+    yield from placements.format_audit(audit_findings)
+    if result.placements:
+        yield from ("", placements.NOTE)
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What became of everything, and what there was to say."""
+    """The placements, the ledger after them, and the findings."""
 
-    done: tuple[Placement, ...]
+    placements: tuple[PodPlacement, ...]
     ledger: Ledger
     world: World
-    findings: tuple[Located, ...]
+    findings: tuple[LocatedFinding, ...]
 
 
-def simulated(given: Scene, names: str | None = None) -> Simulation:
-    """Place the pods of a scene, or instead the claims named."""
+def simulate(given: SimulationInput, names: str | None = None) -> Simulation:
+    """Place the pods of the input one after the other, or the claims `names` instead."""
     planner = _planner(given)
     ledger = Ledger(sharing=given.gates.consumable_capacity)
-    # In files a claim is its name: a copy with another name often has the UID of the original.
-    claims = {name_of(each): _unidentified(each) for each in given.world.claims}
-    written = [(each, given.beside.allocations.get(name)) for name, each in claims.items()]
-    placing = Placing(planner, ledger, given.cluster, written, given.world.templates)
+    # Claims in files are identified by name: a copied claim often keeps the UID of the original.
+    claims = {name_of(each): _without_uid(each) for each in given.objects.claims}
+    allocated = [(each, given.details.allocations.get(name)) for name, each in claims.items()]
+    placer = Placer(planner, ledger, given.cluster, allocated, given.objects.templates)
     findings = list(given.findings)
-    done = tuple(_placed(given, names, placing, findings))
-    treated_ones = (
+    if names is None:
+        done = tuple(_place_pods(given, placer, findings))
+    else:
+        done = tuple(_place_claims(given, parse_claim_names(names), placer, findings))
+    with_policies = (
         replace(each, finding=finding)
         for each in findings
-        for finding in treated([each.finding], given.configuration.findings)
+        for finding in apply_policies([each.finding], given.configuration.findings)
     )
-    return Simulation(done, ledger, planner.world(), tuple(treated_ones))
+    return Simulation(done, ledger, planner.world(), tuple(with_policies))
 
 
-def _planner(given: Scene) -> Planner:
+def _planner(given: SimulationInput) -> Planner:
     planner = Planner(
         given.gates,
-        compatibility=declarations(given.configuration),
-        unset_groups=_unset(given),
+        compatibility=compatibility_declarations(given.configuration),
+        unset_groups=UnsetGroups(given.configuration.unset_groups),
     )
-    files = given.world
-    several: tuple[tuple[Object, ...], ...] = (
-        files.slices, files.taint_rules, files.classes, files.nodes,
+    objects = given.objects
+    several: tuple[tuple[PlannerObject, ...], ...] = (
+        objects.slices, objects.taint_rules, objects.classes, objects.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
         planner.put(each)
     return planner
 
 
-def _unidentified(claim: Claim) -> Claim:
+def _without_uid(claim: Claim) -> Claim:
     metadata = structs.replace(claim.metadata, uid="", resource_version="")
     return structs.replace(claim, metadata=metadata)
 
 
-def _unset(given: Scene) -> UnsetGroups:
-    return UnsetGroups(given.configuration.unset_groups)
-
-
-def _placed(
-    given: Scene, named: str | None, placing: Placing, findings: list[Located]
-) -> Iterator[Placement]:
-    """Place the claims named, or else each pod, one after the other."""
-    if named is not None:
-        names = chosen(named)
-        if not names:
-            findings.append(
-                Located(codes.NOTHING_TO_PLACE.at("--claims", "no claim is named"), "", 0, 0)
-            )
-            return
-        known = {name_of(each) for each in given.world.claims}
-        for name in names:
-            if name not in known:
-                finding = codes.CLAIM_MISSING.at("--claims", f"there is no ResourceClaim {name}")
-                findings.append(Located(finding, "", 0, 0))
-        yield placing.claims(names, given.cluster.nodes)
+def _place_claims(
+    given: SimulationInput, names: Sequence[str], placer: Placer, findings: list[LocatedFinding]
+) -> Iterator[PodPlacement]:
+    """Place the claims `names` together, as those of one pod."""
+    if not names:
+        findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given")))
         return
+    known = {name_of(each) for each in given.objects.claims}
+    for name in names:
+        if name not in known:
+            message = f"ResourceClaim {name} not found"
+            findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
+    yield placer.claims(names, given.cluster.nodes)
+
+
+def _place_pods(
+    given: SimulationInput, placer: Placer, findings: list[LocatedFinding]
+) -> Iterator[PodPlacement]:
     if not given.pods:
-        findings.append(
-            Located(codes.NOTHING_TO_PLACE.at("", "there is no pod to place"), "", 0, 0)
-        )
-    for pod, about in given.pods:
-        findings += given.world.located(node_fit.findings(pod, given.cluster, about))
-        yield placing.pod(pod)
+        findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
+    for pod, name in given.pods:
+        resources = node_fit.extended_resource_findings(pod, given.cluster, name)
+        findings += given.objects.located(resources)
+        yield placer.pod(pod)
+
+
+def _unlocated(finding: Finding) -> LocatedFinding:
+    return LocatedFinding(finding, "", 0, 0)

@@ -1,8 +1,7 @@
-"""Files to what a simulation starts from: a world, the pods to place, a configuration.
+"""Reads the input of a simulation: the cluster, the pods to place and the configuration.
 
-Keeps of objects what the domain does not read of them and a simulation needs: what a node
-advertises and whether it is cordoned, when a class was made, an allocation as it is written.
-Places nothing.
+Also keeps fields that the structs of `dra` do not have: the extended resources and `unschedulable`
+of a node, the creation time of a class, and allocations as written.
 """
 
 import argparse
@@ -11,30 +10,31 @@ from dataclasses import dataclass, field, replace
 
 import config.codes
 from cli import config as configuring
-from cli.input_files import read
+from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.input_files import read_documents
 from cli.streams import Streams
-from cli.world import World, world
-from config.load import load
+from config.load import load_configuration
 from config.model import Configuration
-from documents.document import Document, Located
+from documents.document import Document, LocatedFinding
 from documents.values import Value
 from dra import gates
 from dra.gates import Gates
 from dra.quantity import QuantityError, from_json
 from ledger import codes
-from ledger.extended_resources import is_extended, served
-from ledger.generated_claims import Json, named
-from ledger.node_fit import Cluster
+from ledger.extended_resources import class_by_resource_name, is_extended
+from ledger.generated_claims import with_name
+from ledger.node_fit import ClusterNodes
 from ledger.pods import FINISHED, Pod, pod_reader
+from solver.results import AllocationJSON
 
 
 @dataclass
-class Beside:
-    """What is kept of objects beside their domain form, by their names."""
+class ObjectDetails:
+    """Fields of objects that their structs do not have, by object name."""
 
     pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
-    makers: list[tuple[Document, str]] = field(default_factory=list)
-    allocations: dict[str, Json] = field(default_factory=dict)
+    workloads: list[tuple[Document, str]] = field(default_factory=list)
+    allocations: dict[str, AllocationJSON] = field(default_factory=dict)
     created: dict[str, str] = field(default_factory=dict)
     unschedulable: set[str] = field(default_factory=set)
     advertised: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -42,101 +42,118 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Where a simulation starts."""
+class SimulationInput:
+    """Everything that a simulation needs."""
 
-    world: World
-    beside: Beside
+    objects: ClusterObjects
+    details: ObjectDetails
     gates: Gates
     configuration: Configuration
     pods: tuple[tuple[Pod, str], ...]
-    cluster: Cluster
-    findings: tuple[Located, ...]
+    cluster: ClusterNodes
+    findings: tuple[LocatedFinding, ...]
 
 
-def scene(options: argparse.Namespace, streams: Streams) -> Scene:
-    """Read all files and options; whatever is wrong with them is among the findings."""
-    beside = Beside()
-    files = world(_read(options, streams, beside))
-    files = replace(files, places=beside.places)
-    found = list(files.findings)
-    wanted = _gates(options)
-    if isinstance(wanted, tuple):
-        found += wanted
-        wanted = gates.DEFAULTS
-    configuration = _configuration(options, files, streams)
+def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput:
+    """Read all objects and options; errors in them are in `findings`."""
+    details = ObjectDetails()
+    objects = sort_documents(_read(options, streams, details))
+    objects = replace(objects, places=details.places)
+    findings = list(objects.findings)
+    enabled = _gates(options)
+    if isinstance(enabled, tuple):
+        findings += enabled
+        enabled = gates.DEFAULTS
+    configuration = _configuration(options, objects, streams)
     if isinstance(configuration, tuple):
-        found += configuration
+        findings += configuration
         configuration = Configuration()
-    pods = tuple(_pods(beside, found))
-    cluster = _cluster(options.node, files, beside, wanted, found)
-    found += [
-        each.located(codes.NOT_SIMULATED.at("", "its pods are not placed", object=name))
-        for each, name in beside.makers
+    pods = tuple(_pods(details, findings))
+    cluster = _cluster(options.node, objects, details, enabled, findings)
+    findings += [
+        each.locate_finding(
+            codes.NOT_SIMULATED.at("", "pods of this workload are not placed", object=name)
+        )
+        for each, name in details.workloads
     ]
-    return Scene(files, beside, wanted, configuration, pods, cluster, tuple(found))
+    return SimulationInput(objects, details, enabled, configuration, pods, cluster, tuple(findings))
 
 
 def _cluster(
-    node: str | None, files: World, beside: Beside, wanted: Gates, found: list[Located]
-) -> Cluster:
-    nodes = {each.name: each for each in files.nodes}
+    node: str | None,
+    objects: ClusterObjects,
+    details: ObjectDetails,
+    enabled: Gates,
+    findings: list[LocatedFinding],
+) -> ClusterNodes:
+    nodes = {each.name: each for each in objects.nodes}
     if node is not None:
         nodes = {name: each for name, each in nodes.items() if name == node}
         if not nodes:
-            missing = codes.NODE_UNKNOWN.at("--node", f"there is no Node {node}")
-            found.append(Located(missing, "", 0, 0))
-    classes = {each.metadata.name: each for each in files.classes}.values()
-    return Cluster(
+            missing = codes.NODE_UNKNOWN.at("--node", f"Node {node} not found")
+            findings.append(LocatedFinding(missing, "", 0, 0))
+    classes = {each.metadata.name: each for each in objects.classes}.values()
+    return ClusterNodes(
         nodes=tuple(nodes.values()),
-        unschedulable=frozenset(beside.unschedulable),
-        advertised=beside.advertised,
-        classes=served(classes, beside.created) if wanted.extended_resource else {},
+        unschedulable=frozenset(details.unschedulable),
+        advertised=details.advertised,
+        classes=class_by_resource_name(classes, details.created)
+        if enabled.extended_resource
+        else {},
     )
 
 
 def _read(
-    options: argparse.Namespace, streams: Streams, beside: Beside
-) -> Iterator[Document | Located]:
-    """Pass documents on; of an object that is there twice the last one counts."""
-    for paths, given in ((options.cluster, False), (options.filename, True)):
-        for each in read(paths, streams.stdin):
+    options: argparse.Namespace, streams: Streams, details: ObjectDetails
+) -> Iterator[Document | LocatedFinding]:
+    """Yield all documents; the last one of several with the same name is used."""
+    for paths, to_place in ((options.cluster, False), (options.filename, True)):
+        for each in read_documents(paths, streams.stdin):
             if isinstance(each, Document) and isinstance(each.value, dict):
-                beside.places[each.name] = each.forgetting()
-                _keep(each, each.value, beside, given=given)
+                details.places[each.name] = each.without_value()
+                _keep_details(each, each.value, details, to_place=to_place)
             yield each
 
 
-def _keep(document: Document, value: Mapping[str, Value], beside: Beside, *, given: bool) -> None:
-    kind, metadata, spec = value.get("kind"), _map(value, "metadata"), _map(value, "spec")
+def _keep_details(
+    document: Document, value: Mapping[str, Value], details: ObjectDetails, *, to_place: bool
+) -> None:
+    kind, metadata, spec = value.get("kind"), _get_map(value, "metadata"), _get_map(value, "spec")
     name = f"{metadata.get('name')}"
     if kind == "Pod":
         unnamed = f"{id(document)}" if metadata.get("name") is None else ""
-        beside.pods[f"{metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = document, given
+        details.pods[f"{metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
+            document,
+            to_place,
+        )
     elif kind == "Node":
-        beside.unschedulable.discard(name)
+        details.unschedulable.discard(name)
         if spec.get("unschedulable") is True:
-            beside.unschedulable.add(name)
-        beside.advertised[name] = _advertised(_map(_map(value, "status"), "allocatable"))
+            details.unschedulable.add(name)
+        details.advertised[name] = _extended_resources(
+            _get_map(_get_map(value, "status"), "allocatable")
+        )
     elif kind == "DeviceClass":
-        beside.created[name] = f"{metadata.get('creationTimestamp') or ''}"
+        details.created[name] = f"{metadata.get('creationTimestamp') or ''}"
     elif kind == "ResourceClaim":
         full = f"{metadata.get('namespace') or 'default'}/{name}"
-        beside.allocations.pop(full, None)
-        allocation = _map(value, "status").get("allocation")
+        details.allocations.pop(full, None)
+        allocation = _get_map(value, "status").get("allocation")
         if isinstance(allocation, dict):
-            beside.allocations[full] = dict(allocation)
-    elif given and _map(_map(_map(value, "spec"), "template"), "spec").get("containers"):
-        beside.makers.append((document.forgetting(), document.name))
+            details.allocations[full] = dict(allocation)
+    elif to_place and _get_map(_get_map(_get_map(value, "spec"), "template"), "spec").get(
+        "containers"
+    ):
+        details.workloads.append((document.without_value(), document.name))
 
 
-def _map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _advertised(allocatable: Mapping[str, Value]) -> frozenset[str]:
-    """Give the extended resources of which a node has any."""
+def _extended_resources(allocatable: Mapping[str, Value]) -> frozenset[str]:
+    """Return the extended resources of which a node has a positive amount."""
     names = set()
     for name, amount in allocatable.items():
         try:
@@ -147,55 +164,55 @@ def _advertised(allocatable: Mapping[str, Value]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _gates(options: argparse.Namespace) -> Gates | tuple[Located, ...]:
-    overrides = gates.parse(options.feature_gates)
+def _gates(options: argparse.Namespace) -> Gates | tuple[LocatedFinding, ...]:
+    overrides = gates.parse_gates(options.feature_gates)
     if not isinstance(overrides, tuple):
-        wanted = gates.gates(options.kubernetes_version, overrides)
-        if isinstance(wanted, Gates):
-            return wanted
-        overrides = wanted
-    return tuple(Located(each, "", 0, 0) for each in overrides)
+        enabled = gates.gates_of_version(options.kubernetes_version, overrides)
+        if isinstance(enabled, Gates):
+            return enabled
+        overrides = enabled
+    return tuple(LocatedFinding(each, "", 0, 0) for each in overrides)
 
 
 def _configuration(
-    options: argparse.Namespace, files: World, streams: Streams
-) -> Configuration | tuple[Located, ...]:
-    """Read the one configuration there is, in its own file or among the others."""
-    if options.config is not None and not files.configurations:
-        return configuring.configuration(options.config, streams)
-    if not files.configurations:
+    options: argparse.Namespace, objects: ClusterObjects, streams: Streams
+) -> Configuration | tuple[LocatedFinding, ...]:
+    """Read the configuration from `--config` or from the input files."""
+    if options.config is not None and not objects.configurations:
+        return configuring.read_configuration_file(options.config, streams)
+    if not objects.configurations:
         return Configuration()
-    several = len(files.configurations) + (options.config is not None)
-    first = files.configurations[0]
+    several = len(objects.configurations) + (options.config is not None)
+    first = objects.configurations[0]
     if several > 1:
-        message = f"there are {several} Configurations in the input, expected one"
-        return (first.located(config.codes.NOT_ONE.at("", message, object=first.name)),)
-    loaded = load(first.value, configuring.known())
+        message = f"found {several} Configurations in the input, expected one"
+        return (first.locate_finding(config.codes.NOT_ONE.at("", message, object=first.name)),)
+    loaded = load_configuration(first.value, configuring.known_codes())
     if isinstance(loaded, Configuration):
         return loaded
-    return tuple(first.located(finding) for finding in loaded)
+    return tuple(first.locate_finding(finding) for finding in loaded)
 
 
-def _pods(beside: Beside, found: list[Located]) -> Iterator[tuple[Pod, str]]:
-    """Give the pods to place, each with the name that findings about it have.
+def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[tuple[Pod, str]]:
+    """Yield the pods to place, each with its name in findings.
 
-    Of the cluster's own pods those that are not on a node yet; those that are have their claims.
+    Skips pods of the cluster that have a node: their claims are allocated already.
     """
     reader = pod_reader()
-    for number, (document, given) in enumerate(beside.pods.values(), 1):
-        pod = reader.one(document.value, ordinal=document.index)
+    for number, (document, to_place) in enumerate(details.pods.values(), 1):
+        pod = reader.read(document.value, ordinal=document.index)
         if isinstance(pod, tuple):
-            found += [document.located(finding) for finding in pod]
-        elif pod.status.phase not in FINISHED and (given or _pending(pod)):
-            yield named(pod, number), document.name
+            findings += [document.locate_finding(finding) for finding in pod]
+        elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
+            yield with_name(pod, number), document.name
 
 
 def _pending(pod: Pod) -> bool:
     return not pod.spec.node_name and not pod.metadata.deletion_timestamp
 
 
-def chosen(text: str) -> tuple[str, ...]:
-    """Read the names of claims, with their namespaces filled in."""
+def parse_claim_names(text: str) -> tuple[str, ...]:
+    """Parse a list of claim names; the namespace defaults to `default`."""
     names = (part.strip() for part in text.split(","))
     full = (name if "/" in name else f"default/{name}" for name in names if name)
     return tuple(dict.fromkeys(full))

@@ -1,7 +1,7 @@
-"""What a command reads and writes: the three streams and what the terminal can show.
+"""The input, output and error streams of a command, and what the terminal supports.
 
-Commands get these as data and touch no stream of the process themselves, so that every command
-can be run in a test. Knows nothing of commands.
+Commands receive their streams as an argument and do not use those of the process, so that a test
+can run any command.
 """
 
 import io
@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 
 class Streams(NamedTuple):
-    """Input as bytes, output and errors as text; `color` and `unicode` are about `out`."""
+    """Input as bytes, output and errors as text; `color` and `unicode` describe `out`."""
 
     stdin: BinaryIO
     out: TextIO
@@ -20,12 +20,12 @@ class Streams(NamedTuple):
     unicode: bool = False
 
 
-def of_process(environment: Mapping[str, str]) -> Streams:
-    """The streams of this process; colour only on a terminal and never against NO_COLOR."""
-    # A stream that was closed before we started is None; then nothing is read, nobody is told.
+def process_streams(environment: Mapping[str, str]) -> Streams:
+    """Return the streams of this process; color is on for a terminal without NO_COLOR."""
+    # Python sets a stream to None if it was closed before the process started.
     out, err = sys.stdout or io.StringIO(), sys.stderr or io.StringIO()
     for stream in (out, err):
-        # Text from input files may not exist in the terminal's encoding; that must not end a run.
+        # The encoding of the terminal may lack characters of the input. Escape them.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     terminal = out.isatty() and environment.get("TERM") != "dumb"

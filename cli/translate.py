@@ -1,8 +1,8 @@
-"""`drawbridge translate`: manifests in, the same manifests with claims out.
+"""`drawbridge translate`: reads manifests, and prints them with resource claims.
 
-Edits are written back into the text they are about; what cannot be read passes byte for byte.
-Exit code 0 when there was nothing to do, 1 when something was translated, 2 with errors or bad
-input. Decides nothing itself.
+Edits the text of the manifests, so that comments and layout stay. Prints an unreadable document
+unchanged. Exit code 0 if nothing changed, 1 if an object was translated, 2 with errors or bad
+input.
 """
 
 import argparse
@@ -13,29 +13,29 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from cli import config, live_cluster, output
-from cli.effective_configuration import settled
-from cli.facts_file import given as facts_of
-from cli.input_files import sources
-from cli.live_cluster import UnreadableError
+from cli.effective_configuration import read_effective_configuration
+from cli.facts_file import read_facts
+from cli.input_files import read_sources
+from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from config.model import Configuration
-from config.policy import treated
-from documents.document import Document, Layouts, Located, Source
-from documents.patch import Edit, patched
-from documents.paths import get
-from documents.read import objects as objects_in
-from documents.splice import apply, rewrite
+from config.policy import apply_policies
+from documents.document import Document, LayoutCache, LocatedFinding, Source
+from documents.patch import Edit, apply_edits
+from documents.paths import get_value
+from documents.read import read_objects as objects_in
+from documents.splice import apply_to_text, rewrite_file
 from documents.values import Value
 from dra import gates
 from dra.finding import Severity
 from facts.model import Facts
-from translate.changes.template import Template, says_the_same
+from translate.changes.template import ClaimTemplate, has_same_content
 from translate.manifests.codes import TEMPLATE_DIFFERS
-from translate.manifests.objects import Translated, translated
-from translate.pods import Given, given
+from translate.manifests.objects import TranslatedObject, translate_object
+from translate.pods import TranslationContext, make_context
 
 NAME = "translate"
-HELP = "turn what pods ask of device plugins into resource claims"
+HELP = "translate device-plugin requests in manifests into resource claims"
 
 NOTHING, TRANSLATED, ERRORS = 0, 1, 2
 _TEMPLATE: Final = "ResourceClaimTemplate"
@@ -43,7 +43,7 @@ _TEMPLATE: Final = "ResourceClaimTemplate"
 
 @dataclass(frozen=True)
 class _File:
-    """A file that was read, and its bytes with the edits made."""
+    """An input file, and its text after the edits."""
 
     source: Source
     text: bytes
@@ -51,25 +51,25 @@ class _File:
 
 @dataclass
 class _Result:
-    """What becomes of all files."""
+    """The result for all files."""
 
     files: list[_File] = field(default_factory=list)
     objects: list[Value] = field(default_factory=list)
     templates: dict[tuple[object, object], Mapping[str, Value]] = field(default_factory=dict)
-    given: dict[tuple[object, object], Document] = field(default_factory=dict)
-    findings: list[Located] = field(default_factory=list)
+    input_templates: dict[tuple[object, object], Document] = field(default_factory=dict)
+    findings: list[LocatedFinding] = field(default_factory=list)
     changed: int = 0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the manifests, what is known of the cluster, and the form of the output."""
+    """Declare the manifests, the cluster and the output format."""
     parser.add_argument(
         "-f",
         "--filename",
         metavar="FILE|DIR|-",
         action="append",
         required=True,
-        help="manifests to translate; may be given several times",
+        help="manifests to translate; can be repeated",
     )
     parser.add_argument(
         "--cluster",
@@ -80,20 +80,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="files and folders with the objects of the cluster",
     )
-    live_cluster.options(parser)
-    parser.add_argument("--facts", metavar="FILE", help="what `drawbridge facts` said of it")
-    config.option(parser)
-    _form(parser)
+    live_cluster.add_options(parser)
+    parser.add_argument(
+        "--facts",
+        metavar="FILE",
+        help="facts about the cluster, the output of `drawbridge facts`",
+    )
+    config.add_config_option(parser)
+    _add_format_options(parser)
 
 
-def _form(parser: argparse.ArgumentParser) -> None:
+def _add_format_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubernetes-version",
         metavar="VERSION",
-        help=f"of the API server (default: what a live one says, else {gates.NEWEST})",
+        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
     )
     parser.add_argument(
-        "--feature-gates", metavar="GATE=true,...", default="", help="that differ from the defaults"
+        "--feature-gates",
+        metavar="GATE=true,...",
+        default="",
+        help="feature gates that differ from their defaults",
     )
     parser.add_argument(
         "-o",
@@ -105,115 +112,125 @@ def _form(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the translation, and return what scripts want to know of it."""
+    """Print the translation."""
     result = _Result()
-    by = _given(options, streams, result)
-    for source in sources(options.filename, streams.stdin):
-        if isinstance(source, Located):
+    context = _read_context(options, streams, result)
+    for source in read_sources(options.filename, streams.stdin):
+        if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
-            _file(source, by, result)
-    _without_known(result)
+            _translate_file(source, context, result)
+    _drop_input_templates(result)
     _print(options.output, result, streams)
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return ERRORS
     return TRANSLATED if result.changed else NOTHING
 
 
-def _given(options: argparse.Namespace, streams: Streams, result: _Result) -> Given | None:
-    """Read what decides; None where that cannot be read, and then everything stays as it is."""
-    named = options.context is not None or (options.kubeconfig and not options.cluster)
-    wanted, told = settled(options, streams, asks_cluster=bool(named))
-    result.findings += told
-    if wanted is None:
+def _read_context(
+    options: argparse.Namespace, streams: Streams, result: _Result
+) -> TranslationContext | None:
+    """Read the configuration and the facts; None after an error, and then nothing is translated."""
+    live = options.context is not None or (options.kubeconfig and not options.cluster)
+    configuration, findings = read_effective_configuration(
+        options, streams, asks_cluster=bool(live)
+    )
+    result.findings += findings
+    if configuration is None:
         return None
-    counted: Facts | None = None
-    if options.cluster or named:
-        found = _counted(options, streams, wanted, result)
-        if not isinstance(found, Facts):
-            result.findings += found
+    facts: Facts | None = None
+    if options.cluster or live:
+        gathered = _gather_facts(options, streams, configuration, result)
+        if not isinstance(gathered, Facts):
+            result.findings += gathered
             return None
-        counted = found
+        facts = gathered
     if options.facts:
-        said = facts_of(options.facts, streams, counted)
-        if not isinstance(said, Facts):
-            result.findings += said
+        from_file = read_facts(options.facts, streams, facts)
+        if not isinstance(from_file, Facts):
+            result.findings += from_file
             return None
-        counted = said
-    return given(wanted, counted)
+        facts = from_file
+    return make_context(configuration, facts)
 
 
-def _counted(
-    options: argparse.Namespace, streams: Streams, wanted: Configuration, result: _Result
-) -> Facts | tuple[Located, ...]:
-    """Count what the named cluster has, or say why it cannot be read."""
-    # These load CEL, which takes longer than a translation.
-    from cli.facts import gates_of, objects  # noqa: PLC0415
-    from facts.gather import Objects, gather  # noqa: PLC0415
+def _gather_facts(
+    options: argparse.Namespace, streams: Streams, configuration: Configuration, result: _Result
+) -> Facts | tuple[LocatedFinding, ...]:
+    """Count what the live cluster has, or say why it cannot be read."""
+    # These imports load the CEL engine, which takes longer than a translation.
+    from cli.facts import read_gates, read_objects  # noqa: PLC0415
+    from facts.gather import FactsInput, gather_facts  # noqa: PLC0415
 
     try:
-        files, version = objects(options, streams)
-    except UnreadableError as error:
+        files, version = read_objects(options, streams)
+    except ClusterReadError as error:
         return (error.located,)
-    turned = gates_of(options.kubernetes_version or version, options.feature_gates)
-    if not isinstance(turned, gates.Gates):
-        return tuple(Located(each, "", 0, 0) for each in turned)
-    gathered = gather(Objects(files.slices, files.classes, files.nodes), wanted, turned)
-    about = treated(gathered.findings, wanted.findings)
-    result.findings += (*files.findings, *files.located(about))
+    enabled = read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, gates.Gates):
+        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+    gathered = gather_facts(
+        FactsInput(files.slices, files.classes, files.nodes), configuration, enabled
+    )
+    with_policies = apply_policies(gathered.findings, configuration.findings)
+    result.findings += (*files.findings, *files.located(with_policies))
     return gathered.facts
 
 
-def _file(source: Source, by: Given | None, result: _Result) -> None:
-    """Translate the objects of a file; one that is refused stays as it was."""
-    layouts = Layouts()
-    read_: list[tuple[Document, Translated]] = []
+def _translate_file(source: Source, context: TranslationContext | None, result: _Result) -> None:
+    """Translate the objects of a file; an object with an error stays unchanged."""
+    layouts = LayoutCache()
+    translated: list[tuple[Document, TranslatedObject]] = []
     for document in objects_in(source):
         result.findings += document.findings
         if document.findings or document.empty:
             continue
-        one = translated(document.value, document.name, by) if by else Translated()
-        result.findings += (document.located(each, layouts) for each in one.findings)
-        read_.append((document, one))
-        if get(document.value, ("kind",)) == _TEMPLATE and isinstance(document.value, dict):
-            result.given[_key(document.value)] = document
-    edited = [(document, one.edits) for document, one in read_ if one.edits]
-    data, refused = rewrite(source, edited) if edited else (source.data, ())
-    result.findings += refused
-    kept = _unwritable(edited) if refused else frozenset()
-    for document, one in read_:
-        if id(document) in kept or not one.edits:
+        one = (
+            translate_object(document.value, document.name, context)
+            if context
+            else TranslatedObject()
+        )
+        result.findings += (document.locate_finding(each, layouts) for each in one.findings)
+        translated.append((document, one))
+        if get_value(document.value, ("kind",)) == _TEMPLATE and isinstance(document.value, dict):
+            result.input_templates[_template_key(document.value)] = document
+    edited = [(document, one.edits) for document, one in translated if one.edits]
+    data, errors = rewrite_file(source, edited) if edited else (source.data, ())
+    result.findings += errors
+    unwritable = _unwritable(edited) if errors else frozenset()
+    for document, one in translated:
+        if id(document) in unwritable or not one.edits:
             result.objects.append(document.value)
             continue
         result.changed += 1
-        result.objects.append(patched(document.value, one.edits))
-        result.templates |= {_key(each): each for each in one.templates}
+        result.objects.append(apply_edits(document.value, one.edits))
+        result.templates |= {_template_key(each): each for each in one.templates}
     result.files.append(_File(source, data))
 
 
 def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[int]:
-    """Tell which of the documents are written in a way that edits do not fit into."""
+    """Return the documents whose text cannot be edited."""
     return frozenset(
-        id(each) for each, edits in edited if not isinstance(apply(each, edits), bytes)
+        id(each) for each, edits in edited if not isinstance(apply_to_text(each, edits), bytes)
     )
 
 
-def _without_known(result: _Result) -> None:
-    """Leave out templates that are among the input already, and say if one says something else."""
-    for key, document in result.given.items():
-        ours = result.templates.pop(key, None)
-        there = document.value
-        if ours is None or not isinstance(there, dict):
+def _drop_input_templates(result: _Result) -> None:
+    """Drop new templates that the input has already; report those with different content."""
+    for key, document in result.input_templates.items():
+        new = result.templates.pop(key, None)
+        existing = document.value
+        if new is None or not isinstance(existing, dict):
             continue
-        if not says_the_same(there, Template(f"{key[1]}", dict(ours))):
-            message = f"{key[1]} is named after another content than it has"
+        if not has_same_content(existing, ClaimTemplate(f"{key[1]}", dict(new))):
+            message = f"{key[1]} is live after another content than it has"
             finding = TEMPLATE_DIFFERS.at("spec", message, object=document.name)
-            result.findings.append(document.located(finding))
+            result.findings.append(document.locate_finding(finding))
 
 
-def _key(template: Mapping[str, Value]) -> tuple[object, object]:
+def _template_key(template: Mapping[str, Value]) -> tuple[object, object]:
     plain = dict(template)
-    return get(plain, ("metadata", "namespace")), get(plain, ("metadata", "name"))
+    return get_value(plain, ("metadata", "namespace")), get_value(plain, ("metadata", "name"))
 
 
 def _print(form: str, result: _Result, streams: Streams) -> None:
@@ -222,12 +239,12 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
         plain = {
             "objects": result.objects,
             "templates": templates,
-            **output.plain(result.findings),
+            **output.findings_as_data(result.findings),
             "changed": result.changed,
         }
-        output.value(plain, "json", streams.out)
+        output.print_value(plain, "json", streams.out)
     elif form == "report":
-        output.findings(result.findings, streams.out, color=streams.color)
+        output.print_findings(result.findings, streams.out, color=streams.color)
         streams.out.write(_summary(result))
     else:
         if form == "yaml":
@@ -236,36 +253,40 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
             )
         else:
             streams.out.writelines(_diff(result, templates))
-        output.findings(result.findings, streams.err)
+        output.print_findings(result.findings, streams.err)
 
 
 def _summary(result: _Result) -> str:
     return (
-        f"{result.changed} of {len(result.objects)} objects translated, "
-        f"{len(result.templates)} claim templates added\n"
+        f"{result.changed} of {_plural(len(result.objects), 'object')} translated, "
+        f"{_plural(len(result.templates), 'claim template')} added\n"
     )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _texts(templates: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
     for each in templates:
         text = io.StringIO()
-        output.value(dict(each), "yaml", text)
+        output.print_value(dict(each), "yaml", text)
         yield text.getvalue().encode()
 
 
 def _joined(texts: Iterable[bytes]) -> bytes:
-    """Put files one after the other, each a document of its own."""
-    whole = b""
+    """Concatenate files as separate YAML documents."""
+    joined = b""
     for text in texts:
-        if whole and text:
-            whole += b"" if whole.endswith(b"\n") else b"\n"
-            whole += b"" if text.startswith(b"---") else b"---\n"
-        whole += text
-    return whole
+        if joined and text:
+            joined += b"" if joined.endswith(b"\n") else b"\n"
+            joined += b"" if text.startswith(b"---") else b"---\n"
+        joined += text
+    return joined
 
 
 def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are: what could not be read need not be text."""
+    """Write bytes unchanged: an unreadable file may contain invalid text."""
     binary = getattr(stream, "buffer", None)
     if binary is None:
         stream.write(data.decode(errors="backslashreplace"))
@@ -279,13 +300,13 @@ def _diff(result: _Result, templates: Sequence[Mapping[str, Value]]) -> Iterator
         name = each.source.name.lstrip("/")
         yield from _changes(each.source.data, each.text, f"a/{name}", f"b/{name}")
     for template, text in zip(templates, _texts(templates), strict=True):
-        yield from _changes(b"", text, "/dev/null", f"b/{_key(template)[1]}.yaml")
+        yield from _changes(b"", text, "/dev/null", f"b/{_template_key(template)[1]}.yaml")
 
 
 def _changes(before: bytes, after: bytes, old: str, new: str) -> Iterator[str]:
-    was, now = (
+    before_lines, after_lines = (
         each.decode(errors="backslashreplace").splitlines(keepends=True) for each in (before, after)
     )
-    for line in difflib.unified_diff(was, now, old, new):
-        # As diff and patch expect it of a file that ends within a line.
+    for line in difflib.unified_diff(before_lines, after_lines, old, new):
+        # The marker of diff and patch for a file without a final newline.
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,1 +1,1 @@
-"""How a cluster is drawn for a person: page models and text. Pure."""
+"""Text that describes clusters, placements and pods. Pure."""

@@ -1,48 +1,119 @@
-"""The requests of a claim in a line each, for a person.
+"""Describes the requests and constraints of a claim in words.
 
-Takes plain objects and believes none; what cannot be read is left out of the line.
+The only renderer of claims: admission warnings, `drawbridge explain` and the demo use it. Takes the
+plain object of a claim, or of the claim inside a template, and skips malformed parts of it.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
-from translate.legacy.pod_view import items, mapping
+from translate.legacy.pod_view import as_list, as_mapping
+
+# Describes the CEL selectors of a request, or returns "".
+SelectorText: TypeAlias = Callable[[Sequence[str]], str]
+
+_MAX_EXPRESSION: Final = 64
+# What a person does not need of an expression: the guards, and the domains of names.
+_ABBREVIATIONS: Final = (
+    (re.compile(r'"\w+" in device\.attributes\["[^"]+"\] && '), ""),
+    (re.compile(r'device\.(?:attributes|capacity)\["[^"]+"\]\.'), ""),
+    (re.compile(r'device\.(attributes|capacity)\["[^"]+"\]'), r"\1"),
+    (re.compile(r"device\."), ""),
+)
 
 
-def described(claim: Value) -> Iterator[str]:
-    """Describe what a claim, or the inside of a template, asks for."""
-    devices = get(claim, ("spec", "devices"))
-    for each in map(mapping, items(get(devices, ("requests",)))):
-        ways = [mapping(way) for way in items(each.get("firstAvailable"))]
-        if ways:
-            text = "the first that there is of " + ", or ".join(_wanted(way) for way in ways)
-        else:
-            # v1beta1 has no `exactly`: the request itself says it.
-            text = _wanted(mapping(each.get("exactly")) or each)
-        yield f"{each.get('name')}: {text}"
-    for each in map(mapping, items(get(devices, ("constraints",)))):
-        names = ", ".join(f"{name}" for name in items(each.get("requests"))) or "all"
-        if alike := each.get("matchAttribute"):
-            yield f"{names}: with the same {alike}"
-        if apart := each.get("distinctAttribute"):
-            yield f"{names}: each with another {apart}"
+def full_selectors(expressions: Sequence[str]) -> str:
+    """Show the expressions as they are."""
+    return f"where {' && '.join(expressions)}" if expressions else ""
 
 
-def amounts(value: Value) -> dict[str, str]:
-    """Read a map of amounts."""
-    return {name: f"{amount}" for name, amount in mapping(value).items()}
+def short_selectors(expressions: Sequence[str]) -> str:
+    """Show the expressions without guards and domains, truncated."""
+    shown = [short for short in map(_abbreviate, expressions) if short]
+    return f"where {' and '.join(shown)}" if shown else ""
 
 
-def _wanted(wanted: Mapping[str, Value]) -> str:
-    many = "all" if wanted.get("allocationMode") == "All" else f"{wanted.get('count') or 1}"
-    parts = [f"{many} x {wanted.get('deviceClassName')}"]
-    capacity = amounts(get(wanted.get("capacity"), ("requests",)))
-    if capacity:
-        parts.append("with " + ", ".join(f"{text} {name}" for name, text in capacity.items()))
-    expressions = [f"{get(each, ('cel', 'expression'))}" for each in items(wanted.get("selectors"))]
-    if expressions:
-        parts.append("where " + " && ".join(expressions))
-    if wanted.get("adminAccess") is True:
-        parts.append("(admin access)")
-    return " ".join(parts)
+def count_selectors(expressions: Sequence[str]) -> str:
+    """Show the number of expressions."""
+    count = len(expressions)
+    return f"matching {count} selector{'s' * (count != 1)}" if count else ""
+
+
+def describe_claim(claim: Value, selectors: SelectorText = full_selectors) -> Iterator[str]:
+    """Yield a line for each group of equal requests, and one for each kind of constraint."""
+    requests = _requests(claim)
+    names_by_text: dict[str, list[str]] = {}
+    for request in requests:
+        text = _describe_request(request, selectors)
+        names_by_text.setdefault(text, []).append(f"{request.get('name')}")
+    for text, names in names_by_text.items():
+        each = " each" if len(names) > 1 else ""
+        yield text if len(requests) == 1 else f"{', '.join(names)}: {text}{each}"
+    members: dict[str, list[str]] = {}
+    for rule, names in _constraints(claim):
+        members.setdefault(rule, []).append(" and ".join(names) or "all requests")
+    for rule, groups in members.items():
+        yield f"{rule}: {'; '.join(groups)}"
+
+
+def summarize_claim(claim: Value) -> str:
+    """Describe a claim on one line, without the names of its requests and its expressions."""
+    requests = " and ".join(_describe_request(each, count_selectors) for each in _requests(claim))
+    rules = " and ".join(dict.fromkeys(rule for rule, _ in _constraints(claim)))
+    return f"{requests}, {rules}" if rules else requests
+
+
+def read_amounts(value: Value) -> dict[str, str]:
+    """Return a map of amounts as texts."""
+    return {name: f"{amount}" for name, amount in as_mapping(value).items()}
+
+
+def _requests(claim: Value) -> list[Mapping[str, Value]]:
+    found = as_list(get_value(claim, ("spec", "devices", "requests")))
+    return [as_mapping(each) for each in found]
+
+
+def _constraints(claim: Value) -> Iterator[tuple[str, list[str]]]:
+    """Yield each constraint in words, with the names of its requests."""
+    for each in map(as_mapping, as_list(get_value(claim, ("spec", "devices", "constraints")))):
+        names = [f"{name}" for name in as_list(each.get("requests"))]
+        if matching := each.get("matchAttribute"):
+            yield f"with the same {matching}", names
+        if distinct := each.get("distinctAttribute"):
+            yield f"with different {distinct}", names
+
+
+def _describe_request(request: Mapping[str, Value], selectors: SelectorText) -> str:
+    alternatives = [as_mapping(each) for each in as_list(request.get("firstAvailable"))]
+    # A request of v1beta1 has no `exactly`: its fields are in the request itself.
+    options = alternatives or [as_mapping(request.get("exactly")) or request]
+    return ", or else ".join(dict.fromkeys(_describe_option(each, selectors) for each in options))
+
+
+def _describe_option(option: Mapping[str, Value], selectors: SelectorText) -> str:
+    count = option.get("count") or 1
+    number = f"{count} device{'s' * (count != 1)}"
+    if option.get("allocationMode") == "All":
+        number = "all devices"
+    capacity = read_amounts(get_value(option.get("capacity"), ("requests",)))
+    amounts = " and ".join(f"{name} {amount}" for name, amount in capacity.items())
+    expressions = [
+        f"{get_value(each, ('cel', 'expression'))}" for each in as_list(option.get("selectors"))
+    ]
+    parts = (
+        f"{number} of class {option.get('deviceClassName')}",
+        f"with {amounts}" if amounts else "",
+        selectors(expressions),
+        "(admin access)" if option.get("adminAccess") is True else "",
+    )
+    return " ".join(part for part in parts if part)
+
+
+def _abbreviate(expression: str) -> str:
+    text = expression
+    for pattern, replacement in _ABBREVIATIONS:
+        text = pattern.sub(replacement, text)
+    return text if len(text) <= _MAX_EXPRESSION else f"{text[:_MAX_EXPRESSION]}..."

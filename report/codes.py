@@ -1,4 +1,4 @@
-"""The findings of this package: what a pod that was translated still lacks."""
+"""The codes of findings about a pod and its claims."""
 
 from typing import Final
 
@@ -7,93 +7,107 @@ from dra.finding import Code, Codes, Severity
 NOT_TRANSLATED = Code(
     name="NotTranslated",
     severity=Severity.INFO,
-    text="The pod asks for devices the old way, or for none, and nothing of it was translated.",
-    example="Pod/team-a/train: it asks for nvidia.com/gpu, and its namespace is not opted in",
+    text="The pod requests device-plugin resources and was not translated.",
+    example="Pod/team-a/train: requests nvidia.com/gpu; its namespace is not opted in",
     remedy=(
-        "If it should be translated, label its namespace with drawbridge.dev/translate=enforce and "
-        "create it again."
+        "To translate it, label its namespace with drawbridge.dev/translate=enforce and create the "
+        "pod again."
     ),
 )
-# Where the label is there already.
+# The remedy for a pod in a namespace with the label.
 ASK_WHY: Final = (
-    "`drawbridge translate -f FILE --context` with the pod's manifest says why. If it would be "
-    "translated, it was not sent to us: see `kubectl get events -n default --field-selector "
-    "reason=NameNotActive`, or create it again."
+    "Run `drawbridge translate -f FILE --context` with the manifest of the pod to see why. If that "
+    "translates it, the API server did not call the webhook: check `kubectl get events -n default "
+    "--field-selector reason=NameNotActive`, or create the pod again."
 )
 ORIGINAL_UNREADABLE = Code(
     name="OriginalUnreadable",
     severity=Severity.WARNING,
     text=(
-        "The annotation drawbridge.dev/original does not lead back to what was asked: somebody "
-        "copied it from another pod, or changed it or the pod. Nothing depends on it."
+        "The original requests cannot be restored from the annotation drawbridge.dev/original, "
+        "because the annotation or the pod was changed, or the annotation was copied from another "
+        "pod. This does not affect the pod."
     ),
-    example="Pod/team-a/train metadata.annotations[drawbridge.dev/original]: it does not fit",
-    remedy="Look at the manifest the pod was made from.",
+    example=(
+        "Pod/team-a/train metadata.annotations[drawbridge.dev/original]: does not match this pod"
+    ),
+    remedy="To see the original requests, look at the manifest of the pod.",
 )
 TEMPLATE_MISSING = Code(
     name="TemplateMissing",
     severity=Severity.WARNING,
-    text="The pod refers to a ResourceClaimTemplate that is not there, so no claim can be made.",
-    example="Pod/team-a/train spec.resourceClaims[0]: there is no template drawbridge-77ab",
+    text=(
+        "The pod refers to a ResourceClaimTemplate that does not exist, so Kubernetes cannot "
+        "create the claim."
+    ),
+    example=(
+        "Pod/team-a/train spec.resourceClaims[0]: ResourceClaimTemplate drawbridge-77ab not found"
+    ),
     remedy=(
-        "The controller makes a template of ours within a second; look at its log, or create the "
-        "pod again from its manifest."
+        "The controller creates missing templates of Drawbridge within a second. Check its log, or "
+        "create the pod again from its manifest."
     ),
 )
 TEMPLATE_DIFFERS = Code(
     name="TemplateDiffers",
     severity=Severity.WARNING,
     text=(
-        "A ResourceClaimTemplate with a name of ours has another content than its name says, so "
-        "the pod gets other devices than were asked. Somebody else wrote it."
+        "The content of a ResourceClaimTemplate of Drawbridge does not match the hash in its name, "
+        "so the pod may get other devices than it requested. Another client wrote the template."
     ),
-    example="ResourceClaimTemplate/team-a/drawbridge-77ab: its content is drawbridge-91c0",
+    example="ResourceClaimTemplate/team-a/drawbridge-77ab: content has the hash of drawbridge-91c0",
     remedy="Delete the template, then create the pods that use it again from their manifests.",
 )
 CLAIM_NOT_GENERATED = Code(
     name="ClaimNotGenerated",
     severity=Severity.WARNING,
-    text="Kubernetes has not made the pod's claim from its template yet.",
-    example="Pod/team-a/train spec.resourceClaims[0]: no claim was made from drawbridge-77ab",
-    remedy="Look at the pod's events; a quota on claims or devices may refuse it.",
+    text="Kubernetes has not created the claim of the pod from its template yet.",
+    example=(
+        "Pod/team-a/train spec.resourceClaims[0]: no claim created from template drawbridge-77ab "
+        "yet"
+    ),
+    remedy="Check the events of the pod. A quota on claims or devices may deny the claim.",
 )
 CLAIM_GONE = Code(
     name="ClaimGone",
     severity=Severity.WARNING,
-    text="A claim that the pod refers to does not exist.",
-    example="Pod/team-a/train spec.resourceClaims[0]: there is no ResourceClaim train-gpu",
-    remedy="Create the claim, or create the pod again when the claim was made for it.",
+    text="The pod refers to a ResourceClaim that does not exist.",
+    example="Pod/team-a/train spec.resourceClaims[0]: ResourceClaim train-gpu not found",
+    remedy="Create the claim. If Kubernetes generated it for the pod, create the pod again.",
 )
 CLAIM_PENDING = Code(
     name="ClaimPending",
     severity=Severity.WARNING,
-    text="The scheduler has not allocated devices to the claim.",
-    example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices are allocated to it",
+    text="The scheduler has not allocated devices to the claim yet.",
+    example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices allocated",
     remedy=(
-        "Ask with `drawbridge simulate --cluster PATH` why no node has such devices free, and look "
-        "at the pod's events."
+        "Run `drawbridge simulate --cluster PATH` to see why no node fits, and check the events of "
+        "the pod."
     ),
 )
 CLAIM_NOT_RESERVED = Code(
     name="ClaimNotReserved",
     severity=Severity.WARNING,
-    text="The claim is allocated, but not reserved for this pod.",
-    example="ResourceClaim/team-a/train-gpu: it is reserved for Pod other",
-    remedy="Wait until those that use the claim are done, or let the pod have a claim of its own.",
+    text="The claim has devices, but it is not reserved for this pod.",
+    example="ResourceClaim/team-a/train-gpu: reserved for other, not for this pod",
+    remedy="Wait until the pods that use the claim finish, or give this pod its own claim.",
 )
 POD_PENDING = Code(
     name="PodPending",
     severity=Severity.WARNING,
-    text="The pod has no node yet, and this is what the scheduler says.",
+    text="The pod is not scheduled. The message is that of the scheduler.",
     example="Pod/team-a/train: 0/8 nodes are available: 8 cannot allocate all claims",
-    remedy="Free or add what the message names; `drawbridge simulate` says it device by device.",
+    remedy=(
+        "Free or add the resources in the message. Run `drawbridge simulate` for details per "
+        "device."
+    ),
 )
 NOT_PREPARED = Code(
     name="DevicesNotPrepared",
     severity=Severity.WARNING,
-    text="The pod has its node and its devices, and the node has not started it.",
+    text="The pod has a node and its devices, but the kubelet has not started it.",
     example="Pod/team-a/train: FailedPrepareDynamicResources: gpu-0 is not healthy",
-    remedy="Look at the events and at the log of the driver on that node.",
+    remedy="Check the events of the pod and the log of the device driver on that node.",
 )
 
 CODES = Codes(

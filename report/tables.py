@@ -1,7 +1,4 @@
-"""Trees and tables as lines of text, aligned, in ASCII or with the nicer characters of UTF-8.
-
-Knows nothing of what it draws.
-"""
+"""Formats trees and tables as aligned lines of text, in ASCII or with Unicode box characters."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -11,7 +8,7 @@ GAP: Final = "  "
 
 
 class Glyphs(NamedTuple):
-    """What the lines of a tree are made of, all of one width."""
+    """The prefixes of the lines of a tree, all of the same width."""
 
     fork: str
     last: str
@@ -24,16 +21,16 @@ UNICODE: Final = Glyphs("├─ ", "└─ ", "│  ", "   ")
 
 
 class Branch(NamedTuple):
-    """One line of a tree, with columns behind its label and what hangs below it."""
+    """One line of a tree: its label, further columns, and child branches."""
 
     label: str
     columns: tuple[str, ...] = ()
     below: tuple["Branch", ...] = ()
 
 
-def tree(root: Branch, glyphs: Glyphs) -> list[str]:
-    """Draw a tree; columns are aligned over all of its lines."""
-    return table([(root.label, *root.columns), *_rows(root.below, glyphs, "")])
+def draw_tree(root: Branch, glyphs: Glyphs) -> list[str]:
+    """Draw a tree; align the columns of all lines."""
+    return align_columns([(root.label, *root.columns), *_rows(root.below, glyphs, "")])
 
 
 def _rows(branches: Sequence[Branch], glyphs: Glyphs, before: str) -> Iterator[tuple[str, ...]]:
@@ -43,9 +40,9 @@ def _rows(branches: Sequence[Branch], glyphs: Glyphs, before: str) -> Iterator[t
         yield from _rows(branch.below, glyphs, before + (glyphs.down if more else glyphs.blank))
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align rows in columns; a row of one cell stands alone and widens no column."""
-    cells = [[printable(cell) for cell in row] for row in rows]
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align rows in columns; a row of one cell is a heading and does not widen a column."""
+    cells = [[escape_unprintable(cell) for cell in row] for row in rows]
     columns = zip_longest(*(row for row in cells if len(row) > 1), fillvalue="")
     widths = [max(map(len, column)) for column in columns]
     return [_line(row, widths if len(row) > 1 else [0]) for row in cells]
@@ -55,8 +52,8 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
-def printable(text: str) -> str:
-    """Show what would move the cursor or colour the terminal as an escape."""
+def escape_unprintable(text: str) -> str:
+    """Escape characters that could control the terminal."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 

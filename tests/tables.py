@@ -10,28 +10,28 @@ from typing import Any, TypeAlias
 import yaml
 
 # What YAML and JSON give: tables are taken apart without saying their types again.
-Plain: TypeAlias = Any
+YamlValue: TypeAlias = Any
 
 
-def cases(table: Path) -> list[Plain]:
+def load_cases(table: Path) -> list[YamlValue]:
     """Read the cases of a table, in order, with the shorthand written out."""
-    read: list[Plain] = expanded(yaml.safe_load(table.read_text(encoding="utf-8")))
+    read: list[YamlValue] = expand(yaml.safe_load(table.read_text(encoding="utf-8")))
     return read
 
 
-def expanded(value: Plain, number: int | None = None) -> Plain:  # noqa: PLR0911  # one a form
+def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: PLR0911  # one a form
     """Write the shorthand out."""
     match value:
         case {"$text": size}:
             return "x" * size
         case {"$list": count, "of": one}:
-            return [expanded(one, i) for i in range(count)]
+            return [expand(one, i) for i in range(count)]
         case {"$map": count, "key": key, "of": one}:
-            return {expanded(key, i): expanded(one, i) for i in range(count)}
+            return {expand(key, i): expand(one, i) for i in range(count)}
         case dict():
-            return {expanded(k, number): expanded(v, number) for k, v in value.items()}
+            return {expand(k, number): expand(v, number) for k, v in value.items()}
         case list():
-            return [expanded(item, number) for item in value]
+            return [expand(item, number) for item in value]
         case str() if number is not None:
             return value.replace("$i", str(number))
         case _:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from cli import main
-from cli.config import known
+from cli.config import known_codes
 from cli.streams import Streams
-from config.load import load
+from config.load import load_configuration
 from config.model import Configuration
 from registration.codes import CODES
 from tools.docs import TABLES
@@ -32,7 +32,7 @@ def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
 def test_without_a_file_the_defaults_are_printed() -> None:
     code, out, err = run("print")
     assert (code, err) == (0, "")
-    assert load(yaml.safe_load(out), ()) == Configuration()
+    assert load_configuration(yaml.safe_load(out), ()) == Configuration()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -112,7 +112,7 @@ def test_any_bytes_are_answered_with_findings(data: bytes) -> None:
 
 
 def test_a_bare_off_silences() -> None:
-    name = next(iter(known()))
+    name = next(iter(known_codes()))
     text = f"{HEAD}findings: {{{name}: off}}\n"
     code, out, _ = run("print", "--config", "-", stdin=text.encode())
     assert code == 0
@@ -125,7 +125,7 @@ UNTREATED = ("documents", "config", "cli")
 def test_whatever_is_told_of_a_cluster_can_be_treated_and_unreadable_files_cannot() -> None:
     for package in TABLES:
         if package.package in UNTREATED:
-            assert set(known()).isdisjoint(package)
+            assert set(known_codes()).isdisjoint(package)
         else:
-            assert set(known()) >= set(package)
-    assert set(known()) == set(CODES)  # of the processes
+            assert set(known_codes()) >= set(package)
+    assert set(known_codes()) == set(CODES)  # of the processes

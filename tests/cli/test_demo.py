@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo import LEGACY, SAMPLES, run
-from cli.sample_report import claim
+from report.claim_requests import describe_claim, short_selectors
 from cli.streams import Streams
 from documents.values import Value
 
@@ -112,7 +112,7 @@ def test_what_is_refused_or_finds_no_device_says_why_and_disturbs_nothing(tmp_pa
     assert [line.split()[0] for line in refused] == ["asked", "warning", "error"]
     assert "huawei" in refused[-1]
     [why] = (line for line in short if line.startswith("nowhere"))
-    assert "2 of 10 gpu.amd.com match, 9 wanted" in why
+    assert "2 of 10 gpu.amd.com devices match, 9 requested" in why
     assert placed[-1].startswith("on mig-1")
 
 

@@ -4,8 +4,8 @@ import io
 import os
 from pathlib import Path
 
-from cli.input_files import read, sources
-from documents.document import Located, Source
+from cli.input_files import read_documents, read_sources
+from documents.document import LocatedFinding, Source
 
 OBJECT = "apiVersion: v1\nkind: {}\n"
 
@@ -13,8 +13,8 @@ OBJECT = "apiVersion: v1\nkind: {}\n"
 def names(*paths: object, stdin: bytes = b"") -> list[str]:
     """What was read, with the folder of the test left out; findings by their message."""
     found = []
-    for source in sources([str(path) for path in paths], io.BytesIO(stdin)):
-        assert isinstance(source, Source | Located)
+    for source in read_sources([str(path) for path in paths], io.BytesIO(stdin)):
+        assert isinstance(source, Source | LocatedFinding)
         if isinstance(source, Source):
             found.append(Path(source.name).name)
         else:
@@ -81,8 +81,8 @@ def test_the_name_of_a_file_may_be_no_text(tmp_path: Path) -> None:
 
 def test_objects_of_all_files_come_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OBJECT.format("A") + "---\n" + OBJECT.format("B"))
-    found = list(read([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: [")))
-    assert [each.finding.code if isinstance(each, Located) else each.name for each in found] == [
+    found = list(read_documents([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: [")))
+    assert [each.finding.code if isinstance(each, LocatedFinding) else each.name for each in found] == [
         "A#1",
         "B#2",
         "FileUnreadable",

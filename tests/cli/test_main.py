@@ -142,7 +142,7 @@ def test_help_lists_every_command_on_the_output() -> None:
     ],
 )
 def test_usage_names_what_was_typed(argument: str, called: str) -> None:
-    assert main.program(argument) == called
+    assert main.program_name(argument) == called
     given = streams()
     main.dispatch(["config", "--help"], given, called)
     assert text(given.out).startswith(f"usage: {called} config")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cli import output
-from documents.document import Located
+from documents.document import LocatedFinding
 from dra.finding import Finding, Severity
 
 
@@ -24,14 +24,14 @@ def finding(
     )
 
 
-def shown(*located: Located, color: bool = False) -> str:
+def shown(*located: LocatedFinding, color: bool = False) -> str:
     out = io.StringIO()
-    output.findings(located, out, color=color)
+    output.print_findings(located, out, color=color)
     return out.getvalue()
 
 
 def test_a_finding_begins_with_file_and_line_and_ends_with_the_remedy() -> None:
-    assert shown(Located(finding(), "a.yaml", 7, 3)) == (
+    assert shown(LocatedFinding(finding(), "a.yaml", 7, 3)) == (
         "a.yaml:7: warning: Pod/a/b spec: it is odd [Odd]\n    Mend it.\n"
     )
 
@@ -39,19 +39,19 @@ def test_a_finding_begins_with_file_and_line_and_ends_with_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("located", "line"),
     [
-        (Located(finding(), "a.yaml", 0, 0), "a.yaml: warning: Pod/a/b spec: it is odd [Odd]"),
-        (Located(finding(), "", 0, 0), "warning: Pod/a/b spec: it is odd [Odd]"),
-        (Located(finding(path=""), "a", 1, 1), "a:1: warning: Pod/a/b: it is odd [Odd]"),
-        (Located(finding(about="", path=""), "a", 1, 1), "a:1: warning: it is odd [Odd]"),
+        (LocatedFinding(finding(), "a.yaml", 0, 0), "a.yaml: warning: Pod/a/b spec: it is odd [Odd]"),
+        (LocatedFinding(finding(), "", 0, 0), "warning: Pod/a/b spec: it is odd [Odd]"),
+        (LocatedFinding(finding(path=""), "a", 1, 1), "a:1: warning: Pod/a/b: it is odd [Odd]"),
+        (LocatedFinding(finding(about="", path=""), "a", 1, 1), "a:1: warning: it is odd [Odd]"),
     ],
 )
-def test_what_is_not_known_leaves_no_gap(located: Located, line: str) -> None:
+def test_what_is_not_known_leaves_no_gap(located: LocatedFinding, line: str) -> None:
     assert shown(located).splitlines()[0] == line
 
 
 @pytest.mark.parametrize("severity", list(Severity))
 def test_colour_marks_the_severity_alone(severity: Severity) -> None:
-    located = Located(finding(severity), "a", 1, 1)
+    located = LocatedFinding(finding(severity), "a", 1, 1)
     coloured = shown(located, color=True)
     assert coloured.count("\033[") == 2
     assert f"m{severity}\033[0m" in coloured
@@ -59,10 +59,10 @@ def test_colour_marks_the_severity_alone(severity: Severity) -> None:
 
 
 def test_json_and_yaml_hold_the_same() -> None:
-    plain = output.plain([Located(finding(), "a", 1, 1)])
+    plain = output.findings_as_data([LocatedFinding(finding(), "a", 1, 1)])
     out = io.StringIO(), io.StringIO()
-    output.value(plain, "json", out[0])
-    output.value(plain, "yaml", out[1])
+    output.print_value(plain, "json", out[0])
+    output.print_value(plain, "yaml", out[1])
     assert json.loads(out[0].getvalue()) == yaml.safe_load(out[1].getvalue()) == plain
     assert plain["findings"] == [
         {
@@ -79,11 +79,11 @@ def test_json_and_yaml_hold_the_same() -> None:
 def test_text_of_other_scripts_stays_readable() -> None:
     for form in ("json", "yaml"):
         out = io.StringIO()
-        output.value({"a": "Zürich"}, form, out)
+        output.print_value({"a": "Zürich"}, form, out)
         assert "Zürich" in out.getvalue()
 
 
 def test_what_was_read_cannot_steer_the_terminal() -> None:
-    text = shown(Located(finding(path="\033[2J\n"), "a\033\n", 1, 1))
+    text = shown(LocatedFinding(finding(path="\033[2J\n"), "a\033\n", 1, 1))
     assert "\033" not in text
     assert len(text.splitlines()) == 2

@@ -9,7 +9,7 @@ import yaml
 
 from cli.main import dispatch
 from cli.streams import Streams
-from tests.tables import Plain
+from tests.tables import YamlValue
 
 ROOT = Path(__file__).parents[2]
 LEGACY = sorted((ROOT / "examples" / "legacy").glob("*.yaml"))
@@ -40,7 +40,7 @@ def run(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     return code, raw.getvalue(), streams.err.getvalue()
 
 
-def printed(stdin: str, *arguments: str) -> tuple[int, Plain]:
+def printed(stdin: str, *arguments: str) -> tuple[int, YamlValue]:
     code, out, _ = run("-f", "-", "-o", "json", *arguments, stdin=stdin.encode())
     read = json.loads(out)
     assert list(read) == ["objects", "templates", "findings", "changed"]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import Configuration
-from documents.patch import patched
-from report.explain import Explanation, Scene, explain, names
+from documents.patch import apply_edits
+from report.explain import (Explanation, PodObjects, explain, referenced_names)
 from translate import pods
 
 LEGACY: dict[str, Any] = {
@@ -27,8 +27,8 @@ LEGACY: dict[str, Any] = {
         ]
     },
 }
-TRANSLATION = pods.translate(LEGACY, pods.given(Configuration()))
-TRANSLATED: Any = patched(LEGACY, TRANSLATION.edits)
+TRANSLATION = pods.translate(LEGACY, pods.make_context(Configuration()))
+TRANSLATED: Any = apply_edits(LEGACY, TRANSLATION.edits)
 NAME = TRANSLATION.templates[0].name
 TEMPLATE: Any = TRANSLATION.templates[0].object
 RESULT = {
@@ -62,7 +62,7 @@ def told(
     **more: Any,  # noqa: ANN401  # goes to Scene
 ) -> Explanation:
     return explain(
-        Scene(
+        PodObjects(
             of,
             {each["metadata"]["name"]: each for each in claims},
             {each["metadata"]["name"]: each for each in templates},
@@ -175,7 +175,7 @@ def test_a_pod_that_a_class_serves_has_the_claim_that_the_scheduler_made() -> No
         "requestMappings": [{"containerName": "main", "resourceName": "nvidia.com/gpu"}],
     }
     served = pod(LEGACY, node="n1", phase="Running", extendedResourceClaimStatus=made)
-    assert names(served) == (["train-drawbridge-x7"], [])
+    assert referenced_names(served) == (["train-drawbridge-x7"], [])
     said = told(served, (claim("u1"),))
     (only,) = said.claims
     assert (only.state, only.containers) == ("reserved", ("main",))
@@ -226,7 +226,7 @@ def test_alternatives_and_constraints_are_said() -> None:
 
 
 def test_the_names_to_read_are_those_that_the_pod_refers_to() -> None:
-    assert names(pod(resourceClaimStatuses=[GENERATED])) == (["train-drawbridge-x7"], [NAME])
+    assert referenced_names(pod(resourceClaimStatuses=[GENERATED])) == (["train-drawbridge-x7"], [NAME])
 
 
 JSON = st.recursive(
@@ -248,5 +248,5 @@ def test_anything_is_explained_without_an_error(part: str, value: Any, there: An
         inside = "status" if part.endswith("Statuses") else "spec"
         damaged = {**damaged, inside: {**damaged[inside], part: value}}
     claims = {"train-drawbridge-x7": {"spec": there, "status": {"allocation": there}}}
-    said = explain(Scene(damaged, claims, {NAME: there}, [there], there))
+    said = explain(PodObjects(damaged, claims, {NAME: there}, [there], there))
     assert msgspec.json.encode(said)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from dra.inventory import Inventory, PoolID, inventory
+from dra.inventory import Inventory, PoolID, build_inventory
 from dra.nodes import Node
 from dra.slices import Slice, read_slice
-from report.placement import Held, node
-from report.tables import ASCII, tree
+from report.placement import DeviceHolder, draw_node
+from report.tables import ASCII, draw_tree
 
 NODE = Node("n")
 
@@ -18,16 +18,16 @@ def pool(devices: list[Any], count: int = 1, **spec: object) -> Inventory:
     if spec:
         plain.append({**base, **spec})
     read = [read_slice({"metadata": {"name": f"s{i}"}, "spec": s}) for i, s in enumerate(plain)]
-    return inventory([each for each in read if isinstance(each, Slice)])
+    return build_inventory([each for each in read if isinstance(each, Slice)])
 
 
-def drawn(whole: Inventory, **held: tuple[Held, ...]) -> list[str]:
-    return tree(node(whole, NODE, {PoolID("d.io", "p"): held}), ASCII)
+def drawn(whole: Inventory, **held: tuple[DeviceHolder, ...]) -> list[str]:
+    return draw_tree(draw_node(whole, NODE, {PoolID("d.io", "p"): held}), ASCII)
 
 
 def test_each_holder_of_a_device_has_a_line_and_free_ones_share_one() -> None:
     whole = pool([{"name": f"x{i}"} for i in range(4)])
-    held = (Held("default/a", "memory 1Gi"), Held("default/b", "memory 2Gi", new=True))
+    held = (DeviceHolder("default/a", "memory 1Gi"), DeviceHolder("default/b", "memory 2Gi", new=True))
     assert drawn(whole, x0=held) == [
         "node n",
         "`- pool p of d.io",
@@ -53,7 +53,7 @@ def test_what_draws_from_counters_that_others_hold_is_blocked() -> None:
         "   |- whole          free",
         "   `- part-0..1 (2)  free",
     ]
-    assert drawn(whole, **{"part-0": (Held("default/a"),)})[2:] == [
+    assert drawn(whole, **{"part-0": (DeviceHolder("default/a"),)})[2:] == [
         "   |- whole   blocked by what others draw",
         "   |- part-0  held                         default/a",
         "   `- part-1  free",
@@ -67,4 +67,4 @@ def test_a_pool_that_cannot_be_used_says_why() -> None:
 
 
 def test_a_node_without_devices_says_so() -> None:
-    assert drawn(inventory([])) == ["node n", "`- no devices"]
+    assert drawn(build_inventory([])) == ["node n", "`- no devices"]

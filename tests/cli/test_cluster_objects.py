@@ -2,9 +2,9 @@
 
 import pytest
 
-from cli.world import world
+from cli.cluster_objects import sort_documents
 from documents.document import Source
-from documents.read import objects
+from documents.read import read_objects
 from dra.finding import Finding, Severity
 
 FILE = """\
@@ -68,7 +68,7 @@ metadata: {name: other}
 
 
 def test_every_object_finds_its_place() -> None:
-    made = world(objects(Source("x.yaml", FILE.encode())))
+    made = sort_documents(read_objects(Source("x.yaml", FILE.encode())))
     assert made.findings == ()
     assert [each.name for each in made.slices] == ["s"]
     assert [each.metadata.name for each in made.classes] == ["c"]
@@ -83,7 +83,7 @@ def test_every_object_finds_its_place() -> None:
 
 def test_findings_of_the_domain_have_their_line() -> None:
     text = FILE.replace("generation: 1", "generation: one").replace("spec: {}", "spec: 3")
-    made = world(objects(Source("x.yaml", text.encode())))
+    made = sort_documents(read_objects(Source("x.yaml", text.encode())))
     assert [(each.finding.path, each.line, each.source) for each in made.findings] == [
         ("spec.pool.generation", 7, "x.yaml"),
         ("spec", 14, "x.yaml"),
@@ -93,7 +93,7 @@ def test_findings_of_the_domain_have_their_line() -> None:
 
 
 def test_what_is_unreadable_is_among_the_findings() -> None:
-    made = world(objects(Source("x.yaml", b"a: [\n---\n" + FILE.encode())))
+    made = sort_documents(read_objects(Source("x.yaml", b"a: [\n---\n" + FILE.encode())))
     assert [each.finding.code for each in made.findings] == ["YamlSyntax"]
     assert made.slices
 
@@ -108,7 +108,7 @@ def test_what_is_unreadable_is_among_the_findings() -> None:
     ],
 )
 def test_later_findings_find_the_file(about: str, path: str, place: tuple[str, int, int]) -> None:
-    made = world(objects(Source("x.yaml", FILE.encode())))
+    made = sort_documents(read_objects(Source("x.yaml", FILE.encode())))
     finding = Finding(
         code="X", severity=Severity.INFO, path=path, object=about, message="m", remedy="r"
     )
