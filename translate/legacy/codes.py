@@ -1,4 +1,4 @@
-"""The findings of this package."""
+"""Finding codes of the legacy dialects."""
 # house: long module, a table of prose
 
 from dra.finding import Code, Codes, Severity
@@ -6,243 +6,349 @@ from dra.finding import Code, Codes, Severity
 DEVICE_UNKNOWN = Code(
     name="DeviceUnknown",
     severity=Severity.WARNING,
-    text="A container asks for a resource that no dialect knows. It stays as it is.",
-    example="spec.containers[0].resources.limits[example.com/npu]: nobody here knows it",
-    remedy="Say in legacy.renames which known resource it stands for, or leave it to its plugin.",
+    text=(
+        "A container requests a device resource that no dialect knows. The request stays unchanged."
+    ),
+    example=(
+        "spec.containers[0].resources.limits[example.com/npu]: example.com/npu: 1 is not a "
+        "known device resource"
+    ),
+    remedy="Map it to a known resource in `legacy.renames`, or keep its device plugin.",
 )
 AMOUNT_UNREADABLE = Code(
     name="AmountUnreadable",
     severity=Severity.WARNING,
     text=(
-        "The amount of a device is not a whole number that can be read. Nothing of the pod is "
-        "translated, so that no part of what it asks is lost."
+        "The amount of a device resource is not a non-negative integer. The pod is not "
+        "translated, so that no part of its request gets lost."
     ),
-    example="spec.containers[0].resources.limits[nvidia.com/gpu]: $GPUS is no whole number",
-    remedy="Write a whole number.",
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpu]: nvidia.com/gpu must be a "
+        "non-negative integer, not $GPUS"
+    ),
+    remedy="Set the amount to an integer.",
 )
 AMOUNTS_DISAGREE = Code(
     name="AmountsDisagree",
     severity=Severity.ERROR,
-    text="Limit and request of a device differ; Kubernetes does not accept that of any device.",
-    example="spec.containers[0].resources: nvidia.com/gpu has limit 2 and request 1",
-    remedy="Write the same amount in both, or the limit alone.",
+    text=(
+        "Limit and request of a device resource differ. Kubernetes rejects this for extended "
+        "resources."
+    ),
+    example="spec.containers[0].resources: nvidia.com/gpu has the limit 2 but the request 1",
+    remedy="Set limit and request to the same amount, or set the limit only.",
 )
 REQUESTS_ONLY = Code(
     name="RequestsOnly",
     severity=Severity.INFO,
-    text="A device stands in requests without a limit; as a device plugin's it would be refused.",
-    example="spec.containers[0].resources.requests[nvidia.com/gpu]: there is no limit of it",
-    remedy="Write the limit, if the pod shall also run untranslated.",
+    text=(
+        "A device resource has a request but no limit. The API server rejects such a pod if "
+        "it is not translated."
+    ),
+    example=(
+        "spec.containers[0].resources.requests[nvidia.com/gpu]: nvidia.com/gpu has a request "
+        "but no limit; the request is used"
+    ),
+    remedy="Add the limit if the pod must also run untranslated.",
 )
 AMOUNT_REFUSED = Code(
     name="AmountRefused",
     severity=Severity.ERROR,
-    text="An amount breaks a rule of the dialect it is written in; that project refuses it too.",
-    example="limits[nvidia.com/gpumem-percentage]: 120 is not a percentage from 0 to 100",
-    remedy="Write an amount that the rule allows.",
+    text="An amount violates a rule of its dialect. The project of the dialect rejects it as well.",
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpumem-percentage]: "
+        "nvidia.com/gpumem-percentage must be from 0 to 100, not 120"
+    ),
+    remedy="Set an amount that the dialect allows.",
 )
 AMOUNT_SUSPICIOUS = Code(
     name="AmountSuspicious",
     severity=Severity.WARNING,
-    text="An amount can be read, and probably means something else than what it says.",
-    example="limits[nvidia.com/gpu]: 100 GPUs in one container are asked for",
-    remedy="Check the unit; counts are whole devices.",
+    text="An amount is valid but implausible. It probably has another unit.",
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpu]: nvidia.com/gpu requests 100 "
+        "whole devices, but no machine has more than 16"
+    ),
+    remedy="Check the unit of the amount. Counts are numbers of whole devices.",
 )
 REQUEST_INCOMPLETE = Code(
     name="RequestIncomplete",
     severity=Severity.ERROR,
-    text="The resources do not make a request in their dialect: something is missing or too much.",
-    example="spec.containers: koordinator.sh/gpu-core alone is no request",
-    remedy="Complete the request, or take away what does not belong to it.",
+    text=(
+        "The resources are not a valid combination in their dialect: one is missing, or one "
+        "does not belong to it."
+    ),
+    example=(
+        "spec.containers[0].resources.limits[koordinator.sh/gpu-core]: "
+        "koordinator.sh/gpu-core: not a complete GPU request"
+    ),
+    remedy="Add the missing resource, or remove the one that does not belong to the request.",
 )
 REQUESTS_CONTRADICT = Code(
     name="RequestsContradict",
     severity=Severity.ERROR,
-    text="Two things in the pod say the same differently, or exclude each other.",
-    example="metadata.annotations[gpu-fraction]: a whole GPU is asked for as well",
-    remedy="Keep one of the two.",
+    text="Two fields of the pod contradict or exclude each other.",
+    example=(
+        "metadata.annotations[gpu-fraction]: gpu-fraction and nvidia.com/gpu exclude each other"
+    ),
+    remedy="Remove one of the two.",
 )
 DIALECTS_MIXED = Code(
     name="DialectsMixed",
     severity=Severity.ERROR,
-    text="A pod asks for GPUs in dialects of projects that do not know of each other.",
-    example="spec: GPUs are asked for in the dialects of HAMi and Koordinator",
-    remedy="Write everything in one dialect.",
+    text=(
+        "A pod requests GPUs in the dialects of several projects, each of which allocates "
+        "GPUs by itself."
+    ),
+    example="spec: the pod requests devices in the dialects of HAMi and Koordinator",
+    remedy="Use one dialect for the whole pod.",
 )
 ANNOTATION_UNREADABLE = Code(
     name="AnnotationUnreadable",
     severity=Severity.ERROR,
-    text="An annotation or label that decides about devices cannot be read.",
-    example="metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: no JSON at 1:17",
-    remedy="Correct it; comments are not allowed in JSON.",
+    text="An annotation or label that affects device requests cannot be parsed.",
+    example=(
+        "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: invalid JSON "
+        "at line 1, column 17: Expecting value"
+    ),
+    remedy="Correct the value. JSON does not allow comments.",
 )
 WORD_UNKNOWN = Code(
     name="WordUnknown",
     severity=Severity.ERROR,
-    text="An annotation or label has a value that its dialect does not have.",
-    example="metadata.annotations[nvidia.com/vgpu-mode]: mgi is none of hami-core, mig, mps",
-    remedy="Write one of the values it may have.",
+    text="An annotation or label has a value that its dialect does not define.",
+    example=(
+        "metadata.annotations[nvidia.com/vgpu-mode]: the value must be one of hami-core, "
+        "mig, mps, not mgi"
+    ),
+    remedy="Set one of the allowed values.",
 )
 NAME_MISSPELT = Code(
     name="NameMisspelt",
     severity=Severity.ERROR,
-    text="A resource is not one of its dialect's, and looks like one of them.",
-    example="limits[koordinator.sh/gpu-shared]: the resource is koordinator.sh/gpu.shared",
-    remedy="Write the name of the resource.",
+    text="A resource name does not exist in its dialect, but is similar to one that does.",
+    example=(
+        "spec.containers[0].resources.limits[koordinator.sh/gpu-shared]: "
+        "koordinator.sh/gpu-shared does not exist; use koordinator.sh/gpu.shared"
+    ),
+    remedy="Correct the name of the resource.",
 )
 NAME_OLD = Code(
     name="NameOld",
     severity=Severity.INFO,
-    text="A resource is written by an older name, and is read as what it is called today.",
-    example="limits[kubernetes.io/gpu-core]: read as koordinator.sh/gpu-core",
-    remedy="Write today's name.",
+    text="A resource has an older name. It is translated like the resource with the current name.",
+    example=(
+        "spec.containers[0].resources.limits[kubernetes.io/gpu-core]: kubernetes.io/gpu-core "
+        "is now named koordinator.sh/gpu-core"
+    ),
+    remedy="Use the current name.",
 )
 REPLICAS_ARE_ONE = Code(
     name="ReplicasAreOne",
     severity=Severity.WARNING,
     text=(
-        "Several replicas of a shared GPU are asked for. They never were several GPUs nor a larger "
-        "share, so one share is asked for."
+        "A container requests several replicas of shared GPUs. Several replicas are neither "
+        "several GPUs nor a larger share, so the claim requests one share."
     ),
-    example="limits[nvidia.com/gpu.shared]: 2 replicas are read as one share",
-    remedy="Ask for one, or for whole GPUs.",
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpu.shared]: nvidia.com/gpu.shared: "
+        "2 replicas count as one share, because they are not 2 different GPUs"
+    ),
+    remedy="Request one replica, or request whole GPUs.",
 )
 VENDOR_WITHOUT_DRIVER = Code(
     name="VendorWithoutDriver",
     severity=Severity.WARNING,
-    text="The device is known, and no DRA driver for it is. The request stays as it is.",
-    example="limits[huawei.com/Ascend910B4]: no DRA driver for it is known",
-    remedy="Leave it to its plugin, or configure a target for it by legacy.renames.",
+    text=(
+        "The device resource is known, but no known DRA driver serves it. The request stays "
+        "unchanged."
+    ),
+    example=(
+        "spec.containers[0].resources.limits[huawei.com/Ascend910B4]: no known DRA driver "
+        "serves huawei.com/Ascend910B4"
+    ),
+    remedy=(
+        "Keep the device plugin, or configure a target and map the resource to it in "
+        "`legacy.renames`."
+    ),
 )
 HINT_LOST = Code(
     name="HintLost",
     severity=Severity.WARNING,
-    text="A wish of the dialect has no counterpart in DRA, and is not carried over.",
-    example="metadata.annotations[hami.io/gpu-scheduler-policy]: binpack has no counterpart",
-    remedy="Take the annotation away if nothing depends on it.",
+    text="A preference of the dialect has no equivalent in DRA and is not carried over.",
+    example=(
+        "metadata.annotations[hami.io/gpu-scheduler-policy]: binpack is not carried over, "
+        "because a claim has no scoring policy"
+    ),
+    remedy="Remove the annotation if nothing depends on it.",
 )
 HINT_EMPTY = Code(
     name="HintEmpty",
     severity=Severity.INFO,
-    text="An annotation or value of the dialect has no effect there either, and is dropped.",
-    example="metadata.annotations[...device-allocate-hint]: exclusivePolicy PCIeLevel does nothing",
-    remedy="Take it away.",
+    text="An annotation or value has no effect in its own dialect and is dropped.",
+    example=(
+        "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: "
+        "exclusivePolicy PCIeLevel has no effect; Koordinator ignores it too"
+    ),
+    remedy="Remove the annotation or value.",
 )
 CONTAINER_WITHOUT_CLAIM = Code(
     name="ContainerWithoutClaim",
     severity=Severity.WARNING,
     text=(
-        "In this dialect every container of the pod saw the devices; now only those do that asked "
-        "for some."
+        "In this dialect, every container of the pod gets all devices of the pod. After the "
+        "translation, only containers that request devices get them."
     ),
-    example="spec.containers[1]: container logger asked for no device and gets none",
-    remedy="If the container needs the devices, let it ask for them too.",
+    example=(
+        "spec.containers[1]: container logger requests no devices and gets none; in this "
+        "dialect every container of the pod got all devices of the pod"
+    ),
+    remedy="Add the request to the container if it needs the devices.",
 )
 MEANING_CHANGES = Code(
     name="MeaningChanges",
     severity=Severity.WARNING,
-    text="What is asked for has a counterpart that behaves otherwise.",
-    example="limits[rdma/hca_a]: a token gave all network devices, colocation with other pods",
-    remedy="Check that the pod runs with what it gets.",
+    text="The request has an equivalent that behaves differently.",
+    example=(
+        "spec.containers[0].resources.limits[gpu.intel.com/xe]: the pod gets 2 different "
+        "GPUs; a plugin that shares GPUs could allocate the same GPU 2 times"
+    ),
+    remedy="Check that the pod works with the new behavior.",
 )
 LABEL_KEPT = Code(
     name="LabelKept",
     severity=Severity.WARNING,
     text=(
-        "A node label about devices cannot be said of a device, and stays. Where the plugin's "
-        "labels are gone, no node has it."
+        "A node label about devices cannot be expressed as a condition on devices, so the "
+        "pod keeps it. After the removal of the device plugin, no node has the label."
     ),
-    example="spec.nodeSelector[nvidia.com/gpu.count]: 8 is a fact about nodes, not devices",
-    remedy="Take it away, or label the nodes yourself.",
+    example=(
+        "spec.nodeSelector[nvidia.com/gpu.count]: nvidia.com/gpu.count In 8 describes the "
+        "node, not a device, so it stays unchanged"
+    ),
+    remedy="Remove the label from the pod, or set it on the nodes yourself.",
 )
 LABEL_DROPPED = Code(
     name="LabelDropped",
     severity=Severity.WARNING,
-    text="A label about devices is dropped, because no attribute of a device is known for it.",
-    example="metadata.annotations[...]: type=fakeW is mapped to no attribute",
-    remedy="Map it in legacy.labels.",
+    text="A device label is dropped, because it is not mapped to a device attribute.",
+    example=(
+        "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: dropped the "
+        "label type of rdma devices; it is not mapped to an attribute"
+    ),
+    remedy="Map the label to an attribute in `legacy.labels`.",
 )
 LABEL_IMPOSSIBLE = Code(
     name="LabelImpossible",
     severity=Severity.ERROR,
-    text="The pod asks for a device and for nodes that have none of it, so no node will do.",
-    example="spec.affinity: nvidia.com/gpu.memory Gt 16Gi can never hold, labels are whole numbers",
-    remedy="Correct the term or take it away.",
+    text="The pod requests a device but selects nodes that cannot have it, so no node matches.",
+    example=(
+        "spec.nodeSelector[nvidia.com/gpu.present]: nvidia.com/gpu.present In false: the pod "
+        "requests a GPU but selects nodes without GPUs"
+    ),
+    remedy="Correct or remove the term.",
 )
 LABEL_LOOSE = Code(
     name="LabelLoose",
     severity=Severity.WARNING,
-    text="A node label becomes a condition on devices that is not exactly the same.",
-    example="spec.nodeSelector[nvidia.com/gpu.product]: A100-SXM4-40GB also with NVIDIA in front",
-    remedy="Check that the devices chosen are the ones meant.",
+    text="A node label becomes a condition on devices that is not exactly equivalent.",
+    example=(
+        "spec.nodeSelector[nvidia.com/gpu.product]: nvidia.com/gpu.product In "
+        "A100-SXM4-40GB: the product name also matches with the prefix NVIDIA-"
+    ),
+    remedy="Check that the condition matches the intended devices.",
 )
 SCHEDULER_LEFT = Code(
     name="SchedulerLeft",
     severity=Severity.WARNING,
     text=(
-        "The pod's scheduler belongs to the dialect and knows no claims, so the pod goes to the "
-        "default scheduler. Its queues, quotas and gangs do not follow."
+        "The pod's scheduler belongs to the dialect and does not support claims, so the pod "
+        "moves to another scheduler. The queues, quotas and gangs of the previous scheduler "
+        "no longer apply."
     ),
-    example="spec.schedulerName: koord-scheduler is taken away",
-    remedy="See what else the scheduler did for the pod.",
+    example=(
+        "spec.schedulerName: koord-scheduler does not allocate resource claims, so it is removed"
+    ),
+    remedy="Check which other features of the scheduler the pod needs.",
 )
 SCHEDULER_KEPT = Code(
     name="SchedulerKept",
     severity=Severity.WARNING,
     text=(
-        "The pod's scheduler stays; its support of claims may have to be switched on, and its "
-        "queues counted the old resource names."
+        "The pod keeps its scheduler. Support for claims may have to be enabled in the "
+        "scheduler, and its queues count the previous resource names."
     ),
-    example="spec.schedulerName: volcano stays",
-    remedy="Switch its support of DRA on, and map device classes in its queues.",
+    example="spec.schedulerName: the pod keeps the scheduler volcano",
+    remedy="Enable DRA in the scheduler, and map device classes in its queues.",
 )
 SCHEDULER_UNUSABLE = Code(
     name="SchedulerUnusable",
     severity=Severity.ERROR,
-    text="The pod's scheduler allocates devices by itself and cannot be replaced for this request.",
-    example="spec.schedulerName: tensor-fusion-scheduler serves remote GPUs",
-    remedy="Leave the pod to that scheduler, or ask for local GPUs.",
+    text="The pod's scheduler allocates devices itself and cannot be replaced for this request.",
+    example=(
+        "spec.schedulerName: tensor-fusion-scheduler allocates GPUs itself and does not "
+        "support claims"
+    ),
+    remedy="Run the pod with that scheduler without translation, or request local GPUs.",
 )
 POD_REFUSED = Code(
     name="PodRefused",
     severity=Severity.ERROR,
-    text="The dialect's project refuses such a pod, whatever amounts it asks for.",
-    example="spec.containers[0]: HAMi gives no GPU share to a privileged container",
-    remedy="Take away what is refused.",
+    text="The project of the dialect rejects such a pod, regardless of the requested amounts.",
+    example=(
+        "spec.containers[0]: container main is privileged, and HAMi does not allocate GPUs "
+        "to pods with a privileged container"
+    ),
+    remedy="Remove the field that is rejected.",
 )
 ALREADY_PLACED = Code(
     name="AlreadyPlaced",
     severity=Severity.WARNING,
-    text="The devices of the pod are chosen already, by its own scheduler; it is left alone.",
-    example="metadata.annotations[scheduling.koordinator.sh/device-allocated]: minor 0 of gpu",
-    remedy="Translate the workload it comes from.",
+    text="The pod's own scheduler has already allocated its devices, so the pod is not translated.",
+    example=(
+        "metadata.annotations[scheduling.koordinator.sh/device-allocated]: Koordinator has "
+        "already allocated the devices of the pod"
+    ),
+    remedy="Translate the workload that created the pod.",
 )
 INIT_ADDS_UP = Code(
     name="InitAddsUp",
     severity=Severity.WARNING,
     text=(
-        "An init container asks for other devices than the containers after it, which cannot be "
-        "the same ones; the pod holds both at once."
+        "An init container requests other devices than the containers after it. It cannot "
+        "share their devices, so the pod holds the devices of both at the same time."
     ),
-    example="spec.initContainers[0]: 5000 MiB, and no container later asks for as much",
-    remedy="Let the init container ask for no more than one of the containers.",
+    example=(
+        "spec.initContainers[0]: init container fetch requests devices (nvidia.com/gpumem) "
+        "that no later container requests, so the pod holds the devices of both at the same "
+        "time"
+    ),
+    remedy="Reduce the request of the init container to that of a later container.",
 )
 INIT_SEES_MORE = Code(
     name="InitSeesMore",
     severity=Severity.INFO,
-    text="An init container shares the devices of a later container, and sees more than it asked.",
-    example="spec.initContainers[0]: it asked for 1 device and sees the 2 of container main",
-    remedy="Nothing has to be done.",
+    text=(
+        "An init container shares the devices of a later container and sees more than it requests."
+    ),
+    example=(
+        "spec.initContainers[0]: init container fetch shares the devices of main and sees "
+        "more than it requests"
+    ),
+    remedy="No action is needed.",
 )
 NETWORK_UNKNOWN = Code(
     name="NetworkUnknown",
     severity=Severity.INFO,
     text=(
-        "A secondary network is named whose resource is not known here. If it takes devices, they "
-        "are not asked for."
+        "The configuration does not specify the resource of a secondary network. If the "
+        "network uses devices, they are not requested."
     ),
-    example="metadata.annotations[k8s.v1.cni.cncf.io/networks]: default/sriov-a is not known",
-    remedy="Say in legacy.networks from which resource the network takes its interfaces.",
+    example=(
+        "metadata.annotations[k8s.v1.cni.cncf.io/networks]: the configuration does not "
+        "specify the resource of network default/sriov-a"
+    ),
+    remedy="Set the resource of the network in `legacy.networks`.",
 )
 
 CODES = Codes(
