@@ -31,8 +31,8 @@ from e2e.timings import cpu_seconds, until
 
 CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 24, 1.2, 2.0
 GPU, LEGACY, TYPE = "gpu.nvidia.com", "nvidia.com/gpu", "nvidia.com/use-gputype"
-NONE, ECHO, TWIN = "no webhook", "echo", "echo of our answers"
-OUT, OURS = "ours, out of scope", "ours, translated"
+NONE, ECHO, TWIN = "no webhook", "echo", "recorded echo"
+OUT, OURS = "Drawbridge, out of scope", "Drawbridge, translated"
 NAMESPACES = {
     NONE: "rates-none",
     ECHO: "rates-echo",
@@ -249,12 +249,12 @@ def ratio(rounds: list[Round], others: list[Round]) -> str:
 _WHO = ("client", "server", "webhook")
 _HEAD = (
     "pods",
-    "a second",
-    "of the echo's",
-    "of the echo of our answers",
+    "per second",
+    "of echo",
+    "of recorded echo",
     "client's share of a processor",
 )
-_COSTS = tuple(f"ms of {who} a pod" for who in ("client", "API server and etcd", "webhook"))
+_COSTS = tuple(f"ms of {who} per pod" for who in ("client", "API server and etcd", "webhook"))
 
 
 def rates(say: Callable[[str], None]) -> None:
