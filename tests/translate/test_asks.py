@@ -1,4 +1,4 @@
-"""What holds of every reading, whatever the pod."""
+"""Properties of the asks that are read from any pod."""
 
 from collections.abc import Mapping
 
@@ -143,13 +143,13 @@ pods = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(pods | odd)
-def test_any_value_can_be_read(pod: YamlValue) -> None:
+def test_reading_accepts_any_value(pod: YamlValue) -> None:
     found = read_pod(pod)
     names = {ask.name for ask in found.asks}
     assert len(names) == len(found.asks)
-    for trace in found.source_fields:
-        assert get_value(pod, trace.path) is not None
-        assert set(trace.asks) <= names
+    for field in found.source_fields:
+        assert get_value(pod, field.path) is not None
+        assert set(field.asks) <= names
     for finding in found.findings:
         assert finding.code in CODES
         assert finding.message
@@ -176,37 +176,41 @@ plain = st.lists(
 )
 
 
-def of(part: YamlValue) -> YamlValue:
+def containers_with(part: YamlValue) -> YamlValue:
     return [{"name": f"c{i}", "resources": {"limits": one}} for i, one in enumerate(part)]
 
 
 @settings(max_examples=200, deadline=None)
 @given(plain, plain)
-def test_no_device_is_dropped_in_silence(apps: YamlValue, inits: YamlValue) -> None:
-    """Every device resource is some dialect's, or a finding names it."""
-    pod: YamlValue = {"spec": {"containers": of(apps), "initContainers": of(inits)}}
+def test_every_device_resource_is_a_source_field_or_has_a_finding(
+    apps: YamlValue, inits: YamlValue
+) -> None:
+    """A dialect reads each device resource, or a finding names it."""
+    pod: YamlValue = {
+        "spec": {"containers": containers_with(apps), "initContainers": containers_with(inits)}
+    }
     found = read_pod(pod)
-    traced = {(t.path[1], t.path[2], t.name) for t in found.source_fields if "resources" in t.path}
+    read = {(t.path[1], t.path[2], t.name) for t in found.source_fields if "resources" in t.path}
     messages = " ".join(f"{f.path} {f.message}" for f in found.findings)
     for part, i, name in devices(pod):
-        assert (part, i, name) in traced or f"spec.{part}[{i}].resources.limits[{name}]" in messages
+        assert (part, i, name) in read or f"spec.{part}[{i}].resources.limits[{name}]" in messages
 
 
 counts = st.lists(st.integers(0, 4), min_size=0, max_size=3)
 
 
 @given(counts, counts, counts)
-def test_the_demand_of_whole_devices_is_conserved(
+def test_the_effective_request_for_whole_devices_is_kept(
     apps: list[int], inits: list[int], sidecars: list[int]
 ) -> None:
-    def made(numbers: list[int], more: Mapping[str, str]) -> YamlValue:
+    def build(numbers: list[int], more: Mapping[str, str]) -> YamlValue:
         limits = [{"nvidia.com/gpu": n} for n in numbers]
-        return [{**one, **more} for one in of(limits)]
+        return [{**one, **more} for one in containers_with(limits)]
 
     pod: YamlValue = {
         "spec": {
-            "containers": made(apps, {}),
-            "initContainers": made(inits, {}) + made(sidecars, {"restartPolicy": "Always"}),
+            "containers": build(apps, {}),
+            "initContainers": build(inits, {}) + build(sidecars, {"restartPolicy": "Always"}),
         }
     }
     asks = read_pod(pod).asks
@@ -219,15 +223,20 @@ def test_the_demand_of_whole_devices_is_conserved(
 
 
 @given(st.integers(1, 8), st.integers(1, 8))
-def test_reading_does_not_depend_on_how_an_amount_is_written(whole: int, tens: int) -> None:
-    ways = (whole * 1000, f"{whole}k", f"{whole}000", f"{whole}e3")
+def test_equal_quantities_give_equal_asks(whole: int, tens: int) -> None:
+    spellings = (whole * 1000, f"{whole}k", f"{whole}000", f"{whole}e3")
     seen = {
-        read_pod({"spec": {"containers": of([{"nvidia.com/mig-1g.5gb": way}])}}).asks
-        for way in ways
+        read_pod(
+            {"spec": {"containers": containers_with([{"nvidia.com/mig-1g.5gb": amount}])}}
+        ).asks
+        for amount in spellings
     }
     assert len(seen) == 1
     assert (
-        read_pod({"spec": {"containers": of([{"amd.com/gpu": f"{tens}e0"}])}}).asks[0].count == tens
+        read_pod({"spec": {"containers": containers_with([{"amd.com/gpu": f"{tens}e0"}])}})
+        .asks[0]
+        .count
+        == tens
     )
 
 
@@ -235,27 +244,27 @@ def user(name: str, role: ContainerRole) -> tuple[DeviceUser, ...]:
     return (DeviceUser(("spec", "x", name), name, role),)
 
 
-def test_an_ask_for_all_devices_serves_an_init_container_that_wants_some() -> None:
+def test_an_ask_for_all_devices_satisfies_an_init_container_with_a_count() -> None:
     every = Ask(
         name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", ContainerRole.APP)
     )
     some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", ContainerRole.INIT))
-    asks, went, _ = share_devices((every, some))
+    asks, merged, _ = share_devices((every, some))
     assert [ask.name for ask in asks] == ["a"]
-    assert went["b"] == ("a",)
+    assert merged["b"] == ("a",)
 
 
-def test_an_init_container_that_wants_all_devices_is_not_served_by_some() -> None:
+def test_a_count_does_not_satisfy_an_init_container_that_requests_all_devices() -> None:
     some = Ask(name="a", kind=Kind.NIC, row="x/y", count=2, users=user("main", ContainerRole.APP))
     every = Ask(
         name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", ContainerRole.INIT)
     )
-    asks, went, _ = share_devices((some, every))
+    asks, merged, _ = share_devices((some, every))
     assert [ask.name for ask in asks] == ["a", "b"]
-    assert went["b"] == ("b",)
+    assert merged["b"] == ("b",)
 
 
-def test_a_whole_device_serves_an_init_container_that_wants_a_share() -> None:
+def test_a_whole_device_satisfies_an_init_container_that_requests_a_share() -> None:
     share = DeviceShare(memory=Percent(50), isolation=Isolation.MEMORY)  # type: ignore[arg-type]  # any number
     whole = Ask(name="a", kind=Kind.GPU, row="x/y", users=user("main", ContainerRole.APP))
     part = Ask(
@@ -265,23 +274,25 @@ def test_a_whole_device_serves_an_init_container_that_wants_a_share() -> None:
     assert [ask.name for ask in asks] == ["a"]
 
 
-def test_a_plain_ask_says_no_more_than_an_extended_resource() -> None:
+def test_a_plain_ask_is_a_count_of_whole_devices() -> None:
     plain_ask = Ask(kind=Kind.GPU, row="x/y", count=2)
     assert plain_ask.is_plain
     assert not Ask(kind=Kind.GPU, row="x/y", count=None).is_plain
     assert not Ask(kind=Kind.GPU, row="x/y", share=DeviceShare()).is_plain
 
 
-def test_profiles_of_other_names_are_none() -> None:
+def test_only_mig_resources_have_profiles() -> None:
     assert mig_profiles("nvidia.com/gpu") == ()
     assert mig_profiles("nvidia.com/mig-3g.40gb.me.all") == (
         "3g.40gb+me.all", "3g.40gb.me+all", "3g.40gb.me.all",
     )  # fmt: skip
 
 
-def test_traces_say_where_they_stand() -> None:
-    traces = read_pod({"spec": {"containers": of([{"nvidia.com/gpu": 1}])}}, Legacy()).source_fields
-    assert traces == (
+def test_source_fields_have_path_name_and_value() -> None:
+    fields = read_pod(
+        {"spec": {"containers": containers_with([{"nvidia.com/gpu": 1}])}}, Legacy()
+    ).source_fields
+    assert fields == (
         SourceField(
             ("spec", "containers", 0, "resources", "limits"),
             "nvidia.com/gpu",
@@ -294,7 +305,7 @@ def test_traces_say_where_they_stand() -> None:
 def without(
     value: YamlValue, taken: Mapping[YamlValue, YamlValue], path: YamlValue = ()
 ) -> YamlValue:
-    """Take out and replace what the traces say."""
+    """Remove and replace the source fields."""
     if (path[:-1], path[-1:]) in taken:
         value = taken[path[:-1], path[-1:]]
     if isinstance(value, dict):
@@ -314,11 +325,11 @@ def without(
 
 @settings(max_examples=200, deadline=None)
 @given(pods)
-def test_what_is_left_of_a_translated_pod_asks_for_nothing(pod: YamlValue) -> None:
+def test_the_remaining_pod_has_no_asks(pod: YamlValue) -> None:
     found = read_pod(pod)
     if not found.asks or any(finding.severity is Severity.ERROR for finding in found.findings):
         return
     taken = {(t.path, (t.name,)): t.replacement for t in found.source_fields if t.removed}
-    left = without(pod, taken)
-    left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
-    assert read_pod(left).asks == ()
+    remaining = without(pod, taken)
+    remaining["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
+    assert read_pod(remaining).asks == ()

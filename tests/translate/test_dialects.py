@@ -1,9 +1,9 @@
-"""The tables of cases of every dialect: a pod, and what it asks for in one line each.
+"""Tests every dialect by tables of cases: a pod, and the asks that are read from it.
 
-A case has `containers` (and `init`, `sidecars`): name to limits; or whole `pod`; `annotations`,
-`labels`, `spec` and `legacy` beside. It expects `asks`, `findings` (codes) and, where it matters,
-`kept`: traces that stay in the pod, `removed`: those that go, `instead`: values that are replaced,
-and `says`: words that the messages contain.
+A case has `containers` (and `init`, `sidecars`): name to limits; or a complete `pod`; and
+optionally `annotations`, `labels`, `spec` and `legacy`. It expects `asks` in one line each,
+`findings` (codes) and optionally `kept`: source fields that stay in the pod, `removed`: removed
+ones, `instead`: values of replaced ones, and `says`: parts of messages.
 """
 
 from pathlib import Path
@@ -36,7 +36,7 @@ CASES = [
 ]
 
 
-def pod_of(case: YamlValue) -> YamlValue:
+def build_pod(case: YamlValue) -> YamlValue:
     if "pod" in case:
         return case["pod"]
     spec = dict(case.get("spec", {}))
@@ -56,7 +56,7 @@ def pod_of(case: YamlValue) -> YamlValue:
     return {"metadata": metadata, "spec": spec}
 
 
-def amount(of: Bytes | Percent | None) -> str:
+def describe_amount(of: Bytes | Percent | None) -> str:
     match of:
         case None:
             return "-"
@@ -66,39 +66,40 @@ def amount(of: Bytes | Percent | None) -> str:
             return f"{of.value >> 20}Mi" if of.value % (1 << 20) == 0 else str(of.value)
 
 
-def share(of: DeviceShare) -> str:
+def describe_share(of: DeviceShare) -> str:
     if of.replica:
         return "a replica"
     if of.per_mille is not None:
         return f"{of.per_mille} of 1000"
-    return f"memory {amount(of.memory)} cores {amount(of.cores)} isolation {of.isolation}"
+    memory, cores = describe_amount(of.memory), describe_amount(of.cores)
+    return f"memory {memory} cores {cores} isolation {of.isolation}"
 
 
-def selector(of: YamlValue) -> str:
+def describe_selector(of: YamlValue) -> str:
     fields = {k: v for k, v in msgspec.to_builtins(of).items() if k != "is" and v not in (None, "")}
     if type(of).__name__ == "Not":
-        return f"not {selector(of.operand)}"
+        return f"not {describe_selector(of.operand)}"
     if type(of).__name__ in {"AnyOf", "AllOf"}:
-        return f"{type(of).__name__}({' | '.join(map(selector, of.operands))})"
-    words = (
+        return f"{type(of).__name__}({' | '.join(map(describe_selector, of.operands))})"
+    parts = (
         f"{key}={'/'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
         for key, value in fields.items()
     )
-    return f"{type(of).__name__}({' '.join(words)})"
+    return f"{type(of).__name__}({' '.join(parts)})"
 
 
-def say(ask: Ask) -> str:
-    """Write an ask as one line."""
+def describe_ask(ask: Ask) -> str:
+    """Format an ask as one line."""
     number = "all" if ask.count is None else str(ask.count)
     parts = [f"{ask.row}: {number} {' '.join(filter(None, (ask.vendor, ask.kind)))}"]
     parts += [word for word in ("admin", "partition", "passthrough") if getattr(ask, word)]
-    parts += [share(ask.share)] if ask.share else []
-    parts += [f"if {selector(one)}" for one in ask.selectors]
-    parts += [f"first {selector(one)}" for one in ask.alternatives]
+    parts += [describe_share(ask.share)] if ask.share else []
+    parts += [f"if {describe_selector(one)}" for one in ask.selectors]
+    parts += [f"first {describe_selector(one)}" for one in ask.alternatives]
     parts += [f"distinct {ask.distinct}"] if ask.distinct is not Distinctness.DEVICE else []
-    for word, of in (("colocation", ask.colocation), ("joint", ask.joint)):
+    for name, of in (("colocation", ask.colocation), ("joint", ask.joint)):
         if of:
-            parts.append(f"{word} {of.scope}{'' if of.required else ' if possible'}")
+            parts.append(f"{name} {of.scope}{'' if of.required else ' if possible'}")
     parts += [
         f"{type(one).__name__}({', '.join(str(v) for v in msgspec.structs.astuple(one) if v)})"
         for one in ask.settings
@@ -107,47 +108,47 @@ def say(ask: Ask) -> str:
     return "; ".join(parts)
 
 
-def reading(case: YamlValue) -> PodRequests:
-    return read_pod(pod_of(case), legacy_of(case))
+def read_case(case: YamlValue) -> PodRequests:
+    return read_pod(build_pod(case), load_legacy(case))
 
 
-def legacy_of(case: YamlValue) -> Legacy:
-    return msgspec.convert(case.get("legacy", {}), Legacy, dec_hook=_made)
+def load_legacy(case: YamlValue) -> Legacy:
+    return msgspec.convert(case.get("legacy", {}), Legacy, dec_hook=_decode)
 
 
-def _made(kind: type, value: object) -> object:
+def _decode(kind: type, value: object) -> object:
     from dra.quantity import Quantity, from_json  # noqa: PLC0415  # only to read tables
 
     return from_json(value) if kind is Quantity else kind(value)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_pod_is_read_as_its_dialect_means_it(case: YamlValue) -> None:
-    read_ = reading(case)
-    assert [say(ask) for ask in read_.asks] == case.get("asks", [])
-    assert sorted(f.code for f in read_.findings) == sorted(case.get("findings", []))
+def test_asks_findings_and_source_fields_match_the_table(case: YamlValue) -> None:
+    found = read_case(case)
+    assert [describe_ask(ask) for ask in found.asks] == case.get("asks", [])
+    assert sorted(f.code for f in found.findings) == sorted(case.get("findings", []))
     if "kept" in case:
-        kept = [str(t.name) for t in read_.source_fields if not t.removed and t.replacement is None]
+        kept = [str(t.name) for t in found.source_fields if not t.removed and t.replacement is None]
         assert kept == case["kept"]
     if "removed" in case:
-        assert [t.name for t in read_.source_fields if removed(t)] == case["removed"]
+        assert [t.name for t in found.source_fields if removed(t)] == case["removed"]
     if "instead" in case:
-        assert [t.replacement for t in read_.source_fields if t.replacement is not None] == case[
+        assert [t.replacement for t in found.source_fields if t.replacement is not None] == case[
             "instead"
         ]
-    for words in case.get("says", []):
-        assert any(words in f"{f.path}: {f.message} {f.remedy}" for f in read_.findings), words
+    for part in case.get("says", []):
+        assert any(part in f"{f.path}: {f.message} {f.remedy}" for f in found.findings), part
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: YamlValue) -> None:
-    pod, read_ = pod_of(case), reading(case)
-    names = {ask.name for ask in read_.asks}
-    assert len(names) == len(read_.asks)
-    for trace in read_.source_fields:
-        assert get_value(pod, (*trace.path, trace.name)) == trace.value, format_path(trace.path)
-        assert set(trace.asks) <= names
-    for finding in read_.findings:
+def test_source_fields_exist_in_the_pod_and_codes_are_registered(case: YamlValue) -> None:
+    pod, found = build_pod(case), read_case(case)
+    names = {ask.name for ask in found.asks}
+    assert len(names) == len(found.asks)
+    for field in found.source_fields:
+        assert get_value(pod, (*field.path, field.name)) == field.value, format_path(field.path)
+        assert set(field.asks) <= names
+    for finding in found.findings:
         assert finding.code in CODES
         assert finding.message
         assert finding.remedy
@@ -155,23 +156,23 @@ def test_every_trace_is_in_the_pod_and_every_finding_in_the_table(case: YamlValu
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_becomes_an_ask_leaves_the_pod(case: YamlValue) -> None:
-    """Reading a second time what is left finds nothing more of the same asks."""
-    pod, read_ = pod_of(case), reading(case)
-    if any(finding.severity is Severity.ERROR for finding in read_.findings):
+def test_the_remaining_pod_has_no_asks(case: YamlValue) -> None:
+    """A pod without the source fields of its asks has no asks."""
+    pod, found = build_pod(case), read_case(case)
+    if any(finding.severity is Severity.ERROR for finding in found.findings):
         return
-    taken = {(trace.path, trace.name) for trace in read_.source_fields if removed(trace)}
-    for ask in read_.asks:
-        assert any(ask.name in trace.asks for trace in read_.source_fields), ask
-    left = without(pod, taken)
-    if read_.asks:  # as a translated pod has
-        left["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
-    again = read_pod(left, legacy_of(case))
+    taken = {(field.path, field.name) for field in found.source_fields if removed(field)}
+    for ask in found.asks:
+        assert any(ask.name in field.asks for field in found.source_fields), ask
+    remaining = without(pod, taken)
+    if found.asks:  # as a translated pod has
+        remaining["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
+    again = read_pod(remaining, load_legacy(case))
     assert not again.asks
 
 
-def removed(trace: SourceField) -> bool:
-    return trace.removed and trace.replacement is None
+def removed(field: SourceField) -> bool:
+    return field.removed and field.replacement is None
 
 
 def without(value: YamlValue, taken: YamlValue, path: YamlValue = ()) -> YamlValue:
@@ -186,20 +187,20 @@ def without(value: YamlValue, taken: YamlValue, path: YamlValue = ()) -> YamlVal
     return value
 
 
-def test_tables_name_every_case_once() -> None:
+def test_case_names_are_unique() -> None:
     names = [case.id for case in CASES]
     assert len(names) == len(set(names))
 
 
-def test_every_code_of_reading_is_met_by_a_case() -> None:
-    met = {finding.code for case in CASES for finding in reading(case.values[0]).findings}
+def test_every_code_has_a_case() -> None:
+    covered = {finding.code for case in CASES for finding in read_case(case.values[0]).findings}
     names = list(CODES)
     own = set(names[: names.index("NetworkUnknown") + 1])
-    assert own <= met
+    assert own <= covered
 
 
-def test_every_ask_has_its_row_in_the_table_of_decisions() -> None:
-    rows = {ask.row for case in CASES for ask in reading(case.values[0]).asks}
+def test_every_ask_has_a_row_in_the_decision_table() -> None:
+    rows = {ask.row for case in CASES for ask in read_case(case.values[0]).asks}
     assert {row for row in rows if row not in ROWS and not row.startswith("vendors/")} == set()
     assert set(ROWS) <= rows
 
@@ -208,8 +209,8 @@ REFUSALS = load_cases(Path(__file__).parent / "cases" / "refusals.yaml")
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["quote"])
-def test_what_the_projects_refuse_is_found(case: YamlValue) -> None:
-    found = reading(case).findings
+def test_requests_that_a_project_rejects_have_a_finding(case: YamlValue) -> None:
+    found = read_case(case).findings
     assert set(case["findings"]) <= {each.code for each in found}
     warned = {"ReplicasAreOne", "VendorWithoutDriver", "AmountUnreadable"}
     refused = any(each.severity is Severity.ERROR for each in found)
@@ -217,9 +218,9 @@ def test_what_the_projects_refuse_is_found(case: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_dialect_is_passed_over_that_would_have_read_something(
+def test_untriggered_dialects_do_not_change_the_result(
     case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_ = reading(case)
+    found = read_case(case)
     monkeypatch.setattr("translate.legacy.read._triggered", lambda *_: _ORDER)
-    assert reading(case) == read_
+    assert read_case(case) == found

@@ -1,11 +1,10 @@
-"""The essence of a pod asks what the pod asks: for every pod of every table."""
+"""A pod and its essence have equal translations, for every pod of every table."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given as every
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import Configuration, Legacy
@@ -20,15 +19,15 @@ PODS = [
     *load_cases(TABLES / "pods.yaml"),
     *(case for table in sorted(TABLES.glob("cases/dialects/*.yaml")) for case in load_cases(table)),
 ]
-# Without translations that are kept by the essence, which would be the same one twice.
-UNKNOWING, KNOWING = (
+# Without the translation cache: its key is the essence, so both translations would be one.
+WITHOUT_FACTS, WITH_FACTS = (
     msgspec.structs.replace(each, translations=None)
     for each in (
         make_context(Configuration()),
         make_context(Configuration(legacy=Legacy()), Facts()),
     )
 )
-# What a running cluster writes into every pod.
+# Fields that a cluster sets in every pod.
 FILLED: YamlValue = {
     "image": "registry/x:1",
     "command": ["a"],
@@ -43,10 +42,10 @@ FILLED: YamlValue = {
 }
 
 
-def pod_of(case: YamlValue) -> YamlValue:
-    """Give the pod of a case of either form, filled as a cluster does."""
-    whole: YamlValue = case.get("pod", case) or {}
-    spec: YamlValue = dict(whole.get("spec", {}) or {})
+def build_pod(case: YamlValue) -> YamlValue:
+    """Build the pod of a case in either format, with the fields that a cluster sets."""
+    template: YamlValue = case.get("pod", case) or {}
+    spec: YamlValue = dict(template.get("spec", {}) or {})
     for part, key in (("containers", "containers"), ("init", "initContainers")):
         if isinstance(case.get(part), dict):
             spec[key] = [
@@ -58,26 +57,26 @@ def pod_of(case: YamlValue) -> YamlValue:
             spec[key] = [FILLED | each if isinstance(each, dict) else each for each in spec[key]]
     spec["volumes"] = [{"name": "kube-api-access-abcde"}, {"hostPath": {"path": "/dev/infiniband"}}]
     spec |= {"hostname": "h", "serviceAccountName": "default"}
-    given_: YamlValue = whole.get("metadata") or {}
-    metadata: YamlValue = {**given_, "name": "p", "generateName": "p-"}
+    original: YamlValue = template.get("metadata") or {}
+    metadata: YamlValue = {**original, "name": "p", "generateName": "p-"}
     for part in ("annotations", "labels"):
         if part in case:
             metadata[part] = {"app": "x", **case[part]}
     return {"metadata": metadata, "spec": spec}
 
 
-def asks_alike(pod: YamlValue, by: TranslationContext) -> None:
-    whole, short = translate(pod, by, "team"), translate(reduce_to_essence(pod), by, "team")
-    assert short.edits == whole.edits
-    assert short.templates == whole.templates
-    assert short.findings == whole.findings
-    apply_edits(pod, short.edits)  # and they fit the pod
+def check_equal_translations(pod: YamlValue, by: TranslationContext) -> None:
+    complete, reduced = translate(pod, by, "team"), translate(reduce_to_essence(pod), by, "team")
+    assert reduced.edits == complete.edits
+    assert reduced.templates == complete.templates
+    assert reduced.findings == complete.findings
+    apply_edits(pod, reduced.edits)  # they apply to the complete pod
 
 
 @pytest.mark.parametrize("case", PODS, ids=lambda case: case["name"])
-def test_the_essence_asks_what_the_pod_asks(case: YamlValue) -> None:
-    for by in (UNKNOWING, KNOWING):
-        asks_alike(pod_of(case), by)
+def test_a_pod_and_its_essence_have_equal_translations(case: YamlValue) -> None:
+    for by in (WITHOUT_FACTS, WITH_FACTS):
+        check_equal_translations(build_pod(case), by)
 
 
 JSON: YamlValue = st.recursive(
@@ -93,11 +92,11 @@ JSON: YamlValue = st.recursive(
 
 
 @settings(deadline=None, max_examples=60)
-@every(JSON, JSON, JSON, st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", None, 7]))
-def test_whatever_stands_in_a_pod_it_has_an_essence(
+@given(JSON, JSON, JSON, st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", None, 7]))
+def test_any_field_value_has_an_essence(
     env: YamlValue, volumes: YamlValue, labels: YamlValue, name: YamlValue
 ) -> None:
     resources = {"limits": {"nvidia.com/gpu": 1}}
     container = {"name": "c", "env": [env, {"name": name}], "resources": resources}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": volumes}}
-    asks_alike(pod, UNKNOWING)
+    check_equal_translations(pod, WITHOUT_FACTS)
