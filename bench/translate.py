@@ -25,22 +25,22 @@ import msgspec
 import yaml
 
 from config.model import Configuration
-from documents.patch import patched
+from documents.patch import apply_edits
 from documents.values import Value
 from facts.model import (
     Amount,
-    Class,
+    ClassFacts,
     Cluster,
     Driver,
     Facts,
-    Name,
+    ResourceFacts,
     Neighbourhood,
     Product,
-    Shape,
+    NodeShape,
 )
-from facts.serialized import plain
-from translate.legacy.read import read
-from translate.pods import Given, given, translate
+from facts.serialized import facts_to_plain
+from translate.legacy.read import read_pod
+from translate.pods import TranslationContext, make_context, translate
 
 GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"
@@ -73,20 +73,20 @@ def cluster() -> Facts:
     attributes = {f"{GPU}/{word}": "string" for word in ("type", "productName", "uuid")}
     rows = [product(GPU, "gpu", i, shared=False) for i in range(PRODUCTS)]
     rows += [product(HAMI, "hami-gpu", i, shared=True) for i in range(PRODUCTS)]
-    others = [Name(f"example.com/r{i}", nodes=3, devices=24, most=8) for i in range(NAMES)]
+    others = [ResourceFacts(f"example.com/r{i}", nodes=3, devices=24, most=8) for i in range(NAMES)]
     plugins = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
     places = (Neighbourhood(1, 1, 8),)
     return Facts(
         cluster=Cluster(keeps=KEEPS),
-        classes=tuple(Class(name, drivers=(name,), devices=80) for name in (GPU, HAMI, NIC)),
-        names=(*others, *(Name(each, nodes=2, devices=16, most=8) for each in plugins)),
+        classes=tuple(ClassFacts(name, drivers=(name,), devices=80) for name in (GPU, HAMI, NIC)),
+        names=(*others, *(ResourceFacts(each, nodes=2, devices=16, most=8) for each in plugins)),
         products=tuple(rows),
         drivers=(
             Driver(GPU, "gpu", 80, 10, attributes | {ROOT: "string"}, ("memory",)),
             Driver(HAMI, "gpu", 80, 10, {f"{HAMI}/uuid": "string"}, ("cores", "memory")),
             Driver(NIC, "nic", 80, 10, {f"{NIC}/rdma": "bool", ROOT: "string"}),
         ),
-        shapes=(Shape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), 10),),
+        shapes=(NodeShape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), 10),),
     )
 
 
@@ -156,20 +156,20 @@ def best(works: Mapping[Row, Callable[[], object]]) -> dict[Row, tuple[float, fl
     return {row: (min(each), statistics.median(each) - min(each)) for row, each in times.items()}
 
 
-def whole(text: bytes, by: Given) -> object:
+def whole(text: bytes, by: TranslationContext) -> object:
     """Translate a pod that was just read, and compose the operations of its patch."""
     return translate(msgspec.json.decode(text), by).operations
 
 
-def works(by: Given) -> dict[Row, Callable[[], object]]:
+def works(by: TranslationContext) -> dict[Row, Callable[[], object]]:
     """Give what is timed, by pod and column."""
-    asked = msgspec.structs.replace(by, kept=None)
-    bare = msgspec.structs.replace(asked, memo=None)
+    asked = msgspec.structs.replace(by, translations=None)
+    bare = msgspec.structs.replace(asked, outcomes=None)
     found: dict[Row, Callable[[], object]] = {}
     for name, each in pods().items():
         text = msgspec.json.encode(each)
         found[name, "decode"] = partial(msgspec.json.decode, text)
-        found[name, "read"] = partial(read, each)
+        found[name, "read"] = partial(read_pod, each)
         found[name, "first"] = partial(whole, text, bare)
         found[name, "as asked before"] = partial(whole, text, asked)
         found[name, "repeated"] = partial(again, text, by)
@@ -178,16 +178,16 @@ def works(by: Given) -> dict[Row, Callable[[], object]]:
     return found
 
 
-def again(text: bytes, by: Given) -> object:
+def again(text: bytes, by: TranslationContext) -> object:
     """Translate a pod that was just read."""
     return translate(msgspec.json.decode(text), by)
 
 
 def one_pod() -> None:
     """Print what one pod takes, in parts and in all, beside what its JSON takes."""
-    by = given(Configuration(), cluster())
+    by = make_context(Configuration(), cluster())
     for name, each in pods().items():
-        if name != "asks for nothing" and patched(each, translate(each, by).edits) == each:
+        if name != "asks for nothing" and apply_edits(each, translate(each, by).edits) == each:
             raise SystemExit(f"{name} was not translated")
     timed = best(works(by))
     print(f"{'us':<20}" + "".join(f"{each:>16}" for each in COLUMNS))
@@ -214,7 +214,7 @@ def folder() -> None:
             text = yaml.safe_dump(kinds[i % len(kinds)])
             Path(files, f"{i:03}.yaml").write_text(text, encoding="utf-8")
         facts = Path(place, "facts.json")
-        facts.write_bytes(msgspec.json.encode(plain(cluster())))
+        facts.write_bytes(msgspec.json.encode(facts_to_plain(cluster())))
         ours = f"-m cli.main translate -f {files} --facts {facts} -o json"
         rows = {
             "start of Python": [sys.executable, "-c", "pass"],

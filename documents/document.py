@@ -85,10 +85,10 @@ class Document:
         Many questions about one file are answered faster with `layouts` to remember by.
         """
         tokens: Path = parse_path(path) if isinstance(path, str) else path
-        text, node = (layouts or LayoutCache()).of(self)
-        return self.place(text, find_offset(text, node, (*self.within, *tokens)) if node else 0)
+        text, node = (layouts or LayoutCache()).get(self)
+        return self.position_of(text, find_offset(text, node, (*self.within, *tokens)) if node else 0)
 
-    def place(self, text: str, offset: int) -> tuple[int, int]:
+    def position_of(self, text: str, offset: int) -> tuple[int, int]:
         """Return line and column in the file of an offset in this document's text."""
         line_start = text.rfind("\n", 0, offset) + 1
         if line_start:
@@ -97,21 +97,21 @@ class Document:
         before = data[data.rfind(b"\n", 0, self.start) + 1 : self.start].removeprefix(BOM)
         return self.line, len(before.decode(errors="replace")) + offset + 1
 
-    def forgetting(self) -> "Document":
+    def without_value(self) -> "Document":
         """Return the document without its value, to keep only for saying where things stand."""
         return replace(self, value=None)
 
-    def located(self, finding: Finding, layouts: "LayoutCache | None" = None) -> LocatedFinding:
+    def locate_finding(self, finding: Finding, layouts: "LayoutCache | None" = None) -> LocatedFinding:
         """Give a finding about this document its place in the file."""
         return LocatedFinding(finding, self.source.name, *self.locate(finding.path, layouts))
 
-    def told(self, problem: DocumentProblem, text: str) -> LocatedFinding:
+    def make_finding(self, problem: DocumentProblem, text: str) -> LocatedFinding:
         """Make the finding of a problem met while reading, with the lines in its message."""
         # Where the end comes too early, the last thing written is more telling than the end.
-        line, column = self.place(text, min(problem.offset, len(text.rstrip())))
+        line, column = self.position_of(text, min(problem.offset, len(text.rstrip())))
         message = f"line {line}: {problem.message}"
         if problem.first is not None:
-            message += f", first on line {self.place(text, problem.first)[0]}"
+            message += f", first on line {self.position_of(text, problem.first)[0]}"
         finding = problem.code.at(format_path(problem.path), message, object=self.name)
         return LocatedFinding(finding, self.source.name, line, column)
 
@@ -124,7 +124,7 @@ class LayoutCache:
         self._source: Source | None = None
         self._layout: tuple[str, SyntaxNode | None] = ("", None)
 
-    def of(self, document: Document) -> tuple[str, SyntaxNode | None]:
+    def get(self, document: Document) -> tuple[str, SyntaxNode | None]:
         """Return the text of a document and its nodes; None when it cannot be read."""
         key = (id(document.source), document.start, document.end)
         if key != self._key:

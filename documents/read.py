@@ -66,7 +66,7 @@ def _bounded(read: Iterator[Document]) -> Iterator[Document]:
                 codes.MORE_UNREADABLE, f"{message}; what follows is left as it is"
             )
             rest = replace(document, value=None, findings=(), end=len(document.source.data))
-            yield replace(rest, findings=(rest.told(problem, ""),))
+            yield replace(rest, findings=(rest.make_finding(problem, ""),))
             return
         yield document
 
@@ -126,7 +126,7 @@ def _read(document: Document) -> Document:
         return replace(document, value=_yaml_value(raw))
     except UnreadableError as error:
         text = decode_text(raw)
-        return replace(document, findings=tuple(document.told(p, text) for p in error.problems))
+        return replace(document, findings=tuple(document.make_finding(p, text) for p in error.problems))
 
 
 def _read_json(document: Document, raw: bytes) -> Document:
@@ -194,4 +194,4 @@ def _recognised(document: Document, *, unfinished: bool) -> Document:
     if problem is None:
         return document
     finding = problem.code.at(format_path(problem.path), problem.message, object=document.name)
-    return replace(document, value=None, findings=(document.located(finding),))
+    return replace(document, value=None, findings=(document.locate_finding(finding),))

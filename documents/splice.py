@@ -78,9 +78,9 @@ def _together(
     rest = [(each, its) for each, its, done in alone if isinstance(done, bytes)]
     if len(rest) in {0, len(group)}:
         refused = refused or [(each, text) for each, _ in group]
-        return whole.raw, [each.located(finding) for each, finding in refused]
+        return whole.raw, [each.locate_finding(finding) for each, finding in refused]
     written, more = _together(rest)
-    return written, [each.located(finding) for each, finding in refused] + more
+    return written, [each.locate_finding(finding) for each, finding in refused] + more
 
 
 def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:

@@ -24,7 +24,7 @@ from dra.slices import Slice, slice_reader
 from e2e.nodes.families import nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Gpu, Machine, machine
-from facts.gather import Objects, gather
+from facts.gather import FactsInput, gather_facts
 from ledger.ledger import Ledger
 from ledger.node_fit import ClusterNodes
 from ledger.placing import Placer
@@ -55,7 +55,7 @@ class SimulatedCluster:
     """A cluster of one machine."""
 
     machine: Machine
-    by: TranslationContext
+    context: TranslationContext
     planner: Planner
     cluster: ClusterNodes
 
@@ -67,7 +67,7 @@ class JointResult:
     groups: tuple[tuple[int, int], ...] = ()
     findings: tuple[str, ...] = ()
     # What an empty node gives: the devices of each group, GPUs by number and NICs by name.
-    given: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+    devices: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
 
     @property
     def nics(self) -> int:
@@ -86,8 +86,8 @@ def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
     planner = Planner()
     objects: tuple[PlannerObject, ...] = (*slices, *classes, node)
     for each in objects:
-        planner.put(each)
-    counted = gather(Objects(slices, classes, (node,))).facts
+        planner.update(each)
+    counted = gather_facts(FactsInput(slices, classes, (node,))).facts
     return SimulatedCluster(
         hardware, make_context(Configuration(), counted), planner, ClusterNodes(nodes=(node,))
     )
@@ -112,7 +112,7 @@ def _slices(layout: Layout, *, numa: bool) -> Iterator[Slice]:
 
 
 def _read(reader: Reader[T], raw: object) -> T:
-    read = reader.one(raw)
+    read = reader.read(raw)
     if isinstance(read, tuple):
         raise ValueError(read)  # noqa: TRY004  # it is the content that is wrong
     return read
@@ -153,7 +153,7 @@ def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> 
     """Translate the pod for a machine, and place it there."""
     on = make_cluster(shape, numa=numa)
     asked = make_pod(gpus, rdma)
-    one = translate_object(asked, "Pod//worker", on.by)
+    one = translate_object(asked, "Pod//worker", on.context)
     told = tuple(
         f"{each.message} [{each.code}]"
         for each in one.findings
@@ -173,7 +173,7 @@ def _placed(
     """Say which devices each group gets on the empty machine."""
     templates = [_read(template_reader(), dict(each)) for each in one.templates]
     carried = _read(pod_reader(), apply_edits(asked, one.edits))
-    placement = Placer(on.planner, Ledger(), on.cluster, (), templates).pod(carried)
+    placement = Placer(on.planner, Ledger(), on.cluster, (), templates).place_pod(carried)
     if placement.node is None:
         raise ValueError(f"{on.machine.shape} gives {asked} nothing: {placement.reasons}")
     results = [each for _, written in placement.claims for each in _results(written)]

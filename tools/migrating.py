@@ -13,25 +13,29 @@ from typing import Any, Final
 
 import yaml
 
-from cli.input_files import read
+from cli.input_files import read_documents
 from cli.main import dispatch
 from cli.streams import Streams
-from cli.world import world
+from cli.cluster_objects import sort_documents
 from config.model import Configuration
 from documents.document import Document, Source
-from documents.read import objects
+from documents.read import read_objects
 from documents.values import Value
 from dra.finding import Severity
-from facts.gather import Objects, gather
+from facts.gather import FactsInput, gather_facts
 from translate.decisions.codes import LEFT_TO_CLASS
 from translate.decisions.rows import ROWS, Row
-from translate.manifests.objects import Translated, translated
-from translate.pods import Given, given
-from translate.targets.plan import Answer
+from translate.manifests.objects import TranslatedObject, translate_object
+from translate.pods import TranslationContext, make_context
+from translate.targets.plan import Expressibility
 
 TEXT: Final = Path(__file__).parent / "migrating.md"
 EXAMPLES: Final = Path(__file__).parent.parent / "examples"
-_SAID: Final = {Answer.EQUAL: "equal", Answer.LOSSY: "lossy", Answer.UNSAYABLE: "not sayable"}
+_SAID: Final = {
+    Expressibility.EQUAL: "equal",
+    Expressibility.LOSSY: "lossy",
+    Expressibility.NOT_EXPRESSIBLE: "not expressible",
+}
 _PLACE: Final = re.compile(r"\{\{(\w+) ([^}]+)\}\}")
 
 
@@ -55,7 +59,7 @@ def before(name: str) -> str:
 def after(name: str) -> str:
     """What an example becomes: the claims that are made, and what is told."""
     source = Source(name, _file(name).read_bytes())
-    made = [(each, translated(each.value, each.name, _by())) for each in objects(source)]
+    made = [(each, translate_object(each.value, each.name, _by())) for each in read_objects(source)]
     claims = [dict(template) for _, one in made for template in one.templates]
     devices = "---\n".join(_claim(each) for each in claims)
     told = "".join(f"{line}\n" for document, one in made for line in _told(document, one))
@@ -85,7 +89,7 @@ def _short(value: Any) -> Any:  # noqa: ANN401  # any part of a claim
     return [_short(each) for each in value] if isinstance(value, list) else value
 
 
-def _told(document: Document, one: Translated) -> Iterator[str]:
+def _told(document: Document, one: TranslatedObject) -> Iterator[str]:
     for each in one.findings:
         if each.severity is not Severity.INFO or each.code == LEFT_TO_CLASS.name:
             yield f"- {document.name.partition('/')[0]}: {each.message} (`{each.code}`)"
@@ -99,7 +103,7 @@ def rows(name: str) -> str:
 
 
 def _line(each: Row) -> str:
-    said = _SAID[each.answer] + (", stays with a plugin" if each.stays else "")
+    said = _SAID[each.expressibility] + (", stays with a plugin" if each.stays_with_plugin else "")
     return f"| `{each.legacy}` | {each.becomes} | {said} | {', '.join(each.lost) or '-'} |"
 
 
@@ -108,7 +112,7 @@ def _file(name: str) -> Path:
 
 
 @cache
-def _by() -> Given:
-    files = world(read([str(EXAMPLES / "inventory")], io.BytesIO()))
-    counted = gather(Objects(files.slices, files.classes, files.nodes)).facts
-    return given(Configuration(), counted)
+def _by() -> TranslationContext:
+    files = sort_documents(read_documents([str(EXAMPLES / "inventory")], io.BytesIO()))
+    counted = gather_facts(FactsInput(files.slices, files.classes, files.nodes)).facts
+    return make_context(Configuration(), counted)

@@ -1,5 +1,5 @@
 """Translates pods from device plugins to DRA. Pure.
 
-`legacy` reads pods into asks, `decisions` decides about each ask, `targets` prints claim specs,
-`changes` composes the patch, `manifests` applies all of it to objects of any kind.
+`legacy` reads the device requests (asks) of a pod. `decisions` decides about each ask. `targets`
+writes claim specs. `changes` composes the patch. `manifests` translates objects of any kind.
 """

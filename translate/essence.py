@@ -1,8 +1,9 @@
-"""What of a pod a translation looks at, so that pods of many owners that ask alike are seen as one.
+"""Reduces a pod to the fields that determine its translation, as a cache key.
 
-A pod and its essence are translated alike: lists have as many items and objects the same keys as
-the pod, so that what is edited in one is edited in the other. Left out is only what says nothing
-of devices in any dialect: images, commands, probes, most of the environment. Knows no dialect.
+Pods of different owners with equal device requests share one essence. A pod and its essence have
+the same translation: lists keep their length and objects keep their keys, so that edits of one fit
+the other. The essence leaves out only values that no dialect reads for devices: images, commands,
+probes and most of the environment.
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,10 @@ import msgspec
 from documents.values import Value
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-# Halves of characters, numbers of more than 64 bits, what is nested too deeply or no value.
-_UNWRITABLE: Final = (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError)
-# Of a container. What is not named here stays.
-_UNREAD: Final = frozenset(
+# Lone surrogates, integers of more than 64 bits, values that are nested too deeply or not JSON.
+_NOT_ENCODABLE: Final = (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError)
+# Fields of a container that no dialect reads. All other fields stay.
+_UNREAD_OF_CONTAINER: Final = frozenset(
     {
         "image",
         "command",
@@ -32,11 +33,11 @@ _UNREAD: Final = frozenset(
     }
 )
 _ENVIRONMENT: Final = ("NVIDIA_", "CUDA_", "HIP_", "ROCR_", "ZE_", "NCCL_", "NVSHMEM_", "GPU_")
-_OF_POD: Final = frozenset(
+_UNREAD_OF_POD: Final = frozenset(
     {"hostname", "subdomain", "serviceAccountName", "serviceAccount", "imagePullSecrets"}
 )
-# Labels and annotations that Kubernetes, kubectl and deployments write for themselves.
-_WRITTEN: Final = (
+# Labels and annotations that Kubernetes, kubectl and deployment tools set.
+_TOOL_PREFIXES: Final = (
     "app.kubernetes.io/",
     "apps.kubernetes.io/",
     "batch.kubernetes.io/",
@@ -46,9 +47,9 @@ _WRITTEN: Final = (
     "pod-template-hash",
     "helm.sh/",
 )
-_WORDS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
+_TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
-_OF_METADATA: Final = frozenset(
+_UNREAD_OF_METADATA: Final = frozenset(
     {
         "name",
         "generateName",
@@ -62,60 +63,64 @@ _OF_METADATA: Final = frozenset(
 
 
 def essence_key(pod: Value, namespace: str = "") -> bytes | None:
-    """Write the essence of a pod so that equal bytes are equal values; None of what is none.
+    """Encode the essence of a pod so that equal bytes mean equal values; None if impossible.
 
-    Not as JSON, which has one word for null and for numbers that are none.
+    The encoding is not JSON, because JSON writes null and NaN alike.
     """
     if not isinstance(pod, dict):
         return None
     try:
         return _ENCODER.encode((namespace, reduce_to_essence(pod)))
-    except _UNWRITABLE:
+    except _NOT_ENCODABLE:
         return None
 
 
 def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
-    """Give a pod as a translation looks at it."""
+    """Return the pod with every value that no dialect reads blanked."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
     result = {**pod}
     if isinstance(metadata, dict):
         kept: dict[str, Value] = {
-            key: None if key in _OF_METADATA else value for key, value in metadata.items()
+            key: None if key in _UNREAD_OF_METADATA else value for key, value in metadata.items()
         }
         for part in ("labels", "annotations"):
             if isinstance(texts := kept.get(part), dict):
-                kept[part] = {key: "" if _written(key) else texts[key] for key in texts}
+                kept[part] = {key: "" if _is_set_by_tool(key) else texts[key] for key in texts}
         result["metadata"] = kept
     if isinstance(spec, dict):
-        result["spec"] = _spec(spec)
+        result["spec"] = _reduce_spec(spec)
     return result
 
 
-def _written(key: str) -> bool:
-    return key in _WORDS or key.startswith(_WRITTEN)
+def _is_set_by_tool(key: str) -> bool:
+    return key in _TOOL_KEYS or key.startswith(_TOOL_PREFIXES)
 
 
-def _spec(spec: Mapping[str, Value]) -> Value:
-    kept: dict[str, Value] = {key: None if key in _OF_POD else value for key, value in spec.items()}
+def _reduce_spec(spec: Mapping[str, Value]) -> Value:
+    kept: dict[str, Value] = {
+        key: None if key in _UNREAD_OF_POD else value for key, value in spec.items()
+    }
     for part in _CONTAINERS:
         if isinstance(listed := kept.get(part), list):
-            kept[part] = [_container(each) for each in listed]
+            kept[part] = [_reduce_container(each) for each in listed]
     if isinstance(volumes := kept.get("volumes"), list):
-        kept["volumes"] = [_volume(each) for each in volumes]
+        kept["volumes"] = [_reduce_volume(each) for each in volumes]
     return kept
 
 
-def _container(one: Value) -> Value:
+def _reduce_container(one: Value) -> Value:
     if not isinstance(one, dict):
         return one
-    kept: dict[str, Value] = {key: None if key in _UNREAD else value for key, value in one.items()}
+    kept: dict[str, Value] = {
+        key: None if key in _UNREAD_OF_CONTAINER else value for key, value in one.items()
+    }
     if isinstance(env := kept.get("env"), list):
-        kept["env"] = _environment(env)
+        kept["env"] = _reduce_environment(env)
     return kept
 
 
-def _environment(listed: list[Value]) -> Value:
-    """Keep the variables about devices; of every other one only that it is there can count."""
+def _reduce_environment(listed: list[Value]) -> Value:
+    """Keep the variables about devices; of every other variable only the name stays."""
     kept = []
     for each in listed:
         name = each.get("name") if isinstance(each, dict) else None
@@ -124,6 +129,6 @@ def _environment(listed: list[Value]) -> Value:
     return kept
 
 
-def _volume(one: Value) -> Value:
-    """A volume counts where it shows the host's files."""
+def _reduce_volume(one: Value) -> Value:
+    """Keep a hostPath volume; blank any other volume."""
     return one if isinstance(one, dict) and "hostPath" in one else None

@@ -1,8 +1,7 @@
-"""Which pods are worth looking at: what a pod must carry for any dialect to read anything of it.
+"""Selects the pods that admission must see: those from which any dialect reads something.
 
-Coarse, and never too narrow: what is derived from it keeps pods away from admission altogether, so
-a pod that would have been translated must be covered. Knows the keys that dialects read, none of
-their meanings.
+The webhook's match conditions are derived from this. They keep all other pods away from admission,
+so the selection is coarse but never too narrow: it covers every pod that would be translated.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from translate.legacy.codes import NETWORK_UNKNOWN
 from translate.legacy.networks import DEFAULT, NETWORKS
 from translate.legacy.pod_view import as_list, as_mapping
 
-# Read without any device resource beside them.
+# Annotations that dialects read from pods without any device resource.
 _FRACTIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps")
 _PREFIXES: Final = ("tensor-fusion.ai/",)
 _NATIVE: Final = "kubernetes.io/"
@@ -25,55 +24,61 @@ _FIRST_PROPOSAL: Final = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """What makes a pod worth looking at; any one of these does."""
+    """The keys that select a pod; any one of them is enough."""
 
-    # Any resource with a domain that is not Kubernetes' own, but for names that begin with these.
+    # Any resource with a domain outside kubernetes.io, or with one of these prefixes.
     native: str = _NATIVE
     devices: tuple[str, ...] = _FIRST_PROPOSAL
     annotations: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = _PREFIXES  # of annotations and of labels
-    templates: str = TEMPLATE_PREFIX  # of the names of templates that the pod refers to
+    prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels
+    templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
     mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
 
 
 def derive_interest(configuration: Configuration) -> Interest:
-    """Derive it from a configuration.
+    """Derive the interest from a configuration.
 
-    Every device resource counts, because one that nobody knows is told as well. A pod that only
-    names networks has nothing to be told once its findings are off and no network is configured.
+    Every device resource counts, because an unknown one is reported as well. A pod that only names
+    networks needs no report if its finding is off and no network is configured.
     """
-    silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are texts of one form
+    silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
     networks = () if silent and not configuration.legacy.networks else (DEFAULT, NETWORKS)
     return Interest(annotations=(*networks, *_FRACTIONS))
 
 
-def may_be_device(name: str, by: Interest) -> bool:
-    """Whether a resource may be a device."""
-    return "/" in name and (by.native not in name or name.startswith(by.devices))
+def may_be_device(name: str, interest: Interest) -> bool:
+    """Whether a resource name may be a device."""
+    return "/" in name and (interest.native not in name or name.startswith(interest.devices))
 
 
-def covers(pod: Value, by: Interest) -> bool:
-    """Whether a pod is worth looking at; what the conditions of the webhook say, in Python."""
-    whole = as_mapping(pod)
-    spec, metadata = as_mapping(whole.get("spec")), as_mapping(whole.get("metadata"))
+def covers(pod: Value, interest: Interest) -> bool:
+    """Whether the interest selects a pod; the same rule as the webhook's match conditions."""
+    fields = as_mapping(pod)
+    spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
     annotations, labels = (
         as_mapping(metadata.get("annotations")),
         as_mapping(metadata.get("labels")),
     )
     return (
-        any(_asks(each, by) for part in CONTAINERS for each in as_list(spec.get(part)))
-        or any(key in by.annotations or key.startswith(by.prefixes) for key in annotations)
-        or any(key.startswith(by.prefixes) for key in labels)
-        or is_marked(pod, by)
+        any(
+            _requests_device(each, interest)
+            for part in CONTAINERS
+            for each in as_list(spec.get(part))
+        )
+        or any(
+            key in interest.annotations or key.startswith(interest.prefixes) for key in annotations
+        )
+        or any(key.startswith(interest.prefixes) for key in labels)
+        or is_marked(pod, interest)
     )
 
 
-def is_marked(pod: Value, by: Interest) -> bool:
-    """Whether a pod is, or says that it is, a translated one."""
-    whole = as_mapping(pod)
-    spec, metadata = as_mapping(whole.get("spec")), as_mapping(whole.get("metadata"))
-    return by.mark in as_mapping(metadata.get("annotations")) or any(
-        str(as_mapping(each).get("resourceClaimTemplateName", "")).startswith(by.templates)
+def is_marked(pod: Value, interest: Interest) -> bool:
+    """Whether a pod has the marks of a translated pod; anybody may have set them."""
+    fields = as_mapping(pod)
+    spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
+    return interest.mark in as_mapping(metadata.get("annotations")) or any(
+        str(as_mapping(each).get("resourceClaimTemplateName", "")).startswith(interest.templates)
         for each in as_list(spec.get("resourceClaims"))
     )
 
@@ -82,8 +87,10 @@ CONTAINERS: Final = ("containers", "initContainers")
 RESOURCES: Final = ("limits", "requests")
 
 
-def _asks(container: Value, by: Interest) -> bool:
+def _requests_device(container: Value, interest: Interest) -> bool:
     resources: Mapping[str, Value] = as_mapping(as_mapping(container).get("resources"))
     return any(
-        may_be_device(name, by) for part in RESOURCES for name in as_mapping(resources.get(part))
+        may_be_device(name, interest)
+        for part in RESOURCES
+        for name in as_mapping(resources.get(part))
     )

@@ -1,8 +1,7 @@
-"""One pod with facts and configuration to its translation: edits, templates, findings.
+"""Translates one pod or pod template to edits, claim templates and findings.
 
-The same for a pod and for a pod template. What is refused stays as it is in everything; what is
-translated keeps the user's own claims. Translating the translated pod changes nothing, because it
-asks for nothing any more. Knows no dialect and no driver.
+A refused pod gets no edits at all. A translated pod keeps the user's own claims. Translating a
+translated pod changes nothing, because it has no requests left to translate.
 """
 
 from collections.abc import Sequence
@@ -53,8 +52,8 @@ CLAIM: Final = "drawbridge"
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
-# What a translation changes; of a pod that is left as it is none of it is true.
-_OF_CLAIMS: Final = frozenset(
+# Findings about changes that a translation makes; they do not apply to a pod that stays as it is.
+_TRANSLATION_ONLY: Final = frozenset(
     code.name
     for code in (
         CONTAINER_WITHOUT_CLAIM,
@@ -73,75 +72,79 @@ _OF_CLAIMS: Final = frozenset(
 
 
 class TranslationContext(msgspec.Struct, frozen=True):
-    """What decides a translation beside the pod itself."""
+    """The input of a translation beside the pod, and the caches that translations share."""
 
     configuration: Configuration = Configuration()
     facts: Facts | None = None
-    digest: str = ""  # of the facts
-    memo: OutcomeCache | None = None
-    kept: TranslationCache[bytes, "Translation"] | None = None  # by the essence of the pod
+    facts_digest: str = ""  # empty without facts
+    outcomes: OutcomeCache | None = None
+    translations: TranslationCache[bytes, "Translation"] | None = None  # by pod essence
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """What becomes of one pod; without edits it stays as it is."""
+    """The translation of one pod; without edits the pod stays as it is."""
 
     edits: tuple[Edit, ...] = ()
     operations: tuple[dict[str, Value], ...] = ()  # the edits as a JSON patch
     templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
-    classes: tuple[str, ...] = ()  # that the templates ask for
+    classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
 
 
 def make_context(configuration: Configuration, facts: Facts | None = None) -> TranslationContext:
-    """Put together what decides; the hash of the facts is computed once for all pods."""
+    """Build a context with empty caches; computes the hash of the facts once for all pods."""
     return TranslationContext(
         configuration,
         facts,
-        serialized.digest(facts) if facts else "",
+        serialized.facts_hash(facts) if facts else "",
         TranslationCache(),
         TranslationCache(),
     )
 
 
-def translate(pod: Value, by: TranslationContext, namespace: str = "") -> Translation:
-    """Translate a pod, or a pod template; any plain value will do.
+def translate(pod: Value, context: TranslationContext, namespace: str = "") -> Translation:
+    """Translate a pod or a pod template; accepts any JSON value.
 
-    A template does not say the `namespace` that its pods will be in, and a network is named in it.
-    Pods that differ in nothing that a translation looks at are translated once.
+    Networks are looked up in `namespace`, which a template does not contain. Pods with the same
+    essence share one cached translation.
     """
-    key = essence.essence_key(pod, namespace) if by.kept is not None else None
-    if by.kept is None or key is None:
-        return _translated(pod, by, namespace)
-    known = by.kept.get(key)
-    if known is None:
-        known = _translated(pod, by, namespace)
-        by.kept.keep(key, known)
-    return known
+    key = essence.essence_key(pod, namespace) if context.translations is not None else None
+    if context.translations is None or key is None:
+        return _translate(pod, context, namespace)
+    cached = context.translations.get(key)
+    if cached is None:
+        cached = _translate(pod, context, namespace)
+        context.translations.put(key, cached)
+    return cached
 
 
-def _translated(pod: Value, by: TranslationContext, namespace: str) -> Translation:
-    reading = read_pod(_in(namespace, pod), by.configuration.legacy)
-    if not reading.asks:
-        return Translation(findings=reading.findings)
-    if alone := _left_alone(pod):
-        return Translation(findings=alone)
-    findings = (*reading.findings, *_unknown_server(reading.asks, by), *_taken(pod, reading.asks))
-    if _refused(findings):
+def _translate(pod: Value, context: TranslationContext, namespace: str) -> Translation:
+    requests = read_pod(_with_namespace(pod, namespace), context.configuration.legacy)
+    if not requests.asks:
+        return Translation(findings=requests.findings)
+    if unchangeable := _check_changeable(pod):
+        return Translation(findings=unchangeable)
+    findings = (
+        *requests.findings,
+        *_report_unknown_server(requests.asks, context),
+        *_report_wrong_types(pod, requests.asks),
+    )
+    if _has_error(findings):
         return Translation(findings=findings)
-    result = resolve_asks(reading.asks, by.facts, by.configuration, by.memo)
-    findings += result.findings
-    if result.refused:
+    outcome = resolve_asks(requests.asks, context.facts, context.configuration, context.outcomes)
+    findings += outcome.findings
+    if outcome.refused:
         return Translation(findings=findings)
-    if not result.claims:
-        unsaid = _OF_CLAIMS
-        if any(each.code == LEFT_TO_CLASS.name for each in result.findings):
-            # The labels go with the plugin all the same, and the pod would wait for ever.
-            unsaid -= {LABEL_KEPT.name}
-        return Translation(findings=tuple(e for e in findings if e.code not in unsaid))
-    return _changed(pod, reading, result, findings, by)
+    if not outcome.claims:
+        dropped = _TRANSLATION_ONLY
+        if any(each.code == LEFT_TO_CLASS.name for each in outcome.findings):
+            # The node labels go away with the plugin, and the pod would stay pending.
+            dropped -= {LABEL_KEPT.name}
+        return Translation(findings=tuple(e for e in findings if e.code not in dropped))
+    return _compose(pod, requests, outcome, findings, context)
 
 
-def _in(namespace: str, pod: Value) -> Value:
+def _with_namespace(pod: Value, namespace: str) -> Value:
     if not namespace or not isinstance(pod, dict):
         return pod
     metadata = as_mapping(pod.get("metadata"))
@@ -150,63 +153,65 @@ def _in(namespace: str, pod: Value) -> Value:
     return {**pod, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _changed(
+def _compose(
     pod: Value,
-    reading: PodRequests,
-    result: Outcome,
+    requests: PodRequests,
+    outcome: Outcome,
     findings: tuple[Finding, ...],
-    by: TranslationContext,
+    context: TranslationContext,
 ) -> Translation:
     patch = Patch(pod)
-    names = {ask.name for ask in result.asks}
-    for trace in reading.source_fields:
-        _take_out(patch, trace, names)
-    for claim, made in result.claims:
-        _claim(patch, claim, made.name)
+    names = {ask.name for ask in outcome.asks}
+    for field in requests.source_fields:
+        _remove_field(patch, field, names)
+    for claim, template in outcome.claims:
+        _add_claim(patch, claim, template.name)
     try:
-        findings += tuple(_beside(patch, reading, result))
+        findings += tuple(_change_other_fields(patch, requests, outcome))
     except EditError as error:
         findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
-    bridge = by.configuration.placement == Placement.BRIDGE
+    bridge = context.configuration.placement == Placement.BRIDGE
     if bridge:
-        kept = {annotation_path(each.annotation) for ask in result.asks for each in ask.preferences}
-        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in kept)
+        preserved = {
+            annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
+        }
+        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
     findings += tuple(scheduler.set_scheduler(patch, findings, bridge=bridge))
-    if _refused(findings):
+    if _has_error(findings):
         return Translation(findings=findings)
-    findings += tuple(scheduler.report_queue(pod, result.asks, result.classes, findings))
-    if by.digest:
-        patch.put(("metadata", "annotations", FACTS_ANNOTATION), by.digest)
-    patch.remember()
-    templates = tuple(made for _, made in result.claims)
+    findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
+    if context.facts_digest:
+        patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
+    patch.add_undo()
+    templates = tuple(template for _, template in outcome.claims)
     return Translation(
-        tuple(patch.edits), tuple(patch.operations), templates, findings, result.classes
+        tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
     )
 
 
-def _beside(patch: Patch, reading: PodRequests, result: Outcome) -> list[Finding]:
-    findings = environment.change_environment(patch, result.asks, reading.asks)
-    if result.doubled:
+def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) -> list[Finding]:
+    findings = environment.change_environment(patch, outcome.asks, requests.asks)
+    if outcome.dual_findings:
         dual_nodes.avoid_dual_nodes(patch)
-    return [*findings, *result.doubled]
+    return [*findings, *outcome.dual_findings]
 
 
-def _take_out(patch: Patch, trace: SourceField, names: set[str]) -> None:
-    """Take a trace out of the pod if all that it asked for is translated."""
-    if not names.issuperset(trace.asks):
+def _remove_field(patch: Patch, field: SourceField, names: set[str]) -> None:
+    """Remove or replace a source field of the pod if all of its asks are translated."""
+    if not names.issuperset(field.asks):
         return
-    path = (*trace.path, trace.name)
-    if trace.replacement is not None:
-        patch.put(path, trace.replacement)
-    elif trace.removed:
+    path = (*field.path, field.name)
+    if field.replacement is not None:
+        patch.put(path, field.replacement)
+    elif field.removed:
         patch.remove(path)
 
 
-def _claim(patch: Patch, claim: ComposedClaim, made: str) -> None:
-    """Let the pod have a claim made from a template, and each container use its requests."""
+def _add_claim(patch: Patch, claim: ComposedClaim, template: str) -> None:
+    """Add a claim to the pod, and reference its requests from the containers."""
     path: Path = ("spec", "resourceClaims")
-    name = _free(as_list(get_value(patch.pod, path)))
-    patch.append(path, {"name": name, "resourceClaimTemplateName": made})
+    name = _unused_name(as_list(get_value(patch.pod, path)))
+    patch.append(path, {"name": name, "resourceClaimTemplateName": template})
     for use in claim.uses:
         for request in use.requests:
             patch.append(
@@ -214,7 +219,7 @@ def _claim(patch: Patch, claim: ComposedClaim, made: str) -> None:
             )
 
 
-def _free(claims: Sequence[Value]) -> str:
+def _unused_name(claims: Sequence[Value]) -> str:
     taken = [as_mapping(each).get("name") for each in claims]
     name, number = CLAIM, 1
     while name in taken:
@@ -223,27 +228,30 @@ def _free(claims: Sequence[Value]) -> str:
     return name
 
 
-def _left_alone(pod: Value) -> tuple[Finding, ...]:
-    """Tell why nothing can be changed: the scheduler does not look at such a pod."""
-    whole = as_mapping(pod)
-    if as_mapping(as_mapping(whole.get("metadata")).get("annotations")).get(_MIRROR) is not None:
-        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static one"),)
-    node = as_mapping(whole.get("spec")).get("nodeName")
+def _check_changeable(pod: Value) -> tuple[Finding, ...]:
+    """Report a pod that the scheduler never handles, so that claims would not be allocated."""
+    fields = as_mapping(pod)
+    if as_mapping(as_mapping(fields.get("metadata")).get("annotations")).get(_MIRROR) is not None:
+        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static pod"),)
+    node = as_mapping(fields.get("spec")).get("nodeName")
     if node:
-        return (POD_BOUND.at("spec.nodeName", f"the pod is on node {node} already"),)
+        return (POD_BOUND.at("spec.nodeName", f"the pod is already assigned to node {node}"),)
     return ()
 
 
-def _unknown_server(asks: Sequence[Ask], by: TranslationContext) -> list[Finding]:
+def _report_unknown_server(asks: Sequence[Ask], context: TranslationContext) -> list[Finding]:
     names = dict.fromkeys([name for ask in asks for name in ask.resources])
-    if by.facts is not None or not names:
+    if context.facts is not None or not names:
         return []
-    what = f"{', '.join(names)}: without facts it counts as served by a device plugin"
-    return [SERVER_UNKNOWN.at("spec", what)]
+    message = (
+        f"{', '.join(names)}: assumed to be served by a device plugin, because no facts about the "
+        "cluster are available"
+    )
+    return [SERVER_UNKNOWN.at("spec", message)]
 
 
-def _taken(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
-    """Find what is in the way of edits; to replace it would lose something of the user's."""
+def _report_wrong_types(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
+    """Report fields of a wrong type; replacing them would lose something of the user's."""
     metadata, spec = as_mapping(pod).get("metadata"), as_mapping(as_mapping(pod).get("spec"))
     objects: list[tuple[Path, Value]] = [
         (("metadata",), metadata),
@@ -262,10 +270,10 @@ def _taken(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
     wrong = [(path, "an object") for path, each in objects if not isinstance(each, _OBJECT)]
     wrong += [(path, "a list") for path, each in lists if not isinstance(each, _LIST)]
     return [
-        PLACE_TAKEN.at(format_path(path), f"{format_path(path)} is not {what}")
-        for path, what in wrong
+        PLACE_TAKEN.at(format_path(path), f"{format_path(path)} must be {expected}")
+        for path, expected in wrong
     ]
 
 
-def _refused(findings: Sequence[Finding]) -> bool:
+def _has_error(findings: Sequence[Finding]) -> bool:
     return Severity.ERROR in [each.severity for each in findings]

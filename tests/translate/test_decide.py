@@ -6,7 +6,7 @@ import pytest
 
 from config.model import Configuration, Decisions, Placement
 from dra.finding import Severity
-from facts.model import Facts, Name
+from facts.model import Facts, ResourceFacts
 from registration.codes import CODES
 from tests.tables import YamlValue, load_cases
 from translate.decisions.decide import ServedBy, decide, find_server
@@ -20,15 +20,15 @@ from translate.targets.plan import Expressibility, TargetResult
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "decisions.yaml")
 FACTS = {
-    "plugin": Facts(names=(Name("a.com/gpu", nodes=3),)),
-    "class": Facts(names=(Name("a.com/gpu", classes=("gpu.a.com",)),)),
-    "nobody": Facts(names=(Name("a.com/gpu"),)),
+    "plugin": Facts(names=(ResourceFacts("a.com/gpu", nodes=3),)),
+    "class": Facts(names=(ResourceFacts("a.com/gpu", classes=("gpu.a.com",)),)),
+    "nobody": Facts(names=(ResourceFacts("a.com/gpu"),)),
     "unknown": None,
 }
 TOLD = {
     "equal": (),
     "lossy": (CORES_LOST.at("", "no cores"),),
-    "not sayable": (NOT_EXPRESSIBLE.at("", "no target"),),
+    "not expressible": (NOT_EXPRESSIBLE.at("", "no target"),),
 }
 
 
@@ -68,7 +68,7 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
 
 
 def test_one_plugin_among_the_names_of_an_ask_serves_it() -> None:
-    facts = Facts(names=(Name("a.com/gpu"), Name("a.com/mem", nodes=1)))
+    facts = Facts(names=(ResourceFacts("a.com/gpu"), ResourceFacts("a.com/mem", nodes=1)))
     ask = Ask(kind=Kind.GPU, row="x", resources=("a.com/gpu", "a.com/mem"))
     assert find_server([ask], facts) is ServedBy.PLUGIN
 
@@ -78,7 +78,7 @@ def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
         assert one.name == name
         assert one.legacy
         assert one.becomes
-        assert bool(one.lost) <= (one.answer is Expressibility.LOSSY)
+        assert bool(one.lost) <= (one.expressibility is Expressibility.LOSSY)
 
 
 def test_every_ask_of_the_dialects_tables_has_its_row() -> None:

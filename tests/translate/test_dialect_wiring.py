@@ -139,7 +139,8 @@ def missing_of_family(family: Family) -> list[str]:
         "tests/translate/cases/targets.yaml": any(
             f'"deviceClassName": "{name}"' in claim for claim in claims for name in family.classes
         ),
-        "docs/configuration.md": bool(family.word) and f"`{family.word}`" in CONFIGURATION,
+        "docs/configuration.md": bool(family.short_name)
+        and f"`{family.short_name}`" in CONFIGURATION,
         "docs/migrating.md": f"deviceClassName: {family.driver}\n" in MIGRATING,
     }
     return [place for place, present in wired.items() if not present]

@@ -94,15 +94,15 @@ def test_what_cannot_be_written_is_translated_all_the_same() -> None:
 
 
 def test_a_memo_is_bounded() -> None:
-    memo: TranslationCache[bytes, int] = TranslationCache(most=2)
+    memo: TranslationCache[bytes, int] = TranslationCache(max_entries=2)
     for number in range(3):
-        memo.keep(b"%d" % number, number)
+        memo.put(b"%d" % number, number)
     assert [memo.get(b"%d" % number) for number in range(3)] == [None, None, 2]
 
 
 def test_a_memo_keeps_no_long_keys_and_none_that_have_no_hash() -> None:
     memo: TranslationCache[object, int] = TranslationCache()
-    memo.keep(b"x" * (MAX_KEY_BYTES + 1), 1)
-    memo.keep(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so
+    memo.put(b"x" * (MAX_KEY_BYTES + 1), 1)
+    memo.put(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so
     assert memo.get(b"x" * (MAX_KEY_BYTES + 1)) is None
     assert memo.get(("a", [])) is None  # type: ignore[arg-type]

@@ -46,8 +46,8 @@ def test_a_queue_on_the_job_counted_the_old_name() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({}, "volcano stays the scheduler of the job's pods"),
-        ({"schedulerName": "mine"}, "mine stays"),
+        ({}, "the pods of the job keep scheduler volcano"),
+        ({"schedulerName": "mine"}, "the pods of the job keep scheduler mine"),
         ({"queue": "team-a"}, "with queue team-a"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
     patch = Patch(POD)
     patch.remove((*LIMITS, "nvidia.com/gpu"))
     patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
-    patch.remember()
+    patch.add_undo()
     written = patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION]  # type: ignore[index,call-overload]
     assert {"op": "add", "path": to_pointer(LIMITS), "value": {"nvidia.com/gpu": 1}} in json.loads(
         written
@@ -104,7 +104,7 @@ def test_what_is_in_the_way_is_not_replaced(path: tuple[str, ...]) -> None:
 
 def test_without_edits_nothing_is_noted() -> None:
     patch = Patch(POD)
-    patch.remember()
+    patch.add_undo()
     assert patch.edits == []
 
 
@@ -113,7 +113,7 @@ def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) ->
     patch = Patch(POD)
     for key in keys:
         patch.put(("spec", "containers", 0, key), "new")
-    patch.remember()
+    patch.add_undo()
     way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION])  # type: ignore[index,call-overload]
     assert way[3] == {"op": "test", "path": "/spec/containers/0/name", "value": "new"}
     assert jsonpatch.apply_patch(patch.pod, way) == POD
@@ -123,10 +123,10 @@ def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) ->
 def test_a_second_translation_goes_back_to_before_the_first() -> None:
     first = Patch(POD)
     first.remove((*LIMITS, "nvidia.com/gpu"))
-    first.remember()
+    first.add_undo()
     second = Patch(first.pod)
     second.put(("spec", "schedulerName"), "default")
-    second.remember()
+    second.add_undo()
     assert restore_original(second.pod) == POD
 
 
@@ -134,7 +134,7 @@ def test_a_second_translation_goes_back_to_before_the_first() -> None:
 def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
     patch = Patch({"spec": {"resourceClaims": mine} if mine else {}})
     patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
-    patch.remember()
+    patch.add_undo()
     patch.append(("spec", "resourceClaims"), {"name": "later"})
     patch.put(("metadata", "annotations", "later"), "too")
     assert restore_original(patch.pod) == {
@@ -167,7 +167,7 @@ def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
         {"metadata": {"annotations": {ORIGINAL_ANNOTATION: written}}, "spec": {"name": "é"}}
     )
     patch.put(("spec", "a"), 1)
-    patch.remember()
+    patch.add_undo()
     text = get_value(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION))
     assert isinstance(text, str)
     assert text.encode()
@@ -177,7 +177,7 @@ def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
 def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
     patch = Patch({"metadata": {"annotations": {ORIGINAL_ANNOTATION: "nonsense"}}, "spec": {}})
     patch.put(("spec", "a"), 1)
-    patch.remember()
+    patch.add_undo()
     assert restore_original(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
 
 
@@ -211,7 +211,7 @@ def test_whatever_is_edited_can_be_undone_and_said_as_a_json_patch(
                 patch.append(path, value)
             else:
                 patch.remove(path)
-    patch.remember()
+    patch.add_undo()
     assert apply_edits(pod, read_json_patch(to_operations(patch.edits))) == patch.pod
     if patch.edits:
         assert equal_json(restore_original(patch.pod), pod)

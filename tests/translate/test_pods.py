@@ -13,8 +13,8 @@ from config.string_formats import NetworkName, ResourceName
 from documents.patch import apply_edits
 from documents.paths import get_value
 from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from facts.model import Facts, Name
-from facts.serialized import read as read_facts
+from facts.model import Facts, ResourceFacts
+from facts.serialized import read_facts
 from tests.tables import YamlValue, load_cases
 from translate.changes.patch import restore_original
 from translate.pods import Translation, TranslationContext, make_context, translate
@@ -82,12 +82,12 @@ def test_the_hash_of_the_facts_is_noted() -> None:
     pod = {"spec": CASES[0]["spec"]}
     by = make_context(Configuration(), Facts())
     after: YamlValue = apply_edits(pod, translate(pod, by).edits)
-    assert by.digest
+    assert by.facts_digest
     assert FACTS_ANNOTATION not in get_value(
         apply_edits(pod, translate(pod, UNKNOWING).edits), ("metadata", "annotations")
     )  # type: ignore[operator]
     if after != pod:
-        assert after["metadata"]["annotations"][FACTS_ANNOTATION] == by.digest
+        assert after["metadata"]["annotations"][FACTS_ANNOTATION] == by.facts_digest
 
 
 def test_a_template_is_read_in_the_namespace_its_pods_will_be_in() -> None:
@@ -232,7 +232,8 @@ PLACES = (
     ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
 )  # fmt: skip
 PLUGIN = make_context(
-    Configuration(), Facts(names=(Name("nvidia.com/gpu", nodes=2, devices=16, most=8, dual=1),))
+    Configuration(),
+    Facts(names=(ResourceFacts("nvidia.com/gpu", nodes=2, devices=16, most=8, dual=1),)),
 )
 OURS = make_context(Configuration(placement=Placement.BRIDGE))
 

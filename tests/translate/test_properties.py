@@ -19,7 +19,7 @@ from documents.patch import apply_edits
 from documents.paths import get_value
 from dra.finding import Severity
 from dra.names import ORIGINAL_ANNOTATION
-from facts.model import Facts, Name
+from facts.model import Facts, ResourceFacts
 from registration.codes import CODES
 from tests.tables import YamlValue
 from tests.translate import worlds
@@ -52,7 +52,7 @@ def clusters() -> Iterator[TranslationContext]:
         "dgx-a100 gpu.nvidia.com static-mig",
     )
     there = worlds.facts(words)
-    names = tuple(Name(each, nodes=2, devices=16, most=8, dual=1) for each in PLUGINS)
+    names = tuple(ResourceFacts(each, nodes=2, devices=16, most=8, dual=1) for each in PLUGINS)
     yield make_context(Configuration())
     yield make_context(Configuration(), there)
     yield make_context(Configuration(), msgspec.structs.replace(there, names=names))
@@ -153,7 +153,7 @@ def test_the_same_facts_give_the_same_bytes(pod: YamlValue) -> None:
     for by in CLUSTERS[1:]:
         facts = msgspec.json.decode(msgspec.json.encode(by.facts), type=Facts)
         fresh = make_context(by.configuration, facts)
-        bare = TranslationContext(by.configuration, facts, fresh.digest)
+        bare = TranslationContext(by.configuration, facts, fresh.facts_digest)
         said = [plain(translate(pod, each)) for each in (by, by, fresh, bare)]
         assert len(set(said)) == 1
 

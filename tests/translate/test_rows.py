@@ -16,7 +16,7 @@ import pytest
 from config.model import Configuration, Legacy
 from config.string_formats import NetworkName, ResourceName
 from dra.finding import Severity
-from facts.model import Facts, Name
+from facts.model import Facts, ResourceFacts
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
 from translate.changes.template import ClaimTemplate
@@ -48,7 +48,9 @@ def legacy(case: YamlValue) -> Legacy:
 
 def facts(case: YamlValue) -> Facts:
     found = worlds.facts(tuple(case["world"]))
-    names = tuple(Name(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ()))
+    names = tuple(
+        ResourceFacts(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ())
+    )
     found = msgspec.structs.replace(found, names=names)
     if "keeps" in case:
         cluster = msgspec.structs.replace(found.cluster, keeps=tuple(case["keeps"]))

@@ -10,7 +10,7 @@ from documents.patch import apply_edits
 from documents.paths import get_value
 from dra.claim import Template, read_template
 from dra.names import RULES_ANNOTATION
-from dra.rules import Rules, check, read, written
+from dra.rules import Rules, check_rules, read_rules, encode_rules
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
 from translate.pods import Translation, make_context, translate
@@ -37,9 +37,9 @@ def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_one_request_for_each_kind_and_the_rule_beside_them(case: YamlValue) -> None:
     made = done(case)
-    if "unsayable" in case:
+    if "not_expressible" in case:
         assert made.edits == ()
-        assert any(case["unsayable"] in each.message for each in made.findings)
+        assert any(case["not_expressible"] in each.message for each in made.findings)
         return
     (template,) = made.templates
     requests = get_value(template.object, ("spec", "spec", "devices", "requests"))
@@ -53,12 +53,12 @@ def test_one_request_for_each_kind_and_the_rule_beside_them(case: YamlValue) -> 
         assert isinstance(text, str)
         head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules"}
         assert json.loads(text) == head | case["rules"]
-        back = read(text)
+        back = read_rules(text)
         assert isinstance(back, Rules)
-        assert written(back) == text
+        assert encode_rules(back) == text
         whole = read_template(dict(template.object))
         assert isinstance(whole, Template), whole
-        assert check(back, whole.spec.spec) == ()
+        assert check_rules(back, whole.spec.spec) == ()
     if "lost" in case:
         assert {each.code for each in made.findings} - NOT_TOLD == set(case["lost"])
     assert get_value(apply_edits(pod(case), made.edits), ("spec", "schedulerName")) == (

@@ -11,12 +11,12 @@ import yaml
 from cel.dra import Selectors
 from config import string_formats
 from config.model import Configuration, Decisions, Target
-from config.string_formats import Word
+from config.string_formats import DNSLabel
 from dra.claim import Claim, read_claim
 from dra.device import Device
 from dra.gates import VERSIONS
 from dra.slices import slice_reader
-from dra.validation import claim_findings
+from dra.validation import validate_claim
 from facts.model import Product
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
@@ -46,17 +46,17 @@ def ask_of(plain: Mapping[str, Any]) -> Ask:
 
 
 def setting_of(plain: Mapping[str, Any]) -> VfSettings:
-    fields = {name: value for name, value in plain.items() if name not in ("type", "fixed")}
+    fields = {name: value for name, value in plain.items() if name not in ("type", "parameters")}
     return VfSettings(
-        **fields, parameters=tuple((name, value) for name, value in plain.get("fixed", []))
+        **fields, parameters=tuple((name, value) for name, value in plain.get("parameters", []))
     )
 
 
 def configuration(case: YamlValue) -> Configuration:
     targets = msgspec.convert(
-        case.get("targets", []), tuple[Target, ...], dec_hook=string_formats.read
+        case.get("targets", []), tuple[Target, ...], dec_hook=string_formats.read_text
     )
-    allowed = tuple(Word(each) for each in case.get("allow", []))
+    allowed = tuple(DNSLabel(each) for each in case.get("allow", []))
     return Configuration(targets=targets, decisions=Decisions(allow_loss_of=allowed))
 
 
@@ -74,16 +74,18 @@ def said(case: YamlValue) -> TargetResult:
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_what_a_target_says(case: YamlValue) -> None:
     each = said(case)
-    if "unsayable" in case:
-        assert each.answer is Expressibility.UNSAYABLE
+    if "not_expressible" in case:
+        assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
         (finding,) = each.findings
-        assert case["unsayable"] in finding.message
+        assert case["not_expressible"] in finding.message
         assert finding.code == codes.NOT_EXPRESSIBLE.name
         return
     (claim,) = assemble_claims([each])
     assert claim.spec["devices"] == case["claim"]
     assert sorted(each.lost) == sorted(case.get("lost", []))
-    assert each.answer is (Expressibility.LOSSY if case.get("lost") else Expressibility.EQUAL)
+    assert each.expressibility is (
+        Expressibility.LOSSY if case.get("lost") else Expressibility.EQUAL
+    )
     told = {finding.code for finding in each.findings} - codes.LOSES.keys()
     assert told == set(case.get("told", []))
 
@@ -91,7 +93,7 @@ def test_what_a_target_says(case: YamlValue) -> None:
 @pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
 def test_the_api_server_would_take_it(case: YamlValue) -> None:
     claim = claim_of(case)
-    assert claim_findings(claim) == ()
+    assert validate_claim(claim) == ()
 
 
 def claim_of(case: YamlValue) -> Claim:
@@ -177,7 +179,7 @@ def samples() -> Iterator[tuple[str, Device]]:
     for path in sorted(SAMPLES.glob("*.yaml")):
         for raw in yaml.safe_load_all(path.read_text("utf-8")):
             if raw and raw["kind"] == "ResourceSlice":
-                for each in reader.many(raw).objects:
+                for each in reader.read_many(raw).objects:
                     yield from ((each.driver, device) for device in each.devices)
 
 
@@ -208,7 +210,7 @@ def test_shares_with_limits_of_their_own_are_in_claims_of_their_own() -> None:
 def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40}
-    plain["selectors"] = [{"is": "Profile", "names": ["1g.5gb"]}]
+    plain["selectors"] = [{"is": "PartitionProfile", "names": ["1g.5gb"]}]
     claims = assemble_claims(express_asks([ask_of(plain)], facts, Configuration()))
     counts = [
         request["exactly"]["count"]
@@ -220,10 +222,10 @@ def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
 
 def test_more_than_a_claim_holds_cannot_be_kept_together() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
-    plain = {"row": "nvidia/mig", "partition": True, "count": 40, "together": {"scope": "device"}}
+    plain = {"row": "nvidia/mig", "partition": True, "count": 40, "colocation": {"scope": "device"}}
     (each,) = express_asks([ask_of(plain)], facts, Configuration())
-    assert each.answer is Expressibility.UNSAYABLE
-    assert "40 devices in one claim" in each.findings[0].message
+    assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
+    assert "needs 40 devices" in each.findings[0].message
 
 
 def test_more_amounts_than_eight_keep_those_of_most_devices() -> None:

@@ -57,18 +57,18 @@ def pairs(each: TargetResult) -> list[list[int]]:
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_what_goes_together(case: YamlValue) -> None:
     each = said(case)
-    if "unsayable" in case:
-        assert each.answer is Expressibility.UNSAYABLE
-        assert case["unsayable"] in each.findings[0].message
+    if "not_expressible" in case:
+        assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
+        assert case["not_expressible"] in each.findings[0].message
         return
     groups = pairs(each)
     assert groups in case.get("either", [case.get("groups")])
-    matches = [rule for rule in each.part.rules if rule.word == "matchAttribute"]
+    matches = [rule for rule in each.part.constraints if rule.kind == "matchAttribute"]
     attribute = case.get("attribute", PCIE_ROOT)
     assert [(rule.attribute, rule.requests) for rule in matches] == (
         [(attribute, (2 * i, 2 * i + 1)) for i in range(len(groups))] if attribute else []
     )
-    apart = [rule.requests for rule in each.part.rules if rule.word == "distinctAttribute"]
+    apart = [rule.requests for rule in each.part.constraints if rule.kind == "distinctAttribute"]
     assert apart == ([tuple(range(1, 2 * len(groups), 2))] if case.get("apart") else [])
     assert sorted(each.lost) == case.get("lost", [])
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from config.model import Configuration
-from dra.attributes import PCIE_ROOT, lookup
+from dra.attributes import PCIE_ROOT, find_attribute
 from dra.claim import Claim, read_claim
 from dra.device import Device
-from dra.gates import gates
-from dra.inventory import inventory
+from dra.gates import gates_of_version
+from dra.inventory import build_inventory
 from dra.nodes import Node
 from solver.answers import Solution
 from solver.solve import solve
@@ -36,10 +36,10 @@ SHAPES = ("dgx-a100", "hgx-h100", "aws-p4d", "koordinator-fake-8g4n", "koordinat
 
 def placed(words: tuple[str, ...], specs: Sequence[Any]) -> list[Solution]:
     """The solutions of the nodes on which the claims fit together."""
-    turned = gates("1.36")
+    turned = gates_of_version("1.36")
     assert not isinstance(turned, tuple)
     offered = {name: device_class(name, cel=cel) for name, cel in worlds.CLASSES.items()}
-    world = World(inventory(worlds.slices(words), gates=turned), offered)
+    world = World(build_inventory(worlds.slices(words), gates=turned), offered)
     numbers = itertools.count()
     nodes = sorted({node.name for _, node, _ in worlds.devices(words)})
     claims = [claim_of(spec, number) for number, spec in enumerate(specs)]
@@ -89,7 +89,7 @@ def results(solution: Solution) -> list[dict[str, str]]:
 
 
 def root(device: Device, driver: str) -> str:
-    attribute = lookup(device, driver, PCIE_ROOT)
+    attribute = find_attribute(device, driver, PCIE_ROOT)
     assert attribute
     assert attribute.string
     return attribute.string

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cel.dra import Selectors
 from dra.device import Attribute, Capacity, Device
 from dra.quantity import parse
-from facts.model import Amount, Facts, Neighbourhood, Product, Shape
+from facts.model import Amount, Facts, Neighbourhood, Product, NodeShape
 from translate.legacy.asks import Ask, JointAllocation, Kind, Percent, TopologyScope
 from translate.legacy.selectors import (
     AllOf,
@@ -157,12 +157,12 @@ def test_numa_nodes_relate_where_pcie_roots_do_not() -> None:
     gpu, nic = "gpu.nvidia.com", "example.com"
     numa = (Neighbourhood(2, 2, 2),)
     alone = (Neighbourhood(1, 0, 4), Neighbourhood(0, 1, 4))
-    facts = Facts(shapes=(Shape(gpu, nic, gpus=4, nics=4, pcie=alone, numa=numa),))
+    facts = Facts(shapes=(NodeShape(gpu, nic, gpus=4, nics=4, pcie=alone, numa=numa),))
     joint = JointAllocation("j", Kind.GPU, TopologyScope.PCIE)
     primary = Ask(name="g", kind=Kind.GPU, row="x", count=3, joint=joint)
     other = Ask(name="n", kind=Kind.NIC, row="x", joint=joint)
     cut = group_asks(primary, [other], (gpu, nic), facts)
     assert cut.groups == (DeviceGroup(2, (1,)), DeviceGroup(1, (1,)))
     assert cut.attribute == "resource.kubernetes.io/numaNode"
-    assert cut.apart
+    assert cut.separate
     assert [finding.code for finding in cut.findings] == ["NeighbourhoodChanged"]

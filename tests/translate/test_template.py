@@ -6,7 +6,7 @@ from documents.values import Value
 from dra.claim import Template as Read
 from dra.claim import read_template
 from dra.names import USED_ANNOTATION
-from dra.validation import template_findings
+from dra.validation import validate_template
 from translate.changes.template import (
     ClaimTemplate,
     has_same_content,
@@ -99,7 +99,7 @@ def test_the_api_server_would_take_it() -> None:
     made = make_template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
     read = read_template(made.object)
     assert isinstance(read, Read)
-    assert template_findings(read) == ()
+    assert validate_template(read) == ()
     assert read.metadata.name == made.name
     assert made.name.startswith("drawbridge-")
     assert len(made.name) <= 63

@@ -146,7 +146,7 @@ def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(
     restore_original(pod)
     patch = Patch(pod)
     patch.put(("spec", "x"), 1)
-    patch.remember()
+    patch.add_undo()
     assert pod == before
     assert parse_undo(get_value(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)))
     assert restore_original(patch.pod) is not None
@@ -158,7 +158,7 @@ def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
         {"b": {}, "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}}}
     )
     patch.put(("spec", "x"), 1)
-    patch.remember()
+    patch.add_undo()
     back: YamlValue = restore_original(patch.pod)
     assert back["b"] == {"c": [2, 1]}
 

@@ -47,7 +47,7 @@ def test_every_pod_template_of_the_table_is_found(group: str, kind: str, pattern
         assert get_value(place.pod, ("spec", "containers", 0)) == container()
         path = map_path(("spec", "containers", 0, "resources", "limits"), place)
         assert get_value(value, path) == GPU
-        assert place.object == (kind == "Pod")
+        assert place.is_pod == (kind == "Pod")
     assert find_other_requests(value, found) == ()
 
 

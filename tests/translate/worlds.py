@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dra.device import Device
-from dra.gates import gates
+from dra.gates import gates_of_version
 from dra.nodes import Node
 from dra.slices import Slice, read_slices
 from e2e.nodes.families import amd, hami, nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine, machine
-from facts.gather import Gathered, Objects, gather
+from facts.gather import GatheredFacts, FactsInput, gather_facts
 from facts.model import Facts
 from tests.facts.clusters import device_class
 
@@ -88,10 +88,10 @@ def facts(
     words: tuple[str, ...], classes: tuple[str, ...] = tuple(CLASSES), version: str = "1.36"
 ) -> Facts:
     """The facts of a world."""
-    turned = gates(version)
+    turned = gates_of_version(version)
     assert not isinstance(turned, tuple)
     offered = tuple(device_class(name, cel=CLASSES[name]) for name in classes)
-    found: Gathered = gather(Objects(slices(words), offered, ()), gates=turned)
+    found: GatheredFacts = gather_facts(FactsInput(slices(words), offered, ()), gates=turned)
     return found.facts
 
 

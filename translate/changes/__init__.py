@@ -1,1 +1,1 @@
-"""The changes of a translated pod: JSON patch, undo, environment, tolerations, template."""
+"""Composes the changes of a translated pod: patch, undo, environment, tolerations, template."""

@@ -1,4 +1,4 @@
-"""The findings of the changes to a pod beside its devices."""
+"""Finding codes of changes to a pod other than its device requests."""
 
 from dra.finding import Code, Codes, Severity
 
@@ -6,106 +6,156 @@ TOLERATION_ADDED = Code(
     name="TolerationAdded",
     severity=Severity.INFO,
     text=(
-        "The API server tolerates for a pod what nodes of an extended resource are tainted with, "
-        "and no longer sees the resource; the toleration is written out."
+        "The API server adds tolerations for the extended resources that a pod requests. A "
+        "translated pod no longer requests them, so the translation adds the toleration "
+        "itself."
     ),
-    example="spec.tolerations: nvidia.com/gpu is tolerated",
-    remedy="Nothing has to be done.",
+    example=(
+        "spec.tolerations: added a toleration for nvidia.com/gpu, because the pod no longer "
+        "requests that resource"
+    ),
+    remedy="No action is needed.",
 )
 VISIBLE_DROPPED = Code(
     name="VisibleDevicesDropped",
     severity=Severity.INFO,
-    text="A container that gets its devices by a claim must not choose them by its environment.",
-    example="spec.containers[0].env[1]: NVIDIA_VISIBLE_DEVICES is taken away",
-    remedy="Nothing has to be done.",
+    text=(
+        "A container that gets its devices from a claim must not select devices with an "
+        "environment variable."
+    ),
+    example=(
+        "spec.containers[0].env[1]: removed NVIDIA_VISIBLE_DEVICES, because the claim selects"
+        " the devices"
+    ),
+    remedy="No action is needed.",
 )
 VISIBLE_WITHOUT_CLAIM = Code(
     name="VisibleWithoutClaim",
     severity=Severity.WARNING,
     text=(
-        "A container sees GPUs by its environment, without asking for any: under the runtime class "
-        "of the vendor those of other pods as well."
+        "An environment variable gives a container access to GPUs that it does not request. "
+        "With the vendor's runtime class it sees the GPUs of other pods as well."
     ),
-    example="spec.containers[1].env[0]: NVIDIA_VISIBLE_DEVICES is all, and it asks for no GPU",
-    remedy="Let the container ask for what it uses, or take the variable away.",
+    example=(
+        "spec.containers[1].env[0]: NVIDIA_VISIBLE_DEVICES is all, but the container requests"
+        " no GPU"
+    ),
+    remedy="Request the GPUs that the container uses, or remove the variable.",
 )
 NAMED_DEVICES = Code(
     name="DevicesByName",
     severity=Severity.WARNING,
-    text="An environment variable names devices by number or name; a claim gives other ones.",
-    example="spec.containers[0].env[0]: NCCL_IB_HCA is =mlx5_0,mlx5_1",
-    remedy="Take the variable away, or write a prefix such as mlx5.",
+    text=(
+        "An environment variable names devices by index or name, but the claim may allocate "
+        "other devices."
+    ),
+    example=(
+        "spec.containers[0].env[0]: NCCL_IB_HCA is =mlx5_0,mlx5_1, but the claim may allocate"
+        " other devices"
+    ),
+    remedy="Remove the variable, or use a prefix such as mlx5.",
 )
 RUNTIME_CLASS_KEPT = Code(
     name="RuntimeClassKept",
     severity=Severity.INFO,
-    text="Devices of a claim need no runtime class; it stays, as other things may rely on it.",
-    example="spec.runtimeClassName: nvidia stays",
-    remedy="Take it away when nothing else needs it.",
+    text=(
+        "Devices of a claim need no runtime class. The runtime class stays, because other "
+        "features may depend on it."
+    ),
+    example=(
+        "spec.runtimeClassName: runtime class nvidia stays, although the claim does not need it"
+    ),
+    remedy="Remove the runtime class if nothing else needs it.",
 )
 NOT_ENFORCED = Code(
     name="AllocationNotEnforced",
     severity=Severity.WARNING,
-    text="A privileged container sees every device of its node, whatever it is allocated.",
-    example="spec.containers[0]: the container is privileged and gets devices by a claim",
-    remedy="Take the privilege away; RDMA needs the capability IPC_LOCK only.",
+    text="A privileged container has access to every device of its node, whatever it is allocated.",
+    example=(
+        "spec.containers[0]: the container is privileged, so it has access to every device of"
+        " the node"
+    ),
+    remedy="Remove the privilege. RDMA needs only the IPC_LOCK capability.",
 )
 HOST_RDMA = Code(
     name="RdmaByHostAccess",
     severity=Severity.WARNING,
     text=(
-        "A container reaches RDMA devices by the host's files, without asking for any. There is "
-        "nothing to translate, and nobody allocates what it uses."
+        "A container accesses RDMA devices through a hostPath volume without requesting any. "
+        "There is nothing to translate, and the devices that it uses are not allocated."
     ),
-    example="spec.volumes[0].hostPath.path: /dev/infiniband is mounted, and no NIC is asked for",
-    remedy="Ask for a network device, and take the volume and the privilege away.",
+    example=(
+        "spec.volumes[0].hostPath.path: mounts /dev/infiniband of the host, but the pod "
+        "requests no network device"
+    ),
+    remedy="Request a network device, and remove the volume and the privilege.",
 )
 QUEUE_COUNTS = Code(
     name="QueueCountsNames",
     severity=Severity.WARNING,
     text=(
-        "The pod waits in a queue whose quota counts extended resources; a claim is free of charge "
-        "there unless the queue maps device classes."
+        "The pod waits in a queue whose quota counts extended resources. The queue does not "
+        "charge claims unless it maps their device classes."
     ),
-    example="metadata.labels[kueue.x-k8s.io/queue-name]: the queue counted nvidia.com/gpu",
-    remedy="Map the device classes of the claim in the queue's configuration.",
+    example=(
+        "metadata.labels[kueue.x-k8s.io/queue-name]: queue training counted nvidia.com/gpu "
+        "and does not charge DeviceClass gpu.nvidia.com unless it maps that class"
+    ),
+    remedy="Map the device classes of the claim in the configuration of the queue.",
 )
 DUAL_ADVERTISED = Code(
     name="DualAdvertised",
     severity=Severity.WARNING,
     text=(
-        "Nodes hand out the same devices by a plugin and by DRA, so one could go out twice. The "
-        "pod keeps off them, and what lies idle there is lost to it."
+        "Some nodes offer the same devices through a device plugin and through DRA, so a "
+        "device could be allocated twice. The translation keeps the pod off these nodes, and "
+        "their devices stay idle for it."
     ),
-    example="spec.affinity.nodeAffinity: nvidia.com/gpu is advertised twice on 2 nodes",
-    remedy="Take the device plugin off those nodes, or the DRA driver.",
+    example=(
+        "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that also "
+        "publish the same devices in ResourceSlices; the pod avoids these nodes, which leaves up "
+        "to 16 devices idle"
+    ),
+    remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
 DUAL_NODES_AVOIDED = Code(
     name="DualNodesAvoided",
     severity=Severity.INFO,
     text=(
-        "A plugin serves the name somewhere. No node offers the same devices by DRA as well; "
-        "should one come to, the pod keeps off it."
+        "A device plugin serves the resource on some nodes. No node offers the same devices "
+        "through DRA now; if one does later, the pod avoids it."
     ),
-    example="spec.affinity.nodeAffinity: a plugin serves nvidia.com/gpu on 3 nodes",
-    remedy="Nothing has to be done.",
+    example=(
+        "spec.affinity.nodeAffinity: a device plugin serves nvidia.com/gpu on 3 nodes; the "
+        "pod avoids nodes that also publish the devices in ResourceSlices"
+    ),
+    remedy="No action is needed.",
 )
 DUAL_HELD = Code(
     name="DualDevicesHeld",
     severity=Severity.WARNING,
     text=(
-        "No plugin serves the name any more, but nodes are still labelled for it: pods hold what "
-        "it gave them, or it only restarts. DRA knows nothing of that, so the pod keeps off them."
+        "No device plugin serves the resource any more, but nodes are still labelled for it: "
+        "pods still hold devices of the plugin, or the plugin restarts. DRA does not know "
+        "about those devices, so the translation keeps the pod off these nodes."
     ),
-    example="spec.affinity.nodeAffinity: devices of gpu.nvidia.com on 2 nodes may still be held",
-    remedy="Let the old pods end, or drain the nodes: the label goes with the last of them.",
+    example=(
+        "spec.affinity.nodeAffinity: pods may still hold devices of gpu.nvidia.com from a "
+        "device plugin on 2 nodes; the pod avoids these nodes"
+    ),
+    remedy=(
+        "Wait for the old pods to end, or drain the nodes. The label is removed with the last"
+        " of these pods."
+    ),
 )
 SCHEDULER_OURS = Code(
     name="SchedulerOurs",
     severity=Severity.INFO,
-    text="In bridge placement a pod goes to the scheduler that asks our allocator.",
-    example="spec.schedulerName: drawbridge",
-    remedy="Nothing has to be done.",
+    text=(
+        "With `placement: bridge`, the pod uses the scheduler that calls the Drawbridge allocator."
+    ),
+    example="spec.schedulerName: set to drawbridge",
+    remedy="No action is needed.",
 )
 
 CODES = Codes(

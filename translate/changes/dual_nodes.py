@@ -1,7 +1,7 @@
-"""Keeps pods with claims off nodes where a device plugin hands out the same devices as well.
+"""Keeps pods with claims off nodes where a device plugin allocates the same devices.
 
-Such a node is labelled by the controller, and the stock scheduler knows nothing of it: so the pod
-requires a node without the label. Knows no dialect, and of drivers only whose names are theirs.
+The controller labels such nodes. The default scheduler does not consider the plugin's devices, so
+the pod gets a required node affinity that excludes the label.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,8 +12,8 @@ from documents.paths import Path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import DUAL_LABEL as LABEL
-from facts.families import Family, families, served
-from facts.model import Driver, Facts, Name
+from facts.families import Family, known_families, served_names
+from facts.model import Driver, Facts, ResourceFacts
 from translate.changes.codes import DUAL_ADVERTISED, DUAL_HELD, DUAL_NODES_AVOIDED
 from translate.changes.patch import Patch
 from translate.legacy.asks import Ask
@@ -27,83 +27,95 @@ _REQUIRED: Final[Path] = (
     "requiredDuringSchedulingIgnoredDuringExecution",
 )
 _TERMS: Final[Path] = (*_REQUIRED, "nodeSelectorTerms")
-_WITHOUT: Final[Value] = {"key": LABEL, "operator": "DoesNotExist"}
+_WITHOUT_LABEL: Final[Value] = {"key": LABEL, "operator": "DoesNotExist"}
 _EXPRESSIONS: Final = "matchExpressions"
-DualSource: TypeAlias = Name | Driver
+DualSource: TypeAlias = ResourceFacts | Driver
 
 
 def find_dual_sources(
     asks: Iterable[Ask],
-    said: Iterable[TargetResult],
+    results: Iterable[TargetResult],
     facts: Facts | None,
     configuration: Configuration,
 ) -> tuple[DualSource, ...]:
-    """The names by which plugins hand out what these asks are for, or what their claims get.
+    """Find the resources by which device plugins allocate the devices of these asks or claims.
 
-    Where no plugin is left, the drivers of nodes that still bear the label: one that restarts, or
-    whose last pods still run, is counted nowhere else.
+    If no plugin is left, return the drivers of nodes that still have the label: the facts do not
+    count a plugin that restarts, or whose last pods still run.
     """
     if facts is None:
         return ()
     wanted = {name for ask in asks for name in ask.resources}
-    known = families(configuration)
-    drivers = {driver for each in said for driver in each.drivers}
+    known = known_families(configuration)
+    drivers = {driver for each in results for driver in each.drivers}
     wanted.update(
-        *(served(known[driver].legacy, facts.plugged) for driver in drivers if driver in known)
+        *(
+            served_names(known[driver].legacy_names, facts.plugin_resources)
+            for driver in drivers
+            if driver in known
+        )
     )
     names = tuple(each for each in facts.names if each.nodes and each.name in wanted)
     return names or tuple(_held(drivers, facts, known))
 
 
 def _held(drivers: Collection[str], facts: Facts, known: Mapping[str, Family]) -> Iterator[Driver]:
-    """Give those of the drivers whose devices a plugin may have handed out as well."""
+    """Yield those of the drivers whose devices pods may still hold from a plugin."""
     extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
     for each in facts.drivers:
         family = known.get(each.name)
-        named = (family is not None and family.legacy) or each.name in extended
+        named = (family is not None and family.legacy_names) or each.name in extended
         if each.dual and named and each.name in drivers:
             yield each
 
 
 def avoid_dual_nodes(patch: Patch) -> None:
-    """Require nodes without the label; raises EditError where something else is in the way."""
+    """Require nodes without the label; raises EditError if a field has the wrong type."""
     required = get_value(patch.pod, _REQUIRED)
     terms = as_mapping(required).get("nodeSelectorTerms")
     if required is None:
-        # Down to the requirement, which others may put theirs beside.
-        patch.append((*_TERMS, 0, _EXPRESSIONS), _WITHOUT)
-    # The terms are alternatives; one that says nothing accepts no node, and would accept most.
+        # Add a single expression, so that others can add theirs to the same term.
+        patch.append((*_TERMS, 0, _EXPRESSIONS), _WITHOUT_LABEL)
+    # The terms are alternatives. An empty term matches no node; with the expression it would match.
     for number, term in enumerate(as_list(terms)):
         expressions = as_list(as_mapping(term).get(_EXPRESSIONS))
-        says_something = expressions or as_list(as_mapping(term).get("matchFields"))
-        if says_something and _WITHOUT not in expressions:
-            patch.append((*_TERMS, number, _EXPRESSIONS), _WITHOUT)
+        has_expressions = expressions or as_list(as_mapping(term).get("matchFields"))
+        if has_expressions and _WITHOUT_LABEL not in expressions:
+            patch.append((*_TERMS, number, _EXPRESSIONS), _WITHOUT_LABEL)
 
 
-def report_dual_sources(others: tuple[DualSource, ...]) -> Iterator[Finding]:
-    """Name what is advertised twice, and what that leaves idle."""
+def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
+    """Report the resources that nodes offer twice, and the devices that stay idle."""
     where = "spec.affinity.nodeAffinity"
-    names = [each for each in others if isinstance(each, Name)]
-    for driver in others:
+    names = [each for each in sources if isinstance(each, ResourceFacts)]
+    for driver in sources:
         if isinstance(driver, Driver):
             yield DUAL_HELD.at(
                 where,
-                f"devices of {driver.name} on {_nodes(driver.dual)} may still be held by pods that "
-                "a plugin gave them to; the pod keeps off there",
+                f"pods may still hold devices of {driver.name} from a device plugin on "
+                f"{_nodes(driver.dual)}; the pod avoids {_these(driver.dual)}",
             )
     for each in names:
         if each.dual:
             idle = min(each.devices, each.dual * each.most)
             yield DUAL_ADVERTISED.at(
                 where,
-                f"{each.name} is advertised by a plugin on {_nodes(each.dual)} with slices of the "
-                f"same devices; the pod keeps off them, and up to {idle} devices stay idle there",
+                f"a device plugin advertises {each.name} on {_nodes(each.dual)} that also "
+                f"{'publishes' if each.dual == 1 else 'publish'} the same devices in "
+                f"ResourceSlices; the pod avoids {_these(each.dual)}, which leaves up to "
+                f"{idle} {'device' if idle == 1 else 'devices'} idle",
             )
     if names and not any(each.dual for each in names):
         plugins = ", ".join(f"{each.name} on {_nodes(each.nodes)}" for each in names)
         yield DUAL_NODES_AVOIDED.at(
-            where, f"a plugin serves {plugins}; the pod keeps off where slices do as well"
+            where,
+            f"a device plugin serves {plugins}; the pod avoids nodes that also publish the devices "
+            "in ResourceSlices",
         )
+
+
+def _these(count: int) -> str:
+    return "this node" if count == 1 else "these nodes"
 
 
 def _nodes(count: int) -> str:

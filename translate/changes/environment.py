@@ -1,7 +1,7 @@
-"""What changes in a pod beside its devices: environment, tolerations, and what is told of the rest.
+"""Changes the environment and tolerations of a translated pod, and reports related fields.
 
-A container that gets devices by a claim must not choose them by its environment as well. What
-merely may be useless stays. Knows no dialect and no driver.
+A container that gets devices from a claim must not select devices with an environment variable.
+Fields that are only unnecessary stay as they are.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from translate.legacy.pod_view import as_list, as_mapping
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _NONE_VISIBLE: Final = frozenset({"", "none", "void"})
-# Devices by number or name: with a claim other ones are there.
+# These name devices by index or name, but a claim may allocate other devices.
 _NAMED: Final = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -34,7 +34,7 @@ _NAMED: Final = frozenset(
         "NVSHMEM_HCA_PE_MAPPING",
     }
 )
-_PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays right; lists and exclusions do not
+_PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
 _READ: Final = _NAMED | {_VISIBLE, _PREFIXED}
@@ -43,44 +43,50 @@ _Containers = Mapping[Path, Mapping[str, Value]]
 
 
 def change_environment(
-    patch: Patch, asks: Collection[Ask], every: Collection[Ask]
+    patch: Patch, asks: Collection[Ask], all_asks: Collection[Ask]
 ) -> list[Finding]:
-    """Make the changes for the asks that are translated; `every` are those of the whole pod."""
+    """Make the changes for the translated asks; `all_asks` are all asks of the pod."""
     users = dict.fromkeys([user.path for ask in asks for user in ask.users])
     removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
     spec = as_mapping(as_mapping(patch.pod).get("spec"))
     containers = _containers(spec)
     chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
-    findings = _told(containers, users, chosen)
+    findings = _report_containers(containers, users, chosen)
     runtime = spec.get("runtimeClassName")
     if isinstance(runtime, str) and runtime.startswith("nvidia"):
-        findings.insert(0, RUNTIME_CLASS_KEPT.at("spec.runtimeClassName", f"{runtime} stays"))
-    if not any(ask.kind is Kind.NIC for ask in every):
-        findings += _host_rdma(spec)
+        findings.insert(
+            0,
+            RUNTIME_CLASS_KEPT.at(
+                "spec.runtimeClassName",
+                f"runtime class {runtime} stays, although the claim does not need it",
+            ),
+        )
+    if not any(ask.kind is Kind.NIC for ask in all_asks):
+        findings += _report_host_rdma(spec)
     for path in users:
-        findings += _dropped(patch, path, chosen.get(path, ()))
+        findings += _remove_visible(patch, path, chosen.get(path, ()))
     for ask in asks:
         for setting in ask.settings:
             if isinstance(setting, EnvironmentVariable):
-                _variable(patch, ask, setting)
+                _add_variable(patch, ask, setting)
     for name in removed:
-        findings += _tolerated(patch, name)
+        findings += _add_toleration(patch, name)
     return findings
 
 
-def _dropped(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
-    """Take the variable out, from the end, so that numbers stay right."""
+def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
+    """Remove the variable, from the last one on, so that the indices stay valid."""
     findings = []
     for number, one in reversed(chosen):
         if one["name"] == _VISIBLE:
             at = (*path, "env", number)
             patch.remove(at)
-            what = f"{_VISIBLE} is taken away, the claim decides"
-            findings.append(VISIBLE_DROPPED.at(format_path(at), what))
+            message = f"removed {_VISIBLE}, because the claim selects the devices"
+            findings.append(VISIBLE_DROPPED.at(format_path(at), message))
     return findings
 
 
-def _variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
+def _add_variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
     for user in ask.users:
         env = as_list(get_value(patch.pod, (*user.path, "env")))
         if not any(as_mapping(each).get("name") == setting.name for each in env):
@@ -88,61 +94,61 @@ def _variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
             patch.append((*user.path, "env"), variable)
 
 
-def _tolerated(patch: Patch, name: str) -> list[Finding]:
+def _add_toleration(patch: Patch, name: str) -> list[Finding]:
     for each in as_list(as_mapping(as_mapping(patch.pod).get("spec")).get("tolerations")):
-        if isinstance(each, dict) and _tolerates(each, name):
+        if isinstance(each, dict) and _is_tolerated_by(each, name):
             return []
     patch.append(
         ("spec", "tolerations"), {"key": name, "operator": "Exists", "effect": "NoSchedule"}
     )
-    what = f"{name} is tolerated, as it was while it was asked for"
-    return [TOLERATION_ADDED.at("spec.tolerations", what)]
+    message = f"added a toleration for {name}, because the pod no longer requests that resource"
+    return [TOLERATION_ADDED.at("spec.tolerations", message)]
 
 
-def _tolerates(one: Mapping[str, Value], name: str) -> bool:
+def _is_tolerated_by(one: Mapping[str, Value], name: str) -> bool:
     key = one.get("key")
     if key != name and (key or one.get("operator") != "Exists"):
         return False
-    return one.get("effect") in (None, "", "NoSchedule")  # may be unhashable
+    return one.get("effect") in (None, "", "NoSchedule")  # the value may be unhashable
 
 
-def _told(
+def _report_containers(
     containers: _Containers, users: Collection[Path], chosen: Mapping[Path, _Variables]
 ) -> list[Finding]:
-    """Tell of what stays in containers and may not mean what it meant."""
+    """Report fields of containers that stay but may lose their effect."""
     findings: list[Finding] = []
     for path, one in containers.items():
         if path in chosen:
-            findings += (_of_user if path in users else _of_other)(path, chosen[path])
+            findings += (_report_named if path in users else _report_visible)(path, chosen[path])
         if path in users and as_mapping(one.get("securityContext")).get("privileged") is True:
-            what = "the container is privileged and sees every device"
-            findings.append(NOT_ENFORCED.at(format_path(path), what))
+            message = "the container is privileged, so it has access to every device of the node"
+            findings.append(NOT_ENFORCED.at(format_path(path), message))
     return findings
 
 
-def _of_user(path: Path, chosen: _Variables) -> Iterator[Finding]:
+def _report_named(path: Path, chosen: _Variables) -> Iterator[Finding]:
     for number, one in chosen:
         text = f"{one.get('value', '')}"
         exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
         if exact and one["name"] != _VISIBLE:
             yield NAMED_DEVICES.at(
                 format_path((*path, "env", number)),
-                f"{one['name']} is {text or 'set'}, and the claim gives other devices",
+                f"{one['name']} is {text or 'set'}, but the claim may allocate other devices",
             )
 
 
-def _of_other(path: Path, chosen: _Variables) -> Iterator[Finding]:
+def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
     for number, one in chosen:
         text = f"{one.get('value', '')}"
         if one["name"] == _VISIBLE and text not in _NONE_VISIBLE:
             yield VISIBLE_WITHOUT_CLAIM.at(
                 format_path((*path, "env", number)),
-                f"{_VISIBLE} is {text}, and the container asks for no GPU",
+                f"{_VISIBLE} is {text}, but the container requests no GPU",
             )
 
 
-def _host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
-    """Tell of RDMA devices that the pod takes by itself."""
+def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
+    """Report RDMA devices that the pod accesses through hostPath volumes."""
     for number, each in enumerate(as_list(spec.get("volumes"))):
         if not isinstance(each, dict) or "hostPath" not in each:
             continue
@@ -150,7 +156,7 @@ def _host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield HOST_RDMA.at(
                 format_path(("spec", "volumes", number, "hostPath", "path")),
-                f"{path} of the host is mounted, and no network device is asked for",
+                f"mounts {path} of the host, but the pod requests no network device",
             )
 
 
@@ -163,7 +169,7 @@ def _containers(spec: Mapping[str, Value]) -> _Containers:
 
 
 def _variables(container: Mapping[str, Value]) -> _Variables:
-    """Find the variables of a container that are about devices, with their numbers."""
+    """Find the variables of a container that select devices, with their indices."""
     found = []
     for number, each in enumerate(as_list(container.get("env"))):
         if isinstance(each, dict):

@@ -185,7 +185,7 @@ class Patch:
             undo[:0] = _beside(place, held, name)
         self._make(place, Edit("remove", path), at, undo)
 
-    def remember(self) -> None:
+    def add_undo(self) -> None:
         """Note the way back on the pod; what an earlier translation noted comes after it."""
         if not self.edits:
             return

@@ -1,7 +1,7 @@
-"""Who schedules a pod with claims: schedulers that know none are left, and queues count otherwise.
+"""Sets the scheduler of a pod with claims, and reports queues that count device requests.
 
-What a dialect says of its own scheduler stands with that dialect; this is for every other pod.
-Knows no dialect.
+Pods leave schedulers that do not support claims. Each dialect reports about its own scheduler
+itself; this module covers all other pods.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -19,78 +19,89 @@ from translate.legacy.pod_view import as_mapping, format_value
 _SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")
 _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
-_USUAL: Final = "default-scheduler"
+_DEFAULT: Final = "default-scheduler"
 OURS: Final = "drawbridge"
-_ALONE: Final = "tensor-fusion-scheduler"
+_UNSUPPORTED: Final = "tensor-fusion-scheduler"
 _QUEUES: Final = {
     "labels": ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
     "annotations": ("scheduling.volcano.sh/queue-name",),
 }
-# Of jobs that say for their pods who schedules them: group and kind, and who that is by default.
+# Jobs that set the scheduler of their pods: the path to the job, and the default scheduler.
 _JOBS: Final = {
     ("batch.volcano.sh", "Job"): ((), "volcano"),
     ("batch.volcano.sh", "CronJob"): (("spec", "jobTemplate"), "volcano"),
 }
 
 
-def set_scheduler(patch: Patch, told: Iterable[Finding], *, bridge: bool) -> Iterator[Finding]:
-    """Take the pod from a scheduler that knows no claims; `told` is what its dialect said.
+def set_scheduler(patch: Patch, findings: Iterable[Finding], *, bridge: bool) -> Iterator[Finding]:
+    """Move the pod off a scheduler that does not support claims, unless its dialect reported it.
 
-    In bridge placement it goes to the scheduler that asks our allocator.
+    With `placement: bridge` the pod uses the scheduler that calls the Drawbridge allocator.
     """
     where = "spec.schedulerName"
     name = as_mapping(as_mapping(patch.pod).get("spec")).get("schedulerName")
-    if name == _ALONE:
-        yield SCHEDULER_UNUSABLE.at(where, f"{name} chooses GPUs by itself and knows no claims")
+    if name == _UNSUPPORTED:
+        yield SCHEDULER_UNUSABLE.at(
+            where, f"{name} selects GPUs itself and does not support claims"
+        )
     elif name in _WITHOUT_CLAIMS:
         patch.remove(_SCHEDULER)
-        yield SCHEDULER_LEFT.at(where, f"{name} allocates no claims, so the pod leaves it")
-    elif name in _WITH_CLAIMS and not any(each.code == SCHEDULER_KEPT.name for each in told):
-        yield SCHEDULER_KEPT.at(where, f"{name} stays the pod's scheduler")
+        yield SCHEDULER_LEFT.at(
+            where, f"{name} does not allocate resource claims, so it is removed"
+        )
+    elif name in _WITH_CLAIMS and not any(each.code == SCHEDULER_KEPT.name for each in findings):
+        yield SCHEDULER_KEPT.at(where, f"the pod keeps the scheduler {name}")
     if not bridge:
         return
-    left = get_value(patch.pod, _SCHEDULER)
-    if left is None or left == "" or left == _USUAL:  # noqa: PLR1714  # it may be unhashable
+    scheduler = get_value(patch.pod, _SCHEDULER)
+    if scheduler is None or scheduler == "" or scheduler == _DEFAULT:  # noqa: PLR1714  # the value may be unhashable
         patch.put(_SCHEDULER, OURS)
-        yield SCHEDULER_OURS.at(where, f"the pod goes to scheduler {OURS}")
-    elif isinstance(left, str) and left not in {OURS, *_WITH_CLAIMS, _ALONE}:
-        what = f"{format_value(left)} stays the pod's scheduler, and does not ask our allocator"
-        yield SCHEDULER_KEPT.at(where, what, remedy=f"Say {OURS}, or nothing, if it shall.")
+        yield SCHEDULER_OURS.at(where, f"set to {OURS}")
+    elif isinstance(scheduler, str) and scheduler not in {OURS, *_WITH_CLAIMS, _UNSUPPORTED}:
+        yield SCHEDULER_KEPT.at(
+            where,
+            f"the pod keeps scheduler {format_value(scheduler)}, which does not call the "
+            "Drawbridge allocator",
+            remedy=f"Set schedulerName to {OURS}, or remove it, to use the allocator.",
+        )
 
 
 def report_queue(
-    value: Value, asks: Collection[Ask], classes: Collection[str], told: Iterable[Finding] = ()
+    value: Value, asks: Collection[Ask], classes: Collection[str], findings: Iterable[Finding] = ()
 ) -> Iterator[Finding]:
-    """Tell of the queue that an object waits in, where nothing told of its scheduler."""
+    """Report the queue that an object waits in, unless a finding reports its scheduler."""
     metadata = as_mapping(as_mapping(value).get("metadata"))
-    waits = [
+    queues = [
         (part, key, queue)
         for part, keys in _QUEUES.items()
-        if (said := metadata.get(part)) and isinstance(said, dict)
+        if (texts := metadata.get(part)) and isinstance(texts, dict)
         for key in keys
-        if isinstance(queue := said.get(key), str) and queue
+        if isinstance(queue := texts.get(key), str) and queue
     ]
-    if not waits or any(each.code == SCHEDULER_KEPT.name for each in told):
+    if not queues or any(each.code == SCHEDULER_KEPT.name for each in findings):
         return
-    for part, key, queue in waits:
+    for part, key, queue in queues:
         names = dict.fromkeys(name for ask in asks for name in ask.resources)
-        counted = f" counted {', '.join(names)} and" if names else ""
+        counted = f"counted {', '.join(names)} and " if names else ""
+        listed = ", ".join(classes)
+        noun, pronoun = ("DeviceClass", "it") if len(classes) == 1 else ("DeviceClasses", "them")
         yield QUEUE_COUNTS.at(
             format_path(("metadata", part, key)),
-            f"queue {format_value(queue)}{counted} has to map {', '.join(classes)}",
+            f"queue {format_value(queue)} {counted}does not charge {noun} {listed} unless it maps "
+            f"{pronoun}",
         )
 
 
 def report_workload(value: Value, group_kind: tuple[str, str]) -> Iterator[Finding]:
-    """Tell of the scheduler that a job says for all its pods."""
+    """Report the scheduler that a job sets for all its pods."""
     if group_kind not in _JOBS:
         return
-    above, usual = _JOBS[group_kind]
-    spec = as_mapping(get_value(value, (*above, "spec")))
-    name = spec.get("schedulerName") or usual
+    prefix, default = _JOBS[group_kind]
+    spec = as_mapping(get_value(value, (*prefix, "spec")))
+    name = spec.get("schedulerName") or default
     queue = spec.get("queue")
-    waits = f", with queue {format_value(queue)}" if isinstance(queue, str) and queue else ""
-    where = format_path((*above, "spec", "schedulerName"))
+    in_queue = f", with queue {format_value(queue)}" if isinstance(queue, str) and queue else ""
+    where = format_path((*prefix, "spec", "schedulerName"))
     yield SCHEDULER_KEPT.at(
-        where, f"{format_value(name)} stays the scheduler of the job's pods{waits}"
+        where, f"the pods of the job keep scheduler {format_value(name)}{in_queue}"
     )

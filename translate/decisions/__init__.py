@@ -1,1 +1,1 @@
-"""What to do with each ask: translate it, leave it, or refuse it."""
+"""Decides for each ask of a pod: translate it, leave it, or refuse it."""

@@ -1,76 +1,113 @@
-"""The findings of decisions about asks."""
+"""Finding codes of the decisions about asks."""
 
 from dra.finding import Code, Codes, Severity
 
 LEFT_TO_CLASS = Code(
     name="LeftToClass",
     severity=Severity.INFO,
-    text="A DeviceClass serves the name as it stands, so the request needs no translation.",
-    example="spec.containers[0]: nvidia.com/gpu is served by class gpu.nvidia.com",
-    remedy="Say decisions.nativeExtendedNames: translate to have a claim all the same.",
+    text=(
+        "A DeviceClass serves the extended resource natively, so the request needs no translation."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpu stays as it is, because DeviceClass "
+        "gpu.nvidia.com serves it"
+    ),
+    remedy="Set `decisions.nativeExtendedNames: translate` to create a claim anyway.",
 )
 CLASS_WOULD_SERVE = Code(
     name="ClassWouldServe",
     severity=Severity.INFO,
-    text="A request is translated that a DeviceClass would have served as it stood.",
-    example="spec.containers[0]: class gpu.nvidia.com would have served nvidia.com/gpu",
-    remedy="Say decisions.nativeExtendedNames: leave to leave such requests alone.",
+    text="The request is translated although a DeviceClass serves the extended resource natively.",
+    example=(
+        "spec.containers[0]: nvidia.com/gpu is translated, although DeviceClass "
+        "gpu.nvidia.com serves it"
+    ),
+    remedy="Set `decisions.nativeExtendedNames: leave` to leave such requests as they are.",
 )
 LEFT_TO_PLUGIN = Code(
     name="LeftToPlugin",
     severity=Severity.WARNING,
-    text="A request stays with its device plugin, because a claim would give something worth less.",
-    example="spec.containers[0]: rdma/hca_shared_devices_a stays with its device plugin",
-    remedy="Nothing while the plugin stays; take the plugin away to have it translated.",
+    text=(
+        "A request stays with its device plugin, because the plugin shares the device between"
+        " pods and a claim would allocate the whole device."
+    ),
+    example=(
+        "spec.containers[0]: rdma/hca_shared_devices_a stays with its device plugin, which "
+        "shares the device between pods; a claim would allocate the whole device"
+    ),
+    remedy=(
+        "No action is needed while the device plugin runs. Remove the plugin to have the "
+        "request translated."
+    ),
 )
 LEFT_AS_IT_IS = Code(
     name="LeftAsItIs",
     severity=Severity.WARNING,
-    text="A claim cannot say what is asked for; it stays with who serves it.",
-    example="spec.containers[0]: nvidia.com/gpumem stays with the plugin that serves it",
-    remedy="See the finding beside it for what keeps it from being said.",
+    text=(
+        "A ResourceClaim cannot express the request, so it stays with the device plugin or "
+        "DeviceClass that serves it."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpumem stays with the device plugin that serves it: "
+        "gpu.nvidia.com does not share its devices"
+    ),
+    remedy="Fix the reason that the message names to have the request translated.",
 )
 NOTHING_SAYS_IT = Code(
     name="NothingSaysIt",
     severity=Severity.ERROR,
-    text="What is asked for has no counterpart in DRA.",
-    example="spec.containers[0]: koordinator.sh/fpga becomes nothing: no DRA driver is known",
-    remedy="Run the pod where a device plugin serves the name, or take the request away.",
+    text="The request has no counterpart in DRA.",
+    example="spec.containers[0]: koordinator.sh/fpga: no DRA driver for it is known",
+    remedy="Run the pod where a device plugin serves the resource, or remove the request.",
 )
 LOST_ALWAYS = Code(
     name="LostInClaims",
     severity=Severity.WARNING,
-    text="A property of what is asked for is lost, whichever driver serves the claim.",
-    example="spec.containers[0]: intel.com/sriov loses environment in a claim",
-    remedy="Check that the pod does without it.",
+    text="The translation loses a property of the request, whichever driver serves the claim.",
+    example=(
+        "spec.containers[0]: intel.com/sriov: the claim does not set the environment variables of "
+        "the device plugin"
+    ),
+    remedy="Check that the pod works without this property.",
 )
 SERVER_UNKNOWN = Code(
     name="ServerUnknown",
     severity=Severity.WARNING,
-    text="Nothing is known of the cluster, so a legacy name counts as served by a device plugin.",
-    example="spec: nvidia.com/gpu counts as served by a device plugin",
-    remedy="Give the cluster with --context or --cluster, or its facts with --facts.",
+    text=(
+        "No facts about the cluster are available, so the translation assumes that a device "
+        "plugin serves the extended resource."
+    ),
+    example=(
+        "spec: nvidia.com/gpu: assumed to be served by a device plugin, because no facts "
+        "about the cluster are available"
+    ),
+    remedy="Pass the cluster with --context or --cluster, or its facts with --facts.",
 )
 POD_BOUND = Code(
     name="PodBound",
     severity=Severity.WARNING,
-    text="The pod has a node already, so nobody would allocate a claim of it; it is left alone.",
-    example="spec.nodeName: the pod is on node worker-1",
-    remedy="Take nodeName away, or translate the workload it comes from.",
+    text=(
+        "The pod is already assigned to a node, so the scheduler would not allocate its "
+        "claims. The pod stays as it is."
+    ),
+    example="spec.nodeName: the pod is already assigned to node worker-1",
+    remedy="Remove nodeName, or translate the workload that creates the pod.",
 )
 POD_MIRRORED = Code(
     name="PodMirrored",
     severity=Severity.WARNING,
-    text="The pod mirrors a static one of its node, which cannot have claims; it is left alone.",
-    example="metadata.annotations[kubernetes.io/config.mirror]: the pod is a mirror",
-    remedy="Make the static pod a workload of the cluster.",
+    text="The pod is the mirror of a static pod, which cannot have claims. The pod stays as it is.",
+    example=(
+        "metadata.annotations[kubernetes.io/config.mirror]: the pod is the mirror of a static pod"
+    ),
+    remedy="Run the static pod as a workload of the cluster instead.",
 )
 PLACE_TAKEN = Code(
     name="PlaceTaken",
     severity=Severity.ERROR,
-    text="A place where claims are to be added holds something else than a list of claims.",
-    example="spec.resourceClaims: it is no list",
-    remedy="Correct the pod.",
+    text="A field that the translation must add to has the wrong type.",
+    example="spec.resourceClaims: spec.resourceClaims must be a list",
+    remedy="Correct the field in the pod.",
 )
 
 CODES = Codes(

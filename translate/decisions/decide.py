@@ -1,7 +1,7 @@
-"""What to do with what a pod asks: translate it, leave it to who serves it, or refuse it.
+"""Decides about the asks of a pod: translate them, leave them to their server, or refuse them.
 
-The answer depends on who serves the legacy name and on how well a claim can say the same. Knows no
-dialect and no driver.
+The decision depends on what serves the extended resource and on how well a claim can express the
+ask.
 """
 
 import enum
@@ -24,21 +24,27 @@ from translate.decisions.codes import (
     NOTHING_SAYS_IT,
     SERVER_UNKNOWN,
 )
-from translate.decisions.rows import get_row
+from translate.decisions.rows import LOSSES, NOTHING, get_row
 from translate.legacy.asks import Ask, Kind
 from translate.targets.plan import Expressibility, TargetResult
 
 
 class ServedBy(enum.StrEnum):
-    """Who serves a legacy name."""
+    """What serves an extended resource."""
 
     PLUGIN = "plugin"
     CLASS = "class"
     NOBODY = "nobody"
 
 
+_SERVERS: Final = {
+    ServedBy.PLUGIN: "the device plugin that serves it",
+    ServedBy.CLASS: "the DeviceClass that serves it",
+}
+
+
 class Verdict(enum.StrEnum):
-    """What becomes of an ask."""
+    """What to do with an ask."""
 
     TRANSLATE = "translate"
     LEAVE = "leave"
@@ -46,108 +52,125 @@ class Verdict(enum.StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What becomes of asks that go together, and what to tell of it."""
+    """The decision about asks that are translated together, with its findings."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
 
 
-_WORST: Final = (Expressibility.UNSAYABLE, Expressibility.LOSSY, Expressibility.EQUAL)
+_WORST_FIRST: Final = (Expressibility.NOT_EXPRESSIBLE, Expressibility.LOSSY, Expressibility.EQUAL)
 
 
 def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
-    """Say who serves the names of these asks; without facts that is a plugin.
-
-    So it is where an annotation asks and no name: somebody must read it, or it would not be there.
-    """
+    """Return what serves the extended resources of these asks; without facts, a plugin."""
     if facts is None:
         return ServedBy.PLUGIN
     names = [name for ask in asks for name in ask.resources]
-    served = [facts.serving(name) for name in names]
+    served = [facts.find_resource(name) for name in names]
     if any(each.nodes for each in served):
         return ServedBy.PLUGIN
     return ServedBy.CLASS if any(each.classes for each in served) else ServedBy.NOBODY
 
 
 def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
-    """Whether an ask is left to its plugin whatever a claim could say."""
-    return get_row(ask.row).stays and find_server([ask], facts) is ServedBy.PLUGIN
+    """Whether an ask stays with its device plugin even if a claim can express it."""
+    return get_row(ask.row).stays_with_plugin and find_server([ask], facts) is ServedBy.PLUGIN
 
 
-def rate_asks(asks: Sequence[Ask], said: TargetResult) -> Expressibility:
-    """Say how well it can be said: the worst of what rows and target have."""
-    answers = {said.answer, *(get_row(ask.row).answer for ask in asks)}
+def rate_asks(asks: Sequence[Ask], result: TargetResult) -> Expressibility:
+    """Rate how well a claim can express asks: the worst rating of their rows and the target."""
+    ratings = {result.expressibility, *(get_row(ask.row).expressibility for ask in asks)}
     if any(ask.kind is Kind.OTHER for ask in asks):
-        answers.add(Expressibility.UNSAYABLE)
-    return next(each for each in _WORST if each in answers)
+        ratings.add(Expressibility.NOT_EXPRESSIBLE)
+    return next(each for each in _WORST_FIRST if each in ratings)
 
 
 def decide(
-    asks: Sequence[Ask], said: TargetResult, facts: Facts | None, configuration: Configuration
+    asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
 ) -> Decision:
-    """Decide about asks that go together, by the table of the decisions."""
-    by, how = find_server(asks, facts), rate_asks(asks, said)
-    if how is Expressibility.UNSAYABLE:
-        return _unsayable(asks, said, by, configuration, known=facts is not None)
+    """Decide about asks that are translated together, by the decision table."""
+    served_by, rating = find_server(asks, facts), rate_asks(asks, result)
+    if rating is Expressibility.NOT_EXPRESSIBLE:
+        return _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
     if any(stays_with_plugin(ask, facts) for ask in asks):
-        what = "stays with its device plugin, which lets pods share what a claim would take whole"
-        return Decision(Verdict.LEAVE, (_about(LEFT_TO_PLUGIN, asks, what),))
-    findings = (*said.findings, *_always_lost(asks, said))
-    if classes := _served_alike(asks, facts, configuration, how):
+        message = (
+            "stays with its device plugin, which shares the device between pods; a claim would "
+            "allocate the whole device"
+        )
+        return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
+    findings = (*result.findings, *_report_always_lost(asks, result))
+    if name := _find_native_class(asks, facts, configuration, rating):
         if configuration.decisions.native_extended_names == "leave":
-            what = f"is served by class {classes} without a claim in the pod"
-            return Decision(Verdict.LEAVE, (_about(LEFT_TO_CLASS, asks, what),))
-        what = f"is translated, although class {classes} would have served it"
-        findings = (*findings, _about(CLASS_WOULD_SERVE, asks, what))
+            message = f"stays as it is, because DeviceClass {name} serves it"
+            return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_CLASS, asks, message),))
+        message = f"is translated, although DeviceClass {name} serves it"
+        findings = (*findings, _make_finding(CLASS_WOULD_SERVE, asks, message))
     return Decision(Verdict.TRANSLATE, findings)
 
 
-def _unsayable(
+def _leave_or_refuse(
     asks: Sequence[Ask],
-    said: TargetResult,
-    by: ServedBy,
+    result: TargetResult,
+    served_by: ServedBy,
     configuration: Configuration,
     *,
     known: bool,
 ) -> Decision:
     native = configuration.placement == Placement.NATIVE
-    why = [each for each in said.findings if each.severity is not Severity.INFO]
-    why = why or [_about(NOTHING_SAYS_IT, asks, f"becomes {get_row(asks[0].row).becomes}")]
-    if by is ServedBy.PLUGIN or (by is ServedBy.CLASS and native):
-        who = f"the {by} that serves it" if any(ask.resources for ask in asks) else "who reads it"
-        what = f"stays with {who}: {why[0].message.removeprefix(f'{_names(asks)}: ')}"
+    why = [each for each in result.findings if each.severity is not Severity.INFO]
+    why = why or [_make_finding(NOTHING_SAYS_IT, asks, _no_counterpart(asks[0]), ": ")]
+    if served_by is ServedBy.PLUGIN or (served_by is ServedBy.CLASS and native):
+        named = any(ask.resources for ask in asks)
+        server = _SERVERS[served_by] if named else "the component that reads it"
+        message = f"stays with {server}: {why[0].message.removeprefix(f'{_names(asks)}: ')}"
         remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
-        return Decision(Verdict.LEAVE, (_about(LEFT_AS_IT_IS, asks, what, remedy),))
+        return Decision(
+            Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=remedy),)
+        )
     return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
 
 
-def _served_alike(
-    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, how: Expressibility
+def _find_native_class(
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, rating: Expressibility
 ) -> str:
-    """Name the class that serves a plain whole device by itself; empty where none does."""
+    """Return the class that serves a plain request for whole devices natively; empty if none."""
     if (
         facts is None
         or configuration.placement != Placement.NATIVE
-        or how is not Expressibility.EQUAL
+        or rating is not Expressibility.EQUAL
     ):
         return ""
     if len(asks) != 1 or not asks[0].is_plain or len(asks[0].resources) != 1:
         return ""
-    classes = facts.serving(asks[0].resources[0]).classes
+    classes = facts.find_resource(asks[0].resources[0]).classes
     return classes[0] if classes else ""
 
 
-def _always_lost(asks: Sequence[Ask], said: TargetResult) -> list[Finding]:
+def _report_always_lost(asks: Sequence[Ask], result: TargetResult) -> list[Finding]:
     lost = dict.fromkeys(
-        word for ask in asks for word in get_row(ask.row).lost if word not in said.lost
+        name for ask in asks for name in get_row(ask.row).lost if name not in result.lost
     )
-    return [_about(LOST_ALWAYS, asks, f"loses {word} in a claim") for word in lost]
+    return [_make_finding(LOST_ALWAYS, asks, LOSSES[name], ": ") for name in lost]
 
 
-def _about(code: Code, asks: Sequence[Ask], what: str, remedy: str | None = None) -> Finding:
+def _no_counterpart(ask: Ask) -> str:
+    becomes = get_row(ask.row).becomes
+    return (
+        becomes.removeprefix(NOTHING) if becomes.startswith(NOTHING) else "DRA has no counterpart"
+    )
+
+
+def _make_finding(
+    code: Code,
+    asks: Sequence[Ask],
+    message: str,
+    separator: str = " ",
+    *,
+    remedy: str | None = None,
+) -> Finding:
     users = [user.path for ask in asks for user in ask.users]
     path = format_path(users[0]) if users else ""
-    return code.at(path, f"{_names(asks)} {what}", remedy=remedy)
+    return code.at(path, f"{_names(asks)}{separator}{message}", remedy=remedy)
 
 
 def _names(asks: Sequence[Ask]) -> str:

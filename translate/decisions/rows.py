@@ -1,7 +1,7 @@
-"""The decisions' table: what each kind of legacy request becomes at best, and what that loses.
+"""The decision table: what each kind of legacy request becomes at best, and what that loses.
 
-A row is what a dialect calls an ask. How well the target that serves it can say it is known only
-there; the worse of the two counts. The documentation shows this table. Decides nothing.
+Each ask names its row. The target that serves the ask rates separately how well it can express
+the ask, and the worse rating counts. The documentation shows this table.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from translate.targets.plan import Expressibility
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row; what is `lost` is lost with every target."""
+    """One row of the table; the properties in `lost` are lost with every target."""
 
     name: str
     legacy: str
     becomes: str
-    answer: Expressibility = Expressibility.EQUAL
+    expressibility: Expressibility = Expressibility.EQUAL
     lost: tuple[str, ...] = ()
-    # Left where a plugin serves it: what a claim gives instead is worth less than the plugin.
-    stays: bool = False
+    # Left to a device plugin that serves it, because a claim would give the pod less.
+    stays_with_plugin: bool = False
 
 
 def _lossy(name: str, legacy: str, becomes: str, *lost: str) -> Row:
@@ -29,12 +29,14 @@ def _lossy(name: str, legacy: str, becomes: str, *lost: str) -> Row:
 
 
 def _never(name: str, legacy: str, why: str) -> Row:
-    return Row(name, legacy, why, Expressibility.UNSAYABLE)
+    return Row(name, legacy, why, Expressibility.NOT_EXPRESSIBLE)
 
 
 _SHARE: Final = "a share by consumable capacity"
 _PERCENT: Final = "the same by product, as alternatives"
-_NO_DRIVER: Final = "nothing: no DRA driver for it is known"
+# Begins the result of a row that has no counterpart in DRA.
+NOTHING: Final = "nothing: "
+_NO_DRIVER: Final = f"{NOTHING}no DRA driver for it is known"
 
 _ROWS: Final = (
     Row("nvidia/whole", "nvidia.com/gpu: N", "count N of a GPU class, or left to the class"),
@@ -89,7 +91,7 @@ _ROWS: Final = (
         "left to its plugin; else NICs of one's own",
         Expressibility.LOSSY,
         ("density",),
-        stays=True,
+        stays_with_plugin=True,
     ),
     Row("rdma/exclusive", "vpc.amazonaws.com/efa: N", "count N of a NIC class"),
     _lossy(
@@ -106,12 +108,19 @@ _ROWS: Final = (
     Row("tensor-fusion/cores", "tensor-fusion.ai/compute-percent-limit: P", _SHARE),
     Row("tensor-fusion/mig", "tensor-fusion.ai/isolation: partitioned", "the smallest profiles"),
 )
+# What each loss in the table means to the pod.
+LOSSES: Final[Mapping[str, str]] = {
+    "density": "the claim allocates a whole device, so fewer pods fit on a node",
+    "environment": "the claim does not set the environment variables of the device plugin",
+    "network": "the claim may allocate a NIC of any network",
+    "replicas": "the claim does not preserve the number of replicas",
+}
 ROWS: Final[Mapping[str, Row]] = {row.name: row for row in _ROWS}
 _VENDORS: Final = "vendors/"
 
 
 def get_row(name: str) -> Row:
-    """The row of this name; where there is none, the target alone says how well it can be said."""
+    """Return the row of this name; without one, the target alone rates the ask."""
     if name.startswith(_VENDORS):
         return _never(name, name, _NO_DRIVER)
     return ROWS.get(name) or Row(name, name, "")

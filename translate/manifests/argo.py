@@ -1,9 +1,9 @@
-"""Argo's workflows: a template with containers is a pod, and its claims are a patch in a text.
+"""Translates the templates of Argo workflows, whose claims go into a patch text.
 
-Such a template has room for containers, selectors and annotations, and none for `resourceClaims`;
-Argo merges the text `podSpecPatch` into the pod that it makes of one. What a workflow says for all
-its templates is read with each of them, and where that would have to change, or a patch says
-something already, nothing can be translated here. Knows nothing of what requests mean.
+A template with containers becomes a pod. It has fields for containers, selectors and annotations
+but none for `resourceClaims`; Argo merges the text `podSpecPatch` into the pod. Fields that a
+workflow sets for all its templates are read with each template. If such a field would have to
+change, or if a patch exists already, the template is not translated.
 """
 
 import json
@@ -23,7 +23,7 @@ SPECS: Final[Mapping[tuple[str, str], Path]] = {
 }
 _PATCH: Final = "podSpecPatch"
 _CLAIMS: Final[Path] = ("spec", "resourceClaims")
-# The container of these is called so in the pod.
+# The name that the container of these templates gets in the pod.
 _MAIN: Final = "main"
 _ONE: Final = ("container", "script")
 _SEVERAL: Final[tuple[Path, ...]] = (("containerSet", "containers"), ("sidecars",))
@@ -32,12 +32,12 @@ _FOR_ALL: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "
 
 
 def find_places(value: Value) -> tuple[Place, ...]:
-    """Return the templates of a workflow that are pods, as far as they can be translated."""
+    """Return the templates of a workflow that become pods and can be translated."""
     if not isinstance(value, dict) or group_kind(value) not in SPECS:
         return ()
     path = SPECS[group_kind(value)]
     spec = get_value(value, path)
-    # What these two say goes into every pod, after or beside what a template says.
+    # Argo merges these two into every pod, with or after the fields of its template.
     if not isinstance(spec, dict) or spec.get(_PATCH) or spec.get("podMetadata"):
         return ()
     listed = spec.get("templates")
@@ -60,12 +60,12 @@ def _template(one: Mapping[str, Value], path: Path, spec: Mapping[str, Value]) -
     pod: dict[str, Value] = {"spec": inner}
     if "metadata" in one:
         pod["metadata"] = one["metadata"]
-    given = frozenset(key for key in _FOR_ALL if key in inner and not one.get(key))
-    yield Place(pod, path, at, given=given)
+    inherited = frozenset(key for key in _FOR_ALL if key in inner and not one.get(key))
+    yield Place(pod, path, at, inherited=inherited)
 
 
 def _containers(one: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
-    """Give the containers of a template, each with its place in it."""
+    """Yield the containers of a template, each with its path in the template."""
     for key in _ONE:
         container = one.get(key)
         if isinstance(container, dict):
@@ -77,15 +77,15 @@ def _containers(one: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
 
 
 def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
-    """Say edits of a pod as edits of its object; None where its place has no room for them."""
-    if place.given is None:
+    """Map edits of a pod to edits of its object; None if the object has no field for one."""
+    if place.inherited is None:
         return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
-    beyond = {("spec", key) for key in place.given}
-    if not beyond.isdisjoint(each.path[:2] for each in edits):
+    shared = {("spec", key) for key in place.inherited}
+    if not shared.isdisjoint(each.path[:2] for each in edits):
         return None
     claims = get_value(apply_edits(place.pod, edits), _CLAIMS)
-    rest = [each for each in edits if each.path[:2] != _CLAIMS]
+    others = [each for each in edits if each.path[:2] != _CLAIMS]
     if claims:
         text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
-        rest.append(Edit("add", ("spec", _PATCH), text))
-    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in rest)
+        others.append(Edit("add", ("spec", _PATCH), text))
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)

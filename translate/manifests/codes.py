@@ -1,4 +1,4 @@
-"""The findings of manifests of any kind."""
+"""Finding codes of objects of any kind."""
 
 from dra.finding import Code, Codes, Severity
 
@@ -6,30 +6,39 @@ ELSEWHERE = Code(
     name="RequestNotInPod",
     severity=Severity.WARNING,
     text=(
-        "A device is asked for in an object, or at a place of it, that is not known as a pod's. It "
-        "stays as it is."
+        "An object requests a device in a field that is not known to be part of a pod "
+        "template. The request stays as it is."
     ),
-    example="spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob keeps no pod here",
-    remedy="Let the pods be translated when they are created, or translate what makes them.",
+    example=(
+        "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob requests "
+        "nvidia.com/gpu outside a known pod template"
+    ),
+    remedy=(
+        "Let the webhook translate the pods when they are created, or translate the object "
+        "that creates them."
+    ),
 )
 QUOTA_COUNTS = Code(
     name="QuotaCountsNames",
     severity=Severity.WARNING,
     text=(
-        "A quota counts an extended resource, which pods that are translated no longer ask for: "
-        "they are free of charge there."
+        "A quota counts an extended resource that translated pods no longer request, so it "
+        "does not limit them."
     ),
-    example="spec.hard[requests.nvidia.com/gpu]: it does not count pods that are translated",
-    remedy="Count device classes as well: in a ResourceQuota, their entries for claims.",
+    example=(
+        "spec.hard[requests.nvidia.com/gpu]: requests.nvidia.com/gpu does not count translated pods"
+    ),
+    remedy="Add device classes to the quota. In a ResourceQuota, add their entries for claims.",
 )
 TEMPLATE_DIFFERS = Code(
     name="TemplateInInputDiffers",
     severity=Severity.ERROR,
     text=(
-        "A template among the input has the name that its content would have, and another content."
+        "A ResourceClaimTemplate in the input has the name of a generated template but "
+        "different content."
     ),
-    example="ResourceClaimTemplate/team/drawbridge-4f..: spec differs from what a pod asks",
-    remedy="Take it out of the input; it is made again.",
+    example="ResourceClaimTemplate/team/drawbridge-4f..: exists in the input with a different spec",
+    remedy="Remove the template from the input. The translation generates it again.",
 )
 
 CODES = Codes(

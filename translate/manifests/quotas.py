@@ -1,6 +1,6 @@
-"""Quotas on names that translated pods no longer have: told of, and never changed.
+"""Reports quotas on extended resources that translated pods no longer request.
 
-Knows where the kinds that count resources write their names, and nothing of pods.
+A table lists where each kind of quota names resources. Quotas are never changed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,24 +14,22 @@ from translate.manifests.codes import QUOTA_COUNTS
 from translate.manifests.workloads import group_kind
 
 _PREFIXES: Final = ("requests.", "limits.")
-# Names with a slash that are no devices: counts of objects, storage, and what claims are charged.
+# Names with a slash that are not devices: object counts, storage, and claims of device classes.
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
 
 
 def report_quotas(value: Value) -> Iterator[Finding]:
-    """Say of an object which names it counts that translated pods do not have."""
+    """Report each resource that an object counts but translated pods do not request."""
     if not isinstance(value, dict):
         return
     read = _KINDS.get(group_kind(value))
     for path, name in read(value) if read else ():
         bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
         if is_device_resource(bare) and not any(other in name for other in _OTHERS):
-            yield QUOTA_COUNTS.at(
-                format_path(path), f"{name} does not count pods that are translated"
-            )
+            yield QUOTA_COUNTS.at(format_path(path), f"{name} does not count translated pods")
 
 
-def _keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
+def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
     def read(value: Value) -> Iterator[tuple[Path, str]]:
         for path in paths:
             for name in as_mapping(get_value(value, path)):
@@ -40,8 +38,8 @@ def _keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
     return read
 
 
-def _covered(value: Value) -> Iterator[tuple[Path, str]]:
-    """Read the resources of a cluster queue of Kueue."""
+def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
+    """Read the resources of a ClusterQueue of Kueue."""
     groups: Path = ("spec", "resourceGroups")
     for number, group in enumerate(as_list(get_value(value, groups))):
         path: Path = (*groups, number, "coveredResources")
@@ -51,9 +49,9 @@ def _covered(value: Value) -> Iterator[tuple[Path, str]]:
 
 
 _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, str]]]]] = {
-    ("", "ResourceQuota"): _keys(("spec", "hard")),
-    ("kueue.x-k8s.io", "ClusterQueue"): _covered,
-    ("scheduling.volcano.sh", "Queue"): _keys(
+    ("", "ResourceQuota"): _read_keys(("spec", "hard")),
+    ("kueue.x-k8s.io", "ClusterQueue"): _read_covered,
+    ("scheduling.volcano.sh", "Queue"): _read_keys(
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),
 }

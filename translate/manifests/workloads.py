@@ -1,8 +1,7 @@
-"""Where the objects that make pods keep their pod templates: a table of paths.
+"""Finds the pod templates of workload objects, by a table of paths.
 
-To teach a kind, add its line: `{}` stands for every value of an object and `[]` for every item of
-a list. Finds device requests outside of those places as well, so that none passes in silence.
-Knows nothing of what the requests mean.
+To support a kind, add its line: `{}` matches every value of an object and `[]` every item of a
+list. The module also finds device requests outside these paths, so that all are reported.
 """
 
 import re
@@ -22,7 +21,7 @@ def _ray(under: str) -> tuple[str, ...]:
     return tuple(f"{under}.{path}" for path in _RAY)
 
 
-# By group and kind; a place is a pod template: an object with metadata and spec.
+# Paths of pod templates, which are objects with metadata and spec, by group and kind.
 TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("", "Pod"): ("",),
     ("", "PodTemplate"): ("template",),
@@ -62,9 +61,9 @@ TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("flow.volcano.sh", "JobTemplate"): ("spec.tasks[].template",),
     ("keda.sh", "ScaledJob"): ("spec.jobTargetRef.template",),
 }
-# A place is the spec of a pod itself, with annotations and labels beside its containers, and
-# `model` one more container. Containers without room for `resourceClaims` (of a ServingRuntime) or
-# for annotations (of its workers) are none: the API server would drop what is written there.
+# Paths of pod specs with annotations and labels next to their containers; `model` is one more
+# container. Not listed are containers without a field for `resourceClaims` (of a ServingRuntime) or
+# for annotations (of its workers), because the API server drops unknown fields.
 SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("serving.kserve.io", "InferenceService"): (
         "spec.predictor",
@@ -72,41 +71,41 @@ SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         "spec.explainer",
     ),
 }
-# Where a kind names a device beside how many of it: Spark's executors, KubeVirt's machines.
+# Fields that name a device next to its count: Spark's executors, KubeVirt's machines.
 _NAMED: Final = ("name", "deviceName")
 _NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
-# These say what there is, may be, or is already a claim, not what a pod of theirs asks for.
-_SILENT: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
+# Objects of these groups describe devices or claims, not the requests of pods.
+_IGNORED_GROUPS: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
 _MODEL: Final = "model"
-# Argo's workflows and kustomizations patch with a text; what is merged when stands in no table.
+# Argo's workflows and kustomizations contain patches as text, which are not translated.
 _PATCHES: Final = frozenset({"podSpecPatch", "patch"})
 _KEYS: Final = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)[\"']?\s*:")
-# Deeper than any object of Kubernetes, and less than what the reader of documents lets through.
-_DEEPEST: Final = 64
+# Deeper than any Kubernetes object, and less than the document reader accepts.
+_MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One pod template of an object: the pod in it, and where each part of that pod stands."""
+    """A pod template of an object: its pod, and the path in the object of each part of the pod."""
 
     pod: Value = field(repr=False)
     path: Path
-    at: Mapping[Path, Path] = field(repr=False)
-    object: bool = False  # it is a pod, and no template
-    # Claims stand as a text; these parts of the pod's spec are said elsewhere, for others as well.
-    given: frozenset[str] | None = None
+    positions: Mapping[Path, Path] = field(repr=False)
+    is_pod: bool = False  # a pod itself, not a template
+    # Set if claims are written as text: the fields of the spec that other templates share.
+    inherited: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UntranslatedRequest:
-    """A device that is asked for where it cannot be translated."""
+    """A device request at a path that is not translated."""
 
     path: Path
     name: str
 
 
 def group_kind(value: Mapping[str, Value]) -> tuple[str, str]:
-    """Return group and kind of an object, whatever its version."""
+    """Return the API group and kind of an object."""
     return str(value.get("apiVersion")).rpartition("/")[0], str(value.get("kind"))
 
 
@@ -119,21 +118,29 @@ def find_places(
     if not isinstance(value, dict):
         return ()
     key = group_kind(value)
-    found = [_template(value, path) for each in templates.get(key, ()) for path in _at(value, each)]
-    found += [_spec(value, path) for each in specs.get(key, ()) for path in _at(value, each)]
+    found = [
+        _template_place(value, path)
+        for each in templates.get(key, ())
+        for path in _follow(value, each)
+    ]
+    found += [
+        _spec_place(value, path) for each in specs.get(key, ()) for path in _follow(value, each)
+    ]
     return tuple(place for place in found if place is not None)
 
 
-def find_other_requests(value: Value, known: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
-    """Return the device requests of an object that stand in none of the places."""
-    if not isinstance(value, dict) or group_kind(value)[0] in _SILENT:
+def find_other_requests(
+    value: Value, known: tuple[Place, ...]
+) -> tuple[UntranslatedRequest, ...]:
+    """Return the device requests of an object outside the known places."""
+    if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
-    covered = frozenset(path for place in known for path in _containers(place))
-    return tuple(_requests(value, (), covered))
+    covered = frozenset(path for place in known for path in _container_paths(place))
+    return tuple(_find_requests(value, (), covered))
 
 
-def _at(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
-    """Follow a pattern; a path that leads nowhere is none."""
+def _follow(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths that match a pattern and exist."""
     if not pattern:
         if isinstance(value, dict):
             yield path
@@ -143,23 +150,23 @@ def _at(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
     child = value.get(name) if isinstance(value, dict) else None
     if step.endswith("[]"):
         for number, item in enumerate(child if isinstance(child, list) else ()):
-            yield from _at(item, rest, (*path, name, number))
+            yield from _follow(item, rest, (*path, name, number))
     elif step.endswith("{}"):
         for key, item in (child if isinstance(child, dict) else {}).items():
-            yield from _at(item, rest, (*path, name, key))
+            yield from _follow(item, rest, (*path, name, key))
     else:
-        yield from _at(child, rest, (*path, name))
+        yield from _follow(child, rest, (*path, name))
 
 
-def _template(value: Value, path: Path) -> Place | None:
+def _template_place(value: Value, path: Path) -> Place | None:
     template = get_value(value, path)
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         return None
-    return Place(template, path, {(): path}, object=not path)
+    return Place(template, path, {(): path}, is_pod=not path)
 
 
-def _spec(value: Value, path: Path) -> Place | None:
-    """Look at a spec with annotations beside its containers as if it were a pod template."""
+def _spec_place(value: Value, path: Path) -> Place | None:
+    """Return a spec with annotations next to its containers as if it were a pod template."""
     spec = get_value(value, path)
     if not isinstance(spec, dict):
         return None
@@ -176,7 +183,7 @@ def _spec(value: Value, path: Path) -> Place | None:
     return Place({"metadata": metadata, "spec": inner}, path, at)
 
 
-def _containers(place: Place) -> Iterator[Path]:
+def _container_paths(place: Place) -> Iterator[Path]:
     spec = get_value(place.pod, ("spec",))
     for part in ("containers", "initContainers"):
         listed = spec.get(part) if isinstance(spec, dict) else None
@@ -186,19 +193,21 @@ def _containers(place: Place) -> Iterator[Path]:
 
 
 def map_path(path: Path, place: Place) -> Path:
-    """Say where a path of the pod is in the object: of its beginnings the longest one counts."""
+    """Map a path of the pod to its path in the object, by its longest known prefix."""
     for size in range(len(path), -1, -1):
-        if path[:size] in place.at:
-            return (*place.at[path[:size]], *path[size:])
+        if path[:size] in place.positions:
+            return (*place.positions[path[:size]], *path[size:])
     return path
 
 
-def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[UntranslatedRequest]:
-    if path in covered or len(path) > _DEEPEST:
+def _find_requests(
+    value: Value, path: Path, covered: frozenset[Path]
+) -> Iterator[UntranslatedRequest]:
+    if path in covered or len(path) > _MAX_DEPTH:
         return
     if isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _requests(item, (*path, number), covered)
+            yield from _find_requests(item, (*path, number), covered)
     if not isinstance(value, dict):
         return
     for key, child in value.items():
@@ -217,12 +226,12 @@ def _requests(value: Value, path: Path, covered: frozenset[Path]) -> Iterator[Un
             )
         else:
             if key in _NUMBERED:
-                yield from _by_name(child, (*path, key))
-            yield from _requests(child, (*path, key), covered)
+                yield from _find_named(child, (*path, key))
+            yield from _find_requests(child, (*path, key), covered)
 
 
-def _by_name(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
-    """Find devices that stand as values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
+def _find_named(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
+    """Find devices that are named by values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
     listed = value if isinstance(value, list) else [value]
     for number, item in enumerate(listed):
         at: Path = (*path, number) if isinstance(value, list) else path

@@ -1,4 +1,4 @@
-"""gpu.amd.com: whole accelerators and partitions of them; nothing is shared."""
+"""gpu.amd.com: whole accelerators and their partitions; does not share devices."""
 
 from translate.legacy.asks import Ask
 from translate.targets.plan import DevicePlan, DriverTarget
@@ -8,7 +8,7 @@ DRIVER = "gpu.amd.com"
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
-    """What the driver publishes, in its own domain."""
+    """Return what the driver publishes, in its own domain."""
     full = {
         "product": f"{domain}/productName",
         "architecture": f"{domain}/family",
@@ -17,19 +17,19 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "parent": f"{domain}/deviceID",
         "memory": f"{domain}/memory",
     }
-    return make_vocabulary(full, always=frozenset(full.values()))
+    return make_vocabulary(full, always_published=frozenset(full.values()))
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
     if ask.share is not None:
-        raise NotExpressibleError(f"{aim.driver} does not share its devices")
+        raise NotExpressibleError(f"{target.driver} does not share its devices")
     if ask.passthrough:
-        raise NotExpressibleError(f"{aim.driver} has no passthrough")
+        raise NotExpressibleError(f"{target.driver} does not support passthrough")
     kind = "amdgpu-partition" if ask.partition else "amdgpu"
     return DevicePlan(
-        class_=aim.offers(aim.class_),
-        selectors=(f'device.attributes["{aim.driver}"].type == "{kind}"',),
-        wanted=ask.selectors,
-        parent=aim.words.parent,
+        class_=target.require_class(target.class_),
+        selectors=(f'device.attributes["{target.driver}"].type == "{kind}"',),
+        ask_selectors=ask.selectors,
+        parent=target.vocabulary.parent,
     )

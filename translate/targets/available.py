@@ -1,7 +1,7 @@
-"""Which targets there are: those of the configuration, else one for each known driver family.
+"""Lists the targets of an ask: the configured ones, else one for each known driver family.
 
-Where facts are known, only drivers whose class exists are targets by default; those that publish
-devices come first.
+With facts, only drivers whose DeviceClass exists are default targets. Drivers that publish devices
+come first.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from config.model import Configuration, Target
-from facts.families import FAMILIES, family_of
+from facts.families import FAMILIES, find_family
 from facts.model import Facts
 from translate.legacy.asks import Ask, Kind
 from translate.targets import amd, dranet, generic, hami, intel, nvidia, sriov
@@ -19,10 +19,10 @@ from translate.targets.vocabulary import DriverVocabulary
 
 
 class FamilyPrinter(NamedTuple):
-    """How a family says things, and whose devices they are."""
+    """How a driver family plans requests, and the vendor of its devices."""
 
     vendor: str
-    words: Callable[[str], DriverVocabulary]
+    vocabulary: Callable[[str], DriverVocabulary]
     plan: Callable[[Ask, DriverTarget], DevicePlan]
 
 
@@ -34,22 +34,22 @@ PRINTERS: Final[Mapping[str, FamilyPrinter]] = {
     dranet.DRIVER: FamilyPrinter("", dranet.vocabulary, dranet.plan_device),
     sriov.DRIVER: FamilyPrinter("", sriov.vocabulary, sriov.plan_device),
 }
-_WORDS: Final[Mapping[str, DriverVocabulary]] = {
-    driver: msgspec.structs.replace(each.words(driver), domain=driver)
+_VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
+    driver: msgspec.structs.replace(each.vocabulary(driver), domain=driver)
     for driver, each in PRINTERS.items()
 }
-_GENERIC: Final = FamilyPrinter("", generic.vocabulary, generic.plan_device)
+_CUSTOM: Final = FamilyPrinter("", generic.vocabulary, generic.plan_device)
 
 
-def get_printer(aim: DriverTarget) -> FamilyPrinter:
-    """Who prints for a target."""
-    return PRINTERS.get(aim.family, _GENERIC)
+def get_printer(target: DriverTarget) -> FamilyPrinter:
+    """Return the printer of a target's driver family."""
+    return PRINTERS.get(target.family, _CUSTOM)
 
 
 def list_targets(
     ask: Ask, facts: Facts | None, configuration: Configuration
 ) -> tuple[DriverTarget, ...]:
-    """The targets that an ask may go to, in the order in which they are tried."""
+    """Return the targets for an ask, in the order in which to try them."""
     if ask.kind is Kind.OTHER:
         return ()
     if configuration.targets:
@@ -60,40 +60,42 @@ def list_targets(
         ]
         return tuple(each for each in named if _same_vendor(ask.vendor, get_printer(each).vendor))
     chosen = [
-        DriverTarget(family.driver, family.driver, name, Sharing.NONE, _WORDS[family.driver], facts)
+        DriverTarget(
+            family.driver, family.driver, name, Sharing.NONE, _VOCABULARIES[family.driver], facts
+        )
         for family in FAMILIES
         if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
-        for name in _offered(family.classes, facts)
+        for name in _default_class(family.classes, facts)
     ]
-    # A class may be there before any device of it; pods should not wait for those.
-    chosen.sort(key=lambda aim: facts is not None and facts.driver_named(aim.driver) is None)
+    # A DeviceClass may exist before its first device; pods should not wait for such a device.
+    chosen.sort(key=lambda target: facts is not None and facts.find_driver(target.driver) is None)
     return tuple(chosen)
 
 
-def _same_vendor(asked: str, spoken: str) -> bool:
-    return not asked or not spoken or asked == spoken
+def _same_vendor(requested: str, supported: str) -> bool:
+    return not requested or not supported or requested == supported
 
 
-def _offered(classes: tuple[str, ...], facts: Facts | None) -> tuple[str, ...]:
-    """The first class of a family that exists; the others are for special asks."""
+def _default_class(classes: tuple[str, ...], facts: Facts | None) -> tuple[str, ...]:
+    """Return the first existing class of a family; the others are for special asks."""
     if facts is None:
         return classes[:1]
-    found = [name for name in classes if facts.class_named(name)]
+    found = [name for name in classes if facts.find_class(name)]
     return (classes[0] if classes[0] in found else found[0],) if found else ()
 
 
 def _configured(target: Target, facts: Facts | None) -> DriverTarget:
-    known = family_of(target)
+    known = find_family(target)
     if known is not None:
-        words = PRINTERS[known.driver].words(target.driver)
+        vocabulary = PRINTERS[known.driver].vocabulary(target.driver)
     else:
-        words = generic.vocabulary(
+        vocabulary = generic.vocabulary(
             target.driver,
             {f"{word}": f"{name}" for word, name in target.attributes.items()},
             {f"{word}": f"{name}" for word, name in target.capacities.items()},
         )
-    words = msgspec.structs.replace(words, domain=f"{target.driver}")
+    vocabulary = msgspec.structs.replace(vocabulary, domain=f"{target.driver}")
     driver = known.driver if known else f"{target.driver}"
     return DriverTarget(
-        driver, f"{target.driver}", f"{target.class_}", target.sharing, words, facts
+        driver, f"{target.driver}", f"{target.class_}", target.sharing, vocabulary, facts
     )

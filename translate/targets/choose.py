@@ -1,8 +1,8 @@
-"""Asks to parts of claims: the door of the targets.
+"""Chooses a target for each ask, and composes parts of claims from the asks.
 
-Each ask goes to the first target that can say it without losing isolation or exclusivity; asks
-with one joint become one part, because constraints do not reach across claims. What to do with an
-ask that can be said with losses, or not at all, is decided elsewhere.
+Each ask goes to the first target that can express it without losing isolation or exclusivity. Asks
+with the same joint allocation become one part, because constraints do not reach across claims.
+`translate.decisions` decides about asks that are expressed with losses, or not at all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,66 +33,74 @@ from translate.targets.requests import MAX_RESULTS, ExpandedPlan, compose_reques
 from translate.targets.vocabulary import NotExpressibleError
 
 MAX_ENTRIES = 32
-# Far above what a node has, and not what a claim may be made of by a slip of the keyboard.
+# Far above what a node has; a larger count is a typing error.
 MAX_DEVICES = 256
-# Partitions of the link between GPUs, by how many GPUs they have.
-_LINKED = (2, 4, 8)
+# Sizes of the published partitions of the link between GPUs.
+_LINK_PARTITIONS = (2, 4, 8)
 
 
 class _Chosen(NamedTuple):
-    """An ask with the target that says it."""
+    """An ask with its target and its expanded plan."""
 
     ask: Ask
-    aim: DriverTarget
-    drawn: ExpandedPlan
+    target: DriverTarget
+    expanded: ExpandedPlan
 
 
 def express_asks(
     asks: Sequence[Ask], facts: Facts | None, configuration: Configuration
 ) -> tuple[TargetResult, ...]:
-    """Say every ask, in order; those with one joint together, where the first of them stands."""
+    """Express every ask, in order; asks of one joint allocation are expressed together."""
     bundles: dict[str, list[Ask]] = {}
     for number, ask in enumerate(asks):
         bundles.setdefault(ask.joint.name if ask.joint else f"\0{number}", []).append(ask)
-    return tuple(said for each in bundles.values() for said in _bundles(each, facts, configuration))
+    return tuple(
+        result
+        for each in bundles.values()
+        for result in _express_bundle(each, facts, configuration)
+    )
 
 
-def _bundles(
+def _express_bundle(
     asks: Sequence[Ask], facts: Facts | None, configuration: Configuration
 ) -> tuple[TargetResult, ...]:
-    """Say asks together; where that is only preferred and cannot be said, each by itself."""
-    together = _bundle(asks, facts, configuration)
+    """Express asks together; if that is only preferred and not possible, each by itself."""
+    together = _express_together(asks, facts, configuration)
     joint = asks[0].joint
     if (
-        together.answer is not Expressibility.UNSAYABLE
+        together.expressibility is not Expressibility.NOT_EXPRESSIBLE
         or len(asks) == 1
         or (joint and joint.required)
     ):
         return (together,)
-    return tuple(_bundle([each], facts, configuration) for each in asks)
+    return tuple(_express_together([each], facts, configuration) for each in asks)
 
 
-def _bundle(asks: Sequence[Ask], facts: Facts | None, configuration: Configuration) -> TargetResult:
+def _express_together(
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration
+) -> TargetResult:
     names = tuple(each.name for each in asks)
     try:
         chosen = [_choose(each, facts, configuration) for each in asks]
         bridge = configuration.placement == Placement.BRIDGE
         if len(chosen) == 1:
-            part, more = _alone(chosen[0], bridge=bridge)
+            part, more = _compose_single(chosen[0], bridge=bridge)
         else:
-            part, more = _together(chosen, facts, bridge=bridge)
-        _bounded(part)
+            part, more = _compose_joint(chosen, facts, bridge=bridge)
+        _check_limits(part)
         if bridge:
-            wishes = dict.fromkeys(wish for each in asks for wish in each.preferences)
-            part = replace(part, wishes=tuple(wishes))
+            preferences = dict.fromkeys(
+                preference for each in asks for preference in each.preferences
+            )
+            part = replace(part, preferences=tuple(preferences))
     except NotExpressibleError as reason:
         ask = find_primary(asks)
         return TargetResult(
             names,
-            Expressibility.UNSAYABLE,
+            Expressibility.NOT_EXPRESSIBLE,
             findings=(make_finding(codes.NOT_EXPRESSIBLE, ask, f"{reason}"),),
         )
-    findings = (*(finding for each in chosen for finding in each.drawn.findings), *more)
+    findings = (*(finding for each in chosen for finding in each.expanded.findings), *more)
     lost = tuple(dict.fromkeys(codes.LOSES[f.code] for f in findings if f.code in codes.LOSES))
     return TargetResult(
         names,
@@ -100,249 +108,273 @@ def _bundle(asks: Sequence[Ask], facts: Facts | None, configuration: Configurati
         part,
         findings,
         lost,
-        tuple(dict.fromkeys(each.aim.driver for each in chosen)),
-        tuple(dict.fromkeys(each.drawn.plan.class_ for each in chosen)),
+        tuple(dict.fromkeys(each.target.driver for each in chosen)),
+        tuple(dict.fromkeys(each.expanded.plan.class_ for each in chosen)),
     )
 
 
 def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> _Chosen:
-    """Take the first target that can say an ask."""
+    """Choose the first target that can express an ask."""
     reasons = []
     if ask.count is not None and not 0 < ask.count <= MAX_DEVICES:
-        raise NotExpressibleError(f"{ask.count} devices are asked for, and no node has them")
-    for aim in list_targets(ask, facts, configuration):
+        raise NotExpressibleError(
+            f"{ask.count} devices requested, but a request must be for 1 to {MAX_DEVICES} devices"
+        )
+    for target in list_targets(ask, facts, configuration):
         try:
-            drawn = expand_plan(ask, get_printer(aim).plan(ask, aim), aim)
+            expanded = expand_plan(ask, get_printer(target).plan(ask, target), target)
         except NotExpressibleError as reason:
             reasons.append(f"{reason}")
             continue
-        lost = {codes.LOSES.get(each.code, "") for each in drawn.findings} & codes.GUARDED
+        lost = {codes.LOSES.get(each.code, "") for each in expanded.findings} & codes.GUARDED
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
         if not refused:
-            return _Chosen(ask, aim, drawn)
+            return _Chosen(ask, target, expanded)
         reasons += [
             f"{each.message.partition(': ')[2]}, so {codes.LOSES[each.code]} is lost"
-            for each in drawn.findings
+            for each in expanded.findings
             if codes.LOSES.get(each.code) in refused
         ]
-    raise NotExpressibleError("; ".join(dict.fromkeys(reasons)) or _nobody(ask, configuration))
+    raise NotExpressibleError(
+        "; ".join(dict.fromkeys(reasons)) or _explain_no_target(ask, configuration)
+    )
 
 
-def _nobody(ask: Ask, configuration: Configuration) -> str:
-    """Say why no target was even tried."""
+def _explain_no_target(ask: Ask, configuration: Configuration) -> str:
+    """Explain why an ask has no targets to try."""
     if ask.kind is Kind.OTHER:
         return "no DRA driver for it is known"
-    whose = f"{ask.vendor} {ask.kind}".strip()
+    devices = f"{ask.vendor} {ask.kind}".strip()
     if configuration.targets:
-        return f"no target of the configuration is for {whose}"
-    return f"no known driver with a DeviceClass here serves {whose}"
+        return f"no configured target supports {devices} devices"
+    return f"no known driver with a DeviceClass in this cluster supports {devices} devices"
 
 
-def _alone(chosen: _Chosen, *, bridge: bool) -> tuple[ClaimPart, tuple[Finding, ...]]:
-    ask, aim, drawn = chosen
-    requests, settings = _requests(chosen, ask.count, 0)
+def _compose_single(chosen: _Chosen, *, bridge: bool) -> tuple[ClaimPart, tuple[Finding, ...]]:
+    ask, target, expanded = chosen
+    requests, configs = _compose_requests(chosen, ask.count, 0)
     numbers = tuple(range(len(requests)))
-    rules = _distinct([(chosen, numbers, ask.count)])
-    apart = aim.driver if drawn.plan.apart else ""
-    part = ClaimPart(tuple(requests), rules, tuple(settings), apart)
-    return _gathered(part, [chosen], bridge=bridge)
+    constraints = _compose_distinct([(chosen, numbers, ask.count)])
+    separation_key = target.driver if expanded.plan.exclusive else ""
+    part = ClaimPart(tuple(requests), constraints, tuple(configs), separation_key)
+    return _colocate(part, [chosen], bridge=bridge)
 
 
-def _gathered(
+def _colocate(
     part: ClaimPart, chosen: Iterable[_Chosen], *, bridge: bool
 ) -> tuple[ClaimPart, tuple[Finding, ...]]:
-    """Keep the devices of each ask near each other, as it says of itself."""
-    told: list[Finding] = []
-    for ask, aim, drawn in chosen:
+    """Add constraints that keep the devices of each ask near each other, as it requests."""
+    added: list[Finding] = []
+    for ask, target, expanded in chosen:
         numbers = tuple(n for n, each in enumerate(part.requests) if each.ask == ask.name)
         if ask.colocation and any(
-            _within(ask.colocation.scope, numbers, each) for each in part.rules
+            _is_near_enough(ask.colocation.scope, numbers, each) for each in part.constraints
         ):
             continue
         if bridge and ask.colocation and not ask.colocation.required and ask.count != 1:
-            attribute, findings = _neighbourhood(ask, ask.colocation.scope, drawn, aim)
+            attribute, findings = _find_attribute(ask, ask.colocation.scope, expanded, target)
             if attribute:
-                told += findings
-                link = ProximityRule(numbers, (), (attribute,), required=False)
-                part = replace(part, links=(*part.links, link))
+                added += findings
+                rule = ProximityRule(numbers, (), (attribute,), required=False)
+                part = replace(part, proximity_rules=(*part.proximity_rules, rule))
                 continue
-        near, findings = _near(ask, drawn, aim, numbers)
-        told += findings
-        part = replace(part, rules=(*part.rules, *near))
-    return part, tuple(told)
+        near, findings = _compose_near(ask, expanded, target, numbers)
+        added += findings
+        part = replace(part, constraints=(*part.constraints, *near))
+    return part, tuple(added)
 
 
-def _requests(
+def _compose_requests(
     chosen: _Chosen, count: int | None, start: int
 ) -> tuple[list[UnnamedRequest], list[RequestConfig]]:
-    """Print an ask for so many devices; each with settings of its own is a request of its own."""
-    ask, aim, drawn = chosen
-    parameters = drawn.plan.parameters
+    """Compose the requests of an ask; a device with its own settings gets its own request."""
+    ask, target, expanded = chosen
+    parameters = expanded.plan.parameters
     requests: list[UnnamedRequest] = []
-    settings = []
+    configs = []
     left = count
     for number, each in enumerate(parameters):
         if left == 0:
             break
-        requests.append(compose_request(ask, drawn, 1 if left is not None else None))
+        requests.append(compose_request(ask, expanded, 1 if left is not None else None))
         if each is not None:
-            settings.append(RequestConfig(start + number, aim.driver, each))
+            configs.append(RequestConfig(start + number, target.driver, each))
         left = None if left is None else left - 1
     while left is None or left > 0:
         if left is None:
             if not requests:
-                requests.append(compose_request(ask, drawn, None))
+                requests.append(compose_request(ask, expanded, None))
             break
         size = min(left, MAX_RESULTS)
-        requests.append(compose_request(ask, drawn, size))
+        requests.append(compose_request(ask, expanded, size))
         left -= size
-    return requests, settings
+    return requests, configs
 
 
-def _distinct(
-    asked: Iterable[tuple[_Chosen, tuple[int, ...], int | None]],
+def _compose_distinct(
+    chosen_requests: Iterable[tuple[_Chosen, tuple[int, ...], int | None]],
 ) -> tuple[RequestConstraint, ...]:
-    """Keep devices that may be handed out twice apart, where an ask is for several."""
-    rules = []
-    for chosen, numbers, count in asked:
-        attribute = chosen.drawn.plan.distinct
+    """Require distinct devices where the devices are shareable and an ask is for several."""
+    constraints = []
+    for chosen, numbers, count in chosen_requests:
+        attribute = chosen.expanded.plan.distinct
         if attribute and count is not None and count > 1:
-            chosen.aim.keeps("constraints.distinctAttribute")
-            rules.append(RequestConstraint("distinctAttribute", attribute, numbers))
-    return tuple(rules)
+            chosen.target.require_field("constraints.distinctAttribute")
+            constraints.append(RequestConstraint("distinctAttribute", attribute, numbers))
+    return tuple(constraints)
 
 
-def _within(scope: TopologyScope, numbers: tuple[int, ...], rule: RequestConstraint) -> bool:
-    """Whether a rule keeps requests as near as a scope wants; a PCIe root is in one NUMA node."""
+def _is_near_enough(
+    scope: TopologyScope, numbers: tuple[int, ...], constraint: RequestConstraint
+) -> bool:
+    """Whether a constraint keeps requests within a scope; a PCIe root is in one NUMA node."""
     enough = {TopologyScope.PCIE: (PCIE_ROOT,), TopologyScope.NUMA: (PCIE_ROOT, NUMA_NODE)}.get(
         scope, ()
     )
     return (
-        rule.word == "matchAttribute"
-        and rule.attribute in enough
-        and set(numbers) <= set(rule.requests)
+        constraint.kind == "matchAttribute"
+        and constraint.attribute in enough
+        and set(numbers) <= set(constraint.requests)
     )
 
 
-def _near(
-    ask: Ask, drawn: ExpandedPlan, aim: DriverTarget, numbers: tuple[int, ...]
+def _compose_near(
+    ask: Ask, expanded: ExpandedPlan, target: DriverTarget, numbers: tuple[int, ...]
 ) -> tuple[tuple[RequestConstraint, ...], tuple[Finding, ...]]:
-    """Keep the devices of one ask in one neighbourhood, if anything published tells it."""
+    """Require the devices of one ask in one location, if a published attribute shows it."""
     if ask.colocation is None or ask.colocation.scope is TopologyScope.NODE or ask.count == 1:
         return (), ()
     if not ask.colocation.required:
-        message = "a claim can require devices to be near each other, and cannot prefer it"
+        message = (
+            "a claim can require devices to be near each other, but cannot express a preference"
+        )
         return (), (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-    attribute, findings = _neighbourhood(ask, ask.colocation.scope, drawn, aim)
+    attribute, findings = _find_attribute(ask, ask.colocation.scope, expanded, target)
     if not attribute and not findings:
-        message = f"{aim.driver} publishes nothing that tells which devices are near each other"
+        message = (
+            f"{target.driver} publishes no attribute that shows which devices are near each other"
+        )
         findings = (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-    rules = (RequestConstraint("matchAttribute", attribute, numbers),) if attribute else ()
-    return rules, findings
+    constraints = (RequestConstraint("matchAttribute", attribute, numbers),) if attribute else ()
+    return constraints, findings
 
 
-def _neighbourhood(
-    ask: Ask, scope: TopologyScope, drawn: ExpandedPlan, aim: DriverTarget
+def _find_attribute(
+    ask: Ask, scope: TopologyScope, expanded: ExpandedPlan, target: DriverTarget
 ) -> tuple[str, tuple[Finding, ...]]:
-    """The attribute for a scope; empty where none is known to be published."""
+    """Return the attribute for a scope; empty if none is known to be published."""
     if scope is TopologyScope.DEVICE:
-        return drawn.plan.parent, ()
+        return expanded.plan.parent, ()
     if scope is TopologyScope.LINK:
-        linked = f"{aim.driver}/partition{ask.count}"
-        if ask.count in _LINKED and aim.publishes(linked):
-            return linked, ()
-        if ask.count is None or ask.count > _LINKED[1] or not aim.publishes(NUMA_NODE):
+        partition = f"{target.driver}/partition{ask.count}"
+        if ask.count in _LINK_PARTITIONS and target.publishes(partition):
+            return partition, ()
+        if ask.count is None or ask.count > _LINK_PARTITIONS[1] or not target.publishes(NUMA_NODE):
             return "", ()
-        if 0 < (most := _most_by_numa(aim)) < ask.count:
-            message = f"no partition of the link is published, and a NUMA node has at most {most}"
+        if 0 < (most := _most_by_numa(target)) < ask.count:
+            message = (
+                f"{target.driver} publishes no link partition of {ask.count} devices, and no NUMA "
+                f"node has more than {most} of them"
+            )
             return "", (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-        message = "no partition of the link is published: one NUMA node instead"
+        message = (
+            f"{target.driver} publishes no link partition of {ask.count} devices, so they share a "
+            "NUMA node instead"
+        )
         return NUMA_NODE, (make_finding(codes.NEIGHBOURHOOD_CHANGED, ask, message),)
     standard = PCIE_ROOT if scope is TopologyScope.PCIE else NUMA_NODE
-    return (standard if aim.publishes(standard) else ""), ()
+    return (standard if target.publishes(standard) else ""), ()
 
 
-def _most_by_numa(aim: DriverTarget) -> int:
-    """How many devices of a target the fullest NUMA node has; 0 where no shape is known."""
-    shapes = [each for each in (aim.facts.shapes if aim.facts else ()) if each.gpu == aim.driver]
-    return max((place.gpus for each in shapes for place in each.numa), default=0)
+def _most_by_numa(target: DriverTarget) -> int:
+    """Return the largest number of devices on one NUMA node; 0 if no shape is known."""
+    shapes = [
+        each for each in (target.facts.shapes if target.facts else ()) if each.gpu == target.driver
+    ]
+    return max((row.gpus for each in shapes for row in each.numa), default=0)
 
 
-def _together(
+def _compose_joint(
     chosen: Sequence[_Chosen], facts: Facts | None, *, bridge: bool
 ) -> tuple[ClaimPart, tuple[Finding, ...]]:
-    """Make one part of asks that go together: a group of requests for each neighbourhood.
+    """Compose one part from joint asks, with a group of requests for each location.
 
-    In bridge placement it is one group, and the rule beside it.
+    With `placement: bridge` the part has one group, and a rule for the allocator.
     """
     first = find_primary([each.ask for each in chosen])
     leading = next(each for each in chosen if each.ask is first)
     others = [each for each in chosen if each is not leading]
-    drivers = {each.aim.driver for each in others}
+    drivers = {each.target.driver for each in others}
     if len(drivers) > 1:
-        raise NotExpressibleError(f"{' and '.join(sorted(drivers))} cannot be grouped in one claim")
-    asks, between = [each.ask for each in others], (leading.aim.driver, drivers.pop())
-    cut = (count_linked if bridge else group_asks)(first, asks, between, facts)
-    if not (bridge and cut.attribute):
-        part, told = _gathered(_groups(leading, others, cut), chosen, bridge=bridge)
-        return part, (*cut.findings, *told)
-    part = _groups(leading, others, replace(cut, attribute=""))
+        raise NotExpressibleError(
+            f"devices of {' and '.join(sorted(drivers))} cannot be grouped in one claim"
+        )
+    asks, between = [each.ask for each in others], (leading.target.driver, drivers.pop())
+    grouping = (count_linked if bridge else group_asks)(first, asks, between, facts)
+    if not (bridge and grouping.attribute):
+        part, added = _colocate(_compose_groups(leading, others, grouping), chosen, bridge=bridge)
+        return part, (*grouping.findings, *added)
+    part = _compose_groups(leading, others, replace(grouping, attribute=""))
     numbers = range(len(part.requests))
     own = tuple(n for n in numbers if part.requests[n].ask == first.name)
     beside = tuple(n for n in numbers if n not in own)
     required = first.joint is None or first.joint.required
-    part = replace(part, links=(ProximityRule(own, beside, (cut.attribute,), required),))
-    part, told = _gathered(part, chosen, bridge=bridge)
-    return part, (*cut.findings, *told)
+    part = replace(
+        part, proximity_rules=(ProximityRule(own, beside, (grouping.attribute,), required),)
+    )
+    part, added = _colocate(part, chosen, bridge=bridge)
+    return part, (*grouping.findings, *added)
 
 
-def _groups(leading: _Chosen, others: Sequence[_Chosen], cut: Grouping) -> ClaimPart:
+def _compose_groups(leading: _Chosen, others: Sequence[_Chosen], grouping: Grouping) -> ClaimPart:
     requests: list[UnnamedRequest] = []
-    settings: list[RequestConfig] = []
-    rules: list[RequestConstraint] = []
+    configs: list[RequestConfig] = []
+    constraints: list[RequestConstraint] = []
     members: dict[int, list[int]] = {id(each): [] for each in (leading, *others)}
     counts = dict.fromkeys(members, 0)
-    rows: list[tuple[int | None, ...]] = [(each.primary, *each.others) for each in cut.groups]
+    rows: list[tuple[int | None, ...]] = [(each.primary, *each.others) for each in grouping.groups]
     for row in rows or [tuple(each.ask.count for each in (leading, *others))]:
         begin = len(requests)
         for each, count in zip((leading, *others), row, strict=True):
-            more, set_up = _requests(each, count, len(requests))
+            more, more_configs = _compose_requests(each, count, len(requests))
             members[id(each)] += range(len(requests), len(requests) + len(more))
             counts[id(each)] += count or 0
             requests += more
-            settings += set_up
-        if cut.attribute:
+            configs += more_configs
+        if grouping.attribute:
             numbers = tuple(range(begin, len(requests)))
-            rules.append(RequestConstraint("matchAttribute", cut.attribute, numbers))
-    if cut.apart:
-        rules += _separate(others[0], cut, members[id(others[0])])
-    rules += _distinct(
+            constraints.append(RequestConstraint("matchAttribute", grouping.attribute, numbers))
+    if grouping.separate:
+        constraints += _separate_groups(others[0], grouping, members[id(others[0])])
+    constraints += _compose_distinct(
         (each, tuple(members[id(each)]), counts[id(each)]) for each in (leading, *others)
     )
-    apart = leading.aim.driver if leading.drawn.plan.apart else ""
-    return ClaimPart(tuple(requests), tuple(rules), tuple(settings), apart)
+    separation_key = leading.target.driver if leading.expanded.plan.exclusive else ""
+    return ClaimPart(tuple(requests), tuple(constraints), tuple(configs), separation_key)
 
 
-def _separate(
-    other: _Chosen, cut: Grouping, numbers: Sequence[int]
+def _separate_groups(
+    other: _Chosen, grouping: Grouping, numbers: Sequence[int]
 ) -> tuple[RequestConstraint, ...]:
-    """Keep two groups from one neighbourhood, by a member of which each group has just one."""
-    if any(each.others[0] != 1 for each in cut.groups):
+    """Keep groups in different locations, by an ask of which each group has one device."""
+    if any(each.others[0] != 1 for each in grouping.groups):
         return ()
-    if other.aim.facts and not other.aim.facts.keeps("constraints.distinctAttribute"):
+    if other.target.facts and not other.target.facts.keeps_field("constraints.distinctAttribute"):
         return ()
-    return (RequestConstraint("distinctAttribute", cut.attribute, tuple(numbers)),)
+    return (RequestConstraint("distinctAttribute", grouping.attribute, tuple(numbers)),)
 
 
-def _bounded(part: ClaimPart) -> None:
-    """Refuse what no single claim can hold; what nothing binds together may be split."""
-    if not part.rules and not part.apart and not part.links:
+def _check_limits(part: ClaimPart) -> None:
+    """Raise NotExpressibleError if a part that cannot be split exceeds the limits of a claim."""
+    if not part.constraints and not part.separation_key and not part.proximity_rules:
         return
     devices = sum(each.devices for each in part.requests)
-    for what, count in (
+    for name, count in (
         ("requests", len(part.requests)),
         ("devices", devices),
-        ("constraints", len(part.rules)),
+        ("constraints", len(part.constraints)),
     ):
         if count > MAX_ENTRIES:
-            raise NotExpressibleError(f"{count} {what} in one claim are more than {MAX_ENTRIES}")
+            raise NotExpressibleError(
+                f"the claim needs {count} {name}, but the limit is {MAX_ENTRIES}"
+            )

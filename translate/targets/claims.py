@@ -1,7 +1,6 @@
-"""Parts to claim specs: names for requests, and as few claims as the API's limits allow.
+"""Assembles claim specs from parts: names the requests, and fills as few claims as possible.
 
-Knows nothing of drivers or asks; the same parts give the same specs, whatever the containers are
-called.
+The same parts give the same specs, whatever the names of the containers.
 """
 
 from collections import Counter
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from documents.values import Value
-from dra.rules import Joint, Near, Rules, Strategy
+from dra.rules import Joint, Near, Rules, RuleStrategy
 from translate.legacy.asks import DeviceUser, PackingPreference
 from translate.targets.plan import (
     ClaimPart,
@@ -21,19 +20,19 @@ from translate.targets.plan import (
     UnnamedRequest,
 )
 
-# Requests, constraints, configuration entries and results: the API has one limit for all of them.
+# The API's limit for each of: requests, constraints, configuration entries, results.
 MAX_ENTRIES = 32
 
 
 class ContainerRequests(msgspec.Struct, frozen=True):
-    """The requests of a claim that one container gets."""
+    """The requests of a claim that one container uses."""
 
     user: DeviceUser
     requests: tuple[str, ...]
 
 
 class ComposedClaim(msgspec.Struct, frozen=True):
-    """A claim of a pod: its spec as `v1` has it, who uses what of it, and which ask became what."""
+    """A claim of a pod: its `v1` spec, the requests of each container, and of each ask."""
 
     spec: dict[str, Value]
     uses: tuple[ContainerRequests, ...]
@@ -41,87 +40,87 @@ class ComposedClaim(msgspec.Struct, frozen=True):
     rules: Rules = Rules()
 
 
-class _Filling:
-    """A claim while parts are put in."""
+class _ClaimBuilder:
+    """Collects the parts of one claim."""
 
     def __init__(self) -> None:
         self.requests: list[UnnamedRequest] = []
         self.devices = 0
-        self.rules: list[RequestConstraint] = []
-        self.settings: list[RequestConfig] = []
-        self.apart: set[str] = set()
-        self.links: list[ProximityRule] = []
-        self.wishes: dict[PackingPreference, None] = {}
+        self.constraints: list[RequestConstraint] = []
+        self.configs: list[RequestConfig] = []
+        self.separation_keys: set[str] = set()
+        self.proximity_rules: list[ProximityRule] = []
+        self.preferences: dict[PackingPreference, None] = {}
 
     @property
-    def full(self) -> bool:
-        """Whether no part finds room any more: each has a request."""
+    def is_full(self) -> bool:
+        """Whether no further part can fit, because every part has a request."""
         return len(self.requests) >= MAX_ENTRIES or self.devices >= MAX_ENTRIES
 
-    def takes(self, part: ClaimPart) -> bool:
+    def accepts(self, part: ClaimPart) -> bool:
         devices = sum(each.devices for each in part.requests)
         return (
             self.devices + devices <= MAX_ENTRIES
             and len(self.requests) + len(part.requests) <= MAX_ENTRIES
-            and len(self.rules) + len(part.rules) <= MAX_ENTRIES
-            and len(self.settings) + len(part.settings) <= MAX_ENTRIES
-            and len(self.links) + len(part.links) <= MAX_ENTRIES
-            and part.apart not in self.apart
+            and len(self.constraints) + len(part.constraints) <= MAX_ENTRIES
+            and len(self.configs) + len(part.configs) <= MAX_ENTRIES
+            and len(self.proximity_rules) + len(part.proximity_rules) <= MAX_ENTRIES
+            and part.separation_key not in self.separation_keys
         )
 
-    def put(self, part: ClaimPart) -> None:
+    def add(self, part: ClaimPart) -> None:
         offset = len(self.requests)
         self.requests += part.requests
         self.devices += sum(each.devices for each in part.requests)
-        self.rules += [
+        self.constraints += [
             msgspec.structs.replace(each, requests=tuple(n + offset for n in each.requests))
-            for each in part.rules
+            for each in part.constraints
         ]
-        self.settings += [
-            msgspec.structs.replace(each, request=each.request + offset) for each in part.settings
+        self.configs += [
+            msgspec.structs.replace(each, request=each.request + offset) for each in part.configs
         ]
-        self.links += [_moved(each, offset) for each in part.links]
-        self.wishes |= dict.fromkeys(part.wishes)
-        if part.apart:
-            self.apart.add(part.apart)
+        self.proximity_rules += [_shift(each, offset) for each in part.proximity_rules]
+        self.preferences |= dict.fromkeys(part.preferences)
+        if part.separation_key:
+            self.separation_keys.add(part.separation_key)
 
 
-def _moved(link: ProximityRule, offset: int) -> ProximityRule:
+def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
     return msgspec.structs.replace(
-        link,
-        requests=tuple(n + offset for n in link.requests),
-        others=tuple(n + offset for n in link.others),
+        rule,
+        requests=tuple(n + offset for n in rule.requests),
+        others=tuple(n + offset for n in rule.others),
     )
 
 
-def assemble_claims(said: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
-    """Put the parts of what was said into claims, each into the first that takes it."""
-    claims: list[_Filling] = []
-    open_: list[_Filling] = []
-    for each in said:
-        for part in _pieces(each.part):
-            claim = next((claim for claim in open_ if claim.takes(part)), None)
+def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
+    """Put the parts of the results into claims, each into the first claim that has room."""
+    claims: list[_ClaimBuilder] = []
+    open_: list[_ClaimBuilder] = []
+    for each in results:
+        for part in _split_part(each.part):
+            claim = next((claim for claim in open_ if claim.accepts(part)), None)
             if claim is None:
-                claim = _Filling()
+                claim = _ClaimBuilder()
                 claims.append(claim)
                 open_.append(claim)
-            claim.put(part)
-            if claim.full:
+            claim.add(part)
+            if claim.is_full:
                 open_.remove(claim)
-    return tuple(_printed(each) for each in claims)
+    return tuple(_compose_claim(each) for each in claims)
 
 
-def _pieces(part: ClaimPart) -> Iterable[ClaimPart]:
-    """Take a part apart where nothing binds its requests together."""
-    if part.rules or part.apart or part.links or len(part.requests) < 2:
+def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
+    """Split a part into single requests if nothing binds them together."""
+    if part.constraints or part.separation_key or part.proximity_rules or len(part.requests) < 2:
         return [part] if part.requests else []
     return [
         ClaimPart(
             (each,),
-            wishes=part.wishes,
-            settings=tuple(
+            preferences=part.preferences,
+            configs=tuple(
                 msgspec.structs.replace(setting, request=0)
-                for setting in part.settings
+                for setting in part.configs
                 if setting.request == number
             ),
         )
@@ -129,51 +128,51 @@ def _pieces(part: ClaimPart) -> Iterable[ClaimPart]:
     ]
 
 
-def _printed(claim: _Filling) -> ComposedClaim:
-    names = _names(claim.requests)
+def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
+    names = _name_requests(claim.requests)
     devices: dict[str, Value] = {
         "requests": [
             {"name": name, **each.body} for name, each in zip(names, claim.requests, strict=True)
         ]
     }
-    if claim.rules:
+    if claim.constraints:
         devices["constraints"] = [
-            {"requests": [names[number] for number in each.requests], each.word: each.attribute}
-            for each in claim.rules
+            {"requests": [names[number] for number in each.requests], each.kind: each.attribute}
+            for each in claim.constraints
         ]
-    if claim.settings:
+    if claim.configs:
         devices["config"] = [
             {
                 "requests": [names[each.request]],
                 "opaque": {"driver": each.driver, "parameters": each.parameters},
             }
-            for each in claim.settings
+            for each in claim.configs
         ]
     asks: dict[str, tuple[str, ...]] = {}
     for name, each in zip(names, claim.requests, strict=True):
         asks[each.ask] = (*asks.get(each.ask, ()), name)
-    uses = _uses(names, claim.requests)
-    return ComposedClaim({"devices": devices}, uses, asks, _rules(names, claim))
+    uses = _group_by_user(names, claim.requests)
+    return ComposedClaim({"devices": devices}, uses, asks, _compose_rules(names, claim))
 
 
-def _rules(names: Sequence[str], claim: _Filling) -> Rules:
-    """Say what the spec cannot, about requests by their names."""
-    if not claim.links and not claim.wishes:
+def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
+    """Compose the rules that the spec cannot express, with the names of the requests."""
+    if not claim.proximity_rules and not claim.preferences:
         return Rules()
-    links = [
+    proximity = [
         (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
-        for each in claim.links
+        for each in claim.proximity_rules
     ]
-    wished = {wish.among: wish.policy for wish in claim.wishes}
+    policies = {each.among: each.policy for each in claim.preferences}
     return Rules(
-        joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in links if o),
-        near=tuple(Near(p, each.attributes, each.required) for p, o, each in links if not o),
-        strategy=Strategy(wished.get("nodes"), wished.get("devices")) if wished else None,
+        joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in proximity if o),
+        near=tuple(Near(p, each.attributes, each.required) for p, o, each in proximity if not o),
+        strategy=RuleStrategy(policies.get("nodes"), policies.get("devices")) if policies else None,
     )
 
 
-def _names(requests: Sequence[UnnamedRequest]) -> list[str]:
-    """Name requests after their kind, with a number where there are several."""
+def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:
+    """Name requests after their kind, with a number if several have the same kind."""
     if len(requests) == 1:
         return [requests[0].kind]
     totals = Counter(each.kind for each in requests)
@@ -186,12 +185,12 @@ def _names(requests: Sequence[UnnamedRequest]) -> list[str]:
     return names
 
 
-def _uses(
+def _group_by_user(
     names: Sequence[str], requests: Sequence[UnnamedRequest]
 ) -> tuple[ContainerRequests, ...]:
-    """Gather by container which requests it gets, in the order of the claim."""
+    """Group the request names by container, in the order of the claim."""
     uses: dict[DeviceUser, list[str]] = {}
     for name, each in zip(names, requests, strict=True):
         for user in each.users:
             uses.setdefault(user, []).append(name)
-    return tuple(ContainerRequests(user, tuple(given)) for user, given in uses.items())
+    return tuple(ContainerRequests(user, tuple(used)) for user, used in uses.items())

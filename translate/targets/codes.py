@@ -13,88 +13,105 @@ def _loss(name: str, text: str, example: str, remedy: str) -> Code:
 NOT_EXPRESSIBLE = Code(
     name="NoTargetSaysIt",
     severity=Severity.ERROR,
-    text="No target that is configured or installed can say what a pod asks.",
+    text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
-    remedy="Install a driver that can, or configure its target; else change what the pod asks.",
+    remedy=(
+        "Install a driver that supports the request, configure its target, or change the request."
+    ),
 )
 ISOLATION_LOST = _loss(
     "IsolationLost",
-    "What keeps those who share a device apart is not enforced by the target's driver.",
-    "gpu.nvidia.com counts memory and does not enforce it",
-    "Use a driver that enforces it, or allow the loss of isolation in decisions.allowLossOf.",
+    "The target's driver does not isolate the pods that share a device from each other.",
+    "gpu.nvidia.com does not enforce the limits of pods that share a device",
+    "Use a driver that enforces the limits, or add isolation to `decisions.allowLossOf`.",
 )
 EXCLUSIVITY_LOST = _loss(
     "ExclusivityLost",
-    "A whole device is asked for, and the target cannot keep others from it.",
-    "every device of gpu.nvidia.com is shared without limit",
-    "Let the driver share otherwise, or allow the loss of exclusivity in decisions.allowLossOf.",
+    "The pod requests a whole device, but the target cannot keep other pods off it.",
+    "gpu.nvidia.com shares every device without a limit",
+    "Change how the driver shares devices, or add exclusivity to `decisions.allowLossOf`.",
 )
 LIMITS_ENFORCED = _loss(
     "LimitsEnforced",
-    "Nothing kept programs to the amounts that were asked for, and the target's driver does.",
-    "who takes more memory than it asked for fails on hami-core-gpu.project-hami.io",
-    "Check that the amounts are what the program takes at most.",
+    "The original requests were not enforced, but the target's driver enforces them.",
+    "a container that uses more than it requests fails on hami-core-gpu.project-hami.io",
+    "Check that the requested amounts are the most that the program uses.",
 )
 CORES_EXCLUSIVE = _loss(
     "OthersWithoutCoresJoin",
-    "All cores of a device are taken, yet who asks for memory alone may still join on it.",
-    "100 percent of cores and 3000Mi of memory on hami-core-gpu.project-hami.io",
-    "Ask for the whole memory as well where nobody else may be on the device.",
+    (
+        "The pod requests all cores of a device, but a pod that requests only memory can "
+        "still share the device."
+    ),
+    (
+        "all cores and a part of the memory on hami-core-gpu.project-hami.io: pods that "
+        "request only memory can share the device"
+    ),
+    "Request all memory as well to keep other pods off the device.",
 )
 CORES_LOST = _loss(
     "CoresNotLimited",
-    "A part of the cores is asked for, and the target's driver does not know cores.",
-    "30 percent of cores on gpu.nvidia.com",
-    "Use a driver that limits cores if it matters.",
+    "The pod requests a part of the cores, but the target's driver does not limit cores.",
+    "30 percent of cores requested, but gpu.nvidia.com does not limit cores",
+    "Use a driver that limits cores if the pod depends on the limit.",
 )
 SHARE_WHOLE = _loss(
     "ShareTakesWhole",
-    "A share is asked for, and the whole device is taken: fewer pods fit on a node.",
-    "a share of a NIC takes the whole NIC on dra.net",
-    "Ask for virtual functions where pods are to share a card.",
+    (
+        "The pod requests a share of a device, but the claim allocates the whole device, so "
+        "fewer pods fit on a node."
+    ),
+    "a share of a network device takes the whole device on dra.net",
+    "Request virtual functions if pods must share a card.",
 )
 ALIGNMENT_LOST = _loss(
     "AlignmentLost",
-    "Devices that are to be near each other may be apart.",
-    "no GPU shares its PCIe root with a NIC anywhere",
-    "Nothing, if the distance does not matter; else publish what relates the devices.",
+    "Devices that should be near each other may be allocated apart.",
+    "no GPU shares a PCIe root with a NIC on any node",
+    (
+        "No action is needed if the distance does not matter. Otherwise publish an attribute "
+        "that relates the devices."
+    ),
 )
 NEIGHBOURHOOD_CHANGED = _loss(
     "NeighbourhoodChanged",
-    "Devices are near each other in another sense than the pod asks.",
-    "no PCIe root holds both a GPU and a NIC: they share a NUMA node instead",
-    "Nothing, if the NUMA node is near enough.",
+    "The devices are near each other by a different measure than the pod requests.",
+    "no PCIe root has both kinds of devices, so they share a NUMA node instead",
+    "No action is needed if the same NUMA node is near enough.",
 )
 SHAPE_CHOSEN = _loss(
     "ShapeChosen",
-    "Groups fit one shape of nodes; nodes of another shape are left out.",
-    "3 groups as on 40 nodes; 2 nodes of another shape cannot hold them",
-    "Nothing, if the pod is to run on those nodes only.",
+    "The device groups fit one shape of nodes. Nodes of other shapes cannot satisfy the claim.",
+    "3 groups, as on 40 nodes; 2 other nodes have a different shape",
+    "No action is needed if the pod may run on the matching nodes only.",
 )
 LABEL_DROPPED = _loss(
     "DeviceLabelDropped",
-    "A label of devices is asked for that no attribute is known for.",
-    "type=fakeW",
-    "Map the label in legacy.labels, or take it out of the pod.",
+    "The pod requests a device label that is not mapped to an attribute.",
+    "type=fakeW: the label is not mapped to an attribute",
+    "Map the label in `legacy.labels`, or remove it from the pod.",
 )
 PRODUCTS_LEFT = _loss(
     "ProductsLeftOut",
-    "A percentage is an amount for each product, and a claim has package for eight amounts.",
-    "3 products are not asked for",
-    "Ask for an amount of memory, or name the product.",
+    (
+        "A percentage becomes a different amount for each product, and one request has room "
+        "for eight alternatives."
+    ),
+    "3 amounts do not fit in the request, for example of A100",
+    "Request an amount of memory, or name the product.",
 )
 SETTING_DROPPED = _loss(
     "SettingDropped",
-    "A setting of a network interface cannot be said to the target's driver.",
-    "mac of default/sriov-a",
-    "Set it in the network definition.",
+    "The target's driver has no field for a setting of a network interface.",
+    "mac of default/sriov-a is not supported by the driver",
+    "Set the value in the network definition.",
 )
 ROUNDED = Code(
     name="AmountRounded",
     severity=Severity.INFO,
-    text="An amount is rounded to what the driver hands out.",
+    text="An amount is rounded to the step in which the driver allocates.",
     example="12.5 percent of cores becomes 13",
-    remedy="Nothing.",
+    remedy="No action is needed.",
 )
 
 # What a loss takes away; those in GUARDED make an ask not sayable unless they are allowed.

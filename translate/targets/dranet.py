@@ -1,4 +1,4 @@
-"""dra.net: whole network interfaces, with RDMA where it is asked for."""
+"""dra.net: whole network interfaces, with RDMA if requested."""
 
 from documents.values import Value
 from translate.legacy.asks import Ask, VfSettings
@@ -11,7 +11,7 @@ DRIVER = "dra.net"
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
-    """What the driver publishes, in its own domain."""
+    """Return what the driver publishes, in its own domain."""
     read = f'device.attributes["{domain}"]'
     return DriverVocabulary(
         product=f"{domain}/pciDevice",
@@ -22,26 +22,26 @@ def vocabulary(domain: str) -> DriverVocabulary:
     )
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
-    nics.check_supported(ask, aim)
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
+    nics.check_supported(ask, target)
     settings = nics.network_settings(ask)
     if any(each.network or each.driver for each in settings):
         raise NotExpressibleError(
-            f"{aim.driver} sets up no network definition and no kernel driver"
+            f"{target.driver} supports neither network definitions nor kernel drivers"
         )
-    losses = nics.report_shared(ask, aim)
+    losses = nics.report_shared(ask, target)
     for each in settings:
         losses = (*losses, *nics.report_dropped(ask, each, ("ips",)))
     return DevicePlan(
-        class_=aim.offers(aim.class_),
-        wanted=ask.selectors,
-        parameters=tuple(_interface(each) for each in settings),
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        parameters=tuple(_interface_config(each) for each in settings),
         losses=losses,
     )
 
 
-def _interface(setting: VfSettings) -> Value:
+def _interface_config(setting: VfSettings) -> Value:
     interface: dict[str, Value] = {}
     if setting.interface:
         interface["name"] = setting.interface

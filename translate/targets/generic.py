@@ -1,4 +1,4 @@
-"""A driver of one's own: what it calls things stands in the configuration."""
+"""Custom drivers: the configuration maps properties to their attributes and capacities."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from translate.targets.vocabulary import (
     make_vocabulary,
 )
 
-# Words of the configuration, and the fields that hold them here.
+# Keys of the configuration, and the vocabulary fields that hold their values.
 _ATTRIBUTES: Final = {
     "product": "product",
     "uuid": "uuid",
@@ -32,65 +32,70 @@ _CAPACITIES: Final = ("memory", "cores", "shares")
 def vocabulary(
     domain: str, attributes: Mapping[str, str] = {}, capacities: Mapping[str, str] = {}
 ) -> DriverVocabulary:
-    """What the configuration says that the driver publishes; bare names are its own."""
-    said = {
+    """Return what the driver publishes, as configured; names without a domain are its own."""
+    names = {
         field: attributes[word] for word, field in _ATTRIBUTES.items() if word in attributes
     } | {word: capacities[word] for word in _CAPACITIES if word in capacities}
-    full = {field: name if "/" in name else f"{domain}/{name}" for field, name in said.items()}
+    full = {field: name if "/" in name else f"{domain}/{name}" for field, name in names.items()}
     return make_vocabulary(full)
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
     if ask.passthrough:
-        raise NotExpressibleError(f"{aim.driver} is not known to pass devices through")
-    if ask.partition and not aim.words.profile:
-        raise NotExpressibleError(f"{aim.driver} publishes nothing that tells the profile")
+        raise NotExpressibleError(f"{target.driver} is not known to support passthrough")
+    if ask.partition and not target.vocabulary.profile:
+        raise NotExpressibleError(f"{target.driver} publishes no attribute for the profile")
     if ask.kind is Kind.NIC:
         return DevicePlan(
-            class_=aim.offers(aim.class_),
-            wanted=ask.selectors,
-            distinct=aim.words.parent if ask.distinct is Distinctness.PARENT else "",
-            losses=nics.report_shared(ask, aim),
+            class_=target.require_class(target.class_),
+            ask_selectors=ask.selectors,
+            distinct=target.vocabulary.parent if ask.distinct is Distinctness.PARENT else "",
+            losses=nics.report_shared(ask, target),
         )
-    shared = ask.share is not None
-    if shared and aim.sharing == Sharing.NONE:
-        raise NotExpressibleError(f"{aim.driver} does not share its devices")
-    several = aim.sharing != Sharing.NONE and not ask.partition
-    if several and ask.count != 1 and not aim.words.uuid:
+    is_share = ask.share is not None
+    if is_share and target.sharing == Sharing.NONE:
+        raise NotExpressibleError(f"{target.driver} does not share its devices")
+    is_shareable = target.sharing != Sharing.NONE and not ask.partition
+    if is_shareable and ask.count != 1 and not target.vocabulary.uuid:
         raise NotExpressibleError(
-            f"{aim.driver} publishes nothing that tells one device from another"
+            f"{target.driver} publishes no attribute that identifies a device"
         )
     base = DevicePlan(
-        class_=aim.offers(aim.class_),
-        wanted=ask.selectors,
-        percent_of=aim.products(),
-        distinct=aim.words.uuid if several else "",
-        parent=aim.words.parent,
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        percent_of=target.products(),
+        distinct=target.vocabulary.uuid if is_shareable else "",
+        parent=target.vocabulary.parent,
     )
-    return _shared(ask, base, aim) if shared else base
+    return _shared(ask, base, target) if is_share else base
 
 
-def _shared(ask: Ask, base: DevicePlan, aim: DriverTarget) -> DevicePlan:
-    aim.keeps("exactly.capacity")
-    share, names = ask.share, aim.words
+def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
+    target.require_field("exactly.capacity")
+    share, names = ask.share, target.vocabulary
     if share is None or share.replica or share.isolation is Isolation.MIG:
-        raise NotExpressibleError(f"{aim.driver} shares by amounts, and there is none")
+        raise NotExpressibleError(
+            f"{target.driver} shares devices by amount, but the pod requests no amount"
+        )
     amounts: dict[str, RequestedAmount] = {}
     losses = []
     if isinstance(share.memory, Bytes):
-        amounts[_own(names.memory, "memory", aim)] = format_bytes(share.memory.value)
+        amounts[_published_name(names.memory, "memory", target)] = format_bytes(share.memory.value)
     elif share.memory is not None:
-        amounts[_own(names.memory, "memory", aim)] = share.memory
+        amounts[_published_name(names.memory, "memory", target)] = share.memory
     if names.cores:
-        # What is not named is taken as a whole.
-        amounts[_own(names.cores, "cores", aim)] = share.cores or "0"
+        # The driver takes all of a capacity that the request does not name.
+        amounts[_published_name(names.cores, "cores", target)] = share.cores or "0"
     elif share.cores is not None:
-        message = f"{share.cores.value} percent of cores on {aim.driver}"
+        message = (
+            f"{share.cores.value} percent of cores requested, but {target.driver} does not limit "
+            "cores"
+        )
         losses.append(make_finding(codes.CORES_LOST, ask, message))
     return DevicePlan(
         class_=base.class_,
-        wanted=base.wanted,
+        ask_selectors=base.ask_selectors,
         percent_of=base.percent_of,
         distinct=base.distinct,
         parent=base.parent,
@@ -99,9 +104,9 @@ def _shared(ask: Ask, base: DevicePlan, aim: DriverTarget) -> DevicePlan:
     )
 
 
-def _own(name: str, word: str, aim: DriverTarget) -> str:
-    """Write a capacity as the driver does: a claim names it exactly as it is published."""
+def _published_name(name: str, capacity: str, target: DriverTarget) -> str:
+    """Return the name of a capacity exactly as the driver publishes it, as claims require."""
     if not name:
-        raise NotExpressibleError(f"{aim.driver} publishes no {word}")
-    published = {capacity for each in aim.products() for capacity in each.capacity}
-    return name if name in published else name.removeprefix(f"{aim.driver}/")
+        raise NotExpressibleError(f"{target.driver} publishes no {capacity}")
+    published = {key for each in target.products() for key in each.capacity}
+    return name if name in published else name.removeprefix(f"{target.driver}/")

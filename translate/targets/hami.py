@@ -1,8 +1,8 @@
-"""hami-core-gpu.project-hami.io: GPUs shared by memory and cores, both of them enforced.
+"""hami-core-gpu.project-hami.io: GPUs shared by memory and cores, with both limits enforced.
 
-A capacity that is not named is taken as a whole, so cores without a limit are asked for as none.
-The driver's limits are set for each claim and device: a claim holds a device once, and what may
-share a device with it is in a claim of its own.
+The driver takes all of a capacity that a request does not name, so a request without a cores limit
+requests 0 cores. The driver sets its limits per claim and device, so a claim holds a device only
+once, and every ask that may share a device gets a claim of its own.
 """
 
 from decimal import ROUND_CEILING
@@ -24,7 +24,7 @@ WHOLE = 100
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
-    """What the driver publishes, in its own domain."""
+    """Return what the driver publishes, in its own domain."""
     full = {
         "product": f"{domain}/productName",
         "architecture": f"{domain}/architecture",
@@ -32,30 +32,32 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "memory": f"{domain}/{MEMORY}",
         "cores": f"{domain}/{CORES}",
     }
-    return make_vocabulary(full, always=frozenset(full.values()))
+    return make_vocabulary(full, always_published=frozenset(full.values()))
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
     if ask.partition or ask.passthrough:
-        raise NotExpressibleError(f"{aim.driver} has no partitions and no passthrough")
+        raise NotExpressibleError(f"{target.driver} supports neither partitions nor passthrough")
     base = DevicePlan(
-        class_=aim.offers(aim.class_),
-        wanted=ask.selectors,
-        percent_of=aim.products(types=("hami-gpu",)),
-        distinct=aim.words.uuid,
-        apart=True,
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        percent_of=target.products(types=("hami-gpu",)),
+        distinct=target.vocabulary.uuid,
+        exclusive=True,
     )
-    return base if ask.share is None else _shared(ask, ask.share, base, aim)
+    return base if ask.share is None else _shared(ask, ask.share, base, target)
 
 
-def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, aim: DriverTarget) -> DevicePlan:
+def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget) -> DevicePlan:
     if share.isolation is Isolation.MIG:
-        raise NotExpressibleError(f"{aim.driver} has no partitions")
+        raise NotExpressibleError(f"{target.driver} does not support partitions")
     if share.replica:
-        raise NotExpressibleError(f"{aim.driver} shares by amounts, and a replica says none")
-    aim.keeps("exactly.capacity")
-    cores, losses = _cores(ask, share)
+        raise NotExpressibleError(
+            f"{target.driver} shares devices by amount, but a replica specifies none"
+        )
+    target.require_field("exactly.capacity")
+    cores, losses = _cores_amount(ask, share)
     amounts: dict[str, RequestedAmount] = {CORES: cores}
     if isinstance(share.memory, Bytes):
         amounts[MEMORY] = format_bytes(share.memory.value)
@@ -66,24 +68,27 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, aim: DriverTarget) -
     elif share.memory is not None and share.memory.value < WHOLE:
         amounts[MEMORY] = share.memory
     if cores == str(WHOLE) and MEMORY in amounts:
-        message = f"all cores and a part of the memory on {aim.driver}"
+        message = (
+            f"all cores and a part of the memory on {target.driver}: pods that request only memory "
+            "can share the device"
+        )
         losses = (*losses, make_finding(codes.CORES_EXCLUSIVE, ask, message))
     if share.isolation is Isolation.NONE:
-        message = f"who takes more than it asked for fails on {aim.driver}"
+        message = f"a container that uses more than it requests fails on {target.driver}"
         losses = (*losses, make_finding(codes.LIMITS_ENFORCED, ask, message))
     return DevicePlan(
         class_=base.class_,
-        wanted=base.wanted,
+        ask_selectors=base.ask_selectors,
         percent_of=base.percent_of,
         distinct=base.distinct,
-        apart=True,
+        exclusive=True,
         amounts=amounts,
         losses=losses,
     )
 
 
-def _cores(ask: Ask, share: DeviceShare) -> tuple[str, tuple[Finding, ...]]:
-    """Write the cores: none where they are not limited, whole percents where they are."""
+def _cores_amount(ask: Ask, share: DeviceShare) -> tuple[str, tuple[Finding, ...]]:
+    """Return the cores to request: 0 without a limit, else percent, rounded up."""
     percent: Percent | None = share.cores
     if percent is None:
         return "0", ()

@@ -1,4 +1,4 @@
-"""gpu.intel.com: whole GPUs, told apart by their kernel driver; nothing is shared."""
+"""gpu.intel.com: whole GPUs, selected by their kernel driver; does not share devices."""
 
 from translate.legacy.asks import Ask
 from translate.targets.plan import DevicePlan, DriverTarget
@@ -9,21 +9,21 @@ VFIO = "gpu-vfio.intel.com"
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
-    """What the driver publishes, in its own domain."""
+    """Return what the driver publishes, in its own domain."""
     full = {
         "product": f"{domain}/model",
         "architecture": f"{domain}/family",
         "kernel": f"{domain}/driver",
         "memory": f"{domain}/memory",
     }
-    return make_vocabulary(full, always=frozenset({full["kernel"]}))
+    return make_vocabulary(full, always_published=frozenset({full["kernel"]}))
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
     if ask.share is not None:
-        raise NotExpressibleError(f"{aim.driver} does not share its devices")
+        raise NotExpressibleError(f"{target.driver} does not share its devices")
     if ask.partition:
-        raise NotExpressibleError(f"{aim.driver} has no partitions")
-    wanted = VFIO if ask.passthrough else aim.class_
-    return DevicePlan(class_=aim.offers(wanted), wanted=ask.selectors)
+        raise NotExpressibleError(f"{target.driver} does not support partitions")
+    class_ = VFIO if ask.passthrough else target.class_
+    return DevicePlan(class_=target.require_class(class_), ask_selectors=ask.selectors)

@@ -1,126 +1,136 @@
-"""Devices of several asks near each other: groups by the shapes of nodes that are published.
+"""Divides joint asks into device groups, by the published shapes of nodes.
 
-A claim can say that devices are equal in one attribute, not that one set of places covers another.
-So what goes together is cut into groups, one for each neighbourhood of the shape that most nodes
-have. Where PCIe roots relate nothing NUMA nodes are taken, and that is told. In bridge placement
-the rule itself is printed, so that only the numbers are taken from the shapes.
+A claim can require devices to be equal in one attribute, but not that the locations of some devices
+cover those of others. So joint asks are divided into groups, one for each location of the shape
+that most nodes have. If PCIe roots relate no devices, NUMA nodes do, and a finding reports that.
+With `placement: bridge` the claim carries the rule itself, so only the counts depend on the shapes.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
-from facts.model import Facts, Neighbourhood, Shape
+from facts.model import Facts, Neighbourhood, NodeShape
 from translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
 from translate.targets import codes
 from translate.targets.plan import make_finding
 from translate.targets.vocabulary import NotExpressibleError
 
+_ALL_DEVICES: Final = "a request for all devices cannot be grouped with other devices"
+_NOUNS: Final = {Kind.GPU: "GPU", Kind.NIC: "NIC"}
+
 
 class DeviceGroup(msgspec.Struct, frozen=True):
-    """What stands in one neighbourhood: so many of the primary's, so many of each other ask."""
+    """The devices in one location: the count of the primary ask, and of each other ask."""
 
     primary: int
     others: tuple[int, ...]
 
 
 class Grouping(msgspec.Struct, frozen=True):
-    """The groups; without an attribute nothing relates their devices."""
+    """The groups; without an attribute, no constraint relates their devices."""
 
     groups: tuple[DeviceGroup, ...]
     attribute: str = ""
-    apart: bool = False  # two groups could come to stand in one neighbourhood
+    separate: bool = False  # two groups could share one location
     findings: tuple[Finding, ...] = ()
 
 
-class _Loose(Exception):  # noqa: N818  # not an error: what is only preferred need not be
-    """The groups cannot be required; says why."""
+class _CannotRequire(Exception):  # noqa: N818  # not an error if the alignment is only preferred
+    """Raised if the groups cannot be required; the message is the reason."""
 
 
 def count_linked(
     primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
 ) -> Grouping:
-    """Count asks with one joint: one group of them all, and the attribute that tells places."""
+    """Count joint asks as one group, and choose the attribute of their locations."""
     joint = primary.joint or JointAllocation("", primary.kind)
-    unequal = primary.count is None or any(each.count is None for each in others)
-    if joint.scope is TopologyScope.NODE or (unequal and not joint.required):
+    takes_all = primary.count is None or any(each.count is None for each in others)
+    if joint.scope is TopologyScope.NODE or (takes_all and not joint.required):
         return group_asks(primary, others, drivers, facts)
-    if unequal:
-        raise NotExpressibleError("all there are of a device cannot be grouped")
-    shapes = _shapes(facts, drivers) if facts else []
+    if takes_all:
+        raise NotExpressibleError(_ALL_DEVICES)
+    shapes = _find_shapes(facts, drivers) if facts else []
     try:
-        return _counted_by(primary, others, joint, shapes)
-    except _Loose as reason:
-        return _loose(primary, others, joint, f"{reason}")
+        return _count_by_shapes(primary, others, joint, shapes)
+    except _CannotRequire as reason:
+        return _report_or_refuse(primary, others, joint, f"{reason}")
 
 
-def _counted_by(
-    primary: Ask, others: Sequence[Ask], joint: JointAllocation, shapes: Sequence[Shape]
+def _count_by_shapes(
+    primary: Ask, others: Sequence[Ask], joint: JointAllocation, shapes: Sequence[NodeShape]
 ) -> Grouping:
     count = primary.count or 1
     if not shapes:
-        open_ = [each.kind for each in others if not (each.joint and each.joint.explicit_count)]
-        if open_ and joint.required and count > 1:
+        uncounted = [each.kind for each in others if not (each.joint and each.joint.explicit_count)]
+        if uncounted and joint.required and count > 1:
             raise NotExpressibleError(
-                f"no node is known that shows how {count} devices lie to each other: ask for as "
-                f"many of {open_[0]} as there are places for them"
+                f"the number of {_plural(uncounted[0])} is unknown, because no node has a known "
+                f"topology of {_devices(count, primary.kind)}; request an explicit number"
             )
         attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
-        return msgspec.structs.replace(_apart(primary, others), attribute=attribute)
-    attribute, related, findings = _scope(primary, joint, shapes)
-    holding = [each for each in related if _packed(count, _places(each, attribute)) is not None]
+        return msgspec.structs.replace(_single_group(primary, others), attribute=attribute)
+    attribute, related, findings = _choose_attribute(primary, joint, shapes)
+    holding = [each for each in related if _pack(count, _locations(each, attribute)) is not None]
     if not holding and not joint.required:
-        return msgspec.structs.replace(_apart(primary, others, findings), attribute=attribute)
-    holding = holding or _holding(count, joint, related, attribute)
+        return msgspec.structs.replace(
+            _single_group(primary, others, findings), attribute=attribute
+        )
+    holding = holding or _shapes_with_room(count, joint, related, attribute)
     shape = max(holding, key=lambda each: (each.nodes, each.gpus))
-    groups = _shared_out(primary, others, joint, _packed(count, _places(shape, attribute)) or [])
-    whole = _apart(*_counted(primary, others, groups), findings)
-    left = [each for each in related if _fewest(each, count, attribute) != len(groups)]
+    groups = _distribute(primary, others, joint, _pack(count, _locations(shape, attribute)) or [])
+    grouping = _single_group(*_with_counts(primary, others, groups), findings)
+    left = [each for each in related if _count_locations(each, count, attribute) != len(groups)]
     if left and not all(each.joint and each.joint.explicit_count for each in others):
         nodes = sum(each.nodes for each in left)
-        message = f"{len(groups)} places as on {shape.nodes} nodes; {nodes} other nodes differ"
+        message = _describe_shape(len(groups), "location", shape.nodes, nodes)
         more = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
-        whole = msgspec.structs.replace(whole, findings=more)
-    return msgspec.structs.replace(whole, attribute=attribute)
+        grouping = msgspec.structs.replace(grouping, findings=more)
+    return msgspec.structs.replace(grouping, attribute=attribute)
 
 
-def _fewest(shape: Shape, count: int, attribute: str) -> int:
-    return len(_packed(count, _places(shape, attribute)) or [])
+def _count_locations(shape: NodeShape, count: int, attribute: str) -> int:
+    return len(_pack(count, _locations(shape, attribute)) or [])
 
 
 def group_asks(
     primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
 ) -> Grouping:
-    """Cut asks with one joint into groups; `drivers` are of the primary and of the others."""
+    """Divide joint asks into groups; `drivers` are of the primary ask and of the others."""
     joint = primary.joint or JointAllocation("", primary.kind)
     if primary.count is None or any(each.count is None for each in others):
-        reason = "all there are of a device cannot be grouped"
-        return _loose(primary, others, joint, reason)
+        reason = _ALL_DEVICES
+        return _report_or_refuse(primary, others, joint, reason)
     if joint.scope is TopologyScope.NODE:
-        return _apart(primary, others)
+        return _single_group(primary, others)
     try:
-        return _grouped(primary, others, joint, drivers, facts)
-    except _Loose as reason:
-        return _loose(primary, others, joint, f"{reason}")
+        return _group_by_shapes(primary, others, joint, drivers, facts)
+    except _CannotRequire as reason:
+        return _report_or_refuse(primary, others, joint, f"{reason}")
 
 
-def _apart(primary: Ask, others: Sequence[Ask], findings: tuple[Finding, ...] = ()) -> Grouping:
-    """One group that nothing relates."""
+def _single_group(
+    primary: Ask, others: Sequence[Ask], findings: tuple[Finding, ...] = ()
+) -> Grouping:
+    """Return one group without an attribute."""
     counts = tuple(each.count or 1 for each in others)
     return Grouping((DeviceGroup(primary.count or 1, counts),), findings=findings)
 
 
-def _loose(primary: Ask, others: Sequence[Ask], joint: JointAllocation, reason: str) -> Grouping:
+def _report_or_refuse(
+    primary: Ask, others: Sequence[Ask], joint: JointAllocation, reason: str
+) -> Grouping:
     if joint.required:
         raise NotExpressibleError(reason)
     if primary.count is None or any(each.count is None for each in others):
         return Grouping((), findings=(make_finding(codes.ALIGNMENT_LOST, primary, reason),))
-    return _apart(primary, others, (make_finding(codes.ALIGNMENT_LOST, primary, reason),))
+    return _single_group(primary, others, (make_finding(codes.ALIGNMENT_LOST, primary, reason),))
 
 
-def _grouped(
+def _group_by_shapes(
     primary: Ask,
     others: Sequence[Ask],
     joint: JointAllocation,
@@ -128,148 +138,153 @@ def _grouped(
     facts: Facts | None,
 ) -> Grouping:
     count = primary.count or 1
-    if facts is None or not (shapes := _shapes(facts, drivers)):
-        return _unknown(primary, others, joint)
-    attribute, related, findings = _scope(primary, joint, shapes)
-    holding = _holding(count, joint, related, attribute)
+    if facts is None or not (shapes := _find_shapes(facts, drivers)):
+        return _group_without_shapes(primary, others, joint)
+    attribute, related, findings = _choose_attribute(primary, joint, shapes)
+    holding = _shapes_with_room(count, joint, related, attribute)
     shape = max(holding, key=lambda each: (each.nodes, each.gpus))
-    cut = _packed(count, _places(shape, attribute)) or []
-    groups = _shared_out(primary, others, joint, cut)
-    sizes = [size for size, _ in cut]
-    if left := [each for each in related if _sizes(each, count, attribute) != sizes]:
+    packed = _pack(count, _locations(shape, attribute)) or []
+    groups = _distribute(primary, others, joint, packed)
+    sizes = [size for size, _ in packed]
+    if left := [each for each in related if _primary_counts(each, count, attribute) != sizes]:
         nodes = sum(each.nodes for each in left)
-        message = f"{len(groups)} groups as on {shape.nodes} nodes; {nodes} other nodes differ"
+        message = _describe_shape(len(groups), "group", shape.nodes, nodes)
         findings = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
-    if _everything(shape, groups):
-        return _apart(*_counted(primary, others, groups), findings)
-    mergeable = any(each.nics > 1 for one in related for each in _places(one, attribute))
+    if _takes_all_devices(shape, groups):
+        return _single_group(*_with_counts(primary, others, groups), findings)
+    mergeable = any(each.nics > 1 for one in related for each in _locations(one, attribute))
     return Grouping(groups, attribute, mergeable and len(groups) > 1, findings)
 
 
-def _holding(
-    count: int, joint: JointAllocation, related: Sequence[Shape], attribute: str
-) -> list[Shape]:
-    """The shapes that have room for so many; refuse where there are none."""
-    holding = [each for each in related if _packed(count, _places(each, attribute)) is not None]
+def _shapes_with_room(
+    count: int, joint: JointAllocation, related: Sequence[NodeShape], attribute: str
+) -> list[NodeShape]:
+    """Return the shapes with room for the primary ask; raise if there are none."""
+    holding = [each for each in related if _pack(count, _locations(each, attribute)) is not None]
     if not holding:
-        rows = (_places(each, attribute) for each in related)
+        rows = (_locations(each, attribute) for each in related)
         most = max(sum(each.gpus * each.times for each in row) for row in rows)
-        raise _Loose(f"{count} are asked for, at most {most} stand beside others on one node")
+        raise _CannotRequire(
+            f"{_devices(count, joint.primary)} requested, but no node has more than {most} near "
+            "the other requested devices"
+        )
     if not joint.required and not all(_covered(each, attribute) for each in holding):
-        raise _Loose("not every one has another beside it, and the pod does not require it")
+        raise _CannotRequire(
+            "not every device has another requested device near it, and the pod does not require it"
+        )
     return holding
 
 
-def _shapes(facts: Facts, drivers: tuple[str, str]) -> list[Shape]:
+def _find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     found = []
     for each in facts.shapes:
         if (each.gpu, each.nic) == drivers:
             found.append(each)
         elif (each.nic, each.gpu) == drivers:
-            found.append(_turned(each))
+            found.append(_swap(each))
     return found
 
 
-def _turned(shape: Shape) -> Shape:
-    """The same shape seen from the network devices."""
+def _swap(shape: NodeShape) -> NodeShape:
+    """Return the shape with GPUs and network devices swapped."""
 
-    def turn(rows: tuple[Neighbourhood, ...]) -> tuple[Neighbourhood, ...]:
+    def swap_rows(rows: tuple[Neighbourhood, ...]) -> tuple[Neighbourhood, ...]:
         return tuple(Neighbourhood(each.nics, each.gpus, each.times) for each in rows)
 
-    return Shape(
+    return NodeShape(
         shape.nic,
         shape.gpu,
         gpus=shape.nics,
         nics=shape.gpus,
-        pcie=turn(shape.pcie),
-        numa=turn(shape.numa),
+        pcie=swap_rows(shape.pcie),
+        numa=swap_rows(shape.numa),
         nodes=shape.nodes,
     )
 
 
-def _unknown(primary: Ask, others: Sequence[Ask], joint: JointAllocation) -> Grouping:
-    """Without a shape one device can still be near its own; more cannot be cut."""
+def _group_without_shapes(primary: Ask, others: Sequence[Ask], joint: JointAllocation) -> Grouping:
+    """Group single devices without shapes; several devices need a known shape."""
     most = max(primary.count or 1, *(each.count or 1 for each in others))
     if most > 1:
-        raise _Loose(f"no node is known that shows how {most} devices lie to each other")
+        raise _CannotRequire(f"no node has a known topology of {most} devices")
     if not joint.required:
-        raise _Loose("no node is known that shows how devices lie to each other")
+        raise _CannotRequire("no node has a known topology of these devices")
     attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
     return Grouping((DeviceGroup(1, tuple(1 for _ in others)),), attribute)
 
 
-def _scope(
-    primary: Ask, joint: JointAllocation, shapes: Sequence[Shape]
-) -> tuple[str, list[Shape], tuple[Finding, ...]]:
-    """Choose the attribute that relates anything, and the shapes in which it does."""
+def _choose_attribute(
+    primary: Ask, joint: JointAllocation, shapes: Sequence[NodeShape]
+) -> tuple[str, list[NodeShape], tuple[Finding, ...]]:
+    """Choose the attribute that relates the devices, and the shapes in which it does."""
     if joint.scope is not TopologyScope.NUMA and (by_root := [s for s in shapes if s.pcie_relates]):
         return PCIE_ROOT, by_root, ()
     by_numa = [each for each in shapes if each.numa_relates]
     if not by_numa:
-        raise _Loose("no published attribute relates these devices on any node")
+        raise _CannotRequire("no published attribute relates these devices on any node")
     if joint.scope is TopologyScope.NUMA:
         return NUMA_NODE, by_numa, ()
-    message = "no PCIe root holds both kinds of devices: they share a NUMA node instead"
+    message = "no PCIe root has both kinds of devices, so they share a NUMA node instead"
     return NUMA_NODE, by_numa, (make_finding(codes.NEIGHBOURHOOD_CHANGED, primary, message),)
 
 
-def _places(shape: Shape, attribute: str) -> list[Neighbourhood]:
-    """The neighbourhoods that hold both, those with the most of the primary's first."""
+def _locations(shape: NodeShape, attribute: str) -> list[Neighbourhood]:
+    """Return the locations with both kinds of devices, those with most primary devices first."""
     rows = shape.pcie if attribute == PCIE_ROOT else shape.numa
     return sorted((each for each in rows if each.gpus and each.nics), key=lambda e: -e.gpus)
 
 
-def _covered(shape: Shape, attribute: str) -> bool:
+def _covered(shape: NodeShape, attribute: str) -> bool:
     rows = shape.pcie if attribute == PCIE_ROOT else shape.numa
     return all(each.nics for each in rows if each.gpus)
 
 
-def _packed(count: int, places: Sequence[Neighbourhood]) -> list[tuple[int, int]] | None:
-    """Fill neighbourhoods one after the other: how many in each, and how many others it has."""
-    cut: list[tuple[int, int]] = []
+def _pack(count: int, locations: Sequence[Neighbourhood]) -> list[tuple[int, int]] | None:
+    """Fill locations in order; returns the primary count and the other devices of each."""
+    packed: list[tuple[int, int]] = []
     left = count
-    for each in places:
+    for each in locations:
         for _ in range(each.times):
             if not left:
-                return cut
-            cut.append((min(left, each.gpus), each.nics))
-            left -= cut[-1][0]
-    return None if left else cut
+                return packed
+            packed.append((min(left, each.gpus), each.nics))
+            left -= packed[-1][0]
+    return None if left else packed
 
 
-def _sizes(shape: Shape, count: int, attribute: str) -> list[int]:
-    """How many of the primary's stand in each place of a shape."""
-    return [size for size, _ in _packed(count, _places(shape, attribute)) or []]
+def _primary_counts(shape: NodeShape, count: int, attribute: str) -> list[int]:
+    """Return the number of primary devices in each location of a shape."""
+    return [size for size, _ in _pack(count, _locations(shape, attribute)) or []]
 
 
-def _shared_out(
-    primary: Ask, others: Sequence[Ask], joint: JointAllocation, cut: list[tuple[int, int]]
+def _distribute(
+    primary: Ask, others: Sequence[Ask], joint: JointAllocation, packed: list[tuple[int, int]]
 ) -> tuple[DeviceGroup, ...]:
-    """Give every group its share of the others, as evenly as possible."""
+    """Distribute the devices of the other asks over the groups, as evenly as possible."""
     columns = []
     for each in others:
         counted = each.joint.explicit_count if each.joint else joint.explicit_count
-        wanted = each.count if counted and each.count is not None else len(cut)
-        if wanted < len(cut):
+        wanted = each.count if counted and each.count is not None else len(packed)
+        if wanted < len(packed):
             raise NotExpressibleError(
-                f"{primary.count} devices stand in {len(cut)} places: ask for {len(cut)} of"
-                f" {each.kind}, not {wanted}"
+                f"{_devices(primary.count, primary.kind)} span {len(packed)} locations: request "
+                f"{_devices(len(packed), each.kind)}, not {wanted}"
             )
-        base, more = divmod(wanted, len(cut))
-        shares = [base + (number < more) for number in range(len(cut))]
-        if any(share > room for share, (_, room) in zip(shares, cut, strict=True)):
-            room = sum(place for _, place in cut)
+        base, more = divmod(wanted, len(packed))
+        shares = [base + (number < more) for number in range(len(packed))]
+        if any(share > room for share, (_, room) in zip(shares, packed, strict=True)):
+            room = sum(others for _, others in packed)
             raise NotExpressibleError(
-                f"ask for at most {room} of {each.kind} beside {primary.count} of {primary.kind}, "
-                f"not {wanted}"
+                f"request at most {_devices(room, each.kind)} with "
+                f"{_devices(primary.count, primary.kind)}, not {wanted}"
             )
         columns.append(shares)
     rows: Iterator[tuple[int, ...]] = zip(*columns, strict=True) if columns else iter(())
-    return tuple(DeviceGroup(size, row) for (size, _), row in zip(cut, rows, strict=True))
+    return tuple(DeviceGroup(size, row) for (size, _), row in zip(packed, rows, strict=True))
 
 
-def _everything(shape: Shape, groups: Sequence[DeviceGroup]) -> bool:
-    """Whether the groups are all the devices a node has: then nothing needs to be said."""
+def _takes_all_devices(shape: NodeShape, groups: Sequence[DeviceGroup]) -> bool:
+    """Whether the groups take all devices of a node, so that they need no constraint."""
     others = sum(sum(each.others) for each in groups)
     return (
         len(groups) > 1
@@ -279,7 +294,7 @@ def _everything(shape: Shape, groups: Sequence[DeviceGroup]) -> bool:
     )
 
 
-def _counted(
+def _with_counts(
     primary: Ask, others: Sequence[Ask], groups: Sequence[DeviceGroup]
 ) -> tuple[Ask, list[Ask]]:
     totals = [sum(column) for column in zip(*(each.others for each in groups), strict=True)]
@@ -289,7 +304,22 @@ def _counted(
     ]
 
 
+def _plural(kind: Kind) -> str:
+    return f"{_NOUNS.get(kind, 'device')}s"
+
+
+def _devices(count: int | None, kind: Kind) -> str:
+    return f"1 {_NOUNS.get(kind, 'device')}" if count == 1 else f"{count} {_plural(kind)}"
+
+
+def _describe_shape(count: int, noun: str, nodes: int, other_nodes: int) -> str:
+    parts = f"1 {noun}" if count == 1 else f"{count} {noun}s"
+    matching = "1 node" if nodes == 1 else f"{nodes} nodes"
+    others = "1 other node has" if other_nodes == 1 else f"{other_nodes} other nodes have"
+    return f"{parts}, as on {matching}; {others} a different shape"
+
+
 def find_primary(asks: Sequence[Ask]) -> Ask:
-    """The ask whose neighbourhoods count."""
+    """Return the ask whose locations count."""
     kind: Kind | None = asks[0].joint.primary if asks[0].joint else None
     return next((each for each in asks if each.kind is kind), asks[0])

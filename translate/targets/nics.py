@@ -1,4 +1,4 @@
-"""What both network families do alike: nothing is shared, and settings that nobody can carry."""
+"""Checks and findings that all drivers of network devices share."""
 
 from dra.finding import Finding
 from translate.legacy.asks import Ask, VfSettings
@@ -7,27 +7,32 @@ from translate.targets.plan import DriverTarget, make_finding
 from translate.targets.vocabulary import NotExpressibleError
 
 
-def check_supported(ask: Ask, aim: DriverTarget) -> None:
-    """Refuse what no network device is."""
+def check_supported(ask: Ask, target: DriverTarget) -> None:
+    """Raise NotExpressibleError for requests that no network device can satisfy."""
     if ask.partition or ask.passthrough:
-        raise NotExpressibleError(f"{aim.driver} has no partitions and no passthrough")
+        raise NotExpressibleError(f"{target.driver} supports neither partitions nor passthrough")
 
 
-def report_shared(ask: Ask, aim: DriverTarget) -> tuple[Finding, ...]:
-    """Tell that a share takes the whole."""
+def report_shared(ask: Ask, target: DriverTarget) -> tuple[Finding, ...]:
+    """Report that a share of a device allocates the whole device."""
     if ask.share is None:
         return ()
-    message = f"a share of a network device takes the whole one on {aim.driver}"
+    message = f"a share of a network device takes the whole device on {target.driver}"
     return (make_finding(codes.SHARE_WHOLE, ask, message),)
 
 
 def network_settings(ask: Ask) -> tuple[VfSettings, ...]:
-    """The settings of network functions."""
+    """Return the settings of virtual functions and interfaces."""
     return tuple(each for each in ask.settings if isinstance(each, VfSettings))
 
 
 def report_dropped(ask: Ask, setting: VfSettings, known: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Tell of the fixed values that have no place in the configuration."""
+    """Report the parameters that the driver's configuration has no field for."""
     names = [name for name, _ in setting.parameters if name not in known]
     where = setting.network or setting.interface or "the interface"
-    return tuple(make_finding(codes.SETTING_DROPPED, ask, f"{name} of {where}") for name in names)
+    return tuple(
+        make_finding(
+            codes.SETTING_DROPPED, ask, f"{name} of {where} is not supported by the driver"
+        )
+        for name in names
+    )

@@ -1,7 +1,7 @@
-"""The plain data between families and the printing: how one device of an ask is asked for.
+"""Data types between the driver families and the claim writer.
 
-A family makes a `Plan`; everything else, counts, alternatives, percentages, names, is the same for
-all of them.
+A family makes a `DevicePlan` for one device of an ask. Counts, alternatives, percentages and names
+are the same for all families.
 """
 
 import enum
@@ -18,12 +18,12 @@ from translate.legacy.asks import Ask, DeviceUser, PackingPreference, Percent
 from translate.legacy.selectors import AskSelector
 from translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
-# A quantity as it is written, or a part of what the device has of it.
+# A quantity as written in a claim, or a percentage of the device's capacity.
 RequestedAmount: TypeAlias = str | Percent
 
 
 class Sharing(enum.StrEnum):
-    """How a driver shares a device, where it is not by a number of shares."""
+    """How a driver shares a device, other than by a number of shares."""
 
     NONE = "none"
     MEMORY = "memory"
@@ -31,69 +31,71 @@ class Sharing(enum.StrEnum):
 
 
 class DriverTarget(msgspec.Struct, frozen=True):
-    """A target, with what is known of its driver here."""
+    """A target, with the vocabulary and facts of its driver."""
 
     family: str
     driver: str
     class_: str
     sharing: str | int
-    words: DriverVocabulary
+    vocabulary: DriverVocabulary
     facts: Facts | None = None
 
     def products(self, *, types: tuple[str, ...] = ()) -> tuple[Product, ...]:
-        """The published products of the driver, of these types if any are named."""
+        """Return the published products of the driver, only of these types if any are given."""
         rows = self.facts.products_of(self.driver) if self.facts else ()
         return tuple([each for each in rows if each.type in types]) if types else rows
 
     def publishes(self, name: str) -> bool:
-        """Whether the driver publishes an attribute on some device here."""
-        driver = self.facts.driver_named(self.driver) if self.facts else None
+        """Whether the driver publishes an attribute on any device."""
+        driver = self.facts.find_driver(self.driver) if self.facts else None
         return driver is not None and name in driver.attributes
 
     @property
     def types(self) -> Mapping[str, str]:
-        """The types of the published attributes."""
-        driver = self.facts.driver_named(self.driver) if self.facts else None
+        """Map each published attribute to its type."""
+        driver = self.facts.find_driver(self.driver) if self.facts else None
         return driver.attributes if driver else {}
 
-    def offers(self, name: str) -> str:
-        """Give the class of this name back; refuse one that is known not to exist."""
-        if self.facts and self.facts.class_named(name) is None:
-            raise NotExpressibleError(f"there is no DeviceClass {name}")
+    def require_class(self, name: str) -> str:
+        """Return the class name; raise NotExpressibleError if the class is known not to exist."""
+        if self.facts and self.facts.find_class(name) is None:
+            raise NotExpressibleError(f"DeviceClass {name} does not exist")
         return name
 
-    def keeps(self, field: str) -> None:
-        """Refuse what this API server would drop from the claim."""
-        if self.facts and not self.facts.keeps(field):
+    def require_field(self, field: str) -> None:
+        """Raise NotExpressibleError if the API server drops this field from claims."""
+        if self.facts and not self.facts.keeps_field(field):
             version = self.facts.cluster.version
             raise NotExpressibleError(f"this API server ({version}) drops {field} from claims")
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How one device of an ask is asked for."""
+    """How to request one device of an ask."""
 
     class_: str
     selectors: tuple[str, ...] = ()
-    wanted: tuple[AskSelector, ...] = ()  # the ask's own that are still to be written
-    words: DriverVocabulary | None = None  # where they are others than the driver's usual ones
-    ways: tuple[tuple[str, ...], ...] = ()  # in order of preference; one of them holds
+    ask_selectors: tuple[AskSelector, ...] = ()  # the ask's own selectors, not yet written as CEL
+    vocabulary: DriverVocabulary | None = None  # if it differs from the driver's usual one
+    alternatives: tuple[
+        tuple[str, ...], ...
+    ] = ()  # in order of preference; a device matches one of them
     amounts: Mapping[str, RequestedAmount] = {}
-    percent_of: tuple[Product, ...] = ()  # the products that a percentage may be of
-    distinct: str = ""  # devices of one ask differ in this attribute
-    parent: str = ""  # devices on one card are equal in it
-    parameters: tuple[Value, ...] = ()  # of one device each; None where there is nothing to tell
-    apart: bool = False  # no other ask may be in its claim
+    percent_of: tuple[Product, ...] = ()  # the products that a percentage may refer to
+    distinct: str = ""  # the attribute in which the devices of one ask differ
+    parent: str = ""  # the attribute that devices on one card share
+    parameters: tuple[Value, ...] = ()  # driver parameters, one per device; None without parameters
+    exclusive: bool = False  # the ask needs a claim of its own
     losses: tuple[Finding, ...] = ()
 
 
 def make_finding(code: Code, ask: Ask, message: str) -> Finding:
-    """Make a finding about an ask, by the names that the pod has for it."""
+    """Make a finding about an ask; its message begins with the resource names."""
     path = format_path(ask.users[0].path) if ask.users else ""
     return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}")
 
 
 class UnnamedRequest(msgspec.Struct, frozen=True):
-    """A request before it has its name."""
+    """A device request before it has a name."""
 
     kind: str
     body: Mapping[str, Value]
@@ -103,18 +105,18 @@ class UnnamedRequest(msgspec.Struct, frozen=True):
 
 
 class RequestConstraint(msgspec.Struct, frozen=True):
-    """A constraint over requests of one part, by their numbers; none of them: all."""
+    """A constraint over requests of one part, by their indices; no indices mean all."""
 
-    word: str  # matchAttribute or distinctAttribute
+    kind: str  # matchAttribute or distinctAttribute
     attribute: str
     requests: tuple[int, ...]
 
 
 class ProximityRule(msgspec.Struct, frozen=True):
-    """What no constraint can say, over requests of one part by their numbers.
+    """A proximity rule that no constraint can express, over requests of one part by their indices.
 
-    With `others`: the places of their devices are those of the `requests`. Without: one place for
-    all. A place is a value of the first attribute that the devices publish.
+    With `others`, their devices are in the same locations as those of `requests`. Without, all
+    devices share one location. A location is a value of the first attribute that devices publish.
     """
 
     requests: tuple[int, ...]
@@ -124,7 +126,7 @@ class ProximityRule(msgspec.Struct, frozen=True):
 
 
 class RequestConfig(msgspec.Struct, frozen=True):
-    """Configuration for one request of a part."""
+    """Opaque driver configuration for one request of a part."""
 
     request: int
     driver: str
@@ -132,29 +134,29 @@ class RequestConfig(msgspec.Struct, frozen=True):
 
 
 class ClaimPart(msgspec.Struct, frozen=True):
-    """What must stay in one claim."""
+    """Requests that must stay in one claim, with their constraints."""
 
     requests: tuple[UnnamedRequest, ...] = ()
-    rules: tuple[RequestConstraint, ...] = ()
-    settings: tuple[RequestConfig, ...] = ()
-    apart: str = ""  # parts with the same key are never in one claim
-    links: tuple[ProximityRule, ...] = ()
-    wishes: tuple[PackingPreference, ...] = ()
+    constraints: tuple[RequestConstraint, ...] = ()
+    configs: tuple[RequestConfig, ...] = ()
+    separation_key: str = ""  # parts with equal keys are never in one claim
+    proximity_rules: tuple[ProximityRule, ...] = ()
+    preferences: tuple[PackingPreference, ...] = ()
 
 
 class Expressibility(enum.StrEnum):
-    """How well it can be said."""
+    """How well a claim can express an ask."""
 
     EQUAL = "equal"
     LOSSY = "lossy"
-    UNSAYABLE = "not sayable"
+    NOT_EXPRESSIBLE = "not expressible"
 
 
 class TargetResult(msgspec.Struct, frozen=True):
-    """What became of one ask, or of asks that go together."""
+    """The result of the targets for one ask, or for asks that go together."""
 
     asks: tuple[str, ...]
-    answer: Expressibility
+    expressibility: Expressibility
     part: ClaimPart = ClaimPart()
     findings: tuple[Finding, ...] = ()
     lost: tuple[str, ...] = ()

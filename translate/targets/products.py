@@ -1,7 +1,7 @@
-"""Which published products a selector accepts, and percentages of them in absolute amounts.
+"""Matches published products with selectors, and converts percentages to absolute amounts.
 
-Knows nothing of drivers: a product is a row of the facts. What a row cannot tell is unknown, and
-the device is left to the expression.
+A product is a row of the facts. If a row lacks a property, the match is unknown, and the CEL
+expression decides about the device.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,15 +27,15 @@ _STEP = "1Mi"
 
 
 def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  # noqa: PLR0911  # one for each kind
-    """Whether a product is accepted; None where the row does not tell."""
+    """Whether a selector accepts a product; None if the facts do not tell."""
     match selector:
         case Not(operand=operand):
             inner = fits(operand, product, memory)
             return None if inner is None else not inner
         case AnyOf(operands=operands):
-            return _any(fits(each, product, memory) for each in these)
+            return _any_of(fits(each, product, memory) for each in operands)
         case AllOf(operands=operands):
-            return _all(fits(each, product, memory) for each in operands)
+            return _all_of(fits(each, product, memory) for each in operands)
         case ProductIs(names=names):
             return product.name.replace(" ", "-") in {name.replace(" ", "-") for name in names}
         case ProductContains(parts=parts):
@@ -45,26 +45,26 @@ def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  
         case PartitionProfile(names=names):
             return product.profile in names
         case Memory(at_least=least, below=below) if memory in product.capacity:
-            whole = capacity_value(product, memory)
-            return (least is None or whole >= least) and (below is None or whole < below)
+            total = capacity_value(product, memory)
+            return (least is None or total >= least) and (below is None or total < below)
         case _:
             return None
 
 
-def _any(answers: Iterable[bool | None]) -> bool | None:
-    known = list(answers)
-    return True if True in known else None if None in known else False
+def _any_of(matches: Iterable[bool | None]) -> bool | None:
+    results = list(matches)
+    return True if True in results else None if None in results else False
 
 
-def _all(answers: Iterable[bool | None]) -> bool | None:
-    known = list(answers)
-    return False if False in known else None if None in known else True
+def _all_of(matches: Iterable[bool | None]) -> bool | None:
+    results = list(matches)
+    return False if False in results else None if None in results else True
 
 
 def filter_products(
     products: Iterable[Product], selectors: Sequence[AskSelector], memory: str
 ) -> tuple[Product, ...]:
-    """The products that no selector is known to refuse."""
+    """Return the products that no selector is known to refuse."""
     if not selectors:
         return tuple(products)
     return tuple(
@@ -75,30 +75,30 @@ def filter_products(
 
 
 def capacity_value(product: Product, capacity: str) -> int:
-    """How much of a capacity each device of a product has."""
+    """Return how much of a capacity each device of a product has."""
     return parse(product.capacity[capacity].value).value()
 
 
 def percent_amount(product: Product, capacity: str, percent: Percent) -> str:
-    """The amount that is so many percent of operand a device of the product has.
+    """Return a percentage of a device's capacity as an amount.
 
-    Rounded down to operand the driver hands out, so that two halves fit on one device; the driver
-    would round up. Never less than the driver gives at least.
+    The amount is rounded down to the driver's step, so that two halves fit on one device; the
+    driver itself rounds up. It is never below the driver's minimum.
     """
     row: Amount = product.capacity[capacity]
-    whole = parse(row.value)
-    exact = Decimal(whole.value()) * percent.value / 100
-    step = parse(row.step).value() if row.step else _step(whole)
+    total = parse(row.value)
+    exact = Decimal(total.value()) * percent.value / 100
+    step = parse(row.step).value() if row.step else _default_step(total)
     least = parse(row.least).value() if row.least else 0
     steps = (int(exact) - least) // step if step else 0
     rounded = max(least + steps * step, least, 1)
-    if rounded > whole.value():
+    if rounded > total.value():
         raise NotExpressibleError(
             f"{percent.value} percent is more than a device of {product.name} has"
         )
-    return Quantity.of(rounded, whole.format).canonical()
+    return Quantity.of(rounded, total.format).canonical()
 
 
-def _step(whole: Quantity) -> int:
-    """Memory goes in whole mebibytes, operand is counted in ones."""
-    return parse(_STEP).value() if whole.format is Format.BINARY_SI else 1
+def _default_step(total: Quantity) -> int:
+    """Return the default step: 1Mi for memory, 1 for counts."""
+    return parse(_STEP).value() if total.format is Format.BINARY_SI else 1

@@ -1,6 +1,6 @@
-"""A plan to requests: counts, alternatives, percentages; the same for every family.
+"""Expands a device plan to requests: counts, alternatives, percentages; for every family.
 
-What is asked as one of several ways becomes `firstAvailable`, whose eight places bound it.
+Several alternatives become a `firstAvailable` request, which has room for eight.
 """
 
 import re
@@ -31,7 +31,7 @@ _NOT_LABEL = re.compile(r"[^a-z0-9]+")
 
 
 class DeviceAlternative(msgspec.Struct, frozen=True):
-    """One way to get a device: what it must be, how much of it, and what it is called."""
+    """One alternative for a device: selectors, capacity, and the product name."""
 
     selectors: tuple[str, ...] = ()
     capacity: Mapping[str, str] = {}
@@ -39,99 +39,113 @@ class DeviceAlternative(msgspec.Struct, frozen=True):
 
 
 class ExpandedPlan(msgspec.Struct, frozen=True):
-    """A plan with everything worked out but the number of devices."""
+    """A plan with all its alternatives; only the number of devices is open."""
 
     plan: DevicePlan
-    ways: tuple[DeviceAlternative, ...]
+    alternatives: tuple[DeviceAlternative, ...]
     findings: tuple[Finding, ...]
 
 
-def expand_plan(ask: Ask, plan: DevicePlan, aim: DriverTarget) -> ExpandedPlan:
-    """Work out the ways in which a device may be got."""
-    words = plan.words or aim.words
-    selectors, dropped = _selectors(ask, plan, words, aim)
-    products, left = _ways_of_products(ask, plan, words)
-    alternatives = tuple(
-        (check_length(write_cel(each, words, aim.types)),) for each in ask.alternatives
+def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPlan:
+    """Expand a plan to the alternatives that can satisfy it."""
+    vocabulary = plan.vocabulary or target.vocabulary
+    selectors, dropped = _write_selectors(ask, plan, vocabulary, target)
+    products, left = _product_alternatives(ask, plan, vocabulary)
+    preferences = tuple(
+        (check_length(write_cel(each, vocabulary, target.types)),) for each in ask.alternatives
     )
-    ways = [
-        DeviceAlternative((*selectors, *other, *preferred, *way.selectors), way.capacity, way.name)
-        for other in plan.ways or ((),)
-        for preferred in alternatives or ((),)
-        for way in products
+    alternatives = [
+        DeviceAlternative(
+            (*selectors, *other, *preferred, *each.selectors), each.capacity, each.name
+        )
+        for other in plan.alternatives or ((),)
+        for preferred in preferences or ((),)
+        for each in products
     ]
     findings = [*plan.losses, *dropped, *left]
-    if len(ways) > MAX_ALTERNATIVES:
-        message = f"{len(ways) - MAX_ALTERNATIVES} of {len(ways)} ways are not asked for"
+    if len(alternatives) > MAX_ALTERNATIVES:
+        extra = len(alternatives) - MAX_ALTERNATIVES
+        message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
         findings.append(make_finding(codes.PRODUCTS_LEFT, ask, message))
-    if len(ways) > 1:
-        aim.keeps("firstAvailable")
+    if len(alternatives) > 1:
+        target.require_field("firstAvailable")
         if ask.admin:
-            raise NotExpressibleError("what only looks at devices cannot choose among several ways")
+            raise NotExpressibleError(
+                "a request with admin access cannot have several alternatives"
+            )
     if ask.admin:
-        aim.keeps("exactly.adminAccess")
-    return ExpandedPlan(plan, tuple(ways[:MAX_ALTERNATIVES]), tuple(findings))
+        target.require_field("exactly.adminAccess")
+    return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
 
 
-def compose_request(ask: Ask, drawn: ExpandedPlan, count: int | None) -> UnnamedRequest:
-    """Print the request for so many devices, or for all there are."""
-    if len(drawn.ways) == 1:
-        wanted = _wanted(drawn.plan.class_, drawn.ways[0], count)
+def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> UnnamedRequest:
+    """Compose the request for a number of devices; None requests all devices."""
+    if len(expanded.alternatives) == 1:
+        exactly = _compose_subrequest(expanded.plan.class_, expanded.alternatives[0], count)
         if ask.admin:
-            wanted["adminAccess"] = True
-        body: dict[str, Value] = {"exactly": wanted}
+            exactly["adminAccess"] = True
+        body: dict[str, Value] = {"exactly": exactly}
     else:
         subs: list[Value] = [
-            {"name": name, **_wanted(drawn.plan.class_, way, count)}
-            for name, way in zip(_names(drawn.ways), drawn.ways, strict=True)
+            {"name": name, **_compose_subrequest(expanded.plan.class_, each, count)}
+            for name, each in zip(
+                _name_alternatives(expanded.alternatives), expanded.alternatives, strict=True
+            )
         ]
         body = {"firstAvailable": subs}
     devices = MAX_RESULTS if count is None else count
     return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
 
 
-def _selectors(
-    ask: Ask, plan: DevicePlan, words: DriverVocabulary, aim: DriverTarget
+def _write_selectors(
+    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary, target: DriverTarget
 ) -> tuple[tuple[str, ...], list[Finding]]:
-    """Write what every way must satisfy; a label that no attribute stands for is dropped."""
+    """Write the selectors of every alternative; drop and report labels without an attribute."""
     texts, dropped = list(plan.selectors), []
-    for each in plan.wanted:
-        if labels := [label for label in _labels(each) if not label.attribute]:
-            said = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
-            dropped.append(make_finding(codes.LABEL_DROPPED, ask, said))
+    for each in plan.ask_selectors:
+        if labels := [label for label in _find_labels(each) if not label.attribute]:
+            text = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
+            dropped.append(
+                make_finding(
+                    codes.LABEL_DROPPED, ask, f"{text}: the label is not mapped to an attribute"
+                )
+            )
         else:
-            texts.append(write_cel(each, words, aim.types))
+            texts.append(write_cel(each, vocabulary, target.types))
     if len(texts) > MAX_SELECTORS - 2:
         texts = [" && ".join(f"({text})" for text in texts)]
     return tuple(check_length(text) for text in texts), dropped
 
 
-def _labels(selector: AskSelector) -> Iterator[DeviceLabel]:
+def _find_labels(selector: AskSelector) -> Iterator[DeviceLabel]:
     if isinstance(selector, DeviceLabel):
         yield selector
     for name in ("operand", "operands"):
         inner = getattr(selector, name, ())
         for each in inner if isinstance(inner, tuple) else (inner,):
-            yield from _labels(each)
+            yield from _find_labels(each)
 
 
-def _ways_of_products(
-    ask: Ask, plan: DevicePlan, words: DriverVocabulary
+def _product_alternatives(
+    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary
 ) -> tuple[list[DeviceAlternative], list[Finding]]:
-    """Turn percentages into amounts, one way for each amount that comes out."""
+    """Convert percentages to amounts, with one alternative for each distinct amount."""
     percents = {name: each for name, each in plan.amounts.items() if isinstance(each, Percent)}
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
         return [DeviceAlternative((), fixed)], []
-    selectors = plan.wanted
+    selectors = plan.ask_selectors
     known = [
         each
-        for each in filter_products(plan.percent_of, selectors, _memory(words, plan.percent_of))
+        for each in filter_products(
+            plan.percent_of, selectors, _memory_name(vocabulary, plan.percent_of)
+        )
         if each.name and percents.keys() <= each.capacity.keys()
     ]
     if not known:
         raise NotExpressibleError(
-            f"{_text(percents)} needs a published product that shares {' and '.join(percents)}"
+            f"{_format_percents(percents)} requires a published product with shared "
+            f"{' and '.join(percents)}"
         )
     amounts: dict[tuple[str, ...], list[Product]] = {}
     for each in sorted(
@@ -139,73 +153,85 @@ def _ways_of_products(
     ):
         key = tuple(percent_amount(each, name, percents[name]) for name in sorted(percents))
         amounts.setdefault(key, []).append(each)
-    ways = [
+    alternatives = [
         DeviceAlternative(
-            (_pinned(products, known, words),),
+            (_select_products(products, known, vocabulary),),
             fixed | dict(zip(sorted(percents), key, strict=True)),
             products[0].name,
         )
         for key, products in amounts.items()
     ]
-    return _most(ask, ways, [sum(each.devices for each in rows) for rows in amounts.values()])
+    return _keep_most_common(
+        ask, alternatives, [sum(each.devices for each in rows) for rows in amounts.values()]
+    )
 
 
-def _text(percents: Mapping[str, Percent]) -> str:
+def _format_percents(percents: Mapping[str, Percent]) -> str:
     return " and ".join(f"{each.value} percent of {name}" for name, each in percents.items())
 
 
-def _pinned(products: Sequence[Product], known: Sequence[Product], words: DriverVocabulary) -> str:
-    """Select just these products; by their memory too where a name has several sizes."""
+def _select_products(
+    products: Sequence[Product], known: Sequence[Product], vocabulary: DriverVocabulary
+) -> str:
+    """Select exactly these products, by memory as well if a name has several memory sizes."""
     names = sorted({each.name for each in products})
-    text = write_cel(ProductIs(tuple(names)), words)
-    memory = _memory(words, known)
+    text = write_cel(ProductIs(tuple(names)), vocabulary)
+    memory = _memory_name(vocabulary, known)
     sizes = {each.capacity[memory].value for each in known if each.name in names and memory}
     own = {each.capacity[memory].value for each in products if memory}
     if sizes == own:
         return text
-    domain, _, identifier = words.memory.partition("/")
+    domain, _, identifier = vocabulary.memory.partition("/")
     read = f"device.capacity[{quote(domain)}].{identifier}"
     exact = " || ".join(f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own))
     return f"{text} && ({exact})"
 
 
-def _memory(words: DriverVocabulary, products: Iterable[Product]) -> str:
-    """The memory's name as every one of the products publishes it, with its domain or without."""
-    names = [words.memory, words.memory.partition("/")[2]]
+def _memory_name(vocabulary: DriverVocabulary, products: Iterable[Product]) -> str:
+    """Return the memory capacity that all products publish, with or without its domain."""
+    names = [vocabulary.memory, vocabulary.memory.partition("/")[2]]
     rows = list(products)
     return next((name for name in names if all(name in each.capacity for each in rows)), "")
 
 
-def _most(
-    ask: Ask, ways: list[DeviceAlternative], devices: list[int]
+def _keep_most_common(
+    ask: Ask, alternatives: list[DeviceAlternative], devices: list[int]
 ) -> tuple[list[DeviceAlternative], list[Finding]]:
-    """Keep the ways that most devices offer, in their order."""
-    if len(ways) <= MAX_ALTERNATIVES:
-        return ways, []
-    ranked = sorted(range(len(ways)), key=lambda i: (-devices[i], i))
+    """Keep the alternatives that most devices satisfy, in their order."""
+    if len(alternatives) <= MAX_ALTERNATIVES:
+        return alternatives, []
+    ranked = sorted(range(len(alternatives)), key=lambda i: (-devices[i], i))
     kept = sorted(ranked[:MAX_ALTERNATIVES])
-    names = ", ".join(ways[i].name for i in sorted(ranked[MAX_ALTERNATIVES:])[:3])
-    message = f"{len(ways) - MAX_ALTERNATIVES} amounts find no place, such as of {names}"
-    return [ways[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT, ask, message)]
+    names = ", ".join(alternatives[i].name for i in sorted(ranked[MAX_ALTERNATIVES:])[:3])
+    extra = len(alternatives) - MAX_ALTERNATIVES
+    amounts = "1 amount" if extra == 1 else f"{extra} amounts"
+    message = f"{amounts} {_fit(extra)} in the request, for example of {names}"
+    return [alternatives[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT, ask, message)]
 
 
-def _wanted(class_: str, way: DeviceAlternative, count: int | None) -> dict[str, Value]:
-    wanted: dict[str, Value] = {"deviceClassName": class_}
-    if way.selectors:
-        wanted["selectors"] = [{"cel": {"expression": each}} for each in way.selectors]
-    wanted["allocationMode"] = "All" if count is None else "ExactCount"
+def _fit(count: int) -> str:
+    return "does not fit" if count == 1 else "do not fit"
+
+
+def _compose_subrequest(
+    class_: str, alternative: DeviceAlternative, count: int | None
+) -> dict[str, Value]:
+    subrequest: dict[str, Value] = {"deviceClassName": class_}
+    if alternative.selectors:
+        subrequest["selectors"] = [{"cel": {"expression": each}} for each in alternative.selectors]
+    subrequest["allocationMode"] = "All" if count is None else "ExactCount"
     if count is not None:
-        wanted["count"] = count
-    if way.capacity:
-        wanted["capacity"] = {"requests": dict(sorted(way.capacity.items()))}
-    return wanted
+        subrequest["count"] = count
+    if alternative.capacity:
+        subrequest["capacity"] = {"requests": dict(sorted(alternative.capacity.items()))}
+    return subrequest
 
 
-def _names(ways: Sequence[DeviceAlternative]) -> list[str]:
-    """Name sub-requests after their products, each once."""
+def _name_alternatives(alternatives: Sequence[DeviceAlternative]) -> list[str]:
+    """Name subrequests after their products, each name once."""
     names: list[str] = []
-    for number, way in enumerate(ways):
-        plain = _NOT_LABEL.sub("-", way.name.lower()).strip("-")[:50].rstrip("-")
+    for number, each in enumerate(alternatives):
+        plain = _NOT_LABEL.sub("-", each.name.lower()).strip("-")[:50].rstrip("-")
         name = plain or f"way-{number}"
         names.append(name if name not in names else f"{name}-{number}")
     return names

@@ -1,7 +1,7 @@
-"""sriovnetwork.k8snetworkplumbingwg.io: virtual functions, one for each network that is named.
+"""sriovnetwork.k8snetworkplumbingwg.io: virtual functions, one for each requested network.
 
-The annotation that names networks stays on the pod, and Multus goes on setting them up; the driver
-is only told what no network says.
+The annotation that requests networks stays on the pod, and Multus still configures them. The
+driver's configuration holds only the settings that no network definition has.
 """
 
 from documents.values import Value
@@ -16,7 +16,7 @@ API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
-    """What the driver publishes, in its own domain and that of the device plugin."""
+    """Return what the driver publishes, in its own domain and the device plugin's."""
     read = f'device.attributes["{domain}"]'
     return DriverVocabulary(
         parent=f"{domain}/pfPciAddress",
@@ -29,28 +29,30 @@ def vocabulary(domain: str) -> DriverVocabulary:
     )
 
 
-def plan_device(ask: Ask, aim: DriverTarget) -> DevicePlan:
-    """Say how one device is asked for."""
-    nics.check_supported(ask, aim)
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
+    nics.check_supported(ask, target)
     settings = nics.network_settings(ask)
     if ask.count is not None and len(settings) > ask.count:
-        raise NotExpressibleError(f"{len(settings)} networks are named for {ask.count} functions")
-    losses = nics.report_shared(ask, aim)
+        raise NotExpressibleError(
+            f"{len(settings)} networks requested, but only {ask.count} virtual functions"
+        )
+    losses = nics.report_shared(ask, target)
     for each in settings:
         if not each.network:
             losses = (*losses, *nics.report_dropped(ask, each, ()))
     return DevicePlan(
-        class_=aim.offers(aim.class_),
-        wanted=ask.selectors,
-        distinct=aim.words.parent if ask.distinct is Distinctness.PARENT else "",
-        parameters=tuple(_function(each) for each in settings),
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        distinct=target.vocabulary.parent if ask.distinct is Distinctness.PARENT else "",
+        parameters=tuple(_vf_config(each) for each in settings),
         losses=losses,
     )
 
 
-def _function(setting: VfSettings) -> Value:
-    """What the driver is told; nothing where the network says it all."""
+def _vf_config(setting: VfSettings) -> Value:
+    """Return the driver's configuration; None if the network definition has all settings."""
     interface = "" if setting.network else setting.interface
     fields = {"driver": setting.driver, "ifName": interface}
-    said: dict[str, Value] = {field: text for field, text in fields.items() if text}
-    return {"apiVersion": API_VERSION, "kind": "VfConfig", **said} if said else None
+    config: dict[str, Value] = {field: text for field, text in fields.items() if text}
+    return {"apiVersion": API_VERSION, "kind": "VfConfig", **config} if config else None
