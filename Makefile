@@ -1,18 +1,21 @@
-# Everything a contributor runs. The first call of any target creates .venv from the hash-pinned lock.
+# Targets for contributors; `make help` lists them. The first run creates .venv from the pinned lock file.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check e2e bench docs lock clean
+.PHONY: demo help test check e2e bench docs lock clean
 
-demo: $(READY)  ## the main job on the embedded sample inventory, no cluster needed
+demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
 
-test: $(READY)  ## the whole test suite
+help:  ## List the targets
+	@sed -nE "s/^([a-z0-9]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 10
+
+test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-check: $(READY)  ## lint, types, import contracts, house rules, generated docs
+check: $(READY)  ## Run the linters, the type checker and the repository checks; verify the generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -21,22 +24,22 @@ check: $(READY)  ## lint, types, import contracts, house rules, generated docs
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 
-e2e: $(READY)  ## scenarios on a real control plane, built with Go; SUITE=smoke|full|compat|chaos
+e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos
 	$(BIN)/python -m e2e
 
-bench: $(READY)  ## figures side by side, as ratios
+bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations
 	$(BIN)/python -m bench
 
-docs: $(READY)  ## writes the generated parts of docs/
+docs: $(READY)  ## Write the generated pages of docs/
 	$(BIN)/python -m tools.docs
 
-lock:  ## renews requirements.lock: hashes, no addresses
+lock:  ## Update requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --group dev --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
-clean:
+clean:  ## Delete .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
 
 $(READY): requirements.lock pyproject.toml

@@ -194,7 +194,9 @@ def _print_results(  # noqa: PLR0913  # the whole result
 ) -> None:
     if not admitted:
         reason = refused.message if refused else f"estimated cost {program.max_cost}, or too long"
-        streams.err.write(f"warning: a new object with this selector would be rejected: {reason}\n")
+        streams.err.write(
+            f"warning: the API server rejects new objects with this selector: {reason}\n"
+        )
     if not rows:
         streams.out.write("compiles\n")
     for row in rows:

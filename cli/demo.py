@@ -67,7 +67,7 @@ def _sample_cluster(folder: Path, samples: ClusterObjects, streams: Streams) -> 
         samples.slices, samples.taint_rules, samples.classes, samples.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
-        planner.put(each)
+        planner.update(each)
     facts = gather_facts(FactsInput(samples.slices, samples.classes, samples.nodes)).facts
     return SampleCluster(make_context(Configuration(), facts), planner, nodes)
 

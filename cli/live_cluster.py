@@ -94,7 +94,7 @@ async def read_object(
     try:
         response = await session.call("GET", resource.path(namespace, name))
     except ApiError as error:
-        if error.missing:
+        if error.not_found:
             return None
         raise
     found: dict[str, Value] = msgspec.json.decode(response, type=dict[str, Any])

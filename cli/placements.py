@@ -58,7 +58,7 @@ def _devices(ledger: Ledger) -> Iterator[AllocationJSON]:
 
 
 def _holder(ledger: Ledger, uid: str, hold: Hold) -> AllocationJSON:
-    state = "reserved" if uid in ledger.promises else "allocated"
+    state = "reserved" if uid in ledger.reservations else "allocated"
     data: AllocationJSON = {"claim": ledger.claims[uid].name, "state": state}
     if hold.consumed:
         data["consumedCapacity"] = {k: f"{v}" for k, v in sorted(hold.consumed.items())}
@@ -128,7 +128,7 @@ def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]
             DeviceHolder(
                 ledger.claims[uid].name,
                 ", ".join(f"{k.rpartition('/')[2]} {v}" for k, v in sorted(hold.consumed.items())),
-                uid in ledger.promises,
+                uid in ledger.reservations,
             )
             for uid, held in ledger.holders(device).items()
             for hold in held

@@ -72,7 +72,7 @@ def _describe_object(
         templates = _decode_templates(result.templates)
         placer = Placer(cluster.planner, ledger, cluster.nodes, (), templates)
         for pod in _first_pods(after, document):
-            rows += _describe_placement(placer.pod(pod))
+            rows += _describe_placement(placer.place_pod(pod))
     for label, text in _without_repetition(rows):
         yield f"  {label:<{_COLUMN}}{escape_unprintable(text)}"
 

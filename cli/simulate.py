@@ -144,7 +144,7 @@ def _planner(given: SimulationInput) -> Planner:
         objects.slices, objects.taint_rules, objects.classes, objects.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
-        planner.put(each)
+        planner.update(each)
     return planner
 
 
@@ -165,7 +165,7 @@ def _place_claims(
         if name not in known:
             message = f"ResourceClaim {name} not found"
             findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
-    yield placer.claims(names, given.cluster.nodes)
+    yield placer.place_claims(names, given.cluster.nodes)
 
 
 def _place_pods(
@@ -176,7 +176,7 @@ def _place_pods(
     for pod, name in given.pods:
         resources = node_fit.extended_resource_findings(pod, given.cluster, name)
         findings += given.objects.located(resources)
-        yield placer.pod(pod)
+        yield placer.place_pod(pod)
 
 
 def _unlocated(finding: Finding) -> LocatedFinding:

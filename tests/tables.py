@@ -1,7 +1,7 @@
-"""Tables of cases: YAML that reads like a specification, with a shorthand for what is long.
+"""Tables of test cases in YAML, with a shorthand for long values.
 
-`{$text: 65}` is a text of so many letters; `{$list: 33, of: ...}` so many copies, with `$i` in
-texts and keys replaced by the number of the copy; `{$map: 33, key: ..., of: ...}` likewise.
+`{$text: 65}` is a text of 65 letters. `{$list: 33, of: ...}` is a list of 33 copies, in which `$i` in
+texts and keys is the number of the copy. `{$map: 33, key: ..., of: ...}` is a map of 33 copies.
 """
 
 from pathlib import Path
@@ -9,18 +9,18 @@ from typing import Any, TypeAlias
 
 import yaml
 
-# What YAML and JSON give: tables are taken apart without saying their types again.
+# A decoded YAML or JSON value. Tests access its parts without type checks.
 YamlValue: TypeAlias = Any
 
 
 def load_cases(table: Path) -> list[YamlValue]:
-    """Read the cases of a table, in order, with the shorthand written out."""
-    read: list[YamlValue] = expand(yaml.safe_load(table.read_text(encoding="utf-8")))
-    return read
+    """Read the cases of a table in order, and expand the shorthand."""
+    cases: list[YamlValue] = expand(yaml.safe_load(table.read_text(encoding="utf-8")))
+    return cases
 
 
-def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: PLR0911  # one a form
-    """Write the shorthand out."""
+def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: PLR0911  # one per form
+    """Expand the shorthand."""
     match value:
         case {"$text": size}:
             return "x" * size

@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/, or with --check says which are out of date."""
+"""Writes the generated pages of docs/; with --check, reports the pages that are out of date."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ import dra.rules
 import registration.admission_codes
 import registration.codes
 import registration.controller_codes
-from dra.finding import Code, Codes, page
+from dra.finding import Code, Codes, render_page
 from tools import joint_page, migrating
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -23,34 +23,36 @@ TABLES = (
     cli.codes.CODES,
 )
 PAGES: dict[str, Callable[[], str]] = {
-    "findings.md": lambda: page(TABLES),
-    "configuration.md": config.schema.page,
-    "joint.md": joint_page.page,
+    "findings.md": lambda: render_page(TABLES),
+    "configuration.md": config.schema.render_page,
+    "joint.md": joint_page.build_page,
     "migrating.md": migrating.page,
-    "rules.md": dra.rules.page,
+    "rules.md": dra.rules.render_page,
 }
 
 
-def twice(tables: Iterable[Codes]) -> list[str]:
-    """Give the names that two codes have: a page and a configuration could not tell them apart.
+def duplicate_names(tables: Iterable[Codes]) -> list[str]:
+    """Report names that belong to two different codes.
 
-    One code may be in the tables of two packages, if it is the same object.
+    Two packages can list the same code object.
     """
     known: dict[str, tuple[str, Code]] = {}
-    told = []
+    messages = []
     for table in tables:
         for name, code in table.items():
             first, other = known.setdefault(name, (table.package, code))
             if other is not code:
-                told.append(f"{name} is a code of {first}, and another one of {table.package}")
-    return told
+                messages.append(
+                    f"{name} is a code of {first} and a different code of {table.package}"
+                )
+    return messages
 
 
 def main() -> int:
-    """Write every page, or compare; 1 when a compared page differs, or a name means two things."""
+    """Write or compare every page; 1 if a page is out of date or a code name is not unique."""
     stale = 0
-    for told in twice(TABLES):
-        print(told)
+    for message in duplicate_names(TABLES):
+        print(message)
         stale = 1
     for name, render in PAGES.items():
         path = DOCS / name

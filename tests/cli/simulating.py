@@ -1,4 +1,4 @@
-"""A small cluster, pods and claims of one line, and the command on them, for its tests."""
+"""A small cluster, one-line pods and claims, and a runner, for the tests of `simulate`."""
 
 import io
 import json
@@ -100,19 +100,19 @@ X = "{devices: {results: [{request: r, driver: d.io, pool: n1, device: x}]}}"
 
 
 class Run:
-    """Runs the command on files in a folder of its own."""
+    """Runs the command on files in a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(self, pods: str, *arguments: str, cluster: str = CLUSTER) -> tuple[int, Any, str]:
-        """Give the exit code, what was printed as JSON, and what was told beside it."""
+        """Return the exit code, the JSON output and the error output."""
         (self.folder / "cluster.yaml").write_text(cluster)
         (self.folder / "pods.yaml").write_text(pods)
-        given = ["--cluster", str(self.folder / "cluster.yaml")]
+        options = ["--cluster", str(self.folder / "cluster.yaml")]
         if pods:
-            given += ["-f", str(self.folder / "pods.yaml")]
-        code, out, err = simulate(*given, *arguments, "-o", "json")
+            options += ["-f", str(self.folder / "pods.yaml")]
+        code, out, err = simulate(*options, *arguments, "-o", "json")
         return code, json.loads(out), err
 
 

@@ -1,4 +1,4 @@
-"""`drawbridge cel` tries a selector on devices, and judges many at once."""
+"""`drawbridge cel` evaluates a selector on devices, or a batch of selectors."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def inventory(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_every_device_is_told_true_or_false(inventory: str) -> None:
+def test_the_result_for_each_device_is_true_or_false(inventory: str) -> None:
     code, out, err = run(
         'device.attributes["gpu.example.com"].model == "a"', "--inventory", inventory
     )
@@ -103,14 +103,14 @@ def test_json_has_every_device_with_its_error(inventory: str) -> None:
     }
 
 
-def test_what_does_not_compile_ends_with_two_and_a_caret() -> None:
+def test_a_compile_error_exits_with_2_and_prints_a_caret() -> None:
     code, out, err = run('device.driver = "x"')
 
     assert (code, out) == (2, "")
     assert "^" in err
 
 
-def test_what_does_not_compile_is_said_in_json_too() -> None:
+def test_a_compile_error_is_printed_as_json() -> None:
     code, out, _ = run("device.nope", "-o", "json")
 
     assert code == 2
@@ -119,21 +119,21 @@ def test_what_does_not_compile_is_said_in_json_too() -> None:
     assert "nope" in shown["error"]
 
 
-def test_a_new_object_may_be_refused_what_a_stored_one_may_say() -> None:
+def test_a_selector_that_only_stored_objects_may_have_is_a_warning() -> None:
     code, _, err = run('device.attributes["d"].x.includes("a")')
 
     assert code == 0
-    assert "refused" in err
+    assert "the API server rejects new objects with this selector" in err
 
 
-def test_an_inventory_that_cannot_be_read_ends_with_two(tmp_path: Path) -> None:
+def test_an_unreadable_inventory_exits_with_2(tmp_path: Path) -> None:
     code, _, err = run("true", "--inventory", str(tmp_path / "nowhere.yaml"))
 
     assert code == 2
     assert "nowhere.yaml" in err
 
 
-def test_a_batch_is_answered_line_by_line() -> None:
+def test_a_batch_prints_one_result_per_line() -> None:
     lines = [
         {"device": {"driver": "d", "attributes": {"a": {"int": 1}}}, "expression": "true"},
         {"device": {"driver": "d"}, "expression": 'device.attributes["d"].a == 1'},
@@ -167,7 +167,7 @@ def test_a_batch_is_answered_line_by_line() -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_bad_line_is_answered_and_does_not_stop_the_others(line: bytes) -> None:
+def test_a_malformed_line_gets_an_error_and_the_next_lines_are_evaluated(line: bytes) -> None:
     code, out, _ = run("--batch", "-", stdin=line + b'\n{"expression": "true"}\n')
 
     bad, good = (json.loads(each) for each in out.splitlines())
@@ -177,7 +177,7 @@ def test_a_bad_line_is_answered_and_does_not_stop_the_others(line: bytes) -> Non
     assert good["result"] is True
 
 
-def test_versions_answer_unlike() -> None:
+def test_the_result_depends_on_the_kubernetes_version() -> None:
     line = json.dumps({"expression": 'device.attributes["d"].s.includes("a")'}).encode()
 
     answers = {
@@ -188,8 +188,8 @@ def test_versions_answer_unlike() -> None:
     assert [answers[version]["compile"] for version in answers] == ["error", "error", "ok", "ok"]
 
 
-def test_many_lines_are_answered_by_processes_in_order() -> None:
-    # Sums that are wrong every third time, and a line that is none, far behind the first chunks.
+def test_results_of_worker_processes_are_printed_in_order() -> None:
+    # Every third sum is wrong. A malformed line comes after the first chunks.
     lines = [f'{{"expression": "{n} + 1 == {n + (n % 3 > 0)}"}}' for n in range(300)]
     lines[250] = "no JSON"
     done = subprocess.run(
@@ -206,7 +206,7 @@ def test_many_lines_are_answered_by_processes_in_order() -> None:
     assert [answer["result"] for answer in answers] == wanted
 
 
-def test_a_batch_that_is_not_there_ends_with_two(tmp_path: Path) -> None:
+def test_a_missing_batch_file_exits_with_2(tmp_path: Path) -> None:
     code, out, err = run("--batch", str(tmp_path / "nowhere"))
 
     assert (code, out) == (2, "")
@@ -214,7 +214,7 @@ def test_a_batch_that_is_not_there_ends_with_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("true", "--batch", "-")])
-def test_either_an_expression_or_a_batch(arguments: tuple[str, ...]) -> None:
+def test_an_expression_and_a_batch_are_mutually_exclusive(arguments: tuple[str, ...]) -> None:
     code, _, err = run(*arguments)
 
     assert code == 2

@@ -1,4 +1,4 @@
-"""Documents sorted into a world."""
+"""Documents are sorted by kind."""
 
 import pytest
 
@@ -67,7 +67,7 @@ metadata: {name: other}
 """
 
 
-def test_every_object_finds_its_place() -> None:
+def test_every_object_is_sorted_by_its_kind() -> None:
     made = sort_documents(read_objects(Source("x.yaml", FILE.encode())))
     assert made.findings == ()
     assert [each.name for each in made.slices] == ["s"]
@@ -81,7 +81,7 @@ def test_every_object_finds_its_place() -> None:
     assert [each.name for each in made.others] == ["Deployment/d", "Node/other"]
 
 
-def test_findings_of_the_domain_have_their_line() -> None:
+def test_findings_from_decoding_have_a_line() -> None:
     text = FILE.replace("generation: 1", "generation: one").replace("spec: {}", "spec: 3")
     made = sort_documents(read_objects(Source("x.yaml", text.encode())))
     assert [(each.finding.path, each.line, each.source) for each in made.findings] == [
@@ -92,7 +92,7 @@ def test_findings_of_the_domain_have_their_line() -> None:
     assert made.nodes
 
 
-def test_what_is_unreadable_is_among_the_findings() -> None:
+def test_an_unreadable_document_is_a_finding() -> None:
     made = sort_documents(read_objects(Source("x.yaml", b"a: [\n---\n" + FILE.encode())))
     assert [each.finding.code for each in made.findings] == ["YamlSyntax"]
     assert made.slices
@@ -107,7 +107,9 @@ def test_what_is_unreadable_is_among_the_findings() -> None:
         ("Nothing/here", "spec", ("", 0, 0)),
     ],
 )
-def test_later_findings_find_the_file(about: str, path: str, place: tuple[str, int, int]) -> None:
+def test_later_findings_get_the_file_and_line_of_their_object(
+    about: str, path: str, place: tuple[str, int, int]
+) -> None:
     made = sort_documents(read_objects(Source("x.yaml", FILE.encode())))
     finding = Finding(
         code="X", severity=Severity.INFO, path=path, object=about, message="m", remedy="r"

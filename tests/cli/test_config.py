@@ -1,4 +1,4 @@
-"""`drawbridge config` prints what a file means, or everything that is wrong with it."""
+"""`drawbridge config` prints the configuration, or all errors in it."""
 
 import io
 import json
@@ -36,19 +36,19 @@ def test_without_a_file_the_defaults_are_printed() -> None:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_what_is_printed_means_the_same_again(form: str) -> None:
+def test_the_printed_configuration_can_be_read_again(form: str) -> None:
     code, first, _ = run("print", "--config", str(EXAMPLE), "-o", form)
     assert code == 0
     again, second, _ = run("print", "--config", "-", "-o", form, stdin=first.encode())
     assert (again, second) == (0, first)
 
 
-def test_the_example_says_everything_this_version_honours() -> None:
+def test_the_example_has_every_supported_field() -> None:
     _, out, _ = run("print", "-o", "json")
     assert set(yaml.safe_load(EXAMPLE.read_text("utf-8"))) == set(json.loads(out))
 
 
-def test_the_schema_is_valid_and_fits_the_example() -> None:
+def test_the_schema_is_valid_and_accepts_the_example() -> None:
     code, out, err = run("schema")
     assert (code, err) == (0, "")
     validator = jsonschema.Draft202012Validator(json.loads(out))
@@ -57,18 +57,18 @@ def test_the_schema_is_valid_and_fits_the_example() -> None:
     assert not validator.is_valid({})
 
 
-def test_every_mistake_is_told_with_its_line() -> None:
+def test_every_error_is_printed_with_its_line() -> None:
     text = HEAD + "placment: native\nunsetGroups: alone\nstrategy:\n  default: binpack\n"
     code, out, err = run("print", "--config", "-", stdin=text.encode())
     assert (code, out) == (2, "")
-    told = [line for line in err.splitlines() if not line.startswith(" ")]
-    assert [line.partition(": ")[0] for line in told] == ["<stdin>:3", "<stdin>:5"]
-    assert "[FieldUnknown]" in told[0]
-    assert "[FieldUnavailable]" in told[1]
+    lines = [line for line in err.splitlines() if not line.startswith(" ")]
+    assert [line.partition(": ")[0] for line in lines] == ["<stdin>:3", "<stdin>:5"]
+    assert "[FieldUnknown]" in lines[0]
+    assert "[FieldUnavailable]" in lines[1]
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_mistakes_come_in_the_form_asked_for(form: str) -> None:
+def test_errors_are_printed_in_the_output_format(form: str) -> None:
     text = HEAD + "placment: native\n"
     code, out, err = run("print", "--config", "-", "-o", form, stdin=text.encode())
     assert (code, err) == (2, "")
@@ -82,13 +82,13 @@ def test_mistakes_come_in_the_form_asked_for(form: str) -> None:
     ["", "# nothing\n", "---\n---\n", HEAD + "---\n" + HEAD],
     ids=["empty", "comment", "two empty", "two"],
 )
-def test_a_file_is_one_configuration(text: str) -> None:
+def test_a_file_must_contain_one_configuration(text: str) -> None:
     code, _, err = run("print", "--config", "-", stdin=text.encode())
     assert code == 2
     assert "[ConfigurationNotOne]" in err
 
 
-def test_comments_and_marks_around_the_one_document_do_not_matter() -> None:
+def test_comments_and_empty_documents_are_ignored() -> None:
     text = f"# a\n---\n{HEAD}...\n---\n# b\n"
     assert run("print", "--config", "-", stdin=text.encode())[0] == 0
 
@@ -105,13 +105,13 @@ def test_a_file_that_cannot_be_opened_is_a_finding(name: str) -> None:
     [b"\0", b"\xff\xfe", b"a: [", b"a: &a [*a]", b"{" * 5000, b"a: 1\na: 2\n", b"!!python/none"],
     ids=repr,
 )
-def test_any_bytes_are_answered_with_findings(data: bytes) -> None:
+def test_arbitrary_bytes_give_findings(data: bytes) -> None:
     code, out, err = run("print", "--config", "-", stdin=data)
     assert (code, out) == (2, "")
     assert err.startswith("<stdin>:")
 
 
-def test_a_bare_off_silences() -> None:
+def test_an_unquoted_off_disables_a_finding() -> None:
     name = next(iter(known_codes()))
     text = f"{HEAD}findings: {{{name}: off}}\n"
     code, out, _ = run("print", "--config", "-", stdin=text.encode())
@@ -119,13 +119,13 @@ def test_a_bare_off_silences() -> None:
     assert yaml.safe_load(out)["findings"] == {name: "off"}
 
 
-UNTREATED = ("documents", "config", "cli")
+WITHOUT_POLICY = ("documents", "config", "cli")
 
 
-def test_whatever_is_told_of_a_cluster_can_be_treated_and_unreadable_files_cannot() -> None:
+def test_policies_accept_the_codes_about_clusters_but_not_those_about_files() -> None:
     for package in TABLES:
-        if package.package in UNTREATED:
+        if package.package in WITHOUT_POLICY:
             assert set(known_codes()).isdisjoint(package)
         else:
             assert set(known_codes()) >= set(package)
-    assert set(known_codes()) == set(CODES)  # of the processes
+    assert set(known_codes()) == set(CODES)  # as in the webhook and the controller

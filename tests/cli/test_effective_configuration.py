@@ -1,4 +1,4 @@
-"""Commands about a live cluster follow its own configuration, as admission does."""
+"""Commands about a live cluster use its configuration, as the webhook does."""
 
 import asyncio
 import io
@@ -10,7 +10,7 @@ from cli.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
-# A name that nothing but the configuration knows.
+# A resource name that only the configuration defines.
 RENAMES = f"{HEAD}legacy: {{renames: {{example.com/card: nvidia.com/gpu}}}}\n"
 POD = """\
 apiVersion: v1
@@ -63,7 +63,7 @@ def on(
 ) -> tuple[int, str, str]:
     """Translate the pod on a cluster with these objects."""
 
-    async def play() -> tuple[int, str, str]:
+    async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
             for each in (CLASS, *objects):
                 api.put(each)
@@ -74,10 +74,10 @@ def on(
                 command, "translate", "-f", "-", "--context", *access, *words
             )
 
-    return asyncio.run(play())
+    return asyncio.run(run_with_api())
 
 
-def test_the_configuration_of_the_cluster_counts(tmp_path: Path) -> None:
+def test_the_configuration_of_the_cluster_is_used(tmp_path: Path) -> None:
     file = tmp_path / "configuration.yaml"
     file.write_text(RENAMES)
     here = on(tmp_path, registered(), settings())
@@ -86,7 +86,7 @@ def test_the_configuration_of_the_cluster_counts(tmp_path: Path) -> None:
     assert "resourceClaimTemplateName" in here[1]
 
 
-def test_a_file_that_is_named_counts_instead(tmp_path: Path) -> None:
+def test_a_configuration_file_takes_precedence(tmp_path: Path) -> None:
     file = tmp_path / "configuration.yaml"
     file.write_text(HEAD)
     code, out, err = on(tmp_path, registered(), settings(), words=("--config", str(file)))
@@ -94,42 +94,44 @@ def test_a_file_that_is_named_counts_instead(tmp_path: Path) -> None:
     assert "[DeviceUnknown]" in err
 
 
-def test_it_is_read_where_the_webhook_says_that_it_is_installed(tmp_path: Path) -> None:
+def test_it_is_read_from_the_namespace_of_the_webhook_registration(tmp_path: Path) -> None:
     code, _, err = on(tmp_path, registered("elsewhere"), settings(namespace="elsewhere"))
     assert (code, MISSING in err) == (1, False)
 
 
-def test_it_is_read_at_its_usual_place_where_registrations_may_not_be_read(tmp_path: Path) -> None:
+def test_it_is_read_from_the_default_namespace_without_access_to_registrations(
+    tmp_path: Path,
+) -> None:
     objects = (registered(), settings())
     code, _, err = on(tmp_path, *objects, forbidden="mutatingwebhookconfigurations")
     assert (code, MISSING in err) == (1, False)
 
 
-def test_without_drawbridge_in_the_cluster_the_defaults_count(tmp_path: Path) -> None:
+def test_without_drawbridge_in_the_cluster_the_defaults_are_used(tmp_path: Path) -> None:
     code, out, err = on(tmp_path)
     assert (code, out, MISSING in err) == (0, POD, False)
 
 
-def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_forbidden_configuration_is_a_warning(tmp_path: Path) -> None:
     code, out, err = on(tmp_path, registered(), settings(), forbidden="configmaps")
     assert (code, out) == (0, POD)
     assert f"[{MISSING}]" in err
-    assert "the defaults count" in err
+    assert "using the defaults" in err
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_configuration_is_a_warning(tmp_path: Path) -> None:
     code, _, err = on(tmp_path, registered())
     assert code == 0
-    assert "there is no ConfigMap drawbridge-system/drawbridge-config with config.yaml" in err
+    assert "ConfigMap drawbridge-system/drawbridge-config with the key config.yaml not found" in err
 
 
-def test_one_that_is_refused_leaves_everything_as_it_is(tmp_path: Path) -> None:
+def test_an_invalid_configuration_leaves_all_manifests_unchanged(tmp_path: Path) -> None:
     code, out, err = on(tmp_path, registered(), settings(f"{HEAD}placment: native\n"))
     assert (code, out) == (2, POD)
     assert "drawbridge-system/drawbridge-config:3: error" in err
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_reported_once(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("apiVersion: v1\nkind: Config\n")
     code, out, err = command("translate", "-f", "-", "--kubeconfig", str(config), "--context")
@@ -137,8 +139,8 @@ def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path: Path) -> None:
     assert err.count("error:") == 1
 
 
-def test_facts_are_those_of_the_configuration_of_the_cluster(tmp_path: Path) -> None:
-    async def play() -> tuple[int, str, str]:
+def test_facts_use_the_configuration_of_the_cluster(tmp_path: Path) -> None:
+    async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
             for each in (CLASS, registered()):
                 api.put(each)
@@ -146,6 +148,6 @@ def test_facts_are_those_of_the_configuration_of_the_cluster(tmp_path: Path) -> 
                 command, "facts", "--kubeconfig", str(api.kubeconfig(tmp_path / "config"))
             )
 
-    code, _, err = asyncio.run(play())
+    code, _, err = asyncio.run(run_with_api())
     assert code == 1
     assert f"[{MISSING}]" in err

@@ -44,7 +44,7 @@ def command(*words: str, stdin: str = "", called: str = "drawbridge") -> tuple[i
 
 
 def translated() -> list[Any]:
-    """Give the pod as it is after admission, and its template, as `translate` prints them."""
+    """Return the translated pod and its template, as `translate` prints them."""
     _, out, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY)
     pod, template = yaml.safe_load_all(out)
     template["metadata"]["namespace"] = "team-a"
@@ -52,7 +52,7 @@ def translated() -> list[Any]:
 
 
 def running() -> list[Any]:
-    """Give what a cluster has of it once it runs."""
+    """Return the objects of a cluster in which the pod runs."""
     pod, template = translated()
     made = {"name": "drawbridge", "resourceClaimName": "train-drawbridge-x"}
     pod["spec"]["nodeName"] = "n1"
@@ -76,18 +76,18 @@ def files(folder: Path, objects: list[Any]) -> str:
     return str(path)
 
 
-def test_a_pod_that_runs_is_told_from_asking_to_device(tmp_path: Path) -> None:
+def test_a_running_pod_is_explained_from_its_requests_to_its_devices(tmp_path: Path) -> None:
     code, out, err = command("explain", "train", "-f", files(tmp_path, running()))
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:4] == [
         "team-a/train: Running on n1",
-        "  namespace: enforce",
-        "  asked, and translated:",
+        "  namespace mode: enforce",
+        "  device-plugin requests (translated):",
         "    main  nvidia.com/gpu  1",
     ]
     assert lines[4].endswith(": train-drawbridge-x, reserved")
-    assert lines[5].startswith("    gpu: 1 x gpu.nvidia.com")
+    assert lines[5].startswith("    1 device of class gpu.nvidia.com")
     assert lines[-3:] == [
         "    used by main",
         "    gpu  gpu.nvidia.com/n1/gpu-0",
@@ -95,13 +95,13 @@ def test_a_pod_that_runs_is_told_from_asking_to_device(tmp_path: Path) -> None:
     ]
 
 
-def test_a_pod_that_is_not_placed_is_1_and_says_why(tmp_path: Path) -> None:
+def test_an_unplaced_pod_exits_with_1_and_a_reason(tmp_path: Path) -> None:
     code, out, _ = command("explain", "train", "--cluster", files(tmp_path, translated()))
     assert code == 1
     assert "[ClaimNotGenerated]" in out
 
 
-def test_what_translate_prints_can_be_explained_at_once() -> None:
+def test_the_output_of_translate_can_be_explained() -> None:
     _, printed, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY.replace(
         ", namespace: team-a", ""
     ))  # fmt: skip
@@ -111,41 +111,41 @@ def test_what_translate_prints_can_be_explained_at_once() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_machines_get_the_same(tmp_path: Path, form: str) -> None:
+def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None:
     path = files(tmp_path, running())
     code, out, _ = command("explain", "team-a/train", "-f", path, "-o", form)
-    said = yaml.safe_load(out)
+    data = yaml.safe_load(out)
     assert code == 0
-    assert said["placed"] is True
-    assert said["claims"][0]["devices"][0]["device"] == "gpu-0"
-    assert said["findings"] == []
-    assert set(said) == {
+    assert data["placed"] is True
+    assert data["claims"][0]["devices"][0]["device"] == "gpu-0"
+    assert data["findings"] == []
+    assert set(data) == {
         "pod", "phase", "node", "placed", "translated", "mode", "facts", "asked", "hints",
         "claims", "findings", "events",
     }  # fmt: skip
 
 
-def test_a_pod_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+def test_a_missing_pod_exits_with_2(tmp_path: Path) -> None:
     path = files(tmp_path, running())
     code, out, err = command("explain", "other", "-f", path)
     assert (code, out) == (2, "")
-    assert "there is no Pod other in the input [PodUnknown]" in err
+    assert "Pod other not found in the input [PodUnknown]" in err
     code, out, _ = command("explain", "train", "-n", "team-b", "-f", path, "-o", "json")
     assert code == 2
     assert json.loads(out)["findings"][0]["code"] == "PodUnknown"
 
 
-def test_of_several_pods_the_namespace_says_which(tmp_path: Path) -> None:
+def test_the_namespace_selects_one_of_several_pods(tmp_path: Path) -> None:
     other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train", "namespace": "b"}}
     path = files(tmp_path, [*running(), other])
     code, _, err = command("explain", "train", "-f", path)
     assert code == 2
-    assert "namespaces b, team-a" in err
+    assert "several namespaces: b, team-a" in err
     assert command("explain", "train", "-n", "b", "-f", path)[0] == 1
     assert command("explain", "pod/train", "-n", "team-a", "-f", path)[0] == 0
 
 
-def test_a_file_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_hide_the_pod(tmp_path: Path) -> None:
     path = files(tmp_path, running())
     (tmp_path / "bad.yaml").write_text("a: [")
     code, out, err = command("explain", "train", "-f", path, "-f", str(tmp_path / "bad.yaml"))
@@ -158,68 +158,68 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> No
 
 
 def explained(
-    folder: Path, objects: list[Any], *words: str, refused: str = ""
+    folder: Path, objects: list[Any], *words: str, forbidden: str = ""
 ) -> tuple[int, str, str]:
-    """Run the command in a thread of its own beside an API server that has these objects."""
+    """Run the command in a thread, with an API server that has these objects."""
 
-    async def play() -> tuple[int, str, str]:
+    async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
             text = json.dumps(objects)
             for each in objects:
                 api.put(each)
             if objects:
-                # The pod's identity is the server's to give, and claims refer to it.
+                # The server assigns the UID of the pod, and claims refer to it.
                 uid = api.get("pods", "train", "team-a")["metadata"]["uid"]
                 for each in json.loads(text.replace('"u1"', f'"{uid}"')):
                     api.put(each)
-            if refused:
-                api.fail(403, method="GET", part=refused, times=9)
+            if forbidden:
+                api.fail(403, method="GET", part=forbidden, times=9)
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
             return await asyncio.to_thread(command, "explain", "train", *words, *access)
 
-    return asyncio.run(play())
+    return asyncio.run(run_with_api())
 
 
-def test_a_live_cluster_tells_the_same_as_its_files(tmp_path: Path) -> None:
+def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:
     live = explained(tmp_path, running(), "-n", "team-a")
     assert live == command("explain", "train", "-f", files(tmp_path, running()))
     assert live[0] == 0
 
 
-def test_what_is_not_there_is_told_by_the_live_cluster(tmp_path: Path) -> None:
+def test_a_pod_that_the_live_cluster_does_not_have_exits_with_2(tmp_path: Path) -> None:
     code, _, err = explained(tmp_path, [], "-n", "team-a")
     assert code == 2
-    assert "there is no Pod train in namespace team-a [PodUnknown]" in err
+    assert "Pod train not found in namespace team-a [PodUnknown]" in err
 
 
-def test_a_claim_that_the_cluster_has_not_is_told(tmp_path: Path) -> None:
+def test_a_missing_claim_is_reported(tmp_path: Path) -> None:
     there = [each for each in running() if each["kind"] != "ResourceClaim"]
     code, out, _ = explained(tmp_path, there, "-n", "team-a")
     assert code == 1
     assert "[ClaimGone]" in out
 
 
-def test_a_user_who_may_not_read_events_gets_the_rest(tmp_path: Path) -> None:
-    code, out, err = explained(tmp_path, running(), "-n", "team-a", refused="/events")
+def test_a_user_without_access_to_events_gets_the_other_parts(tmp_path: Path) -> None:
+    code, out, err = explained(tmp_path, running(), "-n", "team-a", forbidden="/events")
     assert code == 0
     assert "train-drawbridge-x, reserved" in out
     assert "event:" not in out
     assert "[PartUnreadable]" in err
 
 
-def test_a_user_who_may_not_read_claims_is_told_so(tmp_path: Path) -> None:
-    code, out, err = explained(tmp_path, running(), "-n", "team-a", refused="/resourceclaims/")
+def test_a_user_without_access_to_claims_gets_an_error(tmp_path: Path) -> None:
+    code, out, err = explained(tmp_path, running(), "-n", "team-a", forbidden="/resourceclaims/")
     assert (code, out) == (2, "")
     assert "[ClusterUnreadable]" in err
 
 
-def test_a_cluster_that_cannot_be_reached_is_bad_input(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_exits_with_2(tmp_path: Path) -> None:
     code, out, err = command("explain", "train", "--kubeconfig", str(tmp_path / "none"))
     assert (code, out) == (2, "")
     assert "[ClusterUnreadable]" in err
 
 
-def test_kubectl_users_see_the_name_that_they_typed() -> None:
+def test_usage_in_kubectl_has_the_plugin_name() -> None:
     code, out, _ = command("explain", "--help", called="kubectl drawbridge")
     assert code == 0
     assert out.startswith("usage: kubectl drawbridge explain")

@@ -1,4 +1,4 @@
-"""`drawbridge facts` prints what decides translations, and the same again from its own file."""
+"""`drawbridge facts` prints facts, and reads them back from its own output."""
 
 import io
 import json
@@ -19,7 +19,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return code, streams.out.getvalue(), streams.err.getvalue()
 
 
-def test_the_sample_cluster_in_a_few_tables() -> None:
+def test_facts_of_the_sample_cluster_are_printed() -> None:
     code, out, err = run("--cluster", SAMPLES, "-o", "json")
     facts = json.loads(out)
     assert (code, err) == (0, "")
@@ -36,7 +36,7 @@ def test_the_sample_cluster_in_a_few_tables() -> None:
     assert {"gpus": 1, "nics": 1, "times": 8} in shape["pcie"]
 
 
-def test_its_own_file_gives_the_same_hash_elsewhere(tmp_path: Path) -> None:
+def test_a_facts_file_gives_the_same_output_for_another_cluster(tmp_path: Path) -> None:
     _, out, _ = run("--cluster", SAMPLES)
     file = tmp_path / "facts.yaml"
     file.write_text(out)
@@ -45,7 +45,7 @@ def test_its_own_file_gives_the_same_hash_elsewhere(tmp_path: Path) -> None:
     assert run("--cluster", str(slices), "--facts", str(file)) == (0, out, "")
 
 
-def test_a_file_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_error_in_a_facts_file_has_its_line(tmp_path: Path) -> None:
     file = tmp_path / "facts.yaml"
     file.write_text("kind: Facts\nshapez: []\n")
     code, out, err = run("--cluster", SAMPLES, "--facts", str(file))
@@ -53,12 +53,12 @@ def test_a_file_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     assert err.startswith(f"{file}:2: error: ")
 
 
-def test_an_unknown_gate_is_told() -> None:
+def test_an_unknown_feature_gate_is_an_error() -> None:
     code, out, err = run("--cluster", SAMPLES, "--feature-gates", "DRANothing=true")
     assert (code, out) == (2, "")
     assert "DRANothing" in err
 
 
-def test_what_the_api_server_keeps_depends_on_its_version() -> None:
+def test_supported_fields_depend_on_the_kubernetes_version() -> None:
     _, out, _ = run("--cluster", SAMPLES, "--kubernetes-version", "1.34", "-o", "json")
     assert "exactly.capacity" not in json.loads(out)["cluster"]["keeps"]

@@ -1,4 +1,4 @@
-"""Files, folders and the standard input."""
+"""Reading files, folders and the standard input."""
 
 import io
 import os
@@ -11,7 +11,7 @@ OBJECT = "apiVersion: v1\nkind: {}\n"
 
 
 def names(*paths: object, stdin: bytes = b"") -> list[str]:
-    """What was read, with the folder of the test left out; findings by their message."""
+    """Return the names of the sources without their folder; for findings, the message."""
     found = []
     for source in read_sources([str(path) for path in paths], io.BytesIO(stdin)):
         assert isinstance(source, Source | LocatedFinding)
@@ -22,14 +22,14 @@ def names(*paths: object, stdin: bytes = b"") -> list[str]:
     return found
 
 
-def test_a_folder_stands_for_the_manifests_below_it_in_order(tmp_path: Path) -> None:
+def test_a_folder_is_read_recursively_in_order(tmp_path: Path) -> None:
     for name in ("b.yaml", "a.json", "c.yml", "d.txt", "z/y.yaml", "z/x/w.json", ".git/v.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(OBJECT.format("X"))
     assert names(tmp_path) == ["a.json", "b.yaml", "c.yml", "y.yaml", "w.json"]
 
 
-def test_a_file_that_is_named_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_named_file_is_read_with_any_suffix(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text("a: 1\n")
     assert names(tmp_path / "d.txt") == ["d.txt"]
 
@@ -52,18 +52,18 @@ def test_the_standard_input_is_read_once(tmp_path: Path) -> None:
     assert names("-", tmp_path / "a.yaml", "-", stdin=b"b: 1\n") == ["<stdin>", "a.yaml"]
 
 
-def test_what_cannot_be_read_is_a_finding_among_the_others(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: 1\n")
     (tmp_path / "empty").mkdir()
     assert names(tmp_path / "none.yaml", tmp_path / "a.yaml", tmp_path / "empty", "nul\0") == [
         "no such file or directory",
         "a.yaml",
-        "there is no .yaml, .yml or .json file in this folder",
+        "no .yaml, .yml or .json file in this folder",
         "embedded null byte",
     ]
 
 
-def test_a_link_to_nothing_is_a_finding(tmp_path: Path) -> None:
+def test_a_dangling_link_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "a.yaml").write_text("a: 1\n")
     assert names(tmp_path, tmp_path / "a.yaml" / "b.yaml") == [
@@ -73,16 +73,18 @@ def test_a_link_to_nothing_is_a_finding(tmp_path: Path) -> None:
     ]
 
 
-def test_the_name_of_a_file_may_be_no_text(tmp_path: Path) -> None:
+def test_a_file_name_can_be_invalid_utf_8(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.yaml")
     Path(path).write_text("a: 1\n")
     assert names(tmp_path) == [Path(path).name]
 
 
-def test_objects_of_all_files_come_in_order(tmp_path: Path) -> None:
+def test_objects_of_several_files_are_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OBJECT.format("A") + "---\n" + OBJECT.format("B"))
     found = list(read_documents([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: [")))
-    assert [each.finding.code if isinstance(each, LocatedFinding) else each.name for each in found] == [
+    assert [
+        each.finding.code if isinstance(each, LocatedFinding) else each.name for each in found
+    ] == [
         "A#1",
         "B#2",
         "FileUnreadable",

@@ -1,4 +1,4 @@
-"""`drawbridge lint`: files in, findings at their lines out, exit codes for scripts."""
+"""`drawbridge lint`: findings with their lines, and exit codes."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from cli.main import dispatch
 from cli.streams import Streams
 
 CLEAN = """\
-# a whole pool
+# a complete pool
 apiVersion: resource.k8s.io/v1
 kind: ResourceSlice
 metadata:
@@ -73,9 +73,9 @@ def findings(*arguments: str, stdin: bytes = b"") -> tuple[int, list[dict[str, A
         "an error",
         "a slice that cannot be decoded",
         "a class",
-        "the worst of several",
-        "other objects are passed over",
-        "nothing to look at is said",
+        "the highest severity",
+        "other objects are ignored",
+        "no object to check",
         "an empty file",
     ],
 )
@@ -108,7 +108,7 @@ def test_findings_come_in_the_order_of_files_and_lines(tmp_path: Path) -> None:
     assert places == ["b.yaml:5", "a.yaml:7", "a.yaml:11"]
 
 
-def test_a_bad_document_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_an_invalid_document_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text(f"{REFUSED}---\na: [\n---\n{CLASS}")
     code, printed = findings("-f", str(tmp_path))
     assert code == 2
@@ -116,7 +116,7 @@ def test_a_bad_document_does_not_hide_the_others(tmp_path: Path) -> None:
     assert len(printed) == 3
 
 
-def test_slices_of_one_pool_may_come_from_several_files(tmp_path: Path) -> None:
+def test_slices_of_one_pool_can_be_in_several_files(tmp_path: Path) -> None:
     two = CLEAN.replace("resourceSliceCount: 1", "resourceSliceCount: 2")
     (tmp_path / "a.yaml").write_text(two)
     assert findings("-f", str(tmp_path))[0] == 2
@@ -131,7 +131,7 @@ def test_standard_input_is_read() -> None:
     assert (code, [each["path"] for each in printed]) == (2, ["spec.devices[0].name"])
 
 
-def test_a_list_from_a_cluster_is_taken_apart() -> None:
+def test_the_items_of_a_list_are_checked() -> None:
     spec = {
         "driver": "d.io",
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
@@ -154,13 +154,13 @@ def test_a_list_from_a_cluster_is_taken_apart() -> None:
     assert out.startswith(f"<stdin>:{line}: error: ResourceSlice/a spec.pool.resourceSliceCount:")
 
 
-def test_of_a_slice_that_is_there_twice_the_last_one_is_judged() -> None:
+def test_the_last_of_several_slices_with_one_name_is_checked() -> None:
     code, out = lint("-f", "-", stdin=f"{CLEAN}---\n{WARNED}".encode())
     assert code == 1
     assert [line.split(":")[1] for line in out.splitlines()[::2]] == ["19", "28"]
 
 
-def test_the_configuration_says_what_counts(tmp_path: Path) -> None:
+def test_the_configuration_sets_severities(tmp_path: Path) -> None:
     head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
     path = tmp_path / "config.yaml"
     for policy, expected in (("enforce", 2), ("warn", 1), ("off", 0)):
@@ -168,7 +168,7 @@ def test_the_configuration_says_what_counts(tmp_path: Path) -> None:
         assert findings("-f", "-", "--config", str(path), stdin=WARNED.encode())[0] == expected
 
 
-def test_the_configuration_says_with_what_devices_without_groups_go(tmp_path: Path) -> None:
+def test_the_configuration_sets_the_compatibility_of_devices_without_groups(tmp_path: Path) -> None:
     use = "consumesCounters: [{counterSet: s, counters: {c: {value: 1}}"
     devices = f"""
   - name: x
@@ -190,7 +190,7 @@ def test_the_configuration_says_with_what_devices_without_groups_go(tmp_path: Pa
     assert findings("-f", "-", "--config", str(path), stdin=text) == (0, [])
 
 
-def test_a_configuration_that_is_refused_is_bad_input(tmp_path: Path) -> None:
+def test_an_invalid_configuration_exits_with_2(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplace: x\n")
     code, printed = findings("-f", "-", "--config", str(path), stdin=CLEAN.encode())
@@ -198,7 +198,7 @@ def test_a_configuration_that_is_refused_is_bad_input(tmp_path: Path) -> None:
     assert printed[0]["object"] == "Configuration"
 
 
-def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+def test_a_missing_file_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text(WARNED)
     code, printed = findings("-f", str(tmp_path / "none"), "-f", str(tmp_path / "f.yaml"))
     assert code == 2
@@ -208,7 +208,7 @@ def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"\x00\xff", b"{", b"[1, 2", b"\xef\xbb\xbf", b"- a\n- b\n", b"kind: ResourceSlice\n"]
 )
-def test_any_bytes_give_findings(data: bytes) -> None:
+def test_arbitrary_bytes_do_not_fail(data: bytes) -> None:
     code, _ = findings("-f", "-", stdin=data)
     assert code in (0, 1, 2)
 
@@ -236,7 +236,7 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.co
 """
 
 
-def test_the_rules_of_claims_and_templates_are_judged_where_they_stand() -> None:
+def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
     code, out = lint("-f", "-", stdin=RULED.encode())
     assert code == 2
     first, second = (line for line in out.splitlines() if line.startswith("<stdin>:"))
@@ -245,8 +245,8 @@ def test_the_rules_of_claims_and_templates_are_judged_where_they_stand() -> None
     assert "near[0]: the claim has no request nic" in first
     assert second.startswith("<stdin>:18:")
     assert "RulesUnreadable" in second
-    told = findings("-f", "-", stdin=RULED.encode())[1]
-    assert [(each["object"], each["path"]) for each in told] == [
+    found = findings("-f", "-", stdin=RULED.encode())[1]
+    assert [(each["object"], each["path"]) for each in found] == [
         (
             "ResourceClaimTemplate/team/pair",
             "spec.metadata.annotations[drawbridge.dev/rules]",
@@ -255,6 +255,6 @@ def test_the_rules_of_claims_and_templates_are_judged_where_they_stand() -> None
     ]
 
 
-def test_rules_that_hold_are_clean() -> None:
-    whole = RULED.partition("---")[0].replace('"nic"', '"gpu"').replace('["gpu","gpu"]', '["gpu"]')
-    assert findings("-f", "-", stdin=whole.encode()) == (0, [])
+def test_valid_rules_have_no_findings() -> None:
+    valid = RULED.partition("---")[0].replace('"nic"', '"gpu"').replace('["gpu","gpu"]', '["gpu"]')
+    assert findings("-f", "-", stdin=valid.encode()) == (0, [])

@@ -1,4 +1,4 @@
-"""What commands read of a live cluster is what they would read in its files."""
+"""Commands get the same results from a live cluster as from its files."""
 
 import asyncio
 import io
@@ -40,7 +40,7 @@ def on_live(
     version: str = "1.36",
     **trouble: Any,  # noqa: ANN401  # the fake's own
 ) -> tuple[int, str, str]:
-    async def play() -> tuple[int, str, str]:
+    async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi(version=version) as api:
             for each in OBJECTS:
                 api.put(each)
@@ -49,10 +49,10 @@ def on_live(
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
             return await asyncio.to_thread(command, *words, *access)
 
-    return asyncio.run(play())
+    return asyncio.run(run_with_api())
 
 
-def test_facts_of_a_live_cluster_are_those_of_its_files(
+def test_facts_of_a_live_cluster_equal_those_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_cluster, "PAGE", 2)
@@ -63,38 +63,38 @@ def test_facts_of_a_live_cluster_are_those_of_its_files(
     assert "NVIDIA" in here[1]
 
 
-def test_a_translation_for_a_live_cluster_is_that_for_its_files(tmp_path: Path) -> None:
+def test_a_translation_for_a_live_cluster_equals_that_for_its_files(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     dump.write_text(yaml.safe_dump_all(OBJECTS))
     words = ("translate", "-f", str(LEGACY / "nvidia.yaml"))
     here = on_live(tmp_path, *words, "--context")
     assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
     assert here[0] == 1
-    # What decides was counted: without it who serves the name is told as not known.
+    # The cluster facts are used: without them, the server of the resource is unknown.
     assert "ServerUnknown" not in here[2]
     assert "ServerUnknown" in command(*words)[2]
 
 
-def test_nothing_is_translated_for_a_cluster_that_cannot_be_read(tmp_path: Path) -> None:
+def test_nothing_is_translated_for_an_unreadable_cluster(tmp_path: Path) -> None:
     manifest = LEGACY / "nvidia.yaml"
     code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), part="resourceslices")
     assert (code, out) == (2, manifest.read_text())
     assert "[ClusterUnreadable]" in err
 
 
-def test_the_version_is_what_the_server_says_unless_another_is_named(tmp_path: Path) -> None:
+def test_the_kubernetes_version_defaults_to_that_of_the_server(tmp_path: Path) -> None:
     assert "version: '1.34'" in facts(tmp_path, version="1.34")[1]
     named = facts(tmp_path, "--kubernetes-version", "1.35", version="1.34")
     assert "version: '1.35'" in named[1]
 
 
-def test_a_kind_that_may_not_be_read_ends_it(tmp_path: Path) -> None:
+def test_a_forbidden_kind_exits_with_2(tmp_path: Path) -> None:
     code, out, err = facts(tmp_path, part="resourceslices")
     assert (code, out) == (2, "")
     assert "[ClusterUnreadable]" in err
 
 
-def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unknown_context_is_named_in_the_error(tmp_path: Path) -> None:
     code, _, err = facts(tmp_path, "--context", "elsewhere")
     assert code == 2
     assert "elsewhere" in err

@@ -1,4 +1,4 @@
-"""Whatever happens in a command becomes an exit code and at most one honest line."""
+"""Every outcome of a command has an exit code and at most one line on stderr."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from cli.streams import Streams
 
 ROOT = Path(__file__).parent.parent.parent
 
-# A process with one more command, `boom`, whose run is the code given.
+# A process with the additional command `boom`, which runs the captured code.
 WITH_BOOM = """
 import sys, types
 from cli import main
@@ -57,7 +57,7 @@ def process(
 
 @pytest.fixture
 def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
-    """Registers a command `boom` that does what it is given."""
+    """Register a command `boom` that runs the captured function."""
 
     def register(body: Callable[[], int]) -> None:
         def run(_options: Namespace, _streams: Streams) -> int:
@@ -75,7 +75,7 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_every_command_keeps_the_contract(name: str) -> None:
+def test_every_command_implements_the_protocol(name: str) -> None:
     command = main.load(name)
     assert name == command.NAME
     assert command.HELP
@@ -84,15 +84,15 @@ def test_every_command_keeps_the_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_every_command_explains_itself(name: str) -> None:
-    given = streams()
-    assert main.dispatch([name, "--help"], given, "drawbridge") == 0
-    assert text(given.out).startswith(f"usage: drawbridge {name}")
-    assert text(given.err) == ""
+def test_every_command_has_a_usage_text(name: str) -> None:
+    captured = streams()
+    assert main.dispatch([name, "--help"], captured, "drawbridge") == 0
+    assert text(captured.out).startswith(f"usage: drawbridge {name}")
+    assert text(captured.err) == ""
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_the_exit_code_is_the_command_s(boom: Callable[..., None], code: int) -> None:
+def test_the_exit_code_is_that_of_the_command(boom: Callable[..., None], code: int) -> None:
     boom(lambda: code)
     assert main.dispatch(["boom"], streams(), "drawbridge") == code
 
@@ -117,17 +117,19 @@ def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_two(arguments: list[str]) -> None:
-    given = streams()
-    assert main.dispatch(arguments, given, "drawbridge") == 2
-    assert "drawbridge" in text(given.err)
-    assert text(given.out) == ""
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    captured = streams()
+    assert main.dispatch(arguments, captured, "drawbridge") == 2
+    assert "drawbridge" in text(captured.err)
+    assert text(captured.out) == ""
 
 
-def test_help_lists_every_command_on_the_output() -> None:
-    given = streams()
-    assert main.dispatch(["--help"], given, "drawbridge") == 0
-    listed = [line.split()[0] for line in text(given.out).splitlines() if line.startswith("    ")]
+def test_help_lists_every_command_on_stdout() -> None:
+    captured = streams()
+    assert main.dispatch(["--help"], captured, "drawbridge") == 0
+    listed = [
+        line.split()[0] for line in text(captured.out).splitlines() if line.startswith("    ")
+    ]
     assert set(main.COMMANDS) <= set(listed)
 
 
@@ -141,41 +143,41 @@ def test_help_lists_every_command_on_the_output() -> None:
         ("/kubectl-drawbridge/drawbridge", "drawbridge"),
     ],
 )
-def test_usage_names_what_was_typed(argument: str, called: str) -> None:
+def test_usage_has_the_name_of_the_program(argument: str, called: str) -> None:
     assert main.program_name(argument) == called
-    given = streams()
-    main.dispatch(["config", "--help"], given, called)
-    assert text(given.out).startswith(f"usage: {called} config")
+    captured = streams()
+    main.dispatch(["config", "--help"], captured, called)
+    assert text(captured.out).startswith(f"usage: {called} config")
 
 
 def crash() -> int:
     raise KeyError("a\nb")
 
 
-def test_a_bug_is_three_and_one_line(boom: Callable[..., None]) -> None:
+def test_an_unhandled_exception_exits_with_3_and_one_line(boom: Callable[..., None]) -> None:
     boom(crash)
-    given = streams()
-    assert main.dispatch(["boom"], given, "drawbridge") == 3
-    (line,) = text(given.err).splitlines()
+    captured = streams()
+    assert main.dispatch(["boom"], captured, "drawbridge") == 3
+    (line,) = text(captured.err).splitlines()
     assert "this is a bug" in line
     assert "KeyError" in line
     assert "--debug" in line
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "boom"], ["boom", "--debug"]], ids=" ".join)
-def test_debug_shows_where_the_bug_is(boom: Callable[..., None], arguments: list[str]) -> None:
+def test_debug_prints_the_traceback(boom: Callable[..., None], arguments: list[str]) -> None:
     boom(crash)
-    given = streams()
-    assert main.dispatch(arguments, given, "drawbridge") == 3
-    assert "in crash" in text(given.err)
-    assert "in crash" not in text(given.out)
+    captured = streams()
+    assert main.dispatch(arguments, captured, "drawbridge") == 3
+    assert "in crash" in text(captured.err)
+    assert "in crash" not in text(captured.out)
 
 
-def test_a_command_that_cannot_be_imported_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_error_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(main.COMMANDS, "boom", "cli.there_is_no_such_module")
-    given = streams()
-    assert main.dispatch(["boom"], given, "drawbridge") == 3
-    assert "ModuleNotFoundError" in text(given.err)
+    captured = streams()
+    assert main.dispatch(["boom"], captured, "drawbridge") == 3
+    assert "ModuleNotFoundError" in text(captured.err)
 
 
 def test_only_the_command_that_is_run_is_imported(
@@ -188,9 +190,9 @@ def test_only_the_command_that_is_run_is_imported(
 
 
 def test_version() -> None:
-    given = streams()
-    assert main.dispatch(["--version"], given, "drawbridge") == 0
-    name, version = text(given.out).split()
+    captured = streams()
+    assert main.dispatch(["--version"], captured, "drawbridge") == 0
+    name, version = text(captured.out).split()
     assert name == "drawbridge"
     assert version[0].isdigit()
 
@@ -200,16 +202,16 @@ def test_the_module_runs_as_a_program() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_control_c_is_130_without_a_word() -> None:
-    # A shell that runs the tests in the background lets its children ignore the signal.
-    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
-    body = f"import os, signal; {heard}; os.kill(os.getpid(), signal.SIGINT)"
+def test_control_c_exits_with_130_silently() -> None:
+    # In a background job of a shell, child processes ignore SIGINT.
+    handler = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    body = f"import os, signal; {handler}; os.kill(os.getpid(), signal.SIGINT)"
     done = process("-c", WITH_BOOM.format(body=body))
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 @pytest.mark.parametrize("size", [1, 10**6], ids=["at the last flush", "while writing"])
-def test_a_reader_that_went_away_is_141_without_a_word(size: int) -> None:
+def test_a_closed_pipe_exits_with_141_silently(size: int) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
@@ -222,7 +224,7 @@ def test_a_reader_that_went_away_is_141_without_a_word(size: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_told_in_one_line() -> None:
+def test_a_full_disk_exits_with_2_and_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
         body = "streams.out.write('x'); return 0"
         done = process("-c", WITH_BOOM.format(body=body), stdout=full.fileno())
@@ -231,21 +233,21 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_text_that_the_terminal_cannot_show_is_escaped() -> None:
+def test_text_outside_the_terminal_encoding_is_escaped() -> None:
     body = r"streams.out.write('\u2192 \udc80 a'); return 0"
     done = process("-c", WITH_BOOM.format(body=body), PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, rb"\u2192 \udc80 a")
 
 
 @pytest.mark.parametrize(("encoding", "able"), [("ascii", b"False"), ("utf-8", b"True")])
-def test_nicer_characters_only_where_the_encoding_has_them(encoding: str, able: bytes) -> None:
+def test_unicode_is_used_only_with_a_utf_8_encoding(encoding: str, able: bytes) -> None:
     body = "print(streams.unicode, streams.color); return 0"
     done = process("-c", WITH_BOOM.format(body=body), PYTHONIOENCODING=encoding)
     assert done.stdout.split() == [able, b"False"]
 
 
 def terminal(**environment: str) -> bytes:
-    """The output of a process whose output is a terminal."""
+    """Return what a process prints when stdout is a terminal."""
     master, slave = os.openpty()
     body = "streams.err.write(str(streams.color)); return 0"
     try:
@@ -263,17 +265,17 @@ def terminal(**environment: str) -> bytes:
         os.close(slave)
 
 
-def test_colour_on_a_terminal() -> None:
+def test_color_is_on_for_a_terminal() -> None:
     assert terminal(TERM="xterm") == b"True"
     assert terminal(TERM="xterm", NO_COLOR="") == b"True"
 
 
-def test_no_colour_where_it_is_not_wanted() -> None:
+def test_color_is_off_with_no_color_or_a_dumb_terminal() -> None:
     assert terminal(TERM="xterm", NO_COLOR="1") == b"False"
     assert terminal(TERM="dumb") == b"False"
 
 
-def test_streams_that_are_closed_end_nothing() -> None:
+def test_closed_streams_do_not_fail_a_command() -> None:
     command = f'"{sys.executable}" -m cli.main config schema <&- >&- 2>&-'
     done = subprocess.run(command, cwd=ROOT, shell=True, check=False)  # noqa: S602  # only a shell closes them
     assert done.returncode == 0

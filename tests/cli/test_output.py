@@ -1,4 +1,4 @@
-"""Findings are printed as editors, pipelines and people like them."""
+"""The output format of findings and values."""
 
 import io
 import json
@@ -39,18 +39,21 @@ def test_a_finding_begins_with_file_and_line_and_ends_with_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("located", "line"),
     [
-        (LocatedFinding(finding(), "a.yaml", 0, 0), "a.yaml: warning: Pod/a/b spec: it is odd [Odd]"),
+        (
+            LocatedFinding(finding(), "a.yaml", 0, 0),
+            "a.yaml: warning: Pod/a/b spec: it is odd [Odd]",
+        ),
         (LocatedFinding(finding(), "", 0, 0), "warning: Pod/a/b spec: it is odd [Odd]"),
         (LocatedFinding(finding(path=""), "a", 1, 1), "a:1: warning: Pod/a/b: it is odd [Odd]"),
         (LocatedFinding(finding(about="", path=""), "a", 1, 1), "a:1: warning: it is odd [Odd]"),
     ],
 )
-def test_what_is_not_known_leaves_no_gap(located: LocatedFinding, line: str) -> None:
+def test_missing_parts_of_a_finding_are_left_out(located: LocatedFinding, line: str) -> None:
     assert shown(located).splitlines()[0] == line
 
 
 @pytest.mark.parametrize("severity", list(Severity))
-def test_colour_marks_the_severity_alone(severity: Severity) -> None:
+def test_only_the_severity_is_colored(severity: Severity) -> None:
     located = LocatedFinding(finding(severity), "a", 1, 1)
     coloured = shown(located, color=True)
     assert coloured.count("\033[") == 2
@@ -58,7 +61,7 @@ def test_colour_marks_the_severity_alone(severity: Severity) -> None:
     assert "\033" not in shown(located)
 
 
-def test_json_and_yaml_hold_the_same() -> None:
+def test_json_and_yaml_output_are_equal() -> None:
     plain = output.findings_as_data([LocatedFinding(finding(), "a", 1, 1)])
     out = io.StringIO(), io.StringIO()
     output.print_value(plain, "json", out[0])
@@ -76,14 +79,14 @@ def test_json_and_yaml_hold_the_same() -> None:
     ]
 
 
-def test_text_of_other_scripts_stays_readable() -> None:
+def test_non_ascii_text_is_not_escaped() -> None:
     for form in ("json", "yaml"):
         out = io.StringIO()
         output.print_value({"a": "Zürich"}, form, out)
         assert "Zürich" in out.getvalue()
 
 
-def test_what_was_read_cannot_steer_the_terminal() -> None:
+def test_control_characters_from_the_input_are_escaped() -> None:
     text = shown(LocatedFinding(finding(path="\033[2J\n"), "a\033\n", 1, 1))
     assert "\033" not in text
     assert len(text.splitlines()) == 2

@@ -1,4 +1,4 @@
-"""`drawbridge simulate`: pods onto nodes in memory; the form of the answer, and exit codes."""
+"""`drawbridge simulate`: placements, the JSON output and exit codes."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def test_the_answer_has_exactly_this_form(run: Run) -> None:
+def test_the_json_output_has_a_fixed_structure(run: Run) -> None:
     code, printed, err = run(pod("a") + pod("b", spec="nodeName: n3"))
     assert (code, err) == (1, "")
     assert list(printed) == ["pods", "ledger"]
@@ -53,7 +53,7 @@ def test_the_same_input_gives_the_same_output(run: Run) -> None:
     assert run(pods) == run(pods)
 
 
-def test_what_one_pod_gets_the_next_one_does_not(run: Run) -> None:
+def test_a_device_is_allocated_to_one_pod_only(run: Run) -> None:
     code, printed, _ = run("".join(map(pod, "abcde")), "--node", "n1")
     assert code == 1
     assert nodes(printed) == ["n1", "n1", None, None, None]
@@ -62,7 +62,7 @@ def test_what_one_pod_gets_the_next_one_does_not(run: Run) -> None:
     assert code == 0
 
 
-def test_shares_are_counted_and_have_ids(run: Run) -> None:
+def test_shares_consume_capacity_and_have_ids(run: Run) -> None:
     share = "{name: g, resourceClaimTemplateName: share}"
     code, printed, _ = run(pod("a", share) + pod("b", share), cluster=CLUSTER)
     assert code == 1
@@ -73,7 +73,7 @@ def test_shares_are_counted_and_have_ids(run: Run) -> None:
     assert printed["pods"][1]["node"] is None
 
 
-def test_a_claim_that_is_allocated_keeps_its_devices_and_binds_the_pod_to_them(run: Run) -> None:
+def test_an_allocated_claim_keeps_its_devices_and_restricts_the_node(run: Run) -> None:
     allocation = X[:-1] + f", nodeSelector: {json.dumps(ONLY_N1)}}}"
     named = "{name: g, resourceClaimName: c}"
     code, printed, _ = run(
@@ -87,7 +87,7 @@ def test_a_claim_that_is_allocated_keeps_its_devices_and_binds_the_pod_to_them(r
     assert [each["allocation"] for each in second["claims"]] == [None]
 
 
-def test_pods_that_name_one_claim_share_it(run: Run) -> None:
+def test_pods_can_share_a_claim(run: Run) -> None:
     named = "{name: g, resourceClaimName: c}"
     code, printed, _ = run(pod("a", named) + pod("b", named) + claim("c"))
     assert code == 0
@@ -97,7 +97,7 @@ def test_pods_that_name_one_claim_share_it(run: Run) -> None:
     ]
 
 
-def test_existing_allocations_are_in_the_ledger_and_not_given_again(run: Run) -> None:
+def test_devices_of_existing_allocations_are_in_use(run: Run) -> None:
     code, printed, _ = run(pod("a"), "--node", "n1", cluster=CLUSTER + claim("c", X))
     assert code == 0
     assert devices(printed["pods"][0]) == ["w"]
@@ -105,7 +105,7 @@ def test_existing_allocations_are_in_the_ledger_and_not_given_again(run: Run) ->
     assert holders == ["reserved", "allocated"]
 
 
-def test_copies_of_a_claim_with_its_uid_are_claims_of_their_own(run: Run) -> None:
+def test_copied_claims_with_the_same_uid_are_different_claims(run: Run) -> None:
     one, other = (
         claim(name, X.replace("x", device)).replace(
             "{name: ", "{uid: u, resourceVersion: '7', name: "
@@ -117,7 +117,7 @@ def test_copies_of_a_claim_with_its_uid_are_claims_of_their_own(run: Run) -> Non
     assert printed["pods"][0]["node"] is None
 
 
-def test_a_device_that_others_allocated_twice_is_told(run: Run) -> None:
+def test_a_device_allocated_twice_is_reported(run: Run) -> None:
     cluster = CLUSTER + claim("c", X) + claim("d", X)
     code, printed, _ = run(pod("a"), cluster=cluster)
     assert code == 0
@@ -127,7 +127,7 @@ def test_a_device_that_others_allocated_twice_is_told(run: Run) -> None:
 # --- --claims and --node ---
 
 
-def test_claims_are_taken_together_in_their_order(run: Run) -> None:
+def test_named_claims_are_placed_together_in_order(run: Run) -> None:
     code, printed, _ = run("", "--claims", "default/d,c", cluster=CLUSTER + claim("c") + claim("d"))
     assert code == 0
     [entry] = printed["pods"]
@@ -136,7 +136,7 @@ def test_claims_are_taken_together_in_their_order(run: Run) -> None:
     assert devices(entry) == ["x", "w"]
 
 
-def test_claims_on_a_node_that_has_too_little(run: Run) -> None:
+def test_named_claims_fail_on_a_node_with_too_few_devices(run: Run) -> None:
     cluster = CLUSTER + claim("c", count=2)
     assert run("", "--claims", "c", "--node", "n1", cluster=cluster)[0] == 0
     code, printed, _ = run("", "--claims", "c", "--node", "n2", cluster=cluster)
@@ -146,7 +146,7 @@ def test_claims_on_a_node_that_has_too_little(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--claims", "nobody"), "ClaimMissing"),
         (("--node", "n9"), "NodeUnknown"),
@@ -155,17 +155,17 @@ def test_claims_on_a_node_that_has_too_little(run: Run) -> None:
         (("--config", "not-there.yaml"), "FileUnreadable"),
     ],
 )
-def test_wrong_options_are_findings(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expected: str) -> None:
     code, printed, err = run(pod("a"), *arguments)
     assert (code, list(printed)) == (2, ["pods", "ledger"])
-    assert f"[{said}]" in err
+    assert f"[{expected}]" in err
 
 
-# --- which node ---
+# --- node selection ---
 
 
 @pytest.mark.parametrize(
-    ("spec", "node", "said"),
+    ("spec", "node", "expected"),
     [
         ("", "n1", []),
         ("nodeSelector: {zone: b}", "n2", []),
@@ -174,15 +174,15 @@ def test_wrong_options_are_findings(run: Run, arguments: tuple[str, ...], said: 
         ("nodeName: n2\n  nodeSelector: {zone: a}", None, ["NodeUnfit", "NodeUnfit"]),
     ],
 )
-def test_what_is_looked_at_of_a_node(
-    run: Run, spec: str, node: str | None, said: list[str]
+def test_node_name_and_node_selector_are_checked(
+    run: Run, spec: str, node: str | None, expected: list[str]
 ) -> None:
     _, printed, _ = run(pod("a", spec=spec))
     assert nodes(printed) == [node]
-    assert codes(printed["pods"][0]) == said
+    assert codes(printed["pods"][0]) == expected
 
 
-def test_unschedulable_nodes_are_for_those_who_name_them(run: Run) -> None:
+def test_an_unschedulable_node_gets_only_pods_with_its_node_name(run: Run) -> None:
     cordoned = CLUSTER.replace(
         "labels: {zone: a}}", "labels: {zone: a}}\nspec: {unschedulable: true}"
     )
@@ -190,7 +190,7 @@ def test_unschedulable_nodes_are_for_those_who_name_them(run: Run) -> None:
     assert nodes(printed) == ["n2", "n1"]
 
 
-def test_the_better_alternative_wins_over_the_earlier_node(run: Run) -> None:
+def test_a_preferred_alternative_takes_precedence_over_node_order(run: Run) -> None:
     template = """\
 ---
 apiVersion: resource.k8s.io/v1
@@ -209,15 +209,15 @@ spec:
     assert (code, nodes(printed)) == (0, ["n2"])
 
 
-def test_a_pod_without_claims_goes_anywhere(run: Run) -> None:
+def test_a_pod_without_claims_is_placed_on_the_first_node(run: Run) -> None:
     code, printed, _ = run("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}")
     assert (code, nodes(printed), printed["pods"][0]["claims"]) == (0, ["n1"], [])
 
 
-# --- bad and other documents ---
+# --- invalid and other documents ---
 
 
-def test_bad_documents_never_stop_the_others(run: Run) -> None:
+def test_an_invalid_document_does_not_stop_the_simulation(run: Run) -> None:
     bad = (
         "---\napiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: 7}\n---\na: [\n"
     )
@@ -226,7 +226,7 @@ def test_bad_documents_never_stop_the_others(run: Run) -> None:
     assert "Pod/bad spec.containers" in err
 
 
-def test_what_makes_pods_is_told_not_to_be_placed(run: Run) -> None:
+def test_a_workload_is_reported_as_not_placed(run: Run) -> None:
     deployment = """\
 ---
 apiVersion: apps/v1
@@ -236,16 +236,16 @@ spec: {template: {spec: {containers: [{name: c}]}}}
 """
     code, _, err = run(pod("a") + deployment)
     assert code == 0
-    assert "Deployment/web: its pods are not placed [NotSimulated]" in err
+    assert "Deployment/web: pods of this workload are not placed [NotSimulated]" in err
 
 
-def test_nothing_to_place_is_told(run: Run) -> None:
+def test_an_input_without_pods_is_reported(run: Run) -> None:
     code, printed, err = run("")
     assert (code, printed["pods"]) == (0, [])
     assert "[NothingToPlace]" in err
 
 
-def test_pods_of_the_cluster_are_placed_unless_they_run(run: Run) -> None:
+def test_pending_pods_of_the_cluster_are_placed(run: Run) -> None:
     gone = pod("gone").replace("{name: gone}", '{name: gone, deletionTimestamp: "2026-01-01"}')
     done = pod("done") + "status: {phase: Succeeded}\n"
     cluster = CLUSTER + pod("waits") + pod("runs", spec="nodeName: n1") + gone + done
@@ -253,12 +253,12 @@ def test_pods_of_the_cluster_are_placed_unless_they_run(run: Run) -> None:
     assert [each["pod"] for each in printed["pods"]] == ["default/waits", "default/asked"]
 
 
-def test_of_an_object_that_is_there_twice_the_last_one_counts(run: Run) -> None:
+def test_the_last_of_several_objects_with_one_name_is_used(run: Run) -> None:
     _, printed, _ = run(pod("a") + pod("a", spec="nodeName: n2"))
     assert nodes(printed) == ["n2"]
 
 
-def test_a_configuration_among_the_documents_counts(run: Run) -> None:
+def test_a_configuration_in_the_input_is_used(run: Run) -> None:
     configuration = """\
 ---
 apiVersion: drawbridge.dev/v1alpha1
@@ -269,7 +269,7 @@ findings: {NothingToPlace: enforce}
     assert run("", cluster=CLUSTER + configuration + configuration)[0] == 2
 
 
-def test_pods_without_a_name_get_one(run: Run) -> None:
+def test_pods_without_a_name_get_a_generated_name(run: Run) -> None:
     unnamed = pod("a").replace("name: a", "generateName: job-")
     code, printed, _ = run(unnamed + unnamed, "--node", "n1")
     assert code == 0
@@ -278,7 +278,7 @@ def test_pods_without_a_name_get_one(run: Run) -> None:
     assert all(name.startswith("default/job-") for name in names)
 
 
-# --- for people ---
+# --- text output ---
 
 
 def test_the_sample_pods_are_placed_and_drawn() -> None:
@@ -286,14 +286,14 @@ def test_the_sample_pods_are_placed_and_drawn() -> None:
     assert code == 1
     assert "default/train: on hgx-1" in out
     assert "default/too-late: not placed" in out
-    assert "blocked by what others draw" in out
-    assert "memory, taints and affinity are the scheduler's matter" in out
+    assert "counters in use" in out
+    assert "It ignores CPU, memory, taints and affinity" in out
     drawn = [line for line in out.splitlines() if line.startswith("node ")]
     assert drawn == ["node hgx-1", "node mig-1", "node edge-1"]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"- 1\n- a\n", b"kind: Pod\n", b"[]"])
-def test_any_bytes_give_an_answer(tmp_path: Path, text: bytes) -> None:
+def test_arbitrary_bytes_give_valid_output(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "f.yaml").write_bytes(text)
     code, out, _ = simulate("-f", str(tmp_path / "f.yaml"), "-o", "json")
     assert code in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""`drawbridge simulate`: the claims of a pod, by name, from templates, for extended resources."""
+"""`drawbridge simulate`: claims by name, from templates and for extended resources."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-# --- names of claims ---
+# --- claim names ---
 
 
 @pytest.mark.parametrize(
-    ("claims", "said"),
+    ("claims", "expected"),
     [
         ("{name: g, resourceClaimName: nobody}", ["ClaimMissing"]),
         ("{name: g, resourceClaimTemplateName: nobody}", ["ClaimMissing"]),
@@ -37,13 +37,15 @@ def run(tmp_path: Path) -> Run:
         ("{name: g}, {name: h, resourceClaimName: b}", ["ClaimReferenceWrong", "ClaimMissing"]),
     ],
 )
-def test_wrong_references_keep_only_their_own_pod(run: Run, claims: str, said: list[str]) -> None:
+def test_an_invalid_claim_reference_fails_only_its_pod(
+    run: Run, claims: str, expected: list[str]
+) -> None:
     code, printed, _ = run(pod("a", claims) + pod("b"))
     assert (code, nodes(printed)) == (1, [None, "n1"])
-    assert codes(printed["pods"][0]) == said
+    assert codes(printed["pods"][0]) == expected
 
 
-def test_containers_use_what_the_pod_has(run: Run) -> None:
+def test_a_container_can_use_only_claims_of_its_pod(run: Run) -> None:
     spec = "initContainers: [{name: i, resources: {claims: [{name: h}, {name: g, request: s}]}}]"
     _, printed, _ = run(pod("a", spec=spec))
     made = printed["pods"][0]["claims"][0]["claim"]
@@ -53,20 +55,20 @@ def test_containers_use_what_the_pod_has(run: Run) -> None:
     ]
 
 
-def test_two_names_for_one_claim_are_one_claim(run: Run) -> None:
+def test_two_references_to_one_claim_allocate_it_once(run: Run) -> None:
     twice = "{name: g, resourceClaimName: c}, {name: h, resourceClaimName: c}"
     code, printed, _ = run(pod("a", twice) + claim("c"))
     assert (code, devices(printed["pods"][0])) == (0, ["x"])
     assert [each["device"] for each in printed["ledger"]["devices"]] == ["x"]
 
 
-def test_a_claim_being_deleted_is_no_use(run: Run) -> None:
+def test_a_claim_being_deleted_is_unusable(run: Run) -> None:
     gone = claim("c").replace("name: c,", 'name: c, deletionTimestamp: "2026-01-01T00:00:00Z",')
     _, printed, _ = run(pod("a", "{name: g, resourceClaimName: c}") + gone)
     assert codes(printed["pods"][0]) == ["ClaimUnusable"]
 
 
-def test_a_claim_is_for_so_many_pods_and_no_more(run: Run) -> None:
+def test_a_claim_can_be_reserved_for_at_most_256_pods(run: Run) -> None:
     full = ", ".join(f"{{resource: pods, name: p{i}, uid: u{i}}}" for i in range(255))
     status = f"status: {{allocation: {X}, reservedFor: [{full}]}}"
     cluster = CLUSTER + claim("c") + status
@@ -76,7 +78,7 @@ def test_a_claim_is_for_so_many_pods_and_no_more(run: Run) -> None:
     assert codes(printed["pods"][1]) == ["ClaimUnusable"]
 
 
-def test_a_claim_made_for_the_pod_is_taken_instead_of_another(run: Run) -> None:
+def test_the_generated_claim_in_the_pod_status_is_used(run: Run) -> None:
     made = pod("a").replace("---\n", "") + (
         "status: {resourceClaimStatuses: [{name: g, resourceClaimName: c}]}\n"
     )
@@ -84,7 +86,7 @@ def test_a_claim_made_for_the_pod_is_taken_instead_of_another(run: Run) -> None:
     assert (code, printed["pods"][0]["claims"][0]["claim"]) == (0, "default/c")
 
 
-def test_long_names_are_cut_as_the_controller_cuts_them(run: Run) -> None:
+def test_long_claim_names_are_truncated_as_in_the_controller(run: Run) -> None:
     _, printed, _ = run(pod("p" * 60))
     name = printed["pods"][0]["claims"][0]["claim"].removeprefix("default/")
     # 60 and 1 of 63 letters are shortened to 54 and 0 of 57.
@@ -108,7 +110,7 @@ spec:
 """
 
 
-def test_a_name_that_a_class_serves_gets_the_claim_the_scheduler_makes(run: Run) -> None:
+def test_an_extended_resource_of_a_class_gets_a_claim(run: Run) -> None:
     code, printed, err = run(legacy("{cpu: 1, example.com/gpu: 1}", "{example.com/gpu: 1}"))
     assert (code, err) == (0, "")
     [made] = printed["pods"][0]["claims"]
@@ -117,24 +119,24 @@ def test_a_name_that_a_class_serves_gets_the_claim_the_scheduler_makes(run: Run)
     assert requests == ["container-0-request-1", "container-1-request-0"]
 
 
-def test_the_implicit_name_of_a_class_is_served_too(run: Run) -> None:
+def test_the_implicit_resource_name_of_a_class_gets_a_claim(run: Run) -> None:
     code, printed, _ = run(legacy("{deviceclass.resource.kubernetes.io/gpu: 2}"))
     assert (code, devices(printed["pods"][0])) == (0, ["x", "w"])
 
 
-def test_the_scheduler_before_1_36_makes_no_claim(run: Run) -> None:
+def test_the_scheduler_before_1_36_creates_no_claim(run: Run) -> None:
     code, printed, _ = run(legacy("{example.com/gpu: 1}"), "--kubernetes-version", "1.35")
     assert (code, codes(printed["pods"][0])) == (1, ["ServedByNobody"])
 
 
-def test_a_name_that_a_plugin_serves_gets_no_claim_and_is_told(run: Run) -> None:
+def test_a_resource_of_a_device_plugin_gets_no_claim_and_is_reported(run: Run) -> None:
     plugin = CLUSTER.replace(
         "labels: {zone: b}}", "labels: {zone: b}}\nstatus: {allocatable: {example.com/gpu: '4'}}"
     )
     code, printed, err = run(legacy("{example.com/gpu: 1}", spec="nodeName: n2"), cluster=plugin)
     assert (code, printed["pods"][0]["claims"]) == (0, [])
     assert "info: Pod/old spec: example.com/gpu is served by a device plugin on 1 node" in err
-    # On the other node the class serves it; where the plugin has none left, too.
+    # The class serves it on the other node, and on a node whose plugin advertises none.
     _, printed, _ = run(legacy("{example.com/gpu: 1}", spec="nodeName: n1"), cluster=plugin)
     assert len(printed["pods"][0]["claims"]) == 1
     none = plugin.replace("'4'", "'0'")
@@ -142,19 +144,19 @@ def test_a_name_that_a_plugin_serves_gets_no_claim_and_is_told(run: Run) -> None
     assert len(printed["pods"][0]["claims"]) == 1
 
 
-def test_a_name_that_nobody_serves_is_told(run: Run) -> None:
+def test_an_unknown_resource_is_reported(run: Run) -> None:
     code, printed, err = run(legacy("{example.com/tpu: 1}"))
     assert (code, codes(printed["pods"][0])) == (1, ["ServedByNobody"])
     assert "nobody serves example.com/tpu" in err
     assert run(legacy("{example.com/tpu: 0, cpu: 1, memory: 1Gi}"))[0] == 0
 
 
-def test_init_containers_use_again_what_later_ones_have(run: Run) -> None:
+def test_init_containers_reuse_devices_of_later_containers(run: Run) -> None:
     one = "{name: i, resources: {limits: {example.com/gpu: 1}}}"
     two = one.replace("gpu: 1", "gpu: 2")
     _, printed, _ = run(legacy("{example.com/gpu: 1}", init=f"{one}, {two}"))
     results = printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]
-    # The second one wants one more than what comes after it has.
+    # The second init container needs one device more than the later containers have.
     requests = [each["request"] for each in results]
     assert requests == ["container-1-request-0", "container-2-request-0"]
     sidecar = one.replace("name: i,", "name: i, restartPolicy: Always,")
@@ -162,7 +164,7 @@ def test_init_containers_use_again_what_later_ones_have(run: Run) -> None:
     assert len(printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]) == 2
 
 
-def test_requests_are_sorted_as_texts(run: Run) -> None:
+def test_requests_are_sorted_by_name(run: Run) -> None:
     big = CLUSTER.replace("[{name: x}, {name: w}]", str([{"name": f"d{i:02}"} for i in range(11)]))
     _, printed, _ = run(legacy(*["{example.com/gpu: 1}"] * 11, spec="nodeName: n1"), cluster=big)
     results = printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]

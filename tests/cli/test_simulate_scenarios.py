@@ -1,4 +1,4 @@
-"""The command reads what the generator makes: the same objects, the same answers as the solver."""
+"""`drawbridge simulate` gives the same results as the solver for generated scenarios."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def taken(allocations: list[dict[str, dict[str, list[dict[str, str]]]]]) -> list
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_scenario_as_objects_is_answered_node_by_node(seed: int, tmp_path: Path) -> None:
+def test_generated_scenarios_have_the_result_of_the_solver(seed: int, tmp_path: Path) -> None:
     plain = scenario(seed)
     path = tmp_path / "objects.json"
     path.write_text(json.dumps(objects(plain)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`drawbridge translate`: manifests in, manifests with claims out, exit codes for scripts."""
+"""`drawbridge translate`: edited manifests, findings and exit codes."""
 
 import io
 import json
@@ -59,7 +59,7 @@ def printed(stdin: str, *arguments: str) -> tuple[int, YamlValue]:
         (f"{BROKEN}---\n{REFUSED}---\n{POD}", 2, 1),
     ],
 )
-def test_the_exit_code_says_what_happened(text: str, code: int, changed: int) -> None:
+def test_the_exit_code_shows_changes_and_errors(text: str, code: int, changed: int) -> None:
     got, read = printed(text)
     assert (got, read["changed"]) == (code, changed)
     assert len(read["templates"]) == changed
@@ -68,7 +68,7 @@ def test_the_exit_code_says_what_happened(text: str, code: int, changed: int) ->
 
 
 @pytest.mark.parametrize("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])
-def test_what_is_not_translated_is_the_same_byte_for_byte(text: str) -> None:
+def test_an_untranslated_file_is_printed_byte_for_byte(text: str) -> None:
     data = text.encode("latin-1")
     _, out, _ = run("-f", "-", stdin=data)
     assert out == data
@@ -89,7 +89,7 @@ def test_yaml_keeps_comments_and_adds_the_template_at_the_end() -> None:
     assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
 
 
-def test_one_template_serves_all_who_ask_alike_in_a_namespace() -> None:
+def test_equal_requests_in_a_namespace_share_a_template() -> None:
     second, third = (
         POD.replace("name: p,", "name: q,"),
         POD.replace("namespace: ml", "namespace: x"),
@@ -106,14 +106,14 @@ def test_translating_the_output_changes_nothing() -> None:
     assert (code, again) == (0, out)
 
 
-def test_a_template_that_is_in_the_input_is_not_added_again() -> None:
+def test_a_template_in_the_input_is_not_added_again() -> None:
     _, out, _ = run("-f", "-", stdin=POD.encode())
     template = out.decode().rpartition("---\n")[2]
     code, read = printed(f"{POD}---\n{template}")
     assert (code, read["templates"], len(read["objects"])) == (1, [], 2)
 
 
-def test_a_template_in_the_input_that_says_something_else_is_an_error() -> None:
+def test_a_template_in_the_input_with_different_content_is_an_error() -> None:
     _, out, _ = run("-f", "-", stdin=POD.encode())
     template = out.decode().rpartition("---\n")[2].replace("count: 1", "count: 2")
     code, read = printed(f"{POD}---\n{template}")
@@ -145,14 +145,14 @@ def test_a_list_in_json_is_translated_item_by_item() -> None:
     ]
 
 
-def test_a_stream_of_json_with_its_templates_can_be_read_again() -> None:
+def test_translated_json_can_be_read_again() -> None:
     pod = json.dumps(yaml.safe_load(POD))
     code, once, _ = run("-f", "-", stdin=f"{pod}\n{pod}\n".encode())
     assert (code, once.count(b"\n---\n")) == (1, 1)
     assert run("-f", "-", stdin=once)[:2] == (0, once)
 
 
-def test_a_request_that_cannot_be_translated_here_is_never_silent() -> None:
+def test_a_request_outside_a_pod_is_reported() -> None:
     text = (
         "apiVersion: example.com/v1\nkind: Farm\nmetadata: {name: f}\n"
         "spec: {worker: {resources: {limits: {nvidia.com/gpu: 1}}}}\n"
@@ -166,7 +166,7 @@ def test_a_request_that_cannot_be_translated_here_is_never_silent() -> None:
     assert "nvidia.com/gpu" in finding["message"]
 
 
-def test_without_facts_a_plugin_serves_the_name_and_with_a_cluster_a_class_does() -> None:
+def test_the_facts_show_whether_a_class_or_a_plugin_serves_a_resource() -> None:
     _, read = printed(POD)
     assert "ServerUnknown" in [each["code"] for each in read["findings"]]
     cluster = str(ROOT / "examples" / "inventory")
@@ -175,7 +175,7 @@ def test_without_facts_a_plugin_serves_the_name_and_with_a_cluster_a_class_does(
     assert [each["code"] for each in read["findings"]] == ["LeftToClass"]
 
 
-def test_the_configuration_decides(tmp_path: Path) -> None:
+def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
     file.write_text(f"{head}decisions: {{nativeExtendedNames: translate}}\n")
@@ -189,13 +189,13 @@ def test_the_configuration_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--config", "--facts"])
-def test_with_a_bad_file_beside_it_everything_stays_and_the_file_is_named(option: str) -> None:
+def test_an_unreadable_options_file_leaves_all_manifests_unchanged(option: str) -> None:
     code, out, err = run("-f", "-", option, "/nowhere/x.yaml", stdin=POD.encode())
     assert (code, out) == (2, POD.encode())
     assert err.startswith("/nowhere/x.yaml: error: ")
 
 
-def test_a_difference_can_be_read_and_applied() -> None:
+def test_a_diff_has_the_format_of_patch() -> None:
     code, out, _ = run("-f", "-", "-o", "diff", stdin=POD.encode())
     text = out.decode()
     assert code == 1
@@ -205,15 +205,15 @@ def test_a_difference_can_be_read_and_applied() -> None:
     assert run("-f", "-", "-o", "diff", stdin=OTHER.encode())[1] == b""
 
 
-def test_a_report_names_the_place_and_counts() -> None:
+def test_a_report_has_lines_and_counts() -> None:
     _, out, err = run("-f", "-", "-o", "report", stdin=f"{POD}---\n{OTHER}".encode())
-    assert out.decode().endswith("1 of 2 objects translated, 1 claim templates added\n")
+    assert out.decode().endswith("1 of 2 objects translated, 1 claim template added\n")
     assert "<stdin>:5: warning: Pod/ml/p spec: " in out.decode()
     assert err == ""
 
 
 @pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
-def test_every_example_is_read_and_translated_once(file: Path) -> None:
+def test_every_example_is_translated_once(file: Path) -> None:
     code, out, err = run("-f", str(file))
     assert "a bug" not in err
     if code == 1:
@@ -238,8 +238,8 @@ findings: {TolerationAdded: off}
 """
 
 
-def test_a_configuration_and_facts_of_files_make_the_templates(tmp_path: Path) -> None:
-    """Names out of a configuration are written into templates, hashed, and printed."""
+def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> None:
+    """Names from a configuration are in the templates and in their hashes."""
     told, wanted = tmp_path / "facts.yaml", tmp_path / "config.yaml"
     wanted.write_text(CONFIGURED)
     inventory = str(ROOT / "examples" / "inventory")

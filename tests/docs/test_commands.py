@@ -114,7 +114,7 @@ def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
@@ -144,14 +144,14 @@ def does(step: Step, block: Block, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
+def test_commands_are_in_console_blocks(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), page.name):
         if block.words[:1] != ("console",):
             assert not [line for line in block.lines if line.startswith("$ ")], block.place
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_resolve(page: Path) -> None:
     text = re.sub(r"(```+)[\s\S]*?\1", "", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target and not target.startswith("mailto:"):
@@ -173,7 +173,7 @@ a: 1
 """
 
 
-def test_blocks_are_read_as_they_are_written() -> None:
+def test_blocks_and_their_commands_are_parsed() -> None:
     first, second = blocks(EXAMPLE, "x.md")
     assert (first.place, first.words) == ("x.md:1", ("console",))
     assert steps(first) == [Step("one \\\ntwo", ("out", "...")), Step("three", ())]
@@ -200,5 +200,5 @@ def test_output_is_compared_line_by_line(
     assert fits(shown, printed) is expected
 
 
-def test_a_command_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
+def test_a_missing_command_fails_the_test(tmp_path: Path) -> None:
     assert run(Step("drawbridge-no-such-command", ()), tmp_path).returncode in NEVER

@@ -1,52 +1,52 @@
-"""The page of all codes: a name is one code, whoever says it."""
+"""The page of all finding codes: every name belongs to one code."""
 
 import pytest
 
-from dra.finding import Code, Codes, Severity, page
-from tools.docs import TABLES, main, twice
+from dra.finding import Code, Codes, Severity, render_page
+from tools.docs import TABLES, duplicate_names, main
 
 
 def code(name: str, text: str) -> Code:
     return Code(name=name, severity=Severity.ERROR, text=text, example="e", remedy="r")
 
 
-def test_no_name_means_two_things() -> None:
-    assert twice(TABLES) == []
+def test_no_two_codes_have_the_same_name() -> None:
+    assert duplicate_names(TABLES) == []
 
 
-def test_a_name_that_two_codes_have_is_refused(
+def test_a_duplicate_code_name_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packages = (
         Codes("judge", [code("Lost", "a"), code("Kept", "a")]),
         Codes("see", [code("Lost", "b")]),
     )
-    assert twice(packages) == ["Lost is a code of judge, and another one of see"]
+    assert duplicate_names(packages) == ["Lost is a code of judge and a different code of see"]
     monkeypatch.setattr("tools.docs.TABLES", packages)
     monkeypatch.setattr("tools.docs.PAGES", {})
     assert main() == 1
     assert "Lost is a code of judge" in capsys.readouterr().out
 
 
-def test_codes_that_read_alike_are_two_all_the_same() -> None:
-    assert twice([Codes("judge", [code("Lost", "a")]), Codes("see", [code("Lost", "a")])])
+def test_two_equal_code_objects_count_as_duplicates() -> None:
+    assert duplicate_names([Codes("judge", [code("Lost", "a")]), Codes("see", [code("Lost", "a")])])
 
 
-def test_one_code_in_two_rooms_stands_on_the_page_once() -> None:
+def test_a_code_shared_by_two_packages_is_listed_once() -> None:
     shared = code("Shared", "a")
     packages = (Codes("judge", [shared]), Codes("see", [shared, code("Own", "b")]))
-    assert twice(packages) == []
-    assert page(packages).count("### Shared") == 1
-    assert "### Own" in page(packages)
+    assert duplicate_names(packages) == []
+    assert render_page(packages).count("### Shared") == 1
+    assert "### Own" in render_page(packages)
 
 
-def test_a_room_has_no_name_twice() -> None:
+def test_a_package_cannot_have_two_codes_of_one_name() -> None:
     with pytest.raises(ValueError, match="judge has two codes of the name Lost"):
         Codes("judge", [code("Lost", "a"), code("Lost", "b")])
 
 
-def test_the_page_has_every_code_once() -> None:
-    headings = [line for line in page(TABLES).splitlines() if line.startswith("### ")]
+def test_the_page_lists_every_code_once() -> None:
+    headings = [line for line in render_page(TABLES).splitlines() if line.startswith("### ")]
     names = [line.removeprefix("### ") for line in headings]
     assert len(names) == len(set(names))
     assert set(names) == {name for package in TABLES for name in package}

@@ -3,18 +3,16 @@
 import pytest
 
 from e2e.nodes.machine import machine
-from tools.joint import MOST_GPUS, RELATED, UNRELATED, choice, koordinator
-from tools.joint_page import differences, page
+from tools.joint import MAX_GPUS, RELATED, UNRELATED, koordinator_groups, translate_joint
+from tools.joint_page import build_page, find_differences
 
 Groups = tuple[tuple[int, int], ...]
 
 
 @pytest.mark.parametrize("shape", RELATED)
-@pytest.mark.parametrize("gpus", range(1, MOST_GPUS + 1))
-def test_the_devices_of_a_group_stand_on_one_root_and_of_all_on_the_same_roots(
-    shape: str, gpus: int
-) -> None:
-    hardware, found = machine("node-1", shape), choice(shape, gpus, 100)
+@pytest.mark.parametrize("gpus", range(1, MAX_GPUS + 1))
+def test_the_devices_of_a_group_are_on_one_pcie_root(shape: str, gpus: int) -> None:
+    hardware, found = machine("node-1", shape), translate_joint(shape, gpus, 100)
     root_of = {nic.name: nic.root for nic in hardware.nics}
     taken = [number for numbers, _ in found.given for number in numbers]
     assert len(taken) == len(set(taken)) == gpus
@@ -27,9 +25,9 @@ def test_the_devices_of_a_group_stand_on_one_root_and_of_all_on_the_same_roots(
 
 @pytest.mark.parametrize("shape", UNRELATED)
 @pytest.mark.parametrize("gpus", range(1, 5))
-def test_where_roots_relate_nothing_a_group_stands_on_one_numa_node(shape: str, gpus: int) -> None:
-    assert choice(shape, gpus, 100).groups == ()
-    hardware, found = machine("node-1", shape), choice(shape, gpus, 100, numa=True)
+def test_without_common_pcie_roots_a_group_is_on_one_numa_node(shape: str, gpus: int) -> None:
+    assert translate_joint(shape, gpus, 100).groups == ()
+    hardware, found = machine("node-1", shape), translate_joint(shape, gpus, 100, numa=True)
     numa_of = {nic.name: nic.numa for nic in hardware.nics}
     assert sum(len(numbers) for numbers, _ in found.given) == gpus
     for numbers, names in found.given:
@@ -53,15 +51,17 @@ def test_where_roots_relate_nothing_a_group_stands_on_one_numa_node(shape: str, 
         ("oci-gb200", 5, 100, None),
     ],
 )
-def test_what_koordinator_takes(shape: str, gpus: int, rdma: int, expected: Groups | None) -> None:
-    assert koordinator(shape, gpus, rdma) == expected
+def test_koordinator_allocates_these_groups(
+    shape: str, gpus: int, rdma: int, expected: Groups | None
+) -> None:
+    assert koordinator_groups(shape, gpus, rdma) == expected
 
 
-def test_on_an_empty_machine_nothing_in_the_tables_differs() -> None:
-    assert list(differences()) == []
-    assert "differ for" not in page()
+def test_the_tables_have_no_differences_on_an_empty_machine() -> None:
+    assert list(find_differences()) == []
+    assert "differ for" not in build_page()
 
 
-def test_there_is_one_nic_for_a_numa_node_as_the_page_says() -> None:
-    assert choice("azure-nd-a100-v4", 2, 100, numa=True).groups == ((2, 1),)
-    assert choice("oci-gb200", 2, 200, numa=True).groups == ((2, 2),)
+def test_a_numa_group_gets_one_nic() -> None:
+    assert translate_joint("azure-nd-a100-v4", 2, 100, numa=True).groups == ((2, 1),)
+    assert translate_joint("oci-gb200", 2, 200, numa=True).groups == ((2, 2),)

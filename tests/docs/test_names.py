@@ -50,7 +50,7 @@ def ours(page: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_call_that_a_page_shows_is_one_that_the_command_takes(page: Path) -> None:
+def test_every_command_line_on_a_page_is_valid(page: Path) -> None:
     for place, words in ours(page):
         name = next(word for word in words if not word.startswith("-"))
         assert name in COMMANDS, f"{place}: drawbridge {name}"
@@ -60,7 +60,7 @@ def test_every_call_that_a_page_shows_is_one_that_the_command_takes(page: Path) 
             pytest.fail(f"{place}: drawbridge {' '.join(words)}")
 
 
-def test_calls_are_found_where_they_stand() -> None:
+def test_command_lines_are_found_on_the_pages() -> None:
     found = [words for page in PAGES for _, words in ours(page)]
     assert ["facts", "--context"] in found
     assert ["explain", "train", "-n", "team-a"] in found
@@ -72,7 +72,7 @@ def registered() -> set[str]:
         metric.name + ("_total" if metric.type == "counter" else "")
         for metric in metrics.REGISTRY.collect()
     }
-    kept = (metrics.Caches(lambda: ()), metrics.Memories(Nothing()))
+    kept = (metrics.CacheCollector(lambda: ()), metrics.AnswerCacheCollector(Nothing()))
     for collector in kept:
         for metric in collector.collect():
             found.add(metric.name + ("_total" if metric.type == "counter" else ""))
@@ -88,18 +88,18 @@ class Nothing:
         return 0
 
 
-def test_every_metric_is_on_the_page_for_operators_and_no_other() -> None:
+def test_the_operations_page_lists_exactly_the_registered_metrics() -> None:
     told = set(re.findall(r"\b(?:drawbridge|controller_runtime)_[a-z_]+", OPERATING))
     assert registered() - told == set()
     assert told - registered() == set()
 
 
-def test_every_duty_is_on_the_page_for_operators() -> None:
+def test_the_operations_page_lists_every_reconciler() -> None:
     for duty in controller.process.PACES:
         assert re.search(rf"`{duty}[`/]", OPERATING), duty
 
 
-def test_every_level_is_on_the_page_for_operators_and_no_other() -> None:
+def test_the_operations_page_lists_exactly_the_levels() -> None:
     said = re.compile(r'level\((?:DUTY|"(\w+)"), "([^"]+)"')
     shown = set()
     for module in (ROOT / "controller").glob("*.py"):
@@ -110,7 +110,7 @@ def test_every_level_is_on_the_page_for_operators_and_no_other() -> None:
     assert set(re.findall(rf"`((?:{duties})/[a-z ]+)`", OPERATING)) == shown
 
 
-def test_options_of_processes_that_the_page_names_are_theirs(
+def test_process_options_on_the_operations_page_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for process in ("webhook", "controller"):
@@ -131,7 +131,7 @@ def sources() -> str:
     return "\n".join(each.read_text("utf-8") for each in files)
 
 
-def test_labels_and_annotations_of_ours_that_pages_name_exist() -> None:
+def test_labels_and_annotations_on_pages_exist() -> None:
     made = set(re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", sources()))
     for page in WRITTEN:
         text = page.read_text("utf-8")
@@ -139,7 +139,7 @@ def test_labels_and_annotations_of_ours_that_pages_name_exist() -> None:
         assert told <= made, f"{page.name}: {told - made}"
 
 
-def test_settings_that_pages_name_exist() -> None:
+def test_settings_on_pages_exist() -> None:
     tops = {place for place in PLACES if re.fullmatch(r"\w+", place)}
     flat = {place.replace("[]", "") for place in PLACES}
     named = set()
@@ -166,7 +166,7 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=ids)
-def test_yaml_that_pages_show_can_be_read_and_configurations_are_accepted(page: Path) -> None:
+def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), page.name):
         if block.words[:1] != ("yaml",):
             continue
@@ -174,11 +174,11 @@ def test_yaml_that_pages_show_can_be_read_and_configurations_are_accepted(page: 
         for document in yaml.safe_load_all(text.replace("...\n", "\n")):
             for each in objects(document):
                 if each.get("kind") == "Configuration":
-                    read = reading.load(each, ())
+                    read = reading.load_configuration(each, ())
                     assert isinstance(read, Configuration), (block.place, read)
 
 
-def test_slices_that_pages_show_have_nothing_wrong(tmp_path: Path) -> None:
+def test_slices_on_pages_have_no_findings(tmp_path: Path) -> None:
     shown = [
         "\n".join(block.lines)
         for page in WRITTEN
@@ -192,12 +192,12 @@ def test_slices_that_pages_show_have_nothing_wrong(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_losses_that_can_be_allowed_are_those_that_are_guarded_against() -> None:
+def test_documented_losses_are_the_guarded_ones() -> None:
     told = next(row.type for row in ROWS if row.place == "decisions.allowLossOf")
     assert set(re.findall(r"`(.+?)`", told)) == GUARDED
 
 
-def test_the_page_of_dependencies_has_just_those_that_are_declared() -> None:
+def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     first, second = text.split("## For building", 1)
@@ -211,14 +211,14 @@ def test_the_page_of_dependencies_has_just_those_that_are_declared() -> None:
         assert told - {"package"} == names
 
 
-def test_the_map_lists_exactly_the_packages_that_exist() -> None:
+def test_the_package_table_lists_exactly_the_existing_packages() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     told = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     there = {each.parent.name for each in ROOT.glob("*/__init__.py")}
     assert told == there
 
 
-def test_modules_that_the_map_names_exist() -> None:
+def test_modules_on_the_architecture_page_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     packages = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     named = set()

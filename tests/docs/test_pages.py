@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from config.load import load
+from config.load import load_configuration
 from config.model import Configuration
 from dra.names import API_VERSION
 from tests.docs.test_commands import PAGES, ROOT
@@ -18,7 +18,7 @@ CODES = {name for package in TABLES for name in package}
 
 
 @pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
-def test_a_generated_page_is_what_the_code_says_today(name: str) -> None:
+def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == GENERATED[name]()
 
 
@@ -35,17 +35,17 @@ def codes(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in TELLING)])
-def test_every_code_that_a_page_names_exists(name: str) -> None:
+def test_codes_on_pages_exist(name: str) -> None:
     named = codes((ROOT / name).read_text("utf-8"))
     assert named <= CODES, f"{name} names {named - CODES}"
 
 
-def test_codes_are_found_where_pages_name_them() -> None:
+def test_codes_are_found_in_backticks_and_brackets() -> None:
     text = "`NodeUnfit` is none [CodeLost]; `Pod`, [LinkText](x) and `FailedCreate` are no codes"
     assert codes(text) == {"NodeUnfit", "CodeLost"}
 
 
-def test_every_dialect_has_its_decisions_on_the_page_and_its_example() -> None:
+def test_every_dialect_has_its_decisions_and_an_example() -> None:
     dialects = {name.partition("/")[0] for name in ROWS}
     assert migrating.named() == dialects
     for name in dialects:
@@ -53,13 +53,13 @@ def test_every_dialect_has_its_decisions_on_the_page_and_its_example() -> None:
         assert "deviceClassName: " in migrating.after(name)
 
 
-def test_every_row_is_on_the_page() -> None:
+def test_the_migration_page_lists_every_row() -> None:
     text = migrating.page()
     for row in ROWS.values():
         assert f"| `{row.legacy}` | {row.becomes} | " in text
 
 
-def test_headings_that_are_linked_exist() -> None:
+def test_linked_headings_exist() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
         headings = {
@@ -71,7 +71,7 @@ def test_headings_that_are_linked_exist() -> None:
             assert target in headings, f"{page.name}: #{target}"
 
 
-def test_settings_in_the_text_are_accepted() -> None:
+def test_settings_on_the_migration_page_are_accepted() -> None:
     text = migrating.page()
     settings = re.findall(r"`((?:legacy|decisions)\.\w+: [^`]+)`", text)
     assert len(settings) >= 4
@@ -79,5 +79,5 @@ def test_settings_in_the_text_are_accepted() -> None:
         place, _, value = each.partition(": ")
         package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
-        loaded = load({**wanted, package: {field: yaml.safe_load(value)}}, ())
+        loaded = load_configuration({**wanted, package: {field: yaml.safe_load(value)}}, ())
         assert isinstance(loaded, Configuration), (each, loaded)

@@ -1,4 +1,4 @@
-"""A pod is explained from what it says and what is there, however little that is."""
+"""A pod is explained from its objects, and from incomplete or malformed ones."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from config.model import Configuration
 from documents.patch import apply_edits
-from report.explain import (Explanation, PodObjects, explain, referenced_names)
+from report.explain import Explanation, PodObjects, explain, referenced_names
 from translate import pods
 
 LEGACY: dict[str, Any] = {
@@ -55,15 +55,15 @@ def claim(*users: str, allocated: bool = True) -> dict[str, Any]:
     return {**CLAIM, "status": {"allocation": allocation, "reservedFor": reserved}}
 
 
-def told(
-    of: Any,  # noqa: ANN401  # JSON
+def explained(
+    pod: Any,  # noqa: ANN401  # JSON
     claims: tuple[Any, ...] = (),
     templates: tuple[Any, ...] = (TEMPLATE,),
-    **more: Any,  # noqa: ANN401  # goes to Scene
+    **more: Any,  # noqa: ANN401  # fields of PodObjects
 ) -> Explanation:
     return explain(
         PodObjects(
-            of,
+            pod,
             {each["metadata"]["name"]: each for each in claims},
             {each["metadata"]["name"]: each for each in templates},
             **more,
@@ -71,75 +71,79 @@ def told(
     )
 
 
-def codes(of: Explanation) -> list[str]:
-    return [each.code for each in of.findings]
+def codes(explanation: Explanation) -> list[str]:
+    return [each.code for each in explanation.findings]
 
 
-def test_what_was_asked_is_read_from_the_way_back() -> None:
-    said = told(pod())
-    assert said.translated
-    assert [(each.container, each.resource, each.amount) for each in said.asked] == [
+def test_original_requests_are_restored_from_the_annotation() -> None:
+    explanation = explained(pod())
+    assert explanation.translated
+    assert [(each.container, each.resource, each.amount) for each in explanation.asked] == [
         ("main", "nvidia.com/gpu", "2")
     ]
-    assert said.hints == {"nvidia.com/use-gputype": "A100"}
+    assert explanation.hints == {"nvidia.com/use-gputype": "A100"}
 
 
-def test_what_it_became_is_said_from_the_template_before_there_is_a_claim() -> None:
-    (only,) = told(pod()).claims
+def test_requests_are_read_from_the_template_without_a_claim() -> None:
+    (only,) = explained(pod()).claims
     assert (only.state, only.template, only.claim) == ("not generated", NAME, None)
-    assert only.requests[0].startswith("gpu: 2 x gpu.nvidia.com where ")
+    assert only.requests[0].startswith("2 devices of class gpu.nvidia.com where ")
     assert "a100" in only.requests[0]
     assert only.containers == ("main",)
 
 
-def test_a_running_pod_lacks_nothing() -> None:
-    said = told(pod(node="n1", phase="Running", resourceClaimStatuses=[GENERATED]), (claim("u1"),))
-    assert (said.placed, said.node, said.findings) == (True, "n1", ())
-    (device,) = said.claims[0].devices
+def test_a_running_pod_has_no_findings() -> None:
+    explanation = explained(
+        pod(node="n1", phase="Running", resourceClaimStatuses=[GENERATED]), (claim("u1"),)
+    )
+    assert (explanation.placed, explanation.node, explanation.findings) == (True, "n1", ())
+    (device,) = explanation.claims[0].devices
     assert (device.driver, device.pool, device.device) == ("gpu.nvidia.com", "n1", "gpu-0")
     assert device.consumed == {"memory": "10Gi"}
 
 
-def test_each_step_that_lacks_is_named() -> None:
+def test_each_missing_step_has_its_finding() -> None:
     generated = {"resourceClaimStatuses": [GENERATED]}
     bound = pod(node="n1", **generated)
     steps = {
-        "TemplateMissing": told(pod(), templates=()),
-        "ClaimNotGenerated": told(pod()),
-        "ClaimGone": told(pod(**generated)),
-        "ClaimPending": told(pod(**generated), (claim(allocated=False),)),
-        "ClaimNotReserved": told(bound, (claim("u2"),)),
-        "DevicesNotPrepared": told(bound, (claim("u1"),)),
+        "TemplateMissing": explained(pod(), templates=()),
+        "ClaimNotGenerated": explained(pod()),
+        "ClaimGone": explained(pod(**generated)),
+        "ClaimPending": explained(pod(**generated), (claim(allocated=False),)),
+        "ClaimNotReserved": explained(bound, (claim("u2"),)),
+        "DevicesNotPrepared": explained(bound, (claim("u1"),)),
     }
-    for code, said in steps.items():
-        assert codes(said)[0] == code
-    assert {code for code, said in steps.items() if said.placed} == {
+    for code, explanation in steps.items():
+        assert codes(explanation)[0] == code
+    assert {code for code, explanation in steps.items() if explanation.placed} == {
         "ClaimNotReserved",
         "DevicesNotPrepared",
     }
 
 
-def test_a_claim_that_is_reserved_for_another_says_for_whom() -> None:
-    said = told(pod(node="n1", resourceClaimStatuses=[GENERATED]), (claim("u2"),))
-    assert said.findings[0].message == "it is reserved for pod-u2"
+def test_a_claim_reserved_for_another_pod_names_that_pod() -> None:
+    explanation = explained(pod(node="n1", resourceClaimStatuses=[GENERATED]), (claim("u2"),))
+    assert explanation.findings[0].message == "reserved for pod-u2, not for this pod"
 
 
-def test_what_the_scheduler_says_is_passed_on() -> None:
+def test_the_message_of_the_scheduler_is_shown() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "0/8 nodes are available"}
-    said = told(pod(conditions=[condition], resourceClaimStatuses=[GENERATED]), (claim("u1"),))
-    assert codes(said) == ["PodPending"]
-    assert said.findings[0].message == "0/8 nodes are available"
+    explanation = explained(
+        pod(conditions=[condition], resourceClaimStatuses=[GENERATED]), (claim("u1"),)
+    )
+    assert codes(explanation) == ["PodPending"]
+    assert explanation.findings[0].message == "0/8 nodes are available"
 
 
-def test_a_template_of_our_name_with_another_content_is_told() -> None:
+def test_a_template_with_changed_content_is_reported() -> None:
     other = msgspec.json.decode(msgspec.json.encode(TEMPLATE))
     other["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] = 1
-    said = told(pod(), templates=(other,))
-    assert codes(said)[0] == "TemplateDiffers"
-    assert said.findings[0].object == f"ResourceClaimTemplate/team-a/{NAME}"
+    explanation = explained(pod(), templates=(other,))
+    assert codes(explanation)[0] == "TemplateDiffers"
+    assert explanation.findings[0].object == f"ResourceClaimTemplate/team-a/{NAME}"
 
 
-def test_what_the_api_server_and_we_put_beside_a_template_makes_it_no_other() -> None:
+def test_added_metadata_does_not_change_the_identity_of_a_template() -> None:
     metadata = {
         **TEMPLATE["metadata"],
         "uid": "t1",
@@ -147,86 +151,89 @@ def test_what_the_api_server_and_we_put_beside_a_template_makes_it_no_other() ->
         "labels": {"team": "a"},
         "annotations": {"drawbridge.dev/used": "now"},
     }
-    said = told(pod(), templates=({**TEMPLATE, "metadata": metadata},))
-    assert "TemplateDiffers" not in codes(said)
+    explanation = explained(pod(), templates=({**TEMPLATE, "metadata": metadata},))
+    assert "TemplateDiffers" not in codes(explanation)
 
 
-def test_a_pod_that_was_not_translated_says_what_it_asks_and_why() -> None:
-    space = {"metadata": {"name": "team-a", "labels": {}}}
-    said = told(pod(LEGACY), namespace=space)
-    assert not said.translated
-    assert [each.resource for each in said.asked] == ["nvidia.com/gpu"]
-    assert said.findings[0].code == "NotTranslated"
-    assert "not opted in" in said.findings[0].message
+def test_an_untranslated_pod_has_its_requests_and_the_mode_of_its_namespace() -> None:
+    namespace = {"metadata": {"name": "team-a", "labels": {}}}
+    explanation = explained(pod(LEGACY), namespace=namespace)
+    assert not explanation.translated
+    assert [each.resource for each in explanation.asked] == ["nvidia.com/gpu"]
+    assert explanation.findings[0].code == "NotTranslated"
+    assert "not opted in" in explanation.findings[0].message
     report = {"metadata": {"labels": {"drawbridge.dev/translate": "report"}}}
-    assert "only reported on" in told(pod(LEGACY), namespace=report).findings[0].message
+    assert "in report mode" in explained(pod(LEGACY), namespace=report).findings[0].message
 
 
-def test_a_pod_that_was_left_as_it_is_says_how_to_ask_why() -> None:
-    space = {"metadata": {"labels": {"drawbridge.dev/translate": "enforce"}}}
-    (first, *_) = told(pod(LEGACY), namespace=space).findings
-    assert "was left as it is" in first.message
+def test_the_remedy_for_an_untranslated_pod_shows_how_to_find_the_reason() -> None:
+    namespace = {"metadata": {"labels": {"drawbridge.dev/translate": "enforce"}}}
+    (first, *_) = explained(pod(LEGACY), namespace=namespace).findings
+    assert "was not translated when it was created" in first.message
     assert "drawbridge translate" in first.remedy
 
 
-def test_a_pod_that_a_class_serves_has_the_claim_that_the_scheduler_made() -> None:
+def test_an_extended_resource_claim_of_the_scheduler_is_shown() -> None:
     made = {
         "resourceClaimName": "train-drawbridge-x7",
         "requestMappings": [{"containerName": "main", "resourceName": "nvidia.com/gpu"}],
     }
     served = pod(LEGACY, node="n1", phase="Running", extendedResourceClaimStatus=made)
     assert referenced_names(served) == (["train-drawbridge-x7"], [])
-    said = told(served, (claim("u1"),))
-    (only,) = said.claims
+    explanation = explained(served, (claim("u1"),))
+    (only,) = explanation.claims
     assert (only.state, only.containers) == ("reserved", ("main",))
     assert only.devices[0].device == "gpu-0"
-    assert said.placed
-    assert codes(told(served))[-1] == "ClaimGone"
+    assert explanation.placed
+    assert codes(explained(served))[-1] == "ClaimGone"
 
 
-def test_a_pod_that_asks_for_nothing_is_only_placed_or_not() -> None:
+def test_a_pod_without_device_requests_has_no_claim_findings() -> None:
     plain = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
-    assert told(pod(plain, node="n1", phase="Running")).findings == ()
-    assert codes(told(pod(plain))) == ["PodPending"]
+    assert explained(pod(plain, node="n1", phase="Running")).findings == ()
+    assert codes(explained(pod(plain))) == ["PodPending"]
 
 
-def test_a_way_back_that_does_not_fit_is_told_and_believed_by_nobody() -> None:
+def test_an_original_annotation_that_does_not_match_is_ignored_and_reported() -> None:
     forged = msgspec.json.decode(msgspec.json.encode(TRANSLATED))
-    way = '[{"op":"remove","path":"/spec/containers/7"}]'
-    forged["metadata"]["annotations"]["drawbridge.dev/original"] = way
-    said = told(pod(forged))
-    assert "OriginalUnreadable" in codes(said)
-    assert said.asked == ()
+    patch = '[{"op":"remove","path":"/spec/containers/7"}]'
+    forged["metadata"]["annotations"]["drawbridge.dev/original"] = patch
+    explanation = explained(pod(forged))
+    assert "OriginalUnreadable" in codes(explanation)
+    assert explanation.asked == ()
 
 
-def test_events_of_both_apis_are_put_in_order_and_said_once() -> None:
+def test_events_of_both_apis_are_sorted_and_deduplicated() -> None:
     events = [
         {"reason": "Late", "note": "b", "eventTime": "2026-01-01T00:00:02.000000Z"},
         {"reason": "Early", "message": "a", "lastTimestamp": "2026-01-01T00:00:01Z"},
         {"reason": "Early", "message": "a", "lastTimestamp": "2026-01-01T00:00:00Z"},
     ]
-    assert told(pod(), events=events).events == ("Early: a", "Late: b")
+    assert explained(pod(), events=events).events == ("Early: a", "Late: b")
 
 
-def test_alternatives_and_constraints_are_said() -> None:
-    ways = [{"name": "a", "deviceClassName": "x"}, {"name": "b", "deviceClassName": "y"}]
+def test_alternatives_and_constraints_are_described() -> None:
+    alternatives = [{"name": "a", "deviceClassName": "x"}, {"name": "b", "deviceClassName": "y"}]
     devices = {
         "requests": [
-            {"name": "g", "firstAvailable": ways},
+            {"name": "g", "firstAvailable": alternatives},
             {"name": "n", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}},
         ],
         "constraints": [{"requests": ["g", "n"], "matchAttribute": "resource.k8s.io/pcieRoot"}],
     }
     template = {**TEMPLATE, "spec": {"spec": {"devices": devices}}}
-    assert told(pod(), templates=(template,)).claims[0].requests == (
-        "g: the first that there is of 1 x x, or 1 x y",
-        "n: all x nic",
-        "g, n: with the same resource.k8s.io/pcieRoot",
+    assert explained(pod(), templates=(template,)).claims[0].requests == (
+        "g: 1 device of class x, or else 1 device of class y",
+        "n: all devices of class nic",
+        "with the same resource.k8s.io/pcieRoot: g and n",
     )
 
 
-def test_the_names_to_read_are_those_that_the_pod_refers_to() -> None:
-    assert referenced_names(pod(resourceClaimStatuses=[GENERATED])) == (["train-drawbridge-x7"], [NAME])
+def test_referenced_names_include_generated_claims() -> None:
+    assert referenced_names(pod(resourceClaimStatuses=[GENERATED])) == (
+        ["train-drawbridge-x7"],
+        [NAME],
+    )
 
 
 JSON = st.recursive(
@@ -240,7 +247,7 @@ PARTS = st.sampled_from(
 
 
 @given(part=PARTS, value=JSON, there=JSON)
-def test_anything_is_explained_without_an_error(part: str, value: Any, there: Any) -> None:  # noqa: ANN401  # JSON
+def test_malformed_objects_do_not_raise(part: str, value: Any, there: Any) -> None:  # noqa: ANN401  # JSON
     damaged = pod(node="n1", resourceClaimStatuses=[GENERATED])
     if part in damaged:
         damaged = {**damaged, part: value}
@@ -248,5 +255,5 @@ def test_anything_is_explained_without_an_error(part: str, value: Any, there: An
         inside = "status" if part.endswith("Statuses") else "spec"
         damaged = {**damaged, inside: {**damaged[inside], part: value}}
     claims = {"train-drawbridge-x7": {"spec": there, "status": {"allocation": there}}}
-    said = explain(PodObjects(damaged, claims, {NAME: there}, [there], there))
-    assert msgspec.json.encode(said)
+    explanation = explain(PodObjects(damaged, claims, {NAME: there}, [there], there))
+    assert msgspec.json.encode(explanation)

@@ -1,4 +1,4 @@
-"""Inventories are drawn so that a person sees what is where, and what does not count and why."""
+"""Inventories are drawn with the location of each device and the reason for unusable pools."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from dra.inventory import build_inventory
 from dra.nodes import Node
 from dra.slices import Slice, read_slice
 from report.inventory import class_table, draw_node, pool_table
-from report.tables import (ASCII, UNICODE, Branch, align_columns, draw_tree)
+from report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text("utf-8"))
 
@@ -25,37 +25,37 @@ def slices(specs: list[dict[str, Any]]) -> list[Slice]:
 
 
 def fits(line: str, shown: str) -> bool:
-    """Whether a line is as shown; after `...` at the end anything may follow."""
+    """Whether a line is as shown; `: ...` at the end stands for any text."""
     return line.startswith(shown[:-3]) if shown.endswith(": ...") else line == shown
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_table(case: dict[str, Any]) -> None:
+def test_case(case: dict[str, Any]) -> None:
     read = slices(case["slices"])
     assert len(read) == len(case["slices"])
-    whole = build_inventory(read)
+    built = build_inventory(read)
     nodes = [Node(name) for name in case["nodes"]]
-    drawn = [line for each in nodes for line in draw_tree(draw_node(whole, each), ASCII)]
+    drawn = [line for each in nodes for line in draw_tree(draw_node(built, each), ASCII)]
     expected = case["drawn"].splitlines()
     assert len(drawn) == len(expected)
     for line, shown in zip(drawn, expected, strict=True):
         assert fits(line, shown), "\n".join(drawn)
     if "pools" in case:
-        assert align_columns(pool_table(whole, nodes)) == case["pools"].splitlines()
+        assert align_columns(pool_table(built, nodes)) == case["pools"].splitlines()
 
 
-def test_a_pool_that_nodes_see_differently_says_how_many() -> None:
+def test_a_pool_in_different_states_has_the_number_of_nodes_for_each() -> None:
     spec = {
         "driver": "d",
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 2},
         "devices": [{"name": "x"}],
     }
-    whole = build_inventory(slices([{**spec, "nodeName": "a"}, {**spec, "nodeName": "b"}]))
-    (_, row) = pool_table(whole, [Node("a"), Node("b"), Node("c")])
+    built = build_inventory(slices([{**spec, "nodeName": "a"}, {**spec, "nodeName": "b"}]))
+    (_, row) = pool_table(built, [Node("a"), Node("b"), Node("c")])
     assert row[-1] == "complete"
     clash = build_inventory(slices([{**spec, "nodeName": "a"}, {**spec, "allNodes": True}]))
     (_, row) = pool_table(clash, [Node("a"), Node("b"), Node("c")])
-    assert row[-1] == ("complete (from 2 nodes); invalid, device x is there twice (from 1 node)")
+    assert row[-1] == ("complete (on 2 nodes); invalid, device x appears twice (on 1 node)")
 
 
 def read(name: str, **spec: object) -> DeviceClass:
@@ -64,7 +64,7 @@ def read(name: str, **spec: object) -> DeviceClass:
     return made
 
 
-def test_classes_are_listed_by_name_with_their_selectors_on_one_line() -> None:
+def test_classes_are_sorted_by_name_with_selectors_on_one_line() -> None:
     cel = [{"cel": {"expression": "device.driver ==\n  'd'"}}, {"cel": {"expression": "true"}}]
     offered = [read("b", selectors=cel), read("a", extendedResourceName="example.com/gpu")]
     assert align_columns(class_table(offered, {"b": "12"})) == [
@@ -74,7 +74,7 @@ def test_classes_are_listed_by_name_with_their_selectors_on_one_line() -> None:
     ]
 
 
-def test_a_tree_has_nicer_lines_where_they_can_be_shown() -> None:
+def test_a_tree_can_be_drawn_in_unicode_or_ascii() -> None:
     root = Branch(
         "r", below=(Branch("a", ("1",), (Branch("b", ("22",)),)), Branch("c", ("3", "4")))
     )
@@ -83,7 +83,7 @@ def test_a_tree_has_nicer_lines_where_they_can_be_shown() -> None:
     assert "\n".join(draw_tree(root, ASCII)).isascii()
 
 
-def test_a_heading_widens_no_column() -> None:
+def test_a_heading_does_not_widen_a_column() -> None:
     assert align_columns([["a long heading"], ["a", "b"], ["cc", "d"]]) == [
         "a long heading",
         "a   b",

@@ -1,4 +1,4 @@
-"""A node is drawn with who holds what, and what is out of reach because of it."""
+"""A node is drawn with the holders of its devices, and with devices that are not available."""
 
 from typing import Any
 
@@ -21,14 +21,17 @@ def pool(devices: list[Any], count: int = 1, **spec: object) -> Inventory:
     return build_inventory([each for each in read if isinstance(each, Slice)])
 
 
-def drawn(whole: Inventory, **held: tuple[DeviceHolder, ...]) -> list[str]:
-    return draw_tree(draw_node(whole, NODE, {PoolID("d.io", "p"): held}), ASCII)
+def drawn(built: Inventory, **held: tuple[DeviceHolder, ...]) -> list[str]:
+    return draw_tree(draw_node(built, NODE, {PoolID("d.io", "p"): held}), ASCII)
 
 
-def test_each_holder_of_a_device_has_a_line_and_free_ones_share_one() -> None:
-    whole = pool([{"name": f"x{i}"} for i in range(4)])
-    held = (DeviceHolder("default/a", "memory 1Gi"), DeviceHolder("default/b", "memory 2Gi", new=True))
-    assert drawn(whole, x0=held) == [
+def test_each_holder_has_a_line_and_adjacent_free_devices_share_one() -> None:
+    built = pool([{"name": f"x{i}"} for i in range(4)])
+    held = (
+        DeviceHolder("default/a", "memory 1Gi"),
+        DeviceHolder("default/b", "memory 2Gi", new=True),
+    )
+    assert drawn(built, x0=held) == [
         "node n",
         "`- pool p of d.io",
         "   |- x0         held  default/a  memory 1Gi",
@@ -37,7 +40,7 @@ def test_each_holder_of_a_device_has_a_line_and_free_ones_share_one() -> None:
     ]
 
 
-def test_what_draws_from_counters_that_others_hold_is_blocked() -> None:
+def test_a_device_whose_counters_are_in_use_is_not_free() -> None:
     use = {"counterSet": "c", "counters": {"m": {"value": "2"}}}
     small = {"counterSet": "c", "counters": {"m": {"value": "1"}}}
     devices = [
@@ -46,25 +49,25 @@ def test_what_draws_from_counters_that_others_hold_is_blocked() -> None:
         {"name": "part-1", "consumesCounters": [small]},
     ]
     sets = [{"name": "c", "counters": {"m": {"value": "2"}}}]
-    whole = pool(devices, 2, sharedCounters=sets)
-    assert drawn(whole) == [
+    built = pool(devices, 2, sharedCounters=sets)
+    assert drawn(built) == [
         "node n",
         "`- pool p of d.io",
-        "   |- whole          free",
+        "   |- built          free",
         "   `- part-0..1 (2)  free",
     ]
-    assert drawn(whole, **{"part-0": (DeviceHolder("default/a"),)})[2:] == [
-        "   |- whole   blocked by what others draw",
-        "   |- part-0  held                         default/a",
+    assert drawn(built, **{"part-0": (DeviceHolder("default/a"),)})[2:] == [
+        "   |- built   counters in use",
+        "   |- part-0  held             default/a",
         "   `- part-1  free",
     ]
 
 
-def test_a_pool_that_cannot_be_used_says_why() -> None:
+def test_an_unusable_pool_has_a_reason() -> None:
     assert drawn(pool([{"name": "x"}], 3)) == ["node n", "`- pool p of d.io: incomplete"]
     twice = pool([{"name": "x"}, {"name": "x"}])
-    assert drawn(twice)[1] == "`- pool p of d.io: invalid, device x is there twice"
+    assert drawn(twice)[1] == "`- pool p of d.io: invalid, device x appears twice"
 
 
-def test_a_node_without_devices_says_so() -> None:
+def test_a_node_without_devices_is_drawn_as_such() -> None:
     assert drawn(build_inventory([])) == ["node n", "`- no devices"]

@@ -1,0 +1,77 @@
+"""Claims are described in words: each request once, with its selectors in the chosen form."""
+
+import pytest
+
+from documents.values import Value
+from report.claim_requests import describe_claim, short_selectors, summarize_claim
+
+ALL = [{"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]
+ALTERNATIVES = [
+    {
+        "name": "a",
+        "firstAvailable": [
+            {"name": "x", "deviceClassName": "c", "count": 2},
+            {"name": "y", "deviceClassName": "d"},
+        ],
+    }
+]
+EQUAL = [{"name": n, "exactly": {"deviceClassName": "c", "count": 1}} for n in ("a", "b")]
+GUARDED = '"model" in device.attributes["x.io"] && device.attributes["x.io"].model == "m"'
+SELECTED = [
+    {
+        "name": "a",
+        "exactly": {
+            "deviceClassName": "c",
+            "capacity": {"requests": {"cores": "30", "memory": "3Gi"}},
+            "selectors": [{"cel": {"expression": GUARDED}}],
+            "adminAccess": True,
+        },
+    }
+]
+
+
+def claim(requests: list[Value], constraints: list[Value] | None = None) -> Value:
+    return {"spec": {"devices": {"requests": requests, "constraints": constraints}}}
+
+
+@pytest.mark.parametrize(
+    ("requests", "lines"),
+    [
+        (ALL, ["all devices of class c"]),
+        (ALTERNATIVES, ["2 devices of class c, or else 1 device of class d"]),
+        (EQUAL, ["a, b: 1 device of class c each"]),
+        (
+            SELECTED,
+            ['1 device of class c with cores 30 and memory 3Gi where model == "m" (admin access)'],
+        ),
+    ],
+    ids=["all devices", "alternatives", "equal requests", "selectors"],
+)
+def test_equal_requests_are_described_on_one_line(requests: list[Value], lines: list[str]) -> None:
+    assert list(describe_claim(claim(requests), short_selectors)) == lines
+
+
+def test_expressions_are_complete_by_default() -> None:
+    (line,) = describe_claim(claim(SELECTED))
+    assert f" where {GUARDED} " in line
+
+
+def test_a_summary_has_all_requests_on_one_line_without_expressions() -> None:
+    constraints: list[Value] = [{"requests": ["a", "b"], "matchAttribute": "x.io/root"}]
+    assert summarize_claim(claim([*EQUAL, *SELECTED], constraints)) == (
+        "1 device of class c and 1 device of class c and "
+        "1 device of class c with cores 30 and memory 3Gi matching 1 selector (admin access), "
+        "with the same x.io/root"
+    )
+
+
+def test_constraints_of_one_kind_share_a_line() -> None:
+    constraints: list[Value] = [
+        {"requests": ["a", "b"], "matchAttribute": "x.io/root"},
+        {"requests": ["c", "d"], "matchAttribute": "x.io/root"},
+        {"distinctAttribute": "x.io/numa"},
+    ]
+    assert list(describe_claim(claim(EQUAL, constraints)))[1:] == [
+        "with the same x.io/root: a and b; c and d",
+        "with different x.io/numa: all requests",
+    ]
