@@ -1,1 +1,1 @@
-"""The Configuration: schema, defaults, strict loading. Pure."""
+"""The Configuration: schema, defaults and strict loading. Does no I/O."""

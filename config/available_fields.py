@@ -1,9 +1,9 @@
-"""Which fields of the Configuration this version honours.
+"""The fields of the Configuration that this version supports.
 
-A field that does nothing must not be accepted: somebody would rely on it. So everything the model
-declares is refused unless it stands here. What builds a feature adds its field, one line: the
-dotted name (`legacy.renames`; `targets[].sharing` inside a list) opens it with all below, and the
-values limit what may be said; none means any.
+Every other field is rejected, so that no field is accepted without effect. A change that implements
+a feature adds its field here. An entry (`legacy.renames`, or `targets[].sharing` inside a list)
+makes the field and all fields below it available, and lists the allowed values; an empty tuple
+allows all values.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
 
 
 def is_available(place: str, built: AvailableFields) -> bool:
-    """Whether the field at `place` is honoured, by its own line or that of an object around it."""
+    """Tell whether the field at `place`, or an object that contains it, is available."""
     return any(
         place == line or place.startswith((f"{line}.", f"{line}[]", f"{line}{{}}"))
         for line in built
@@ -34,5 +34,5 @@ def is_available(place: str, built: AvailableFields) -> bool:
 
 
 def is_partly_available(place: str, built: AvailableFields) -> bool:
-    """Whether something inside the field at `place` is honoured."""
+    """Tell whether any field inside the field at `place` is available."""
     return any(line.startswith((f"{place}.", f"{place}[]", f"{place}{{}}")) for line in built)

@@ -1,7 +1,7 @@
-"""A plain value to a Configuration, or to everything that is wrong with it.
+"""Convert a plain value to a Configuration, or return all of its errors.
 
-Strict: what is not known, not available or without effect is refused, all of it at once and each
-with its path. Does not read files: whoever does hands in the plain value.
+Loading is strict: it rejects fields that are unknown, not available or without effect. Each finding
+has the path of its field. This module does not read files.
 """
 
 import difflib
@@ -39,40 +39,40 @@ OBJECT = "Configuration"
 def load_configuration(
     value: object, known: Collection[str], built: AvailableFields = AVAILABLE_FIELDS
 ) -> Configuration | tuple[Finding, ...]:
-    """Turn `value` into a Configuration, or into all findings; `known` are the codes there are."""
+    """Return the Configuration, or all findings. `known` contains the existing finding codes."""
     found: list[Finding] = []
-    kept = _available(_off_is_text(value), built, found)
+    kept = _available(_read_off_policies(value), built, found)
     walked = walk(kept, Schema(Configuration, _reader(known)), object=OBJECT)
     found += walked.findings
     if not isinstance(kept, Mapping):
         return tuple(found)
     found += [
-        FIELD_MISSING.at(name, f"{name} is required and not there", object=OBJECT)
+        FIELD_MISSING.at(name, f"{name} is required", object=OBJECT)
         for name in REQUIRED
         if kept.get(name) is None
     ]
-    configuration = _sound(walked.value, found)
-    found += _contradictions(configuration)
+    configuration = _convert_valid(walked.value, found)
+    found += _check_consistency(configuration)
     return tuple(found) or configuration
 
 
 def configuration_to_plain(
     configuration: Configuration, built: AvailableFields = AVAILABLE_FIELDS
 ) -> object:
-    """The reverse of `load`: what is honoured, defaults filled in, what is not set left out."""
-    return _set(
+    """Return the plain value with defaults, without unset and unavailable fields."""
+    return _without_unset(
         _available(msgspec.to_builtins(configuration, enc_hook=string_formats.to_plain), built, [])
     )
 
 
-def _set(value: object) -> object:
+def _without_unset(value: object) -> object:
     if isinstance(value, Mapping):
-        return {name: _set(item) for name, item in value.items() if item is not None}
-    return [_set(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _without_unset(item) for name, item in value.items() if item is not None}
+    return [_without_unset(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _off_is_text(value: object) -> object:
-    """In YAML as Kubernetes reads it a bare `off` is false; as a policy it can only mean off."""
+def _read_off_policies(value: object) -> object:
+    """Read the policy `false` as `off`: the YAML 1.1 parser of Kubernetes reads `off` as false."""
     if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
         return value
     policies = {
@@ -85,7 +85,7 @@ def _off_is_text(value: object) -> object:
 def _available(
     value: object, built: AvailableFields, found: list[Finding], place: str = "", path: str = ""
 ) -> object:
-    """Leave out, and tell, what this version does not honour."""
+    """Return the value without unavailable fields. Appends a finding for each of them."""
     if isinstance(value, list | tuple):
         return [
             _available(each, built, found, f"{place}[]", f"{path}[{i}]")
@@ -98,15 +98,15 @@ def _available(
         field, at = (f"{place}.{name}", f"{path}.{name}") if place else (f"{name}", f"{name}")
         if is_partly_available(field, built):
             kept[name] = _available(item, built, found, field, at)
-        elif item is not None and (message := _refused(field, item, built)):
+        elif item is not None and (message := _unavailable_reason(field, item, built)):
             found.append(codes.FIELD_UNAVAILABLE.at(at, message, object=OBJECT))
         else:
             kept[name] = item
     return kept
 
 
-def _refused(field: str, item: object, built: AvailableFields) -> str:
-    """Say why a field cannot have this value in this version, if it cannot."""
+def _unavailable_reason(field: str, item: object, built: AvailableFields) -> str:
+    """Return why this version does not accept the value of a field; empty if it does."""
     name = field.rpartition(".")[2]
     if field in PLACES and not is_available(field, built):
         return f"{name} is not available in this version: it would have no effect"
@@ -117,7 +117,7 @@ def _refused(field: str, item: object, built: AvailableFields) -> str:
 
 
 def _reader(known: Collection[str]) -> Hook:
-    """Read texts of a form; codes of findings must moreover be `known`."""
+    """Return a hook that reads strings of a format and accepts only `known` finding codes."""
 
     def read(kind: type, value: object) -> object:
         if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
@@ -129,8 +129,8 @@ def _reader(known: Collection[str]) -> Hook:
     return read
 
 
-def _sound(value: object, found: list[Finding]) -> Configuration:
-    """Make a Configuration of the fields without an error, so that the others are still checked."""
+def _convert_valid(value: object, found: list[Finding]) -> Configuration:
+    """Convert the fields without errors, so that the consistency checks still run."""
     wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in found}
     fields = value if isinstance(value, Mapping) else {}
     return msgspec.convert(
@@ -140,58 +140,63 @@ def _sound(value: object, found: list[Finding]) -> Configuration:
     )
 
 
-def _contradictions(configuration: Configuration) -> Iterator[Finding]:
-    """What is wrong though every value for itself is right."""
-    yield from _selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
+def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings for values that are valid but inconsistent with each other."""
+    yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
     for i, quota in enumerate(configuration.quotas):
-        yield from _selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
+        yield from _check_selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
     for i, target in enumerate(configuration.targets):
-        yield from _words(target, f"targets[{i}]")
+        yield from _unknown_keys(target, f"targets[{i}]")
     for i, pool in enumerate(configuration.owned_pools):
-        yield from _selector(pool.pool_selector, f"ownedPools[{i}].poolSelector")
+        yield from _check_selector(pool.pool_selector, f"ownedPools[{i}].poolSelector")
     for i, entry in enumerate(configuration.compatibility):
-        yield from _compatibility(entry, f"compatibility[{i}]")
+        yield from _check_compatibility(entry, f"compatibility[{i}]")
 
 
-def _selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:
+def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:
     for i, requirement in enumerate(selector.match_expressions if selector else ()):
         needed = requirement.operator in (Operator.IN, Operator.NOT_IN)
         if needed != bool(requirement.values):
-            what = "needs at least one of values" if needed else "takes no values"
+            what = "needs at least one value" if needed else "takes no values"
             yield codes.SELECTOR_CONTRADICTORY.at(
-                f"{path}.matchExpressions[{i}]", f"{requirement.operator} {what}", object=OBJECT
+                f"{path}.matchExpressions[{i}]",
+                f"operator {requirement.operator} {what}",
+                object=OBJECT,
             )
 
 
-def _words(target: Target, path: str) -> Iterator[Finding]:
-    """What is said of a driver in words that nobody asks for."""
-    said = {
+def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:
+    """Yield findings for keys of `attributes` and `capacities` that are not supported."""
+    keys = {
         "attributes": (target.attributes, ATTRIBUTE_WORDS),
         "capacities": (target.capacities, CAPACITY_WORDS),
     }
-    for field, (words, known) in said.items():
-        for word in words:
-            if word not in known:
-                message = f"{word} is not one of {', '.join(known)}"
-                yield codes.WITHOUT_EFFECT.at(f"{path}.{field}[{word}]", message, object=OBJECT)
+    for field, (names, allowed) in keys.items():
+        for name in names:
+            if name not in allowed:
+                message = f"{name} is not one of {', '.join(allowed)}"
+                yield codes.WITHOUT_EFFECT.at(f"{path}.{field}[{name}]", message, object=OBJECT)
 
 
-def _compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
+def _check_compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
     if entry.compatible_only_with is None and entry.groups is None:
-        message = "there is neither compatibleOnlyWith nor groups"
+        message = "must set compatibleOnlyWith or groups"
         yield codes.WITHOUT_EFFECT.at(path, message, object=OBJECT)
     elif entry.compatible_only_with is None and entry.physical_device is not None:
-        message = "physicalDevice narrows compatibleOnlyWith, which is not there"
+        message = "physicalDevice has no effect without compatibleOnlyWith"
         yield codes.WITHOUT_EFFECT.at(f"{path}.physicalDevice", message, object=OBJECT)
     expressions = {"selector": entry.selector, "compatibleOnlyWith": entry.compatible_only_with}
     for name, text in expressions.items():
         if text is not None:
-            yield from _expression(text, f"{path}.{name}")
+            yield from _check_expression(text, f"{path}.{name}")
 
 
-def _expression(text: str, path: str) -> Iterator[Finding]:
-    """What does not compile; our own engine evaluates these, so its newest version counts."""
-    from cel.dra.environment import device_environment  # noqa: PLC0415  # 150 ms that few files need
+def _check_expression(text: str, path: str) -> Iterator[Finding]:
+    """Yield a finding if the expression does not compile.
+
+    Drawbridge evaluates these expressions itself, so the newest CEL environment applies.
+    """
+    from cel.dra.environment import device_environment  # noqa: PLC0415  # takes 150 ms, and few files need it
     from cel.errors import CompileError  # noqa: PLC0415  # the same
 
     try:

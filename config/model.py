@@ -1,8 +1,8 @@
-"""The Configuration: what an administrator can decide, with the defaults.
+"""The types, defaults and field descriptions of the Configuration.
 
-One struct per object of the file, one line of prose per field; the schema, the reference page and
-`drawbridge config print` are made from them. Which fields this version honours stands in
-`config.available_fields`; how a file is checked in `config.load`. Nothing here acts on anything.
+Each struct is one object of the file. The JSON Schema, the reference page and
+`drawbridge config print` are generated from these types. `config.available_fields` lists the fields
+that this version supports, and `config.load` validates a file.
 """
 
 import enum
@@ -28,28 +28,28 @@ from dra.names import API_VERSION
 from dra.quantity import Quantity
 
 KIND: Final = "Configuration"
-# Defaults in code, so that `Configuration()` is the default one; a file has to say them.
+# These fields have defaults so that `Configuration()` works, but a file must set them.
 REQUIRED: Final = ("apiVersion", "kind")
 
 
 def describe(description: str) -> msgspec.Meta:
-    """A field's prose."""
+    """Return the description of a field."""
     return msgspec.Meta(description=description)
 
 
 class ConfigurationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """An object of the file: nothing in it is optional by accident, nothing unknown is accepted."""
+    """An object of the file. Unknown fields are rejected."""
 
 
 class Placement(enum.StrEnum):
-    """Who picks devices."""
+    """Which component allocates devices."""
 
     NATIVE = "native"
     BRIDGE = "bridge"
 
 
 class Policy(enum.StrEnum):
-    """What becomes of a finding."""
+    """How a finding is reported."""
 
     ENFORCE = "enforce"
     WARN = "warn"
@@ -57,7 +57,7 @@ class Policy(enum.StrEnum):
 
 
 class Operator(enum.StrEnum):
-    """How a label is compared."""
+    """The operator of a label selector requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -66,75 +66,81 @@ class Operator(enum.StrEnum):
 
 
 class LabelRequirement(ConfigurationPart, frozen=True):
-    """One comparison of a label selector."""
+    """One requirement of a label selector."""
 
-    key: Annotated[LabelKey, describe("The label's key.")]
-    operator: Annotated[Operator, describe("How the label is compared.")]
+    key: Annotated[LabelKey, describe("The key of the label.")]
+    operator: Annotated[Operator, describe("The operator of the requirement.")]
     values: Annotated[
         tuple[LabelValue, ...],
-        describe("What it is compared with; needed for In and NotIn, not allowed for the others."),
+        describe("The values to compare with. Required for In and NotIn, else not allowed."),
     ] = ()
 
 
 class LabelSelector(ConfigurationPart, frozen=True):
-    """Labels that must all match; an empty selector matches everything."""
+    """A label selector. An empty selector matches all objects."""
 
     match_labels: Annotated[
-        Mapping[LabelKey, LabelValue], describe("Labels and the values they must have.")
+        Mapping[LabelKey, LabelValue], describe("Labels that must have these values.")
     ] = {}
     match_expressions: Annotated[
-        tuple[LabelRequirement, ...], describe("Comparisons that must all hold.")
+        tuple[LabelRequirement, ...], describe("Requirements that must all be met.")
     ] = ()
 
 
 class Rollout(ConfigurationPart, frozen=True):
-    """How much of what is in scope is translated."""
+    """The share of pods in scope that is translated."""
 
     percent: Annotated[
         int,
         msgspec.Meta(ge=0, le=100),
-        describe("Share of root owners whose pods are translated; stable for each."),
+        describe("Percentage of root owners whose pods are translated; stable for each owner."),
     ] = 100
 
 
 class Scope(ConfigurationPart, frozen=True):
-    """Whose pods are looked at; the label drawbridge.dev/translate decides first."""
+    """The pods that are translated. The label drawbridge.dev/translate takes precedence."""
 
     namespace_selector: Annotated[
         LabelSelector | None,
-        describe("Namespaces in scope that do not have the label; without it none are."),
+        describe("Selects namespaces without the label. If not set, none of them are in scope."),
     ] = None
     exclude_namespaces: Annotated[
-        tuple[DNSLabel, ...], describe("Namespaces never in scope, whatever their labels say.")
-    ] = cast("tuple[DNSLabel, ...]", ("kube-system",))  # the schema can only show plain defaults
-    rollout: Annotated[Rollout, describe("How much of what is in scope is translated.")] = Rollout()
+        tuple[DNSLabel, ...],
+        describe("Namespaces that are never in scope, regardless of their labels."),
+    ] = cast("tuple[DNSLabel, ...]", ("kube-system",))  # the schema supports only plain defaults
+    rollout: Annotated[Rollout, describe("The share of pods in scope that is translated.")] = (
+        Rollout()
+    )
 
 
 class Legacy(ConfigurationPart, frozen=True):
-    """Names and units of device plugins, as pods write them."""
+    """Names and units of legacy device-plugin resources in pods."""
 
     renames: Annotated[
         Mapping[ResourceName, ResourceName],
-        describe("Resources of your own name, and the known resource each stands for."),
+        describe("Custom resource names, and the known resource that each one stands for."),
     ] = {}
     units: Annotated[
-        Mapping[ResourceName, Quantity], describe("How much one of a resource is, such as 2Mi.")
+        Mapping[ResourceName, Quantity],
+        describe("The amount that one unit of a resource stands for, such as 2Mi."),
     ] = {}
     defaults: Annotated[
         Mapping[ResourceName, Quantity],
-        describe("How much is meant where a pod does not ask for a resource."),
+        describe("The amount to assume for a resource that a pod does not request."),
     ] = {}
     networks: Annotated[
         Mapping[NetworkName, ResourceName],
-        describe("Secondary networks, and the resource each takes its interfaces from."),
+        describe("Secondary networks, and the resource that provides the interfaces of each one."),
     ] = {}
     labels: Annotated[
         Mapping[DNSLabel, Mapping[LabelKey, AttributeName]],
-        describe("Labels of devices by kind, and the attribute each is published as."),
+        describe(
+            "Device labels by kind of device, and the attribute that holds the value of each one."
+        ),
     ] = {}
 
 
-# What a driver of one's own may be said to publish.
+# The keys of `attributes` and `capacities` of a custom driver.
 ATTRIBUTE_WORDS: Final = (
     "product",
     "uuid",
@@ -151,168 +157,187 @@ CAPACITY_WORDS: Final = ("memory", "cores", "shares")
 
 
 class Target(ConfigurationPart, frozen=True):
-    """What asks of one kind become."""
+    """The driver and DeviceClass for legacy requests of one kind of device."""
 
-    kind: Annotated[Literal["gpu", "nic"], describe("The kind of device asked for.")]
-    driver: Annotated[DriverName, describe("The DRA driver that serves it.")]
-    class_: Annotated[ObjectName, describe("The DeviceClass to ask for.")] = msgspec.field(
+    kind: Annotated[Literal["gpu", "nic"], describe("The kind of the requested device.")]
+    driver: Annotated[DriverName, describe("The DRA driver to use.")]
+    class_: Annotated[ObjectName, describe("The DeviceClass to request.")] = msgspec.field(
         name="class"
     )
     family: Annotated[
         Literal["nvidia", "hami", "amd", "intel", "dranet", "sriov"] | None,
-        describe("For a driver of your own: the known driver family it behaves like."),
+        describe("For a custom driver: the known driver family that it behaves like."),
     ] = None
     sharing: Annotated[
         Literal["none", "memory", "unlimited"] | Annotated[int, msgspec.Meta(ge=2)],
-        describe("How devices are shared: not, by memory, without limit, or by so many at most."),
+        describe(
+            "How pods share a device: not at all, by memory, without limit, or up to this number."
+        ),
     ] = "none"
     attributes: Annotated[
         Mapping[DNSLabel, AttributeName],
         describe(
-            "For a driver of your own: the attributes that hold product, uuid, architecture,"
-            " compute, driver-version, cuda-version, profile, parent, kernel-driver or the"
-            " resource of a device plugin."
+            "For a custom driver: the attributes that hold product, uuid, architecture, compute,"
+            " driver-version, cuda-version, profile, parent, kernel-driver, or resource (the"
+            " name of a device-plugin resource)."
         ),
     ] = {}
     capacities: Annotated[
         Mapping[DNSLabel, AttributeName],
-        describe("For a driver of your own: the capacities that hold memory, cores or shares."),
+        describe("For a custom driver: the capacities that hold memory, cores or shares."),
     ] = {}
 
 
 class Fleet(ConfigurationPart, frozen=True):
-    """What else may still come to the cluster."""
+    """Devices and nodes that can be added to the cluster later."""
 
-    class_: Annotated[ObjectName, describe("The DeviceClass this is about.")] = msgspec.field(
-        name="class"
+    class_: Annotated[ObjectName, describe("The DeviceClass that the entry applies to.")] = (
+        msgspec.field(name="class")
     )
     closed: Annotated[
         Literal["auto"] | bool,
-        describe("Whether no more kinds of devices will come, so that what fits none is refused."),
+        describe(
+            "Whether no new kinds of devices will be added. Requests that fit none are denied."
+        ),
     ] = "auto"
     expected_shapes: Annotated[
-        tuple[str, ...], describe("Shapes of nodes that may come, beside those that are there.")
+        tuple[str, ...],
+        describe("Shapes of nodes that can be added, in addition to the existing ones."),
     ] = ()
 
 
 class Decisions(ConfigurationPart, frozen=True):
-    """What to do where a translation says less, or is not needed."""
+    """What to do if a translation loses a property, or is not necessary."""
 
     allow_loss_of: Annotated[
         tuple[Literal["isolation", "exclusivity"], ...],
-        describe("Properties that a translation may lose instead of being refused."),
+        describe(
+            "Properties that a translation is allowed to lose. By default, such a pod is denied."
+        ),
     ] = ()
     native_extended_names: Annotated[
         Literal["leave", "translate"],
-        describe("What to do with a legacy name that a DeviceClass serves by itself."),
+        describe("What to do with a legacy name that a DeviceClass serves as extended resource."),
     ] = "leave"
 
 
 class Compatibility(ConfigurationPart, frozen=True):
-    """Which devices of a driver exclude each other while both are allocated."""
+    """Which devices of a driver cannot be allocated at the same time."""
 
-    driver: Annotated[DriverName, describe("The driver whose devices this is about.")]
+    driver: Annotated[DriverName, describe("The driver of the devices.")]
     selector: Annotated[
         ExpressionText | None,
-        describe("CEL: which of its devices; without it, all of them."),
+        describe("A CEL expression that selects devices of the driver. If not set, all of them."),
     ] = None
     physical_device: Annotated[
         AttributeName | None,
         describe(
-            "The attribute that tells which physical device one is on; others never exclude it."
+            "The attribute that identifies the physical device. Others are always compatible."
         ),
     ] = None
     compatible_only_with: Annotated[
         ExpressionText | None,
-        describe("CEL in which `device` is the other one: with which ones these go together."),
+        describe(
+            "A CEL expression for the compatible devices, in which `device` is the other device."
+        ),
     ] = None
     groups: Annotated[
         tuple[DNSLabel, ...] | None,
-        describe("Compatibility groups of these devices, in place of those the slices publish."),
+        describe(
+            "Compatibility groups of these devices, instead of the groups in the ResourceSlices."
+        ),
     ] = None
 
 
 class Quota(ConfigurationPart, frozen=True):
-    """How much of devices a namespace may hold."""
+    """Limits on the devices of a namespace."""
 
-    namespace_selector: Annotated[LabelSelector, describe("The namespaces this is for.")]
+    namespace_selector: Annotated[
+        LabelSelector, describe("The namespaces that the limits apply to.")
+    ]
     single: Annotated[
-        Mapping[ResourceName, Quantity], describe("The most that one pod may ask for, by resource.")
+        Mapping[ResourceName, Quantity],
+        describe("The maximum that one pod can request, by resource."),
     ] = {}
     total: Annotated[
         Mapping[ResourceName, Quantity],
-        describe("The most that one namespace may hold, by resource."),
+        describe("The maximum that one namespace can use, by resource."),
     ] = {}
 
 
 class Strategy(ConfigurationPart, frozen=True):
-    """Which of several fitting devices is taken."""
+    """How to choose between suitable devices."""
 
-    default: Annotated[str | None, describe("The strategy for pods that name none.")] = None
-    weights: Annotated[Mapping[str, float], describe("How much each consideration weighs.")] = {}
+    default: Annotated[str | None, describe("The strategy for pods that do not set one.")] = None
+    weights: Annotated[Mapping[str, float], describe("The weight of each criterion.")] = {}
     max_pods_per_node: Annotated[
         Annotated[int, msgspec.Meta(ge=1)] | None,
-        describe("The most pods with devices that one node takes."),
+        describe("The maximum number of pods with devices on one node."),
     ] = None
 
 
 class OwnedPool(ConfigurationPart, frozen=True):
-    """Pools that our allocator alone allocates from."""
+    """Pools that only the Drawbridge allocator allocates from."""
 
     driver: Annotated[DriverName, describe("The driver of the pools.")]
     pool_selector: Annotated[
-        LabelSelector | None, describe("Which of its pools; without it, all of them.")
+        LabelSelector | None, describe("Selects pools of the driver. If not set, all of them.")
     ] = None
     unfenced: Annotated[
-        bool, describe("Whether to go without the taints that keep other schedulers off.")
+        bool, describe("Whether to omit the taints that keep other schedulers away.")
     ] = False
 
 
 class Configuration(ConfigurationPart, frozen=True):
-    """The whole file."""
+    """The configuration file."""
 
     api_version: Annotated[
-        Literal["drawbridge.dev/v1alpha1"], describe("The version of this format.")
+        Literal["drawbridge.dev/v1alpha1"], describe("The version of the format.")
     ] = API_VERSION
     kind: Annotated[Literal["Configuration"], describe("Always Configuration.")] = KIND
     placement: Annotated[
         Placement,
         describe(
-            "Who picks devices: Kubernetes' scheduler, or an allocator of ours. There is none yet: "
-            "`serve` refuses `bridge`, and only commands print such claims."
+            "Which component allocates devices: the Kubernetes scheduler (`native`) or the"
+            " Drawbridge allocator (`bridge`). This version has no allocator: `serve` rejects"
+            " `bridge`, and only commands can print such claims."
         ),
     ] = Placement.NATIVE
-    scope: Annotated[Scope, describe("Whose pods are looked at.")] = Scope()
-    legacy: Annotated[Legacy, describe("Names and units of device plugins.")] = Legacy()
+    scope: Annotated[Scope, describe("The pods that are translated.")] = Scope()
+    legacy: Annotated[Legacy, describe("Names and units of legacy device-plugin resources.")] = (
+        Legacy()
+    )
     targets: Annotated[
-        tuple[Target, ...], describe("What asks become; without any, one for each known driver.")
+        tuple[Target, ...], describe("The drivers to translate to. If empty, every known driver.")
     ] = ()
-    fleet: Annotated[tuple[Fleet, ...], describe("What else may still come to the cluster.")] = ()
-    decisions: Annotated[Decisions, describe("What to do where a translation says less.")] = (
+    fleet: Annotated[
+        tuple[Fleet, ...], describe("Devices and nodes that can be added to the cluster later.")
+    ] = ()
+    decisions: Annotated[Decisions, describe("What to do if a translation loses a property.")] = (
         Decisions()
     )
     findings: Annotated[
         Mapping[FindingCode, Policy],
         describe(
-            "Findings to treat otherwise than by default: `enforce` makes one an error, `warn` a"
-            " warning, `off` silences it."
+            "Findings to report with another severity: `enforce` reports an error, `warn` a"
+            " warning, and `off` does not report the finding."
         ),
     ] = {}
     compatibility: Annotated[
         tuple[Compatibility, ...],
-        describe("Which devices exclude each other; wins over the slices."),
+        describe(
+            "Devices that cannot be allocated at the same time. Overrides the ResourceSlices."
+        ),
     ] = ()
     unset_groups: Annotated[
         UnsetGroups,
         describe(
-            "With what a device goes that declares no compatibility group: only with others"
-            " without one (`alone`, Kubernetes' rule) or with all."
+            "The devices that are compatible with a device without compatibility groups: only"
+            " other devices without groups (`alone`, as in Kubernetes) or `all` devices."
         ),
     ] = UnsetGroups.ALONE
-    quotas: Annotated[tuple[Quota, ...], describe("How much namespaces may hold.")] = ()
-    strategy: Annotated[Strategy, describe("Which of several fitting devices is taken.")] = (
-        Strategy()
-    )
+    quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
+    strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
     owned_pools: Annotated[
-        tuple[OwnedPool, ...], describe("Pools that our allocator alone allocates from.")
+        tuple[OwnedPool, ...], describe("Pools that only the Drawbridge allocator allocates from.")
     ] = ()

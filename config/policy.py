@@ -1,6 +1,6 @@
-"""What the administrator's words mean to those who act on them.
+"""Apply the Configuration: severities of findings and compatibility declarations.
 
-The other rooms do not know the Configuration; they are given findings and declarations.
+Lower packages do not read the Configuration. They receive findings and declarations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ _SEVERITY: Final = {Policy.ENFORCE: Severity.ERROR, Policy.WARN: Severity.WARNIN
 def apply_policies(
     findings: Iterable[Finding], policies: Mapping[FindingCode, Policy]
 ) -> Iterator[Finding]:
-    """The findings as `policies` want them: of another severity, left out, or as they are."""
+    """Yield findings with the configured severity, and omit those that are `off`."""
     for finding in findings:
         policy = policies.get(FindingCode(finding.code))
         if policy is None:
@@ -29,7 +29,7 @@ def apply_policies(
 
 
 def compatibility_declarations(configuration: Configuration) -> tuple[Declaration, ...]:
-    """What the Configuration declares of which devices go together, in its order."""
+    """Return the compatibility declarations of the Configuration in their order."""
     return tuple(
         Declaration(
             driver=entry.driver,

@@ -1,8 +1,4 @@
-"""What the Configuration looks like: its fields in words, as JSON Schema, as a page.
-
-All of it is made from the model, so that none of it can say something else. Knows nothing of files
-and nothing of what fields do.
-"""
+"""Generate the JSON Schema and the reference page of the Configuration from its types."""
 
 import json
 from collections.abc import Iterator
@@ -26,26 +22,31 @@ UNAVAILABLE: Final = "Not available in this version."
 
 
 class FieldRow(NamedTuple):
-    """One field: its dotted place, type and default in words, prose, the struct it stands in.
+    """One field of the reference page.
 
-    In a place, `[]` stands for the entries of a list and `{}` for those of a map.
+    `place` is the dotted path, with `[]` for the entries of a list and `{}` for those of a map.
+    `struct` is the name of the type that contains the field.
     """
 
     place: str
     type: str
     default: str
-    says: str
-    inside: str
+    description: str
+    struct: str
 
 
 def _rows(info: inspect.Type, place: str) -> Iterator[FieldRow]:
-    """Every field in what `info` describes, an object before what is in it."""
+    """Yield the fields of a type, each object before its own fields."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
             for field in fields:
                 at = f"{place}.{field.encode_name}" if place else field.encode_name
                 yield FieldRow(
-                    at, describe_type(field.type), _default(field), _said(field.type), cls.__name__
+                    at,
+                    describe_type(field.type),
+                    _default(field),
+                    _description(field.type),
+                    cls.__name__,
                 )
                 yield from _rows(field.type, at)
         case inspect.Metadata(type=inner):
@@ -59,19 +60,19 @@ def _rows(info: inspect.Type, place: str) -> Iterator[FieldRow]:
                 yield from _rows(member, place)
 
 
-def _said(info: inspect.Type) -> str:
+def _description(info: inspect.Type) -> str:
     known = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
     return str((known or {}).get("description", ""))
 
 
 def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kind of type
-    """The type in a reader's words."""
+    """Describe a type for the reference page."""
     match info:
         case inspect.Metadata(type=inner):
             return describe_type(inner)
         case inspect.UnionType(types=types):
-            given = [each for each in types if not isinstance(each, inspect.NoneType)]
-            return " or ".join(describe_type(each) for each in given)
+            members = [each for each in types if not isinstance(each, inspect.NoneType)]
+            return " or ".join(describe_type(each) for each in members)
         case inspect.VarTupleType(item_type=item):
             return f"list of {describe_type(item)}"
         case inspect.DictType(key_type=key, value_type=item):
@@ -105,14 +106,14 @@ def _simple(info: inspect.Type) -> str:  # noqa: PLR0911  # the same
 
 
 def _default(field: inspect.Field) -> str:
-    """The default as it would be written; nothing for a required field."""
+    """Return the default as written in a file, or "required"."""
     if field.required or field.encode_name in REQUIRED:
         return "required"
     made = field.default_factory
     value = field.default if made is msgspec.NODEFAULT else made()
     if value is None:
         return "not set"
-    # An object's defaults are those of its fields.
+    # The rows of its fields show the defaults of an object.
     return "" if isinstance(value, msgspec.Struct) else f"`{_json(value)}`"
 
 
@@ -125,14 +126,16 @@ PLACES: Final = frozenset(row.place for row in ROWS)
 
 
 def unavailable_rows(built: AvailableFields) -> tuple[FieldRow, ...]:
-    """The outermost fields that are declared but not honoured."""
-    shut = [
+    """Return the outermost fields that this version declares but does not support."""
+    unavailable = [
         row
         for row in ROWS
         if not is_available(row.place, built) and not is_partly_available(row.place, built)
     ]
-    places = dict.fromkeys((row.place for row in shut), ())
-    return tuple(row for row in shut if not is_available(row.place, _without(places, row.place)))
+    places = dict.fromkeys((row.place for row in unavailable), ())
+    return tuple(
+        row for row in unavailable if not is_available(row.place, _without(places, row.place))
+    )
 
 
 def _without(places: AvailableFields, place: str) -> AvailableFields:
@@ -140,56 +143,55 @@ def _without(places: AvailableFields, place: str) -> AvailableFields:
 
 
 def configuration_schema(built: AvailableFields = AVAILABLE_FIELDS) -> dict[str, Any]:
-    """The JSON Schema; what is not available is marked, and refused by it as by the loader."""
+    """Return the JSON Schema. It marks and rejects fields that are not available."""
     _, defs = msgspec.json.schema_components(
         [Configuration], schema_hook=string_formats.json_schema, ref_template="#/$defs/{name}"
     )
     for row in unavailable_rows(built):
-        field = defs[row.inside]["properties"][row.place.rpartition(".")[2]]
+        field = defs[row.struct]["properties"][row.place.rpartition(".")[2]]
         field["description"] = f"{field['description']} {UNAVAILABLE}"
         field["not"] = {}
-    whole = defs.pop(Configuration.__name__)
+    root = defs.pop(Configuration.__name__)
     for place, values in built.items():
         if values:
-            field = whole["properties"][place]
-            field["description"] += f" In this version only {' or '.join(values)}."
+            field = root["properties"][place]
+            field["description"] += f" In this version, only {' or '.join(values)}."
             field["enum"] = list(values)
             field.pop("$ref", None)
-    whole["required"] = list(REQUIRED)
-    return {"$schema": DIALECT, **whole, "$defs": defs}
+    root["required"] = list(REQUIRED)
+    return {"$schema": DIALECT, **root, "$defs": defs}
 
 
 def render_page(built: AvailableFields = AVAILABLE_FIELDS) -> str:
     """Render the reference page of all fields, `docs/configuration.md`."""
-    refused = unavailable_rows(built)
-    shut = {row.place: () for row in refused}
+    unsupported = unavailable_rows(built)
+    unavailable = {row.place: () for row in unsupported}
     lines = [
         *_INTRODUCTION.splitlines(),
         "",
         "## Fields",
         "",
-        *_table([row for row in ROWS if not is_available(row.place, shut)], built),
+        *_table([row for row in ROWS if not is_available(row.place, unavailable)], built),
         "",
-        "## Declared, not yet available",
+        "## Declared but not available",
         "",
-        "These fields are part of the format. Their features are not in this version, so a file",
-        "that uses one is refused (`FieldUnavailable`) rather than accepted without effect.",
+        "These fields are part of the format, but this version does not implement their features.",
+        "A file that sets one of them is rejected with `FieldUnavailable`.",
         "",
-        *_table([row for row in ROWS if is_available(row.place, shut)], built),
+        *_table([row for row in ROWS if is_available(row.place, unavailable)], built),
     ]
     return "\n".join(lines) + "\n"
 
 
 _INTRODUCTION: Final = r"""# Configuration
 
-One file decides how Drawbridge behaves. It is strict: an unknown field, a value of the wrong
-kind or a field without effect is an error that names the place. Nothing has to be set: the
-defaults are right for somebody who only labels a namespace. This page is generated from the
+One file configures Drawbridge. Loading is strict: an unknown field, a value of the wrong type or
+a field without effect is an error that names the field. No field is mandatory except `apiVersion`
+and `kind`: with the defaults, it is enough to label a namespace. This page is generated from the
 types in the code (`make docs`).
 
-A file with everything this version honours, explained line by line, is
-[examples/configuration.yaml](../examples/configuration.yaml). What a file means once the
-defaults are filled in:
+[examples/configuration.yaml](../examples/configuration.yaml) sets every field that this version
+supports and explains each one. To print the configuration with all defaults:
 
 ```console
 $ drawbridge config print
@@ -216,17 +218,17 @@ compatibility: []
 unsetGroups: alone
 ```
 
-`--config FILE` does the same for a file, and says everything that is wrong with it:
+With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 
 ```console
 $ printf 'fleet: []\nunsetgroups: all\n' | drawbridge config print --config -
 <stdin>:1: error: Configuration fleet: fleet is not available in this version: it would have no effect [FieldUnavailable]
 ...
-<stdin>:2: error: Configuration unsetgroups: there is no field unsetgroups here; did you mean unsetGroups? [FieldUnknown]
-    Correct the spelling or take the field out.
+<stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
+    Correct the spelling or remove the field.
 ```
 
-`drawbridge config schema` prints a JSON Schema for editors and pipelines.
+`drawbridge config schema` prints the JSON Schema of the file for editors and CI pipelines.
 """  # noqa: E501  # what is printed is not wrapped
 
 
@@ -235,5 +237,5 @@ def _table(chosen: list[FieldRow], built: AvailableFields) -> Iterator[str]:
     yield "|---|---|---|---|"
     for row in chosen:
         values = built.get(row.place)
-        only = f" In this version only `{'`, `'.join(values)}`." if values else ""
-        yield f"| `{row.place}` | {row.type} | {row.default} | {row.says}{only} |"
+        only = f" In this version, only `{'`, `'.join(values)}`." if values else ""
+        yield f"| `{row.place}` | {row.type} | {row.default} | {row.description}{only} |"

@@ -1,7 +1,6 @@
-"""Texts of a certain form: names, labels, expressions, as Kubernetes accepts them.
+"""String types with a format: names, labels and expressions as Kubernetes accepts them.
 
-Each form is a type, so that a field's declaration says everything that is checked about its value
-and the schema can say it too. Knows nothing of the fields.
+The type of a configuration field defines its validation and its JSON Schema.
 """
 
 import re
@@ -14,23 +13,23 @@ from dra.quantity import Quantity, from_json
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_LONGEST_EXPRESSION: Final = 10 * 1024
+_MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 
 
 class Text(str):
-    """Text of a form: what it is called, and a pattern and length for those who only read schemas.
+    """A string with a format. PATTERN and MAX_LENGTH are for the JSON Schema.
 
-    `problem` decides; the pattern may accept a little more, never less.
+    `problem` validates a value. The pattern accepts all valid values, and possibly others.
     """
 
     __slots__ = ()
     NAME: ClassVar[str]
     PATTERN: ClassVar[str]
-    LONGEST: ClassVar[int] = formats.SUBDOMAIN_LENGTH
+    MAX_LENGTH: ClassVar[int] = formats.SUBDOMAIN_LENGTH
 
     @staticmethod
     def problem(text: str) -> str | None:
-        """Say what keeps `text` from having this form, in words that follow "it"."""
+        """Return why `text` does not have this format, as a predicate; None if it does."""
         raise NotImplementedError
 
 
@@ -39,7 +38,7 @@ class DriverName(Text):
 
     NAME = "driver name"
     PATTERN = _SUBDOMAIN.replace("a-z", "A-Za-z")
-    LONGEST = formats.DRIVER_LENGTH
+    MAX_LENGTH = formats.DRIVER_LENGTH
     problem = staticmethod(formats.check_driver_name)
 
 
@@ -56,7 +55,7 @@ class DNSLabel(Text):
 
     NAME = "name"
     PATTERN = _LABEL
-    LONGEST = formats.LABEL_LENGTH
+    MAX_LENGTH = formats.LABEL_LENGTH
     problem = staticmethod(formats.check_label)
 
 
@@ -65,20 +64,20 @@ class ResourceName(Text):
 
     NAME = "resource name"
     PATTERN = rf"{_SUBDOMAIN}/{_KEY}"
-    LONGEST = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
+    MAX_LENGTH = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
     problem = staticmethod(formats.check_extended_resource)
 
 
 class NetworkName(Text):
-    """A secondary network as pods name it."""
+    """The name of a secondary network, with its namespace."""
 
     NAME = "network"
     PATTERN = rf"{_LABEL}/{_SUBDOMAIN}"
-    LONGEST = formats.LABEL_LENGTH + 1 + formats.SUBDOMAIN_LENGTH
+    MAX_LENGTH = formats.LABEL_LENGTH + 1 + formats.SUBDOMAIN_LENGTH
 
     @staticmethod
     def problem(text: str) -> str | None:
-        """Say what is wrong with the namespace or the name."""
+        """Return what is wrong with the namespace or the name."""
         namespace, slash, name = text.partition("/")
         if not slash:
             return "must be a namespace and a name, such as default/sriov-a"
@@ -86,15 +85,15 @@ class NetworkName(Text):
 
 
 class AttributeName(Text):
-    """The name of a device's attribute, with or without its domain."""
+    """The name of a device attribute, with or without its domain."""
 
     NAME = "attribute name"
     PATTERN = rf"({DriverName.PATTERN}/)?[A-Za-z_][A-Za-z0-9_]*"
-    LONGEST = formats.DRIVER_LENGTH + 1 + formats.IDENTIFIER_LENGTH
+    MAX_LENGTH = formats.DRIVER_LENGTH + 1 + formats.IDENTIFIER_LENGTH
 
     @staticmethod
     def problem(text: str) -> str | None:
-        """Say what is wrong; unlike the API server, do not overlook a second slash."""
+        """Return what is wrong. Unlike the API server, rejects a second slash."""
         return (
             "must have at most one slash"
             if text.count("/") > 1
@@ -107,7 +106,7 @@ class LabelKey(Text):
 
     NAME = "label key"
     PATTERN = rf"({_SUBDOMAIN}/)?{_KEY}"
-    LONGEST = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
+    MAX_LENGTH = formats.SUBDOMAIN_LENGTH + 1 + formats.LABEL_LENGTH
     problem = staticmethod(formats.check_label_key)
 
 
@@ -116,21 +115,21 @@ class LabelValue(Text):
 
     NAME = "label value"
     PATTERN = rf"({_KEY})?"
-    LONGEST = formats.LABEL_LENGTH
+    MAX_LENGTH = formats.LABEL_LENGTH
     problem = staticmethod(formats.check_label_value)
 
 
 class FindingCode(Text):
-    """The code of a finding; which ones exist is told to the loader."""
+    """The code of a finding. The loader checks that the code exists."""
 
     NAME = "finding code"
     PATTERN = "[A-Z][A-Za-z0-9]*"
 
     @staticmethod
     def problem(text: str) -> str | None:
-        """Say that codes are in camel case."""
+        """Return what is wrong if the code is not in CamelCase."""
         good = re.fullmatch(FindingCode.PATTERN, text)
-        return None if good else "must be a word such as PoolIncomplete"
+        return None if good else "must be a name in CamelCase, such as PoolIncomplete"
 
 
 class ExpressionText(Text):
@@ -138,39 +137,39 @@ class ExpressionText(Text):
 
     NAME = "CEL expression"
     PATTERN = r"[\s\S]*\S[\s\S]*"
-    LONGEST = _LONGEST_EXPRESSION
+    MAX_LENGTH = _MAX_EXPRESSION_LENGTH
 
     @staticmethod
     def problem(text: str) -> str | None:
-        """Say that it is blank or longer than Kubernetes lets one be."""
+        """Return what is wrong if the expression is blank or too long for Kubernetes."""
         if not text.strip():
             return "must not be blank"
-        return formats.check_length(text, _LONGEST_EXPRESSION)
+        return formats.check_length(text, _MAX_EXPRESSION_LENGTH)
 
 
 def read_text(kind: type, value: object) -> object:
-    """Make a `kind` of a plain value; ValueError says what keeps the value from being one."""
+    """Convert a plain value to `kind`. Raises ValueError if the value is not valid."""
     if issubclass(kind, Quantity):
         return from_json(value)
     if not issubclass(kind, Text):
-        raise TypeError(f"{kind.__name__} is not a form of text")
-    problem = kind.problem(value) if isinstance(value, str) else "must be text"
+        raise TypeError(f"{kind.__name__} is not a string format")
+    problem = kind.problem(value) if isinstance(value, str) else "must be a string"
     if problem is not None:
         raise ValueError(f"{describe_value(value)} is not a {kind.NAME}: it {problem}")
     return kind(value)
 
 
 def to_plain(value: object) -> object:
-    """The reverse of `read`."""
+    """Convert a value back to a string."""
     if isinstance(value, Quantity | Text):
         return str(value)
     raise NotImplementedError
 
 
 def json_schema(kind: type) -> dict[str, object]:
-    """The JSON Schema of `kind`."""
+    """Return the JSON Schema of `kind`."""
     if issubclass(kind, Quantity):
         return {"type": ["string", "number"], "title": "Quantity"}
     if issubclass(kind, Text):
-        return {"type": "string", "pattern": f"^({kind.PATTERN})$", "maxLength": kind.LONGEST}
+        return {"type": "string", "pattern": f"^({kind.PATTERN})$", "maxLength": kind.MAX_LENGTH}
     raise NotImplementedError

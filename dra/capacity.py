@@ -202,12 +202,12 @@ def _broken_rules(
     if policy is None:
         return
     if not shared:
-        yield "requestPolicy", "a requestPolicy needs allowMultipleAllocations on the device"
+        yield "requestPolicy", "a requestPolicy requires allowMultipleAllocations on the device"
     elif policy.valid_values and policy.valid_range is not None:
-        yield "requestPolicy", "validValues and validRange exclude each other"
+        yield "requestPolicy", "validValues and validRange are mutually exclusive"
     elif policy.default is None:
         if policy.valid_values or policy.valid_range is not None:
-            yield "requestPolicy.default", "a policy needs a default"
+            yield "requestPolicy.default", "a request policy with validValues or validRange requires a default"
     elif policy.valid_values:
         yield from _broken_values(policy.valid_values, policy.default, capacity.value)
     elif policy.valid_range is not None:
@@ -223,14 +223,14 @@ def _broken_values(
     seen: set[int] = set()
     for index, each in enumerate(values):
         if index and each < values[index - 1]:
-            yield f"{where}[{index}]", f"{each} is below {values[index - 1]}, list them ascending"
+            yield f"{where}[{index}]", f"{each} is below {values[index - 1]}, values must be in ascending order"
         if each > value:
             yield f"{where}[{index}]", f"{each} is above the capacity's value {value}"
         if each.value() in seen:
-            yield f"{where}[{index}]", f"{each} is there twice when rounded up to whole numbers"
+            yield f"{where}[{index}]", f"{each} appears twice when rounded up to integers"
         seen.add(each.value())
     if default not in values:
-        yield where, f"the default {default} is not among them"
+        yield where, f"the default {default} is not one of the validValues"
 
 
 def _broken_range(valid: ValidRange, default: Quantity, value: Quantity) -> Iterator[_Problem]:
@@ -262,7 +262,7 @@ def _broken_step(
     for what, each in ends.items():
         # In whole numbers, even where the scheduler computes in thousandths.
         if each is not None and size and (each.value() - low.value()) % size:
-            yield where, f"{what} {each} is no whole number of steps of {step} from min {low}"
+            yield where, f"{what} {each} is not a whole number of steps of {step} above min {low}"
 
 
 def _unusable(capacity: Capacity, policy: RequestPolicy | None) -> Iterator[_Problem]:

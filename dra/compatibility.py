@@ -301,9 +301,9 @@ def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Findi
     foreign = tuple(
         codes.NOT_ALLOWED.at(
             f"{path}[{i}].driver",
-            f"driver is {each_said.driver}: an annotation speaks of its own slice's devices",
+            f"driver is {each_said.driver}, but an annotation applies only to devices of its own slice",
             object=about,
-            remedy="Leave driver out.",
+            remedy="Remove the driver field.",
         )
         for i, each_said in enumerate(read)
         if each_said.driver not in ("", each.driver)

@@ -159,7 +159,7 @@ class Reader(Generic[T]):
         named = plain.get("apiVersion") or version or self.newest
         shape = self.shapes.get(named) if isinstance(named, str) else None
         if shape is None:
-            message = f"{describe_value(named)} is not read for {self.kind}"
+            message = f"{describe_value(named)} is not supported for {self.kind}"
             remedy = f"Convert the object to {self.newest}."
             return (
                 codes.UNSUPPORTED_VERSION.at("apiVersion", message, object=about, remedy=remedy),
@@ -214,7 +214,7 @@ def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
             continue
         findings += result
         if len(findings) >= MOST_FINDINGS:
-            message = f"there are more than {MOST_FINDINGS} errors; what follows is not read"
+            message = f"there are more than {MOST_FINDINGS} errors; the remaining items are not read"
             findings.append(codes.MORE_ERRORS.at("items", message))
             break
     return ReadResult(tuple(objects), tuple(findings))

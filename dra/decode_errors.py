@@ -46,7 +46,7 @@ def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> 
     try:
         walked = walker.value(value, schema.info, path)
     except _EnoughError:
-        message = f"there are more than {MOST_FINDINGS} errors; the others are not looked for"
+        message = f"there are more than {MOST_FINDINGS} errors; the remaining errors are not reported"
         walker.findings.append(codes.MORE_ERRORS.at(path, message, object=object))
         walked = value
     return WalkResult(walked, tuple(walker.findings))
@@ -126,7 +126,7 @@ class _Walker:
             if value.get(name) is not None:
                 walked[name] = self.value(value[name], field.type, at)
             elif field.required:
-                self.tell(codes.FIELD_MISSING, at, f"{name} is required and not there")
+                self.tell(codes.FIELD_MISSING, at, f"{name} is required")
         if info.forbid_unknown_fields:
             self.unknown(value, info, path)
         return walked
@@ -138,7 +138,7 @@ class _Walker:
                 at = f"{path}.{name}" if path else f"{name}"
                 near = difflib.get_close_matches(f"{name}", known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                self.tell(codes.FIELD_UNKNOWN, at, f"there is no field {name} here{hint}")
+                self.tell(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
 
     def map(self, value: object, info: inspect.DictType, path: str) -> object:
         if not isinstance(value, Mapping):
@@ -147,7 +147,7 @@ class _Walker:
         for key, item in value.items():
             at = f"{path}[{key}]"
             if not isinstance(key, str):
-                self.tell(codes.WRONG_TYPE, at, f"the key {key} must be text: quote it")
+                self.tell(codes.WRONG_TYPE, at, f"the key {key} must be a string: quote it")
             else:
                 if isinstance(info.key_type, inspect.CustomType):  # msgspec does not ask the hook
                     self.custom(key, info.key_type, at)
@@ -210,9 +210,9 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind o
     """Say what is expected in a reader's words."""
     match info:
         case inspect.StrType():
-            return "text"
+            return "a string"
         case inspect.IntType():
-            return "a whole number"
+            return "an integer"
         case inspect.FloatType():
             return "a number"
         case inspect.BoolType():

@@ -107,7 +107,7 @@ def check_qualified_name(text: str) -> str | None:
 def check_fully_qualified_name(text: str) -> str | None:
     """The name of an attribute where the domain is required."""
     if "/" not in text:
-        return "must be a domain and a name with a slash between them"
+        return "must be a domain and a name, separated by a slash"
     return check_qualified_name(text)
 
 

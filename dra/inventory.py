@@ -313,7 +313,7 @@ def _repeated(what: str, names: Iterable[str]) -> str:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            return f"{what} {name} is there twice"
+            return f"{what} {name} appears twice"
         seen.add(name)
     return ""
 
@@ -328,9 +328,9 @@ def _unknown_counter(slices: Iterable[Slice], sets: Mapping[str, CounterSet]) ->
             for use in device.consumes_counters:
                 known = sets.get(use.counter_set)
                 if known is None:
-                    return f"device {device.name} draws from unknown counter set {use.counter_set}"
+                    return f"device {device.name} uses unknown counter set {use.counter_set}"
                 for counter in use.counters:
                     if counter not in known.counters:
                         where = f"counter {counter} of counter set {use.counter_set}"
-                        return f"device {device.name} draws from unknown {where}"
+                        return f"device {device.name} uses unknown {where}"
     return ""

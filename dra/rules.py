@@ -98,14 +98,14 @@ def encode_rules(rules: Rules) -> str:
 def read_rules(text: str) -> Rules | tuple[Finding, ...]:
     """Read the annotation's text, or say what is wrong with it."""
     if len(text) > MAX_CHARACTERS:
-        return (_unreadable(f"it has {len(text)} characters, and {MAX_CHARACTERS} are read"),)
+        return (_unreadable(f"has {len(text)} characters, at most {MAX_CHARACTERS} are allowed"),)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return (_unreadable(f"no JSON: {str(error)[:80]}"),)
+        return (_unreadable(f"invalid JSON: {str(error)[:80]}"),)
     said = value if isinstance(value, dict) else {}
     if (said.get("apiVersion"), said.get("kind")) != (API_VERSION, KIND):
-        return (_unreadable(f"it is no {KIND} of {API_VERSION}"),)
+        return (_unreadable(f"must have kind {KIND} and apiVersion {API_VERSION}"),)
     found = convert(value, _SCHEMA, object=KIND)
     if isinstance(found, tuple):
         return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
@@ -131,14 +131,14 @@ def _checked(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
             elif any(
                 way.requested.allocation_mode == ALL for way in request_choices(requests[name])
             ):
-                why = f"request {name} is for all devices; a rule needs a number of them"
+                why = f"request {name} has allocationMode All, but a rule needs a request with a count"
                 yield _wrong(RULE_WITHOUT_NUMBER, place, why)
         if len(set(names)) < len(names) or not names:
-            why = "it names no request, or one of them twice"
+            why = "must name at least one request, and each request only once"
             yield _wrong(RULE_NAMES_NO_REQUEST, place, why)
     for i, rule in enumerate(rules.joint):
         if not (rule.primary and rule.others):
-            why = "it needs primary and others"
+            why = "must set primary and others"
             yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
 
 

@@ -84,7 +84,7 @@ def _narrowed(rule: DeviceTaintRule) -> tuple[Finding, ...]:
     return tuple(
         codes.TAINT_RULE_NARROWED.at(
             f"spec.deviceSelector.{field}",
-            f"{field} is not read: the rule taints what driver, pool and device select",
+            f"{field} is ignored: the rule taints all devices that match driver, pool and device",
             object=f"DeviceTaintRule/{rule.name}",
         )
         for field, value in dropped.items()

@@ -125,10 +125,10 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
     validator.check_enum(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
     if wanted.allocation_mode == ALL and wanted.count:
         validator.add(
-            codes.NOT_ALLOWED, f"{path}.count", "must be left out with allocationMode All"
+            codes.NOT_ALLOWED, f"{path}.count", "must not be set with allocationMode All"
         )
     elif wanted.allocation_mode == EXACT_COUNT and wanted.count <= 0:
-        validator.add(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be above zero")
+        validator.add(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be greater than 0")
     validation_checks.check_tolerations(validator, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
     if validator.check_count(at, wanted.derived_attributes, DERIVED):
@@ -149,7 +149,7 @@ def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> Non
                     where = f"{path}.requests[{i}].{at}.derivedAttributes[{k}].name"
                     message = f"is {describe_value(each.name)}, which no constraint uses"
                     validator.add(
-                        codes.NOT_ALLOWED, where, message, "Use it in a constraint, or take it out."
+                        codes.NOT_ALLOWED, where, message, "Use it in a constraint or remove it."
                     )
 
 
@@ -162,7 +162,7 @@ def _constraint(
             f"{path}.matchAttribute", each.match_attribute, formats.check_fully_qualified_name
         )
         if each.distinct_attribute is not None:
-            message = "is ignored, because matchAttribute is set as well"
+            message = "is ignored because matchAttribute is also set"
             validator.add(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
     elif each.distinct_attribute is not None:
         validator.check_form(
@@ -191,7 +191,7 @@ def _references(
 
 def _reference(validator: ObjectValidator, path: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        message = f"is {describe_value(name)}, and no request or request/sub-request is named so"
+        message = f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
         validator.add(codes.REFERENCE_UNKNOWN, path, message)
 
 

@@ -109,7 +109,7 @@ def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Sel
         entries if validator.check_count(path, entries, SELECTORS) else ()
     ):
         if selector.cel is None:
-            validator.add(codes.FIELD_MISSING, f"{path}[{i}].cel", "is required and not there")
+            validator.add(codes.FIELD_MISSING, f"{path}[{i}].cel", "is required")
         else:
             check_expression(validator, f"{path}[{i}].cel.expression", selector.cel.expression)
 
@@ -124,7 +124,7 @@ def check_expression(validator: ObjectValidator, path: str, text: str) -> None:
 def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -> None:
     """Check one configuration."""
     if config is None:
-        validator.add(codes.FIELD_MISSING, path, "is required and not there")
+        validator.add(codes.FIELD_MISSING, path, "is required")
         return
     validator.check_form(f"{path}.driver", config.driver, formats.check_driver_name)
     check_json_object(validator, f"{path}.parameters", config.parameters)
@@ -133,7 +133,7 @@ def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -
 def check_json_object(validator: ObjectValidator, path: str, value: object) -> None:
     """Check a JSON object that only a driver understands; its size is that of its compact form."""
     if value is None:
-        validator.add(codes.FIELD_MISSING, path, "is required and not there")
+        validator.add(codes.FIELD_MISSING, path, "is required")
     elif not isinstance(value, Mapping):
         validator.add(codes.WRONG_TYPE, path, f"must be an object, not {describe_value(value)}")
     else:
@@ -175,13 +175,13 @@ def check_binding_conditions(
         if entry in wanted:
             at = f"{path}.bindingFailureConditions[{i}]"
             validator.add(
-                codes.NOT_ALLOWED, at, f"{describe_value(entry)} is a binding condition as well"
+                codes.NOT_ALLOWED, at, f"{describe_value(entry)} is also a binding condition"
             )
     if bool(wanted) != bool(failing):
         here, other = "bindingConditions", "bindingFailureConditions"
         if wanted:
             here, other = other, here
-        message = f"must be there where {other} is: both or none"
+        message = f"must be set because {other} is set"
         validator.add(codes.EITHER_OR, f"{path}.{here}", message)
 
 
@@ -189,7 +189,7 @@ def check_node_selector(validator: ObjectValidator, path: str, selector: NodeSel
     """Check a node selector."""
     at = f"{path}.nodeSelectorTerms"
     if not selector.node_selector_terms:
-        validator.add(codes.FIELD_MISSING, at, "must have a term")
+        validator.add(codes.FIELD_MISSING, at, "must have at least one term")
     for i, term in enumerate(selector.node_selector_terms):
         for j, each in enumerate(term.match_expressions):
             _match_expression(validator, f"{at}[{i}].matchExpressions[{j}]", each)
@@ -207,7 +207,7 @@ def _match_expression(validator: ObjectValidator, path: str, each: Requirement) 
     elif each.operator in ("Exists", "DoesNotExist") and number:
         validator.add(codes.NOT_ALLOWED, at, f"must be empty with operator {each.operator}")
     elif each.operator in ("Gt", "Lt") and number != 1:
-        validator.add(codes.NOT_ALLOWED, at, f"must be one value with operator {each.operator}")
+        validator.add(codes.NOT_ALLOWED, at, f"must have exactly one value with operator {each.operator}")
     for i, value in enumerate(each.values):
         if value:
             validator.check_form(f"{at}[{i}]", value, formats.check_label_value)
@@ -217,7 +217,7 @@ def _match_field(validator: ObjectValidator, path: str, each: Requirement) -> No
     validator.check_enum(f"{path}.operator", each.operator, ("In", "NotIn"))
     validator.check_enum(f"{path}.key", each.key, (NODE_NAME,))
     if each.operator in ("In", "NotIn") and len(each.values) != 1:
-        validator.add(codes.NOT_ALLOWED, f"{path}.values", "must be one value for a node's field")
+        validator.add(codes.NOT_ALLOWED, f"{path}.values", "must have exactly one value")
     for i, value in enumerate(each.values if each.key == NODE_NAME else ()):
         validator.check_form(f"{path}.values[{i}]", value, formats.check_subdomain)
 

@@ -1,1 +1,1 @@
-"""The little about a cluster that decides a translation: objects and configuration to Facts."""
+"""Compute the facts of a cluster: the aggregates that decide how pods are translated."""

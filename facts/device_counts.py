@@ -1,7 +1,7 @@
-"""What the nodes see: devices by product, each counted once, and what their drivers publish.
+"""Count the devices of a cluster by product, driver and node.
 
-One walk over nodes, pools and devices, which everything else is counted from. Pools that are not
-usable are passed over, as the scheduler passes over them.
+Iterates once over nodes, pools and devices. All tables of the facts are derived from the result.
+Skips pools that are not usable, as the scheduler does.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ from dra.quantity import Quantity
 from facts.families import Family
 from facts.model import Amount
 
-# Of capacities only the first few names: what is counted per product must stay small.
-MOST_CAPACITIES = 16
+# Capacities per product. Further capacities are ignored to bound the size of a product.
+MAX_CAPACITIES = 16
 
 
 class ProductKey(NamedTuple):
-    """What makes devices alike."""
+    """The properties that two devices of the same product have in common."""
 
     driver: str
     type: str
@@ -35,7 +35,7 @@ class ProductKey(NamedTuple):
 
 
 class DeviceLocation(NamedTuple):
-    """Where a whole GPU or a NIC that is asked for stands; None where nothing is published."""
+    """PCIe root and NUMA node of a GPU or NIC; None if the driver does not publish them."""
 
     kind: str
     driver: str
@@ -45,18 +45,18 @@ class DeviceLocation(NamedTuple):
 
 @dataclass
 class ProductCounts:
-    """How many there are: each device once, each node that sees one once."""
+    """The number of devices of a product, and of nodes that can use at least one of them."""
 
     devices: int = 0
     nodes: int = 0
-    most: int = 0
-    # One device for every way the classes may look at it.
+    most: int = 0  # devices on one node
+    # One device, and the number of devices, for each distinct projection.
     samples: dict[object, tuple[Device, int]] = field(default_factory=dict)
 
 
 @dataclass
 class DriverCounts:
-    """What a driver publishes."""
+    """Devices, nodes, attributes and capacities of one driver."""
 
     devices: int = 0
     nodes: int = 0
@@ -66,22 +66,23 @@ class DriverCounts:
 
 
 class NodeDevices(NamedTuple):
-    """A node's devices by product, and the places of those that go together."""
+    """The devices that a node can use, by product, and the locations of its GPUs and NICs."""
 
     node: Node
     products: Mapping[ProductKey, int]
-    places: tuple[DeviceLocation, ...]
+    locations: tuple[DeviceLocation, ...]
     drivers: frozenset[str]
 
 
 @dataclass
 class ClusterDevices:
-    """What was seen."""
+    """The counts of the whole cluster."""
 
     products: dict[ProductKey, ProductCounts] = field(default_factory=dict)
     drivers: dict[str, DriverCounts] = field(default_factory=dict)
     nodes: list[NodeDevices] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)  # nodes whose pools cannot be told
+    # One error for each node whose pools cannot be determined.
+    unreadable: list[str] = field(default_factory=list)
 
 
 def count_devices(
@@ -90,58 +91,63 @@ def count_devices(
     known: Mapping[str, Family],
     projections: "DeviceProjections",
 ) -> ClusterDevices:
-    """Walk over what every node sees."""
-    sight, memo = ClusterDevices(), PoolCache()
+    """Count the devices that each node can use."""
+    cluster, pool_cache = ClusterDevices(), PoolCache()
     keys: dict[tuple[PoolID, str], ProductKey] = {}
     for node in nodes:
         try:
-            devices = list(_devices(inventory, node, memo))
+            devices = list(_devices(inventory, node, pool_cache))
         except NodeSelectorError as error:
-            sight.unreadable.append(f"{error}")
+            cluster.unreadable.append(f"{error}")
             continue
         counted: Counter[ProductKey] = Counter()
-        places = []
+        locations = []
         for pool, device in devices:
             at = (pool, device.name)
             family = known.get(pool.driver)
             if at not in keys:
                 keys[at] = product_key(pool.driver, device, family)
-                _count(sight, pool.driver, device, keys[at], projections)
+                _count_device(cluster, pool.driver, device, keys[at], projections)
             counted[keys[at]] += 1
-            if family and (place := device_location(pool.driver, device, family)):
-                places.append(place)
-        _told(sight, node, counted, tuple(places))
-    return sight
+            if family and (location := device_location(pool.driver, device, family)):
+                locations.append(location)
+        _count_node(cluster, node, counted, tuple(locations))
+    return cluster
 
 
 class DeviceProjections:
-    """What classes look at; devices with equal projections are the same to all of them."""
+    """The attributes that DeviceClasses read.
+
+    All classes treat devices with equal projections alike.
+    """
 
     def project(self, driver: str, device: Device) -> object:
-        """The projection of a device."""
+        """Return the projection of a device."""
         raise NotImplementedError
 
 
-def _devices(inventory: Inventory, node: Node, memo: PoolCache) -> Iterator[tuple[PoolID, Device]]:
-    for pool in inventory.pools_for(node, memo):
+def _devices(
+    inventory: Inventory, node: Node, pool_cache: PoolCache
+) -> Iterator[tuple[PoolID, Device]]:
+    for pool in inventory.pools_for(node, pool_cache):
         for each, device in pool.devices():
             if is_device_for_node(each, device, node):
                 yield pool.id, device
 
 
-def _count(
-    sight: ClusterDevices,
+def _count_device(
+    cluster: ClusterDevices,
     driver: str,
     device: Device,
     key: ProductKey,
     projections: DeviceProjections,
 ) -> None:
-    tally = sight.products.setdefault(key, ProductCounts())
-    tally.devices += 1
+    counts = cluster.products.setdefault(key, ProductCounts())
+    counts.devices += 1
     projection = projections.project(driver, device)
-    sample, count = tally.samples.get(projection, (device, 0))
-    tally.samples[projection] = (sample, count + 1)
-    published = sight.drivers.setdefault(driver, DriverCounts())
+    sample, count = counts.samples.get(projection, (device, 0))
+    counts.samples[projection] = (sample, count + 1)
+    published = cluster.drivers.setdefault(driver, DriverCounts())
     published.devices += 1
     for name, attribute in device.attributes.items():
         full = "/".join(split_name(name, driver))
@@ -150,46 +156,48 @@ def _count(
     published.capacities.update("/".join(split_name(name, driver)) for name in device.capacity)
 
 
-def _told(
-    sight: ClusterDevices,
+def _count_node(
+    cluster: ClusterDevices,
     node: Node,
     counted: Mapping[ProductKey, int],
-    places: tuple[DeviceLocation, ...],
+    locations: tuple[DeviceLocation, ...],
 ) -> None:
     for key, count in counted.items():
-        tally = sight.products[key]
-        tally.nodes += 1
-        tally.most = max(tally.most, count)
+        counts = cluster.products[key]
+        counts.nodes += 1
+        counts.most = max(counts.most, count)
     drivers = frozenset(key.driver for key in counted)
     for driver in drivers:
-        sight.drivers[driver].nodes += 1
-        sight.drivers[driver].dual += DUAL_LABEL in node.labels
-    sight.nodes.append(NodeDevices(node, counted, places, drivers))
+        cluster.drivers[driver].nodes += 1
+        cluster.drivers[driver].dual += DUAL_LABEL in node.labels
+    cluster.nodes.append(NodeDevices(node, counted, locations, drivers))
 
 
 def product_key(driver: str, device: Device, family: Family | None) -> ProductKey:
-    """Say what a device is alike in with others."""
-    words = family or Family("", driver, (), type="type", name="productName", profile="profile")
-    kind = attribute_text(device, driver, words.type)
-    if words.required_attribute:
+    """Return the product key of a device."""
+    attributes = family or Family(
+        "", driver, (), type="type", name="productName", profile="profile"
+    )
+    kind = attribute_text(device, driver, attributes.type)
+    if attributes.required_attribute:
         kind = (
-            words.required_attribute
-            if attribute_text(device, driver, words.required_attribute) == "true"
+            attributes.required_attribute
+            if attribute_text(device, driver, attributes.required_attribute) == "true"
             else ""
         )
     return ProductKey(
         driver,
         kind,
-        attribute_text(device, driver, words.name),
-        attribute_text(device, driver, words.profile),
-        attribute_text(device, driver, words.architecture),
+        attribute_text(device, driver, attributes.name),
+        attribute_text(device, driver, attributes.profile),
+        attribute_text(device, driver, attributes.architecture),
         device.allow_multiple_allocations,
         _capacity(device),
     )
 
 
 def device_location(driver: str, device: Device, family: Family) -> DeviceLocation | None:
-    """Say where a device stands if it is one that is asked for together with others."""
+    """Return the location of a whole GPU or an RDMA NIC; None for other devices."""
     if family.whole_types and attribute_text(device, driver, family.type) not in family.whole_types:
         return None
     if (
@@ -203,26 +211,26 @@ def device_location(driver: str, device: Device, family: Family) -> DeviceLocati
 
 def _standard(device: Device, driver: str, name: str) -> str | None:
     attribute = find_attribute(device, driver, name)
-    held = attribute_value(attribute) if attribute else None
-    # Of a list the first is the device's own, the others are near.
-    first = held[0] if isinstance(held, tuple) and held else held
+    found = attribute_value(attribute) if attribute else None
+    # The first entry of a list belongs to the device itself.
+    first = found[0] if isinstance(found, tuple) and found else found
     return None if first is None or first == () else f"{first}"
 
 
 def attribute_text(device: Device, driver: str, name: str) -> str:
-    """Give an attribute as text; nothing where it is not published."""
+    """Return an attribute as a string; empty if the device does not publish it."""
     if not name:
         return ""
     full = name if "/" in name else f"{driver}/{name}"
     attribute = find_attribute(device, driver, full)
-    held = attribute_value(attribute) if attribute else None
-    if isinstance(held, bool):
-        return "true" if held else "false"
-    return "" if held is None or isinstance(held, tuple) else f"{held}"
+    found = attribute_value(attribute) if attribute else None
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return "" if found is None or isinstance(found, tuple) else f"{found}"
 
 
 def attribute_type(attribute: Attribute) -> str:
-    """Name the type of an attribute as its field in the API does."""
+    """Return the type of an attribute, named as in the API."""
     names = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
     for name, member in zip(names, Attribute.__struct_fields__, strict=True):
         if getattr(attribute, member) is not None:
@@ -231,7 +239,7 @@ def attribute_type(attribute: Attribute) -> str:
 
 
 def _capacity(device: Device) -> tuple[tuple[str, Amount], ...]:
-    named = sorted(device.capacity.items())[:MOST_CAPACITIES]
+    named = sorted(device.capacity.items())[:MAX_CAPACITIES]
     return tuple((name, _amount(capacity)) for name, capacity in named)
 
 
@@ -243,12 +251,12 @@ def _amount(capacity: Capacity) -> Amount:
     values = sorted(policy.valid_values)
     return Amount(
         capacity.value.canonical(),
-        default=_said(policy.default),
-        least=_said(allowed.min if allowed else (values[0] if values else None)),
-        most=_said(allowed.max if allowed else (values[-1] if values else None)),
-        step=_said(allowed.step if allowed else None),
+        default=_canonical(policy.default),
+        least=_canonical(allowed.min if allowed else (values[0] if values else None)),
+        most=_canonical(allowed.max if allowed else (values[-1] if values else None)),
+        step=_canonical(allowed.step if allowed else None),
     )
 
 
-def _said(quantity: Quantity | None) -> str:
+def _canonical(quantity: Quantity | None) -> str:
     return "" if quantity is None else quantity.canonical()

@@ -1,7 +1,7 @@
-"""The driver families this version knows: what their devices are, and whose names they serve.
+"""The table of known driver families: device attributes, classes and legacy resource names.
 
-The one table of drivers; who prints claims for them adds how. A driver that is not here is known
-from the Configuration alone.
+Other drivers can be declared in the Configuration. `translate.targets` defines how claims for each
+family are written.
 """
 
 import fnmatch
@@ -19,19 +19,19 @@ NIC: Final = "nic"
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A driver as it is shipped: bare names are in the driver's own domain."""
+    """One driver family. Attribute names without a domain belong to the domain of the driver."""
 
     kind: str
     driver: str
     classes: tuple[str, ...]
-    short_name: str = ""  # what the configuration calls it
-    type: str = ""  # the attribute that tells whole devices from others
-    whole_types: tuple[str, ...] = ()  # its values for whole devices
-    name: str = ""  # the attribute that names the product
+    short_name: str = ""  # the value of `targets[].family`
+    type: str = ""  # the attribute with the device type
+    whole_types: tuple[str, ...] = ()  # values of `type` for whole devices
+    name: str = ""  # the attribute with the product name
     profile: str = ""
     architecture: str = ""
-    legacy_names: tuple[str, ...] = ()  # names under which a plugin hands out the same devices
-    required_attribute: str = ""  # a NIC counts where this attribute is true
+    legacy_names: tuple[str, ...] = ()  # device-plugin resources for the same devices
+    required_attribute: str = ""  # only devices with this attribute set to true count
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -108,12 +108,12 @@ BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in 
 
 
 def find_family(target: Target) -> Family | None:
-    """The known family that a target of the configuration behaves like."""
+    """Return the known family of a configured target, if any."""
     return BY_SHORT_NAME.get(target.family) if target.family else BY_DRIVER.get(target.driver)
 
 
 def known_families(configuration: Configuration) -> Mapping[str, Family]:
-    """The families by driver, with those that the configuration says a driver behaves like."""
+    """Return the families by driver, including the drivers that the configuration declares."""
     known = dict(BY_DRIVER)
     for target in configuration.targets:
         if target.driver not in known:
@@ -121,36 +121,36 @@ def known_families(configuration: Configuration) -> Mapping[str, Family]:
             known[target.driver] = (
                 msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
                 if like
-                else _own(target)
+                else _declared_family(target)
             )
     return known
 
 
-def _own(target: Target) -> Family:
-    """A family that only the configuration knows."""
-    words = {f"{word}": f"{attribute}" for word, attribute in target.attributes.items()}
+def _declared_family(target: Target) -> Family:
+    """Return the family of a driver that only the configuration describes."""
+    attributes = {f"{name}": f"{attribute}" for name, attribute in target.attributes.items()}
     return Family(
         target.kind,
         target.driver,
         (target.class_,),
-        name=words.get("product", ""),
-        profile=words.get("profile", ""),
-        architecture=words.get("architecture", ""),
+        name=attributes.get("product", ""),
+        profile=attributes.get("profile", ""),
+        architecture=attributes.get("architecture", ""),
     )
 
 
 def serves_name(family: Family, name: str) -> bool:
-    """Whether a plugin that advertises `name` hands out devices of this family."""
-    return bool(family.legacy_names) and _any(family.legacy_names).match(name) is not None
+    """Tell whether a device plugin that advertises `name` allocates devices of this family."""
+    return bool(family.legacy_names) and _compile(family.legacy_names).match(name) is not None
 
 
 @functools.lru_cache
 def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
-    """Which of the names are a family's by its patterns; those of one cluster are required_attribute again."""
-    return frozenset(filter(_any(patterns).match, names)) if patterns else frozenset()
+    """Return the names that match the legacy patterns of a family. Results are cached."""
+    return frozenset(filter(_compile(patterns).match, names)) if patterns else frozenset()
 
 
 @functools.cache
-def _any(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """One expression for all patterns; there are as many as there are families with some."""
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile all patterns into one regular expression; cached once per family."""
     return re.compile("|".join(map(fnmatch.translate, patterns)))

@@ -1,7 +1,7 @@
-"""Objects and configuration to Facts: a pure function, however the objects are ordered.
+"""Compute Facts from API objects and the Configuration.
 
-Puts the tables together and keeps each within its share of the room. Knows nothing of where
-objects come from.
+A pure function. The result does not depend on the order of the objects. Each table of the facts
+has a size limit; rows beyond the limit are omitted and reported as findings.
 """
 
 from collections import Counter
@@ -40,18 +40,18 @@ from facts.served_names import (
 )
 from facts.shapes import shape_table
 
-# Bytes of each table, as JSON; together with the rest they stay below 256 KiB.
-ROOM: Final = {
+# Size limit of each table in bytes of JSON. All tables together stay below 256 KiB.
+MAX_TABLE_BYTES: Final = {
     "classes": 40_000,
     "names": 40_000,
     "products": 70_000,
     "drivers": 50_000,
     "shapes": 40_000,
 }
-# Of one driver; a device has at most 32 of both, so more are of no common driver.
-_MOST_ATTRIBUTES: Final = 200
-# Which gate keeps a field of a claim, by where the field is.
-KEPT_BY: Final = {
+# Per driver. A device has at most 32 attributes and capacities.
+_MAX_ATTRIBUTES: Final = 200
+# The feature gate of each optional field of a claim, by the path of the field in a request.
+GATE_OF_FIELD: Final = {
     "exactly.adminAccess": "admin_access",
     "firstAvailable": "prioritized_list",
     "exactly.tolerations": "device_taints",
@@ -64,7 +64,7 @@ R = TypeVar("R", bound=FactsPart)
 
 
 class FactsInput(NamedTuple):
-    """What facts are made of."""
+    """The API objects that facts are computed from."""
 
     slices: tuple[Slice, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
@@ -72,11 +72,11 @@ class FactsInput(NamedTuple):
 
 
 class GatheredFacts(NamedTuple):
-    """The facts, and what could not be told."""
+    """The computed facts, and findings about objects that could not be evaluated."""
 
     facts: Facts
     findings: tuple[Finding, ...] = ()
-    # Nodes are no part of the facts; who labels them needs their names.
+    # Not part of the facts: the controller labels these nodes.
     dual_nodes: tuple[DualNode, ...] = ()
 
 
@@ -86,29 +86,33 @@ def gather_facts(
     gates: Gates = DEFAULTS,
     keeps: Iterable[str] | None = None,
 ) -> GatheredFacts:
-    """Count everything; `keeps` is what was probed of the API server, instead of by its gates."""
+    """Compute the facts.
+
+    `keeps` lists the claim fields that the API server stores, as probed. Without it, the feature
+    gates decide.
+    """
     known = known_families(configuration or Configuration())
-    classes, looks = compile_classes(objects.classes, gates)
+    classes, projections = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
-    sight = count_devices(build_inventory(objects.slices, gates=gates), nodes, known, looks)
-    counted = count_selected(sight, classes)
-    doubled = find_dual_nodes(sight.nodes, classes, counted, known)
-    names = name_table(nodes, classes, doubled)
+    cluster = count_devices(build_inventory(objects.slices, gates=gates), nodes, known, projections)
+    counted = count_selected(cluster, classes)
+    dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, known)
+    names = name_table(nodes, classes, dual_nodes)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=_cluster(gates, keeps),
-        classes=_fitted(class_table(classes, counted), "classes", _of_class, omitted),
-        names=_fitted(names, "names", _of_name, omitted),
-        products=_fitted(_products(sight, counted), "products", _of_product, omitted),
-        drivers=_fitted(_drivers(sight, known, omitted), "drivers", _of_driver, omitted),
-        shapes=_fitted(shape_table(sight.nodes), "shapes", _of_shape, omitted),
+        classes=_fit(class_table(classes, counted), "classes", _class_weight, omitted),
+        names=_fit(names, "names", _resource_weight, omitted),
+        products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
+        drivers=_fit(_drivers(cluster, known, omitted), "drivers", _driver_weight, omitted),
+        shapes=_fit(shape_table(cluster.nodes), "shapes", _shape_weight, omitted),
     )
     facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
-    return GatheredFacts(facts, _findings(sight, omitted), doubled)
+    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes)
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:
-    """The nodes by name; a slice may be for one that is not among the objects."""
+    """Return the nodes by name, including nodes that only slices refer to."""
     nodes = {node.name: node for node in objects.nodes}
     for each in objects.slices:
         names = [each.node_name, *(device.node_name for device in each.devices)]
@@ -120,11 +124,11 @@ def _nodes(objects: FactsInput) -> tuple[Node, ...]:
 def _cluster(gates: Gates, keeps: Iterable[str] | None) -> Cluster:
     fields = Gates.__struct_fields__
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
-    kept = (field for field, gate in KEPT_BY.items() if getattr(gates, gate))
+    kept = (field for field, gate in GATE_OF_FIELD.items() if getattr(gates, gate))
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
 
 
-def _products(sight: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]) -> list[Product]:
+def _products(cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]) -> list[Product]:
     return [
         Product(
             key.driver,
@@ -139,25 +143,25 @@ def _products(sight: ClusterDevices, counted: Mapping[str, Counter[ProductKey]])
             nodes=tally.nodes,
             most=tally.most,
         )
-        for key, tally in sight.products.items()
+        for key, tally in cluster.products.items()
     ]
 
 
 def _drivers(
-    sight: ClusterDevices, known: Mapping[str, Family], omitted: dict[str, int]
+    cluster: ClusterDevices, known: Mapping[str, Family], omitted: dict[str, int]
 ) -> list[Driver]:
     return [
         _driver(name, each, known[name].kind if name in known else "", omitted)
-        for name, each in sorted(sight.drivers.items())
+        for name, each in sorted(cluster.drivers.items())
     ]
 
 
 def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, int]) -> Driver:
-    attributes = dict(sorted(published.attributes.items())[:_MOST_ATTRIBUTES])
-    capacities = tuple(sorted(published.capacities)[:_MOST_ATTRIBUTES])
-    left = len(published.attributes) + len(published.capacities)
-    if left := left - len(attributes) - len(capacities):
-        omitted["attributes"] = omitted.get("attributes", 0) + left
+    attributes = dict(sorted(published.attributes.items())[:_MAX_ATTRIBUTES])
+    capacities = tuple(sorted(published.capacities)[:_MAX_ATTRIBUTES])
+    total = len(published.attributes) + len(published.capacities)
+    if dropped := total - len(attributes) - len(capacities):
+        omitted["attributes"] = omitted.get("attributes", 0) + dropped
     return Driver(
         name,
         kind=kind,
@@ -169,52 +173,59 @@ def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, in
     )
 
 
-def _of_class(row: ClassFacts) -> int:
+def _class_weight(row: ClassFacts) -> int:
     return row.devices
 
 
-def _of_name(row: ResourceFacts) -> int:
+def _resource_weight(row: ResourceFacts) -> int:
     return row.nodes + (1 << 30 if row.classes else 0)
 
 
-def _of_product(row: Product) -> int:
+def _product_weight(row: Product) -> int:
     return row.devices
 
 
-def _of_driver(row: Driver) -> int:
+def _driver_weight(row: Driver) -> int:
     return row.devices
 
 
-def _of_shape(row: NodeShape) -> int:
+def _shape_weight(row: NodeShape) -> int:
     return row.nodes
 
 
-def _fitted(
+def _fit(
     rows: Iterable[R], table: str, weight: Callable[[R], int], omitted: dict[str, int]
 ) -> tuple[R, ...]:
-    """Take the weightiest rows that find room, and sort what was taken by what it says."""
-    # In the order of its fields, so that a table is sorted by what its rows are called.
-    encoded = sorted(((msgspec.json.encode(row), row) for row in rows), key=_said)
-    taken, room = [], ROOM[table]
+    """Return the rows with the highest weight that fit into the table, sorted by content."""
+    # The encoding keeps the order of the fields, so rows sort by driver or name first.
+    encoded = sorted(((msgspec.json.encode(row), row) for row in rows), key=_encoding)
+    kept, free = [], MAX_TABLE_BYTES[table]
     for text, row in sorted(encoded, key=lambda each: -weight(each[1])):
-        if len(text) >= room:
+        if len(text) >= free:
             omitted[table] = omitted.get(table, 0) + 1
             continue
-        room -= len(text) + 1
-        taken.append((text, row))
-    return tuple(row for _, row in sorted(taken, key=_said))
+        free -= len(text) + 1
+        kept.append((text, row))
+    return tuple(row for _, row in sorted(kept, key=_encoding))
 
 
-def _said(each: tuple[bytes, object]) -> bytes:
+def _encoding(each: tuple[bytes, object]) -> bytes:
     return each[0]
 
 
-def _findings(sight: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
+def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
     found = [
-        codes.NODES_UNREADABLE.at("", f"on {count} nodes {error}")
-        for error, count in sorted(Counter(sight.unreadable).items())
+        codes.NODES_UNREADABLE.at(
+            "", f"cannot determine the pools of {_count(count, 'node')}: {error}"
+        )
+        for error, count in sorted(Counter(cluster.unreadable).items())
     ]
     for table, count in sorted(omitted.items()):
-        message = f"{table} has no room for {count} more rows"
+        message = f"table {table} is full: {_count(count, 'row')} omitted"
         found.append(codes.FACTS_CUT.at(table, message, object="Facts"))
     return tuple(found)
+
+
+def _count(number: int, noun: str) -> str:
+    """Return the number and its noun, in the plural unless the number is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,7 +1,7 @@
-"""Facts: what of a cluster decides a translation, in aggregates.
+"""Facts: the aggregates of a cluster that decide how pods are translated.
 
-Every table counts; none lists nodes or devices, and each has a bound on its size, so that the
-facts of five thousand nodes fit in one ConfigMap. Knows nothing of how they are gathered.
+Tables contain counts and do not list nodes or devices. Each table has a size limit, so that the
+facts of 5,000 nodes fit into one ConfigMap.
 """
 
 import functools
@@ -15,17 +15,16 @@ from dra.gates import NEWEST
 from dra.names import API_VERSION
 
 KIND: Final = "Facts"
-# The label of nodes where a plugin hands out what slices show as well.
 
 
 class FactsPart(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
-    """An object of the file; what has its default is not written."""
+    """An object of the facts file. Fields with their default value are omitted."""
 
 
 class Cluster(FactsPart, frozen=True):
-    """What the API server is and keeps."""
+    """Version and feature gates of the API server, and the optional claim fields that it stores."""
 
     version: str = NEWEST
     api: str = "v1"
@@ -34,7 +33,7 @@ class Cluster(FactsPart, frozen=True):
 
 
 class ClassFacts(FactsPart, frozen=True):
-    """A DeviceClass, and how many devices of which drivers it selects."""
+    """A DeviceClass, and the drivers and number of the devices that it selects."""
 
     name: str
     extended: str = ""
@@ -43,10 +42,11 @@ class ClassFacts(FactsPart, frozen=True):
 
 
 class ResourceFacts(FactsPart, frozen=True):
-    """Who serves an extended resource: classes, of which the first one wins, and plugins.
+    """The DeviceClasses and device plugins that serve an extended resource.
 
-    `nodes` have it allocatable, `devices` in all and at most `most` on one of them; `dual` nodes
-    also see devices of a driver that serves the same name, so that one device may go out twice.
+    The first class takes precedence. A device plugin advertises the resource on `nodes` nodes:
+    `devices` in total and at most `most` on one node. On `dual` nodes, a DRA driver publishes the
+    same devices, so that a device could be allocated twice.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ResourceFacts(FactsPart, frozen=True):
 
 
 class Amount(FactsPart, frozen=True):
-    """A capacity of each device of a product, and what a request for less is rounded to."""
+    """A capacity of a product, and the request policy that rounds smaller requests."""
 
     value: str
     default: str = ""
@@ -68,7 +68,7 @@ class Amount(FactsPart, frozen=True):
 
 
 class Product(FactsPart, frozen=True):
-    """Devices that are alike in what a translation looks at; `most` is on one node."""
+    """Devices with the same properties. `most` is the largest number of them on one node."""
 
     driver: str
     type: str = ""
@@ -84,10 +84,10 @@ class Product(FactsPart, frozen=True):
 
 
 class Driver(FactsPart, frozen=True):
-    """What a driver publishes: attributes by full name with their types, and capacities.
+    """The attributes (full name and type) and capacities that a driver publishes.
 
-    `dual` of its nodes are labelled: a plugin hands out the same devices there, or did, and what it
-    gave away may still be held.
+    `dual` of its nodes have the dual label: a device plugin allocates the same devices there, or
+    did, and pods may still use them.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Driver(FactsPart, frozen=True):
 
 
 class Neighbourhood(FactsPart, frozen=True):
-    """Devices that share one PCIe root or NUMA node, and how often a node has just that."""
+    """Devices that share one PCIe root or NUMA node, and how often a node has this group."""
 
     gpus: int
     nics: int
@@ -108,9 +108,9 @@ class Neighbourhood(FactsPart, frozen=True):
 
 
 class NodeShape(FactsPart, frozen=True):
-    """How the GPUs of one driver and the NICs of another lie to each other on alike nodes.
+    """The topology of the GPUs of one driver and the NICs of another, equal on `nodes` nodes.
 
-    Only devices that publish the standard attribute are in a neighbourhood.
+    Only devices that publish the standard attribute belong to a neighbourhood.
     """
 
     gpu: str
@@ -123,17 +123,17 @@ class NodeShape(FactsPart, frozen=True):
 
     @property
     def pcie_relates(self) -> bool:
-        """Whether any GPU shares its PCIe root with a NIC."""
+        """Tell whether any GPU shares its PCIe root with a NIC."""
         return any(each.gpus and each.nics for each in self.pcie)
 
     @property
     def numa_relates(self) -> bool:
-        """Whether any GPU shares its NUMA node with a NIC."""
+        """Tell whether any GPU shares its NUMA node with a NIC."""
         return any(each.gpus and each.nics for each in self.numa)
 
 
-class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
-    """All of it; `omitted` counts the rows that found no place in a table."""
+class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
+    """All facts of a cluster. `omitted` counts the rows dropped from each table."""
 
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
     kind: Literal["Facts"] = KIND
@@ -146,23 +146,26 @@ class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
     omitted: Mapping[str, int] = {}
 
     def keeps_field(self, field: str) -> bool:
-        """Whether this API server keeps a field of a claim that older ones drop."""
+        """Tell whether the API server stores a claim field that older API servers drop."""
         return field in self.cluster.keeps
 
     def find_class(self, name: str) -> ClassFacts | None:
-        """The class of this name."""
+        """Return the class with this name."""
         return self._classes.get(name)
 
     def find_driver(self, name: str) -> Driver | None:
-        """What the driver of this name publishes."""
+        """Return the driver with this name."""
         return self._drivers.get(name)
 
     def products_of(self, driver: str) -> tuple[Product, ...]:
-        """The products of a driver."""
+        """Return the products of a driver."""
         return self._products.get(driver, ())
 
     def find_resource(self, name: str) -> ResourceFacts:
-        """Who serves an extended resource; the implicit name of a class is served by that class."""
+        """Return the servers of an extended resource.
+
+        A class serves its implicit extended resource name.
+        """
         found = self._names.get(name) or ResourceFacts(name)
         implied = name.removeprefix(IMPLICIT_PREFIX)
         if implied != name and self.find_class(implied) and not found.classes:
@@ -171,7 +174,7 @@ class Facts(FactsPart, frozen=True, dict=True):  # for what is looked up
 
     @functools.cached_property
     def plugin_resources(self) -> tuple[str, ...]:
-        """The names that a plugin hands out somewhere."""
+        """Return the extended resources that a device plugin advertises on any node."""
         return tuple(each.name for each in self.names if each.nodes)
 
     @functools.cached_property

@@ -1,7 +1,7 @@
-"""Facts as text: canonical bytes, their hash, and reading them back strictly.
+"""Encode facts as canonical JSON, compute their hash, and read facts files.
 
-The same facts are the same bytes anywhere. A file may hold some of the tables only, to stand in
-for what was gathered. Knows nothing of files.
+Equal facts have equal bytes. A facts file may contain only some tables, to override the tables
+computed from a cluster.
 """
 
 import hashlib
@@ -21,37 +21,37 @@ _SCHEMA: Final = Schema(Facts)
 
 
 def encode_facts(facts: Facts) -> bytes:
-    """Encode facts as canonical JSON: sorted keys, no blanks, no defaults."""
-    return msgspec.json.encode(_named(facts), order="sorted")
+    """Encode facts as canonical JSON: sorted keys, no whitespace, no defaults."""
+    return msgspec.json.encode(_content(facts), order="sorted")
 
 
 def facts_hash(facts: Facts) -> str:
-    """The hash of the content."""
+    """Return the hash of the content."""
     return f"sha256:{hashlib.sha256(encode_facts(facts)).hexdigest()}"
 
 
 def facts_to_plain(facts: Facts) -> dict[str, object]:
-    """The file: kind and version first, then the hash, then the tables."""
-    content = _named(facts)
-    rest = {name: item for name, item in content.items() if name not in ("apiVersion", "kind")}
-    return {"apiVersion": API_VERSION, "kind": KIND, HASH: facts_hash(facts), **rest}
+    """Return the file content: kind and version, then the hash, then the tables."""
+    content = _content(facts)
+    tables = {name: item for name, item in content.items() if name not in ("apiVersion", "kind")}
+    return {"apiVersion": API_VERSION, "kind": KIND, HASH: facts_hash(facts), **tables}
 
 
 def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Finding, ...]:
-    """Read a file; tables that it does not have are those of `base`.
+    """Read the content of a facts file. Takes missing tables from `base`.
 
-    A hash in the file must be that of the file's own content.
+    A hash in the file must match the content of the file.
     """
-    said = None
+    recorded = None
     if isinstance(value, Mapping):
-        said = value.get(HASH)
+        recorded = value.get(HASH)
         value = {name: item for name, item in value.items() if name != HASH}
     found = convert(value, _SCHEMA, object=KIND)
     if isinstance(found, tuple):
         return found
     own: Facts = found
-    if said is not None and said != facts_hash(own):
-        message = f"the content has {facts_hash(own)}, the file says {said}"
+    if recorded is not None and recorded != facts_hash(own):
+        message = f"hash is {recorded}, but the content has {facts_hash(own)}"
         return (codes.HASH_DIFFERS.at(HASH, message, object=KIND),)
     if base is None or not isinstance(value, Mapping):
         return own
@@ -62,7 +62,7 @@ def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Findin
 _TABLES: Final = ("cluster", "classes", "names", "products", "drivers", "shapes", "omitted")
 
 
-def _named(facts: Facts) -> dict[str, object]:
-    """Everything, also kind and version, which are defaults."""
+def _content(facts: Facts) -> dict[str, object]:
+    """Return all fields, including kind and apiVersion, which are defaults."""
     content = msgspec.to_builtins(facts)
     return {"apiVersion": API_VERSION, "kind": KIND, **content}

@@ -1,7 +1,8 @@
-"""Classes and names: which devices a class selects, and who serves an extended resource.
+"""Determine the devices that each class selects and the servers of each extended resource.
 
-Follows upstream: of two classes with one name the later created serves it, then the first by
-name. A class is asked about one device of every projection of what it reads.
+If several classes have the same extended resource name, the newest class takes precedence, then
+the first by name, as in Kubernetes. Selectors are evaluated once per distinct projection of the
+attributes that they read.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ _NATIVE = "kubernetes.io"
 
 
 class CompiledClass:
-    """A class with its compiled selectors; one that does not compile selects nothing."""
+    """A DeviceClass with compiled selectors. It selects nothing if a selector does not compile."""
 
     def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
         self.name = offered.metadata.name
@@ -39,18 +40,18 @@ class CompiledClass:
             self.programs = None
 
     def selects(self, driver: str, device: Device) -> bool:
-        """Whether the class selects a device; an error counts as no."""
+        """Tell whether the class selects a device. Evaluation errors count as false."""
         if self.programs is None:
             return False
-        seen = view(driver, device, list_attributes=self._lists)
+        device_view = view(driver, device, list_attributes=self._lists)
         try:
-            return all(program.evaluate(seen).value is True for program in self.programs)
+            return all(program.evaluate(device_view).value is True for program in self.programs)
         except EvaluationError:
             return False
 
 
 class ClassProjections(DeviceProjections):
-    """What all classes read of a device."""
+    """The attributes that any of the classes reads."""
 
     def __init__(self, offered: Iterable[CompiledClass], selectors: Selectors) -> None:
         self._lists = selectors.lists
@@ -59,15 +60,15 @@ class ClassProjections(DeviceProjections):
         ]
 
     def project(self, driver: str, device: Device) -> Hashable:
-        """The projection that decides for every class."""
-        seen = view(driver, device, list_attributes=self._lists)
-        return (driver, *(each.projection(seen) for each in self._reads))
+        """Return the projection of a device on these attributes."""
+        device_view = view(driver, device, list_attributes=self._lists)
+        return (driver, *(each.projection(device_view) for each in self._reads))
 
 
 def compile_classes(
     classes: Iterable[DeviceClass], gates: Gates
 ) -> tuple[list[CompiledClass], ClassProjections]:
-    """Compile classes, sorted by name, and say what they read."""
+    """Return the compiled classes, sorted by name, and the projections on what they read."""
     selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
     compiled = {each.metadata.name: CompiledClass(each, selectors) for each in classes}
     ordered = [compiled[name] for name in sorted(compiled)]
@@ -75,13 +76,13 @@ def compile_classes(
 
 
 def count_selected(
-    sight: ClusterDevices, classes: Iterable[CompiledClass]
+    cluster: ClusterDevices, classes: Iterable[CompiledClass]
 ) -> dict[str, Counter[ProductKey]]:
-    """Count by class the devices of each product that it selects."""
+    """Return the number of selected devices of each product, by class."""
     counted: dict[str, Counter[ProductKey]] = {}
     for each in classes:
         found = counted[each.name] = Counter()
-        for key, tally in sight.products.items():
+        for key, tally in cluster.products.items():
             for device, count in tally.samples.values():
                 if each.selects(key.driver, device):
                     found[key] += count
@@ -91,7 +92,7 @@ def count_selected(
 def class_table(
     classes: Iterable[CompiledClass], counted: Mapping[str, Counter[ProductKey]]
 ) -> list[ClassFacts]:
-    """Make the table of classes."""
+    """Return the table of classes."""
     return [
         ClassFacts(
             each.name,
@@ -104,7 +105,7 @@ def class_table(
 
 
 class DualNode(NamedTuple):
-    """A node where plugins hand out names beside slices with the same devices, and how many."""
+    """A node where a device plugin and a DRA driver offer the same devices."""
 
     node: str
     names: tuple[str, ...]
@@ -112,7 +113,7 @@ class DualNode(NamedTuple):
 
 
 def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
-    """Sort classes by the extended resource that they serve."""
+    """Group classes by the extended resource that they serve."""
     found: dict[str, list[CompiledClass]] = {}
     for each in classes:
         if each.extended:
@@ -123,22 +124,22 @@ def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[Comp
 def name_table(
     nodes: Iterable[Node],
     classes: Iterable[CompiledClass],
-    doubled: Iterable[DualNode],
+    dual_nodes: Iterable[DualNode],
 ) -> list[ResourceFacts]:
-    """Make the table of extended resources."""
+    """Return the table of extended resources."""
     by_class = classes_by_resource(classes)
     plugins: dict[str, list[int]] = {}
     for node in nodes:
         for name, count in advertised_resources(node).items():
             plugins.setdefault(name, []).append(count)
-    dual = Counter(name for each in doubled for name in each.names)
+    dual = Counter(name for each in dual_nodes for name in each.names)
     table = []
     for name in sorted(by_class.keys() | plugins.keys()):
         counts = plugins.get(name, [])
         table.append(
             ResourceFacts(
                 name,
-                classes=_winners(by_class.get(name, [])),
+                classes=_by_precedence(by_class.get(name, [])),
                 nodes=len(counts),
                 devices=sum(counts),
                 most=max(counts, default=0),
@@ -148,14 +149,14 @@ def name_table(
     return table
 
 
-def _winners(claiming: list[CompiledClass]) -> tuple[str, ...]:
-    """Sort classes of one name: the latest first, and at the same time by name."""
-    by_name = sorted(claiming, key=lambda each: each.name)
+def _by_precedence(classes: list[CompiledClass]) -> tuple[str, ...]:
+    """Return the class names by precedence: newest first, then by name."""
+    by_name = sorted(classes, key=lambda each: each.name)
     return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
 
 
 def advertised_resources(node: Node) -> dict[str, int]:
-    """The extended resources that plugins hand out on a node."""
+    """Return the extended resources that device plugins advertise on a node."""
     return {
         name: quantity.value()
         for name, quantity in node.allocatable.items()
@@ -168,46 +169,50 @@ def _native(domain: str) -> bool:
 
 
 def find_dual_nodes(
-    sights: Iterable[NodeDevices],
+    nodes: Iterable[NodeDevices],
     classes: Iterable[CompiledClass],
     counted: Mapping[str, Counter[ProductKey]],
     known: Mapping[str, Family],
 ) -> tuple[DualNode, ...]:
-    """Find the nodes where a plugin hands out a name and slices show the same devices."""
+    """Return the nodes where a device plugin and a DRA driver offer the same devices."""
     by_name = classes_by_resource(classes)
     found = []
-    for each in sights:
-        shown = {
-            name: _shown(each, name, [counted[c.name] for c in by_name.get(name, ())], known)
+    for each in nodes:
+        shared = {
+            name: _products_of_plugin(
+                each, name, [counted[c.name] for c in by_name.get(name, ())], known
+            )
             for name in advertised_resources(each.node)
         }
-        names = tuple(sorted(name for name, keys in shown.items() if keys))
+        names = tuple(sorted(name for name, keys in shared.items() if keys))
         if names:
-            keys = frozenset[ProductKey]().union(*shown.values())
-            devices = sum(each.products[key] for key in _whole(keys, known))
+            keys = frozenset[ProductKey]().union(*shared.values())
+            devices = sum(each.products[key] for key in _whole_devices(keys, known))
             found.append(DualNode(each.node.name, names, devices))
     return tuple(found)
 
 
-def _shown(
-    sighting: NodeDevices,
+def _products_of_plugin(
+    node_devices: NodeDevices,
     name: str,
     selections: Iterable[Mapping[ProductKey, int]],
     known: Mapping[str, Family],
 ) -> frozenset[ProductKey]:
-    """The products on a node that are what a plugin hands out by `name`."""
+    """Return the products on a node that a device plugin also offers as resource `name`."""
     drivers = {
-        each for each in sighting.drivers if each in known and serves_name(known[each], name)
+        each for each in node_devices.drivers if each in known and serves_name(known[each], name)
     }
     return frozenset(
         key
-        for key in sighting.products
+        for key in node_devices.products
         if key.driver in drivers or any(key in each for each in selections)
     )
 
 
-def _whole(keys: frozenset[ProductKey], known: Mapping[str, Family]) -> frozenset[ProductKey]:
-    """Leave partitions out where the whole devices are there: they are the same silicon."""
+def _whole_devices(
+    keys: frozenset[ProductKey], known: Mapping[str, Family]
+) -> frozenset[ProductKey]:
+    """Return the whole devices if there are any: partitions belong to the same hardware."""
     families = {key: known.get(key.driver) for key in keys}
     whole = frozenset(
         key for key, family in families.items() if family is None or key.type in family.whole_types

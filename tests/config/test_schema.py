@@ -60,7 +60,7 @@ def described(node: object, path: str = "") -> list[str]:
 def test_the_schema_is_valid_and_every_field_is_described() -> None:
     jsonschema.Draft202012Validator.check_schema(configuration_schema())
     assert described(configuration_schema()) == []
-    assert all(row.says.endswith(".") for row in ROWS)
+    assert all(row.description.endswith(".") for row in ROWS)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_messages_say_what_was_expected_and_what_was_there() -> None:
     leaf = {"howMany": [], "colour": "green", "mode": 3, "either": None, "ratio": "x" * 100}
     messages = {f.path: f.message for f in walk({"leaves": [leaf]}, SCHEMA).findings}
     assert messages == {
-        "leaves[0].howMany": "howMany must be a whole number, not a list",
+        "leaves[0].howMany": "howMany must be an integer, not a list",
         "leaves[0].colour": 'colour must be red or blue, not "green"',
         "leaves[0].mode": "mode must be all or one, not 3",
         "leaves[0].ratio": f'ratio must be a number, not "{"x" * 37}..."',

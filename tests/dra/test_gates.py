@@ -29,7 +29,7 @@ def test_the_defaults_are_those_of_the_newest_version() -> None:
         ("partitionable_devices", "1.36"),
         ("device_taints", "1.36"),
         ("consumable_capacity", "1.36"),
-        ("binding", "1.36"),
+        ("supports_binding_conditions", "1.36"),
         ("extended_resource", "1.36"),
         ("device_taint_rules", "1.37"),
         ("fractional_capacity_range", "1.37"),

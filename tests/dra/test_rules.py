@@ -25,12 +25,12 @@ HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no JSON"),
+        ("", "invalid JSON"),
         ("[" * 100_000, "characters"),
-        ("[" * 10_000, "no JSON"),
-        ("[]", "it is no Rules"),
-        ('{"kind":"Rules"}', "it is no Rules"),
-        ('{"apiVersion":"drawbridge.dev/v2","kind":"Rules"}', "it is no Rules"),
+        ("[" * 10_000, "invalid JSON"),
+        ("[]", "must have kind Rules"),
+        ('{"kind":"Rules"}', "must have kind Rules"),
+        ('{"apiVersion":"drawbridge.dev/v2","kind":"Rules"}', "must have kind Rules"),
         (HEAD + ',"joints":[]}', "joints"),
         (HEAD + ',"joint":[{"primary":["gpu"],"others":["nic"]}]}', "joint[0]"),
         (HEAD + ',"near":[{"requests":"gpu","attributes":[]}]}', "near[0].requests"),

@@ -86,7 +86,7 @@ def test_a_finding_names_the_slice_the_field_and_the_remedy() -> None:
     (finding,) = told(good("s-1", devices=[{"name": "x", "attributes": {"model": {"int": "A"}}}]))
     assert finding.object == "ResourceSlice/s-1"
     assert finding.path == "spec.devices[0].attributes[model].int"
-    assert finding.message == 'int must be a whole number, not "A"'
+    assert finding.message == 'int must be an integer, not "A"'
     assert finding.remedy
 
 
