@@ -1,1 +1,1 @@
-"""Which claim holds which device, and what is kept between two decisions. Pure."""
+"""Tracks which claims hold which devices, and keeps solver state between decisions. Pure."""

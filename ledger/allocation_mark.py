@@ -1,7 +1,8 @@
-"""Our mark on a claim: what its devices drew when we allocated them, and what we granted.
+"""The allocation mark: an annotation with the counters and capacity of devices at allocation.
 
-Slices change under an allocation; the mark keeps what was true. A tenant can write it, so it is
-only ever believed where it is stricter than the slices, and only about devices the claim holds.
+Slices can change after an allocation; the mark keeps the original values. A tenant can write the
+annotation, so it applies only where it is stricter than the slices, and only to devices that the
+claim holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ ALLOCATOR = "drawbridge"
 
 
 class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """What was true of one device, or of a share of it, when it was allocated."""
+    """The counters and capacity of a device, or of a share of it, when it was allocated."""
 
     driver: str
     pool: str
@@ -33,13 +34,13 @@ class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, om
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Who allocated a claim, and what was true of its devices then."""
+    """The allocator of a claim, and its devices as they were at allocation."""
 
     allocator: str = ""
     devices: tuple[MarkedDevice, ...] = ()
 
-    def about(self, result: AllocationResult) -> MarkedDevice | None:
-        """Give what is said of a result."""
+    def find_device(self, result: AllocationResult) -> MarkedDevice | None:
+        """Return the entry for an allocation result."""
         key = (result.driver, result.pool, result.device, result.share_id)
         for each in self.devices:
             if (each.driver, each.pool, each.device, each.share_id) == key:
@@ -51,35 +52,39 @@ UNMARKED = Mark()
 
 
 def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
-    """Read the mark of a claim; a claim without one is `UNMARKED`."""
+    """Read the mark of a claim; `UNMARKED` if it has none."""
     text = metadata.annotations.get(ALLOCATION_ANNOTATION)
     if text is None:
         return UNMARKED
     try:
-        return msgspec.json.decode(text, type=Mark, dec_hook=_read)
+        return msgspec.json.decode(text, type=Mark, dec_hook=_decode_quantity)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, TypeError) as error:
         path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
-        return codes.MARK_UNREADABLE.at(path, f"{error}", object=format_object_name(CLAIM, metadata))
+        return codes.MARK_UNREADABLE.at(
+            path, f"{error}", object=format_object_name(CLAIM, metadata)
+        )
 
 
 def format_mark(mark: Mark) -> str:
-    """Give the text of the annotation."""
+    """Return the value of the annotation."""
     return msgspec.json.encode(mark, enc_hook=str, order="sorted").decode()
 
 
 def make_mark(
     allocation: Allocation, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
 ) -> Mark:
-    """Note what is true of the devices of an allocation that is about to be written.
+    """Create the mark of an allocation before it is written.
 
-    `draws` says what a device draws by now, with the groups that count for it: those published, or
-    those that the configuration declares in their place.
+    `draws` returns the counters that a device consumes now, with its effective groups: the
+    published ones, or those that the configuration declares instead.
     """
     results = (each for each in allocation.devices.results if not each.admin_access)
-    return Mark(ALLOCATOR, tuple(_marked(each, draws) for each in results))
+    return Mark(ALLOCATOR, tuple(_mark_device(each, draws) for each in results))
 
 
-def _marked(result: AllocationResult, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]) -> MarkedDevice:
+def _mark_device(
+    result: AllocationResult, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
+) -> MarkedDevice:
     return MarkedDevice(
         driver=result.driver,
         pool=result.pool,
@@ -90,7 +95,7 @@ def _marked(result: AllocationResult, draws: Callable[[PoolID, str], tuple[Count
     )
 
 
-def _read(wanted: type, value: object) -> Quantity:
-    if wanted is not Quantity:
-        raise TypeError(f"{wanted.__name__} cannot be read")
+def _decode_quantity(kind: type, value: object) -> Quantity:
+    if kind is not Quantity:
+        raise TypeError(f"cannot decode {kind.__name__}")
     return from_json(value)

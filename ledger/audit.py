@@ -1,12 +1,19 @@
-"""Does it hold? Every invariant of a ledger, by itself and against what is published.
+"""Checks the invariants of a ledger, internally and against the published slices.
 
-What the ledger got wrong is a bug of ours; what claims got wrong is somebody else's allocation, or
-a driver that changed its slices. Both are only told here, nothing is mended.
+An inconsistent ledger is a bug in Drawbridge. Inconsistent claims come from another allocator, or
+from a driver that changed its slices. The audit reports both and changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from dra.compatibility import EMPTY_STATE, GroupState, PlacedDevice, Peer, UnsetGroups, find_incompatibility
+from dra.compatibility import (
+    EMPTY_STATE,
+    GroupState,
+    Peer,
+    PlacedDevice,
+    UnsetGroups,
+    find_incompatibility,
+)
 from dra.counters import available_counters
 from dra.finding import Finding
 from dra.inventory import PoolID
@@ -22,21 +29,21 @@ _Holders = Mapping[str, tuple[Hold, ...]]
 
 
 def audit(ledger: Ledger, world: World | None = None) -> tuple[Finding, ...]:
-    """Check every invariant; without a world only those that need none.
+    """Check every invariant; without a world only the internal ones.
 
-    A pool whose newest generation is not complete is passed over: its driver is at work.
+    Skips pools whose newest generation is incomplete, because their driver is updating them.
     """
     return tuple(_audit(ledger, world))
 
 
 def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
-    yield from _remembered(ledger)
+    yield from _check_index(ledger)
     yield from (each.unreadable for each in ledger.claims.values() if each.unreadable is not None)
     pools: dict[PoolID, dict[str, _Holders]] = {}
     for device in ledger.devices():
         holders = ledger.holders(device)
         pools.setdefault(device.pool, {})[device.name] = holders
-        yield from _exclusive(ledger, device, holders)
+        yield from _check_exclusive(ledger, device, holders)
     if world is None:
         return
     candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
@@ -46,133 +53,138 @@ def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
         if current is not None:
             several = (each for one in current.slices for each in candidates.of_slice(one))
             known = {each.name: each for each in several if each.name in held}
-            yield from _devices(ledger, pool, current, held)
-            yield from _drawn(pool, current, known, world.unset_groups)
+            yield from _check_devices(ledger, pool, current, held)
+            yield from _check_counters_and_groups(pool, current, known, world.unset_groups)
             for name, each in known.items():
-                member = _member(each)
-                # What cannot be shared and is held twice is told of as that.
+                member = _placed_device(each)
+                # An exclusive device that is held twice has a finding already.
                 count = sum(map(len, held[name].values())) if each.shared else 1
                 members.setdefault((pool.driver, member.node), []).extend([member] * count)
     for together in members.values():
-        yield from _company(together, rule_evaluator(expressions))
+        yield from _check_rules(together, rule_evaluator(expressions))
 
 
-def _member(each: Candidate) -> PlacedDevice:
+def _placed_device(each: Candidate) -> PlacedDevice:
     node = each.slice.node_name or each.device.node_name or ""
     return PlacedDevice(node, Peer(each.pool, each.device), each.rule)
 
 
-def _company(members: Sequence[PlacedDevice], ask: Callable[[str, Peer], bool]) -> Iterator[Finding]:
+def _check_rules(
+    members: Sequence[PlacedDevice], ask: Callable[[str, Peer], bool]
+) -> Iterator[Finding]:
     """Check rules between the devices of one driver on one node."""
     if all(each.rule is None for each in members):
         return
     for number, each in enumerate(members):
         found = find_incompatibility(each, members[:number], ask)
         if found is not None:
-            message = f"it is allocated beside {found.refused} and does not go with it"
+            message = f"allocated beside {found.refused}, with which it is not compatible"
             if found.error:
                 message += f": {found.error}"
             yield codes.COMPANY_REFUSED.at("", message, object=f"Device/{found.refusing}")
 
 
-def _remembered(ledger: Ledger) -> Iterator[Finding]:
-    """Compare the index and the view with what claims and promises say."""
-    told: dict[DeviceID, dict[str, list[Hold]]] = {}
+def _check_index(ledger: Ledger) -> Iterator[Finding]:
+    """Compare the index and the view with the claims and reservations."""
+    expected: dict[DeviceID, dict[str, list[Hold]]] = {}
     sources = [(uid, each.holds) for uid, each in ledger.claims.items()]
-    sources += [(uid, each.holds) for uid, each in ledger.promises.items()]
+    sources += [(uid, each.holds) for uid, each in ledger.reservations.items()]
     for uid, held in sources:
         for each in held:
-            told.setdefault(DeviceID(each.pool, each.device), {}).setdefault(uid, []).append(each)
-    view = ledger.view()
-    for device in sorted({*told, *ledger.devices()}):
-        remembered = {uid: list(held) for uid, held in ledger.holders(device).items()}
-        if remembered != told.get(device, {}):
-            message = (
-                f"remembered are {sorted(remembered)}, claims say {sorted(told.get(device, {}))}"
+            expected.setdefault(DeviceID(each.pool, each.device), {}).setdefault(uid, []).append(
+                each
             )
-            yield codes.LEDGER_INCONSISTENT.at("", message, object=_named(device))
+    view = ledger.view()
+    for device in sorted({*expected, *ledger.devices()}):
+        indexed = {uid: list(held) for uid, held in ledger.holders(device).items()}
+        if indexed != expected.get(device, {}):
+            holders = sorted(expected.get(device, {}))
+            message = f"the index has holders {sorted(indexed)}, the claims {holders}"
+            yield codes.LEDGER_INCONSISTENT.at("", message, object=_device_name(device))
         if not view.use(device.pool).holds(device.name):
-            message = "it is held, and the view says that it is free"
-            yield codes.LEDGER_INCONSISTENT.at("", message, object=_named(device))
-    yield from _viewed(view, told)
-    for uid in ledger.promises:
+            message = "held, but free in the view"
+            yield codes.LEDGER_INCONSISTENT.at("", message, object=_device_name(device))
+    yield from _check_view(view, expected)
+    for uid in ledger.reservations:
         known = ledger.claims.get(uid)
         if known is None or known.allocation is not None:
-            message = f"claim {uid} has a promise and no need of one"
+            message = f"claim {uid} has a reservation that it does not need"
             yield codes.LEDGER_INCONSISTENT.at("", message, object=f"ResourceClaim/{uid}")
 
 
-def _viewed(view: View, told: Mapping[DeviceID, object]) -> Iterator[Finding]:
+def _check_view(view: View, expected: Mapping[DeviceID, object]) -> Iterator[Finding]:
     for pool, use in view.pools.items():
         for name in sorted({*use.dedicated, *use.shares, *use.snapshots}):
-            if DeviceID(pool, name) not in told:
-                message = "it is free, and the view says that it is held"
-                yield codes.LEDGER_INCONSISTENT.at("", message, object=_named(DeviceID(pool, name)))
+            if DeviceID(pool, name) not in expected:
+                message = "free, but held in the view"
+                yield codes.LEDGER_INCONSISTENT.at(
+                    "", message, object=_device_name(DeviceID(pool, name))
+                )
 
 
-def _exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[Finding]:
+def _check_exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[Finding]:
     held = [each for several in holders.values() for each in several]
     if len(held) > 1 and not all(each.shared for each in held):
-        message = f"it is held by {_names(ledger, holders)}"
-        yield codes.HELD_TWICE.at("", message, object=_named(device))
+        message = f"held by {_claim_names(ledger, holders)}"
+        yield codes.HELD_TWICE.at("", message, object=_device_name(device))
 
 
-def _devices(
+def _check_devices(
     ledger: Ledger, pool: PoolID, current: PublishedPool, held: Mapping[str, _Holders]
 ) -> Iterator[Finding]:
     for name, holders in held.items():
-        about = _named(DeviceID(pool, name))
+        about = _device_name(DeviceID(pool, name))
         device = current.devices.get(name)
         if device is None:
             message = (
-                f"{_names(ledger, holders)} holds it,"
-                f" generation {current.generation} of its pool has it not"
+                f"held by {_claim_names(ledger, holders)}, but not published in"
+                f" generation {current.generation} of its pool"
             )
             yield codes.DEVICE_LOST.at("", message, object=about)
             continue
         shared = any(each.shared for several in holders.values() for each in several)
         if shared and not device.allow_multiple_allocations:
-            message = f"{_names(ledger, holders)} hold shares of it"
+            message = f"{_claim_names(ledger, holders)} hold shares of an exclusive device"
             yield codes.NOT_SHARED.at("", message, object=about)
         consumed = ledger.view().use(pool).shares.get(name, {})
         for capacity, amount in consumed.items():
             has = device.capacity.get(capacity)
             if has is not None and has.value < amount:
-                message = f"claims consume {amount} of {capacity}, it has {has.value}"
+                message = f"claims consume {amount} of {capacity}, but the device has {has.value}"
                 yield codes.CAPACITY_EXCEEDED.at("", message, object=about)
 
 
-def _drawn(
+def _check_counters_and_groups(
     pool: PoolID, current: PublishedPool, held: Mapping[str, Candidate], unset: UnsetGroups
 ) -> Iterator[Finding]:
-    """Check counters and groups by what is published; marks only make the solver stricter."""
+    """Check counters and groups against the slices; marks affect only the solver."""
     about = f"Pool/{pool.driver}/{pool.name}"
     counters = available_counters(current.counter_sets, current.devices.values(), held)
     for counter_set, counter in sorted(counters.overdrawn):
         has = current.counter_sets[counter_set].counters[counter].value
         over = -counters.remaining[counter_set, counter]
         message = (
-            f"devices draw more {counter} than {counter_set} has, which is {has},"
+            f"allocated devices exceed counter {counter} of {counter_set}, which has {has},"
             f" by {over / 10**9:g}"
         )
         yield codes.COUNTER_EXCEEDED.at("", message, object=about)
-    apart: dict[str, None] = {}
+    conflicting_sets: dict[str, None] = {}
     companies: dict[str, GroupState] = {}
     for name in sorted(held):
         for each in held[name].counter_uses:
             company = companies.get(each.counter_set, EMPTY_STATE)
             if not company.admits(each.compatibility_groups, unset):
-                apart[each.counter_set] = None
+                conflicting_sets[each.counter_set] = None
             companies[each.counter_set] = company.with_member(each.compatibility_groups, unset)
-    for counter_set in apart:
-        message = f"devices on {counter_set} have no group in common"
+    for counter_set in conflicting_sets:
+        message = f"allocated devices on {counter_set} have no compatibility group in common"
         yield codes.GROUPS_CONTRADICT.at("", message, object=about)
 
 
-def _named(device: DeviceID) -> str:
+def _device_name(device: DeviceID) -> str:
     return f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
 
 
-def _names(ledger: Ledger, uids: Iterable[str]) -> str:
+def _claim_names(ledger: Ledger, uids: Iterable[str]) -> str:
     claims = ledger.claims
     return " and ".join(claims[uid].name if uid in claims else uid for uid in uids)

@@ -1,4 +1,4 @@
-"""The claims that a pod means: existing ones by name, its own ones made of templates."""
+"""Resolves the claim references of a pod: existing claims, and claims from templates."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,14 +15,14 @@ from solver.reasons import Reason
 
 
 class PodClaims(msgspec.Struct, frozen=True):
-    """The claims of a pod in its order, and what is wrong with how it names them."""
+    """The claims of a pod in order, and the errors in its references."""
 
     claims: tuple[Claim, ...]
     problems: tuple[Reason, ...] = ()
 
 
-class _WrongError(Exception):
-    """What is wrong with a reference."""
+class _ReferenceError(Exception):
+    """An error in a claim reference."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -32,71 +32,77 @@ class _WrongError(Exception):
 def find_pod_claims(
     pod: Pod, claims: Mapping[str, Claim], templates: Mapping[str, Template]
 ) -> PodClaims:
-    """Find a pod's claims by `namespace/name`, or make those that come from templates."""
+    """Find a pod's claims by `namespace/name`; generate those that come from templates."""
     found: dict[str, Claim | None] = {}
     problems: list[Reason] = []
     for number, entry in enumerate(pod.spec.resource_claims):
         found[entry.name] = None
         try:
-            found[entry.name] = _claim(pod, entry, claims, templates)
-        except _WrongError as wrong:
+            found[entry.name] = _find_claim(pod, entry, claims, templates)
+        except _ReferenceError as error:
             path = f"spec.resourceClaims[{number}]"
-            problems.append(make_reason(wrong.code, "claims", f"{path}: {wrong}"))
-    problems += _misused(pod, found)
-    # Two names may mean one claim; it is allocated once.
+            problems.append(make_reason(error.code, "claims", f"{path}: {error}"))
+    problems += _find_misused(pod, found)
+    # Two references can name one claim, which is allocated once.
     claims_found = {name_of(each): each for each in found.values() if each is not None}
     return PodClaims(tuple(claims_found.values()), tuple(problems))
 
 
-def _claim(
+def _find_claim(
     pod: Pod, entry: PodClaim, claims: Mapping[str, Claim], templates: Mapping[str, Template]
 ) -> Claim | None:
-    own, template = entry.resource_claim_name, entry.resource_claim_template_name
-    if bool(own) == bool(template):
-        text = "it must name exactly one of resourceClaimName and resourceClaimTemplateName"
-        raise _WrongError(codes.CLAIM_REFERENCE_WRONG, text)
+    claim_name, template = entry.resource_claim_name, entry.resource_claim_template_name
+    if bool(claim_name) == bool(template):
+        text = "must set exactly one of resourceClaimName and resourceClaimTemplateName"
+        raise _ReferenceError(codes.CLAIM_REFERENCE_WRONG, text)
     if template:
-        made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-        if entry.name in made and not made[entry.name]:
+        generated_names = {
+            each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses
+        }
+        if entry.name in generated_names and not generated_names[entry.name]:
             return None
-        own = made.get(entry.name)
-        if not own:
-            return _made(pod, entry, claims, templates)
-    claim = claims.get(f"{pod.namespace}/{own}")
+        claim_name = generated_names.get(entry.name)
+        if not claim_name:
+            return _find_generated_claim(pod, entry, claims, templates)
+    claim = claims.get(f"{pod.namespace}/{claim_name}")
     if claim is None:
-        raise _WrongError(codes.CLAIM_MISSING, f"there is no {CLAIM} {pod.namespace}/{own}")
-    return _usable(claim, pod)
+        raise _ReferenceError(
+            codes.CLAIM_MISSING, f"{CLAIM} {pod.namespace}/{claim_name} does not exist"
+        )
+    return _check_usable(claim, pod)
 
 
-def _made(
+def _find_generated_claim(
     pod: Pod, entry: PodClaim, claims: Mapping[str, Claim], templates: Mapping[str, Template]
 ) -> Claim:
     name = f"{pod.namespace}/{entry.resource_claim_template_name}"
     template = templates.get(name)
     if template is None:
-        raise _WrongError(codes.CLAIM_MISSING, f"there is no {TEMPLATE} {name}")
+        raise _ReferenceError(codes.CLAIM_MISSING, f"{TEMPLATE} {name} does not exist")
     claim = generated_claims.claim_from_template(pod, entry, template)
-    # A pod that is placed a second time has its claim already.
-    return _usable(claims.get(name_of(claim), claim), pod)
+    # A pod that was placed before has its claim already.
+    return _check_usable(claims.get(name_of(claim), claim), pod)
 
 
-def _usable(claim: Claim, pod: Pod) -> Claim:
+def _check_usable(claim: Claim, pod: Pod) -> Claim:
     what = f"{CLAIM} {name_of(claim)}"
     if claim.metadata.deletion_timestamp:
-        raise _WrongError(codes.CLAIM_UNUSABLE, f"{what} is being deleted")
+        raise _ReferenceError(codes.CLAIM_UNUSABLE, f"{what} is being deleted")
     consumers = claim.status.reserved_for
-    if len(consumers) >= CONSUMERS and not any(_is(pod, each.name, each.uid) for each in consumers):
-        text = f"{what} is used by {len(consumers)} pods, more cannot be"
-        raise _WrongError(codes.CLAIM_UNUSABLE, text)
+    if len(consumers) >= CONSUMERS and not any(
+        _is_consumer(pod, each.name, each.uid) for each in consumers
+    ):
+        text = f"{what} is reserved for {len(consumers)} pods, which is the maximum"
+        raise _ReferenceError(codes.CLAIM_UNUSABLE, text)
     return claim
 
 
-def _is(pod: Pod, name: str, uid: str) -> bool:
+def _is_consumer(pod: Pod, name: str, uid: str) -> bool:
     return name == pod.metadata.name and (not pod.metadata.uid or uid == pod.metadata.uid)
 
 
-def _misused(pod: Pod, found: Mapping[str, Claim | None]) -> Iterator[Reason]:
-    """Find what containers use and the pod does not have."""
+def _find_misused(pod: Pod, found: Mapping[str, Claim | None]) -> Iterator[Reason]:
+    """Yield the claims and requests that containers use but the pod does not have."""
     init = len(pod.spec.init_containers)
     for number, container in enumerate(pod.containers()):
         kind, index = ("initContainers", number) if number < init else ("containers", number - init)

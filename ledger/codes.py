@@ -1,4 +1,4 @@
-"""The findings of this package."""
+"""Finding codes of the ledger: audit, claim references and placement."""
 
 from dra.finding import Code, Codes, Severity
 
@@ -6,81 +6,81 @@ MARK_UNREADABLE = Code(
     name="MarkUnreadable",
     severity=Severity.WARNING,
     text=(
-        "The annotation drawbridge.dev/allocation of a claim cannot be read. What the claim's "
-        "devices drew when they were allocated is not known then, only what slices say now."
+        "The annotation drawbridge.dev/allocation of a claim is invalid. The counters of its "
+        "devices at allocation are unknown, so only the current slices apply."
     ),
     example="metadata.annotations[drawbridge.dev/allocation]: JSON is malformed (byte 3)",
-    remedy="Do not edit this annotation; it goes with the claim.",
+    remedy="Do not edit this annotation. Delete the claim to remove it.",
 )
 HELD_TWICE = Code(
     name="DeviceHeldTwice",
     severity=Severity.ERROR,
-    text="Several claims hold a device that only one can have.",
-    example="Device/gpu.nvidia.com/node-1/gpu-0: it is held by default/a and default/b",
-    remedy="Delete the pods of all of these claims but one; let one scheduler allocate this pool.",
+    text="Several claims hold a device that only one claim can hold.",
+    example="Device/gpu.nvidia.com/node-1/gpu-0: held by default/a and default/b",
+    remedy="Delete the pods of all these claims but one. Use one scheduler for this pool.",
 )
 CAPACITY_EXCEEDED = Code(
     name="CapacityExceeded",
     severity=Severity.ERROR,
     text="Shares of a device consume more of a capacity than it has.",
-    example="Device/nic.example.com/node-1/eth0: claims consume 12G of bandwidth, it has 10G",
-    remedy="Delete pods that hold shares of the device until the rest fits.",
+    example="Device/nic.io/node-1/eth0: claims consume 12G of bandwidth, but the device has 10G",
+    remedy="Delete pods that hold shares of the device until the remaining shares fit.",
 )
 COUNTER_EXCEEDED = Code(
     name="CounterOverdrawn",
     severity=Severity.ERROR,
-    text="Allocated devices draw more from a counter than its set has, by what is published now.",
-    example="Pool/gpu.nvidia.com/node-1: gpu-0-counters has 40Gi memory, devices draw 45Gi",
-    remedy="Delete pods that hold these devices; a driver must not change allocated devices.",
+    text="Allocated devices consume more of a counter than its set currently has.",
+    example="Pool/d.io/n: allocated devices exceed counter memory of gpu-0, which has 40Gi, by 2",
+    remedy="Delete pods that hold these devices. A driver must not change allocated devices.",
 )
 GROUPS_CONTRADICT = Code(
     name="GroupsContradict",
     severity=Severity.ERROR,
-    text="Devices that draw from one counter set are allocated and have no group in common.",
-    example="Pool/gpu.nvidia.com/node-1: devices on gpu-0-counters have no group in common",
-    remedy="Delete pods until the devices left have a compatibility group in common.",
+    text="Allocated devices on one counter set have no compatibility group in common.",
+    example="Pool/d.io/n: allocated devices on gpu-0 have no compatibility group in common",
+    remedy="Delete pods until the remaining devices have a compatibility group in common.",
 )
 COMPANY_REFUSED = Code(
     name="CompanyRefused",
     severity=Severity.ERROR,
-    text="Devices are allocated at one time that by compatibleOnlyWith do not go together.",
-    example="Device/d.io/n/gpu-0: it is allocated beside d.io/n/mig-1 and does not go with it",
-    remedy="Delete the pods of one of the two; let one scheduler allocate this pool.",
+    text="Devices are allocated together although compatibleOnlyWith excludes one of them.",
+    example="Device/d.io/n/gpu-0: allocated beside d.io/n/mig-1, with which it is not compatible",
+    remedy="Delete the pods of one of the devices. Use one scheduler for this pool.",
 )
 DEVICE_LOST = Code(
     name="DeviceLost",
     severity=Severity.WARNING,
-    text="An allocated device is not published any more in its pool's newest generation.",
-    example="Device/gpu.nvidia.com/node-1/gpu-3: default/a holds it, generation 4 has it not",
-    remedy="Delete the pods that use it; if the device is healthy, let its driver publish it.",
+    text="The newest generation of a pool does not contain an allocated device.",
+    example="Device/d.io/n/gpu-3: held by default/a, but not published in generation 4",
+    remedy="Delete the pods that use it. If the device is healthy, make its driver publish it.",
 )
 NOT_SHARED = Code(
     name="DeviceNotShared",
     severity=Severity.WARNING,
-    text="Claims hold shares of a device that is published as not shareable.",
-    example="Device/gpu.nvidia.com/node-1/gpu-3: default/a and default/b hold shares of it",
-    remedy="Let the driver publish allowMultipleAllocations for as long as shares are held.",
+    text="Claims hold shares of a device that does not allow multiple allocations.",
+    example="Device/d.io/n/gpu-3: default/a and default/b hold shares of an exclusive device",
+    remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
 LEDGER_INCONSISTENT = Code(
     name="LedgerInconsistent",
     severity=Severity.ERROR,
-    text="What is remembered of holders is not what claims and promises say. This is a bug.",
-    example="Device/gpu.nvidia.com/node-1/gpu-3: remembered are [], claims say [default/a]",
-    remedy="Restart the allocator, which reads everything anew, and report this.",
+    text="The index of the ledger does not match claims and reservations. This is a bug.",
+    example="Device/gpu.nvidia.com/node-1/gpu-3: the index has holders [], the claims ['a']",
+    remedy="Restart the allocator, which rebuilds the ledger, and report the bug.",
 )
 CLAIM_MISSING = Code(
     name="ClaimMissing",
     severity=Severity.ERROR,
-    text="A pod, or the command line, names a claim or a claim template that is not there.",
-    example="spec.resourceClaims[0]: there is no ResourceClaim default/gpus",
+    text="A pod or the command line names a claim or a claim template that does not exist.",
+    example="spec.resourceClaims[0]: ResourceClaim default/gpus does not exist",
     remedy="Create it in the pod's namespace, or correct the name.",
 )
 CLAIM_UNUSABLE = Code(
     name="ClaimUnusable",
     severity=Severity.WARNING,
     text=(
-        "A claim is there, and the pod cannot have it: it is being deleted, or used by as many "
-        "pods as can be."
+        "The pod cannot use a claim, because the claim is being deleted or is reserved for the "
+        "maximum number of pods."
     ),
     example="spec.resourceClaims[0]: ResourceClaim default/gpus is being deleted",
     remedy="Give the pod a claim of its own.",
@@ -89,73 +89,75 @@ CLAIM_REFERENCE_WRONG = Code(
     name="ClaimReferenceWrong",
     severity=Severity.ERROR,
     text=(
-        "An entry of a pod's claims names neither or both of a claim and a template, or a "
-        "container uses a claim or a request that is not there."
+        "An entry of a pod's claims sets neither or both of a claim and a template, or a "
+        "container uses a claim or a request that does not exist."
     ),
     example="spec.containers[0].resources.claims[0]: the pod has no claim gpu",
-    remedy="Name exactly one of both; let containers use what the pod has.",
+    remedy="Set exactly one of both. In containers, use the pod's claims and their requests.",
 )
 ALLOCATED_ELSEWHERE = Code(
     name="AllocatedElsewhere",
     severity=Severity.WARNING,
-    text="A claim of the pod is allocated, and its devices cannot be used on a node.",
-    example="ResourceClaim default/shared is allocated for other nodes",
-    remedy="Let the pod run where the claim's devices are, or give it a claim of its own.",
+    text="A claim of the pod is allocated, but its devices are not available on a node.",
+    example="ResourceClaim default/shared is allocated on other nodes",
+    remedy="Run the pod where the claim's devices are, or give it a claim of its own.",
 )
 NOT_PROMISED = Code(
     name="NotPromised",
     severity=Severity.WARNING,
     text=(
-        "A solution was found and not promised: it would give a claim a whole device of which "
-        "another claim holds a share."
+        "A solution was found, but its devices cannot be reserved: it gives a claim a whole device "
+        "of which another claim holds a share."
     ),
-    example="a device is held by another claim",
-    remedy="Let the driver publish allowMultipleAllocations for as long as shares are held.",
+    example="another claim holds a device",
+    remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
 NODE_UNFIT = Code(
     name="NodeUnfit",
     severity=Severity.WARNING,
-    text="A pod's nodeName or nodeSelector, or --node, leaves a node out, or it is unschedulable.",
-    example="nodeSelector zone=b matches no node",
+    text="A pod's nodeName or nodeSelector, or --node, excludes a node, or it is unschedulable.",
+    example="excluded by nodeSelector zone=b",
     remedy="Correct the selector, or uncordon a node.",
 )
 NODE_UNKNOWN = Code(
     name="NodeUnknown",
     severity=Severity.ERROR,
-    text="A node is named that is not among the objects given.",
-    example="--node: there is no Node gpu-7",
-    remedy="Correct the name, or give the Node object with --cluster.",
+    text="The named node is not among the input objects.",
+    example="--node: Node gpu-7 not found",
+    remedy="Correct the name, or pass the Node object with --cluster.",
 )
 SERVED_BY_PLUGIN = Code(
     name="ServedByPlugin",
     severity=Severity.INFO,
     text=(
-        "Nodes advertise a resource name that a pod asks for: a device plugin serves it there, "
-        "without a claim. Whether the plugin has devices left is not looked at."
+        "Nodes advertise a resource name that a pod requests. A device plugin serves it there, so "
+        "the pod gets no claim for it. The free devices of the plugin are not checked."
     ),
-    example="spec: nvidia.com/gpu is served by a device plugin on 2 nodes, without a claim",
-    remedy="Nothing to do. To have these devices allocated by DRA, take the plugin off the nodes.",
+    example=(
+        "spec: a device plugin serves nvidia.com/gpu on 2 nodes, so the pod gets no claim for it"
+    ),
+    remedy="No action needed. To allocate the devices with DRA, remove the plugin from the nodes.",
 )
 SERVED_BY_NOBODY = Code(
     name="ServedByNobody",
     severity=Severity.WARNING,
-    text="A pod asks for a resource name that neither a node nor a DeviceClass serves.",
-    example="spec: nobody serves nvidia.com/gpu: no node advertises it, no class has the name",
-    remedy="Install what serves the name, or set extendedResourceName in a DeviceClass.",
+    text="A pod requests a resource name that neither a node nor a DeviceClass serves.",
+    example="spec: no node advertises nvidia.com/gpu, and no DeviceClass serves it",
+    remedy="Install a device plugin for the name, or set extendedResourceName in a DeviceClass.",
 )
 NOTHING_TO_PLACE = Code(
     name="NothingToPlace",
     severity=Severity.WARNING,
-    text="There is no pod in the input that would have to be placed.",
-    example="there is no pod to place",
-    remedy="Give pods with -f, or claims with --claims.",
+    text="The input has no pod to place.",
+    example="no pod to place in the input",
+    remedy="Pass pods with -f, or claims with --claims.",
 )
 NOT_SIMULATED = Code(
     name="NotSimulated",
     severity=Severity.WARNING,
-    text="An object that makes pods is in the input: only pods themselves are placed.",
-    example="Deployment/web: its pods are not placed",
-    remedy="Give the pods it makes.",
+    text="The input has a workload that creates pods, but only pods are placed.",
+    example="Deployment/web: pods of this workload are not placed",
+    remedy="Pass the pods that the workload creates.",
 )
 
 CODES = Codes(

@@ -1,7 +1,7 @@
-"""A mapping that never changes: a small change gives a new one and copies almost nothing.
+"""An immutable mapping with cheap updates: a small change copies only a few entries.
 
-Lookups go through what changed lately to what is older; the two are merged when the former has
-grown to about the root of the latter. Knows nothing of what is in it.
+A lookup reads the recent entries first, then the older ones. Both are merged when the recent
+entries grow to about the square root of the older ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,11 @@ from typing import TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-FEWEST = 16
+MIN_MERGE_SIZE = 16
 
 
 class LayeredMap(Mapping[K, V]):
-    """Entries are set, never taken out; `empty` is what an entry that says nothing holds."""
+    """Entries are set and never removed; the value `empty` marks an absent entry."""
 
     __slots__ = ("_empty", "_old", "_recent")
 
@@ -31,9 +31,9 @@ class LayeredMap(Mapping[K, V]):
             raise KeyError(key)
         return value
 
-    # Asked for every pool of every node, so that it must not go through an exception.
+    # Called for every pool of every node, so it must not raise an exception internally.
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
-        """Give the value of a key, `default` where there is none."""
+        """Return the value of a key, or `default`."""
         value = self._recent.get(key)
         if value is None:
             value = self._old.get(key, self._empty)
@@ -43,15 +43,15 @@ class LayeredMap(Mapping[K, V]):
         return (key for key in {**self._old, **self._recent} if key in self)
 
     def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None  # type: ignore[arg-type]  # any key may be asked for
+        return self.get(key) is not None  # type: ignore[arg-type]  # accepts any key
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def changed(self, changes: Mapping[K, V]) -> "LayeredMap[K, V]":
-        """Give the mapping with other values; this one stays what it is."""
+    def updated(self, changes: Mapping[K, V]) -> "LayeredMap[K, V]":
+        """Return a mapping with changed values; this one does not change."""
         recent = {**self._recent, **changes}
-        if len(recent) <= FEWEST or len(recent) ** 2 <= len(self._old):
+        if len(recent) <= MIN_MERGE_SIZE or len(recent) ** 2 <= len(self._old):
             return LayeredMap(self._empty, self._old, recent)
         merged = {**self._old, **recent}
         for key, value in recent.items():

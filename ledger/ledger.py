@@ -1,10 +1,10 @@
-"""Who holds which device: what claims say that is allocated, and what is promised in memory.
+"""Tracks which claims hold which devices: allocations of the API server and reservations in memory.
 
-A promise is made (`assume`), kept through the write (`commit`), and ends when the API server's
-word arrives (`observe`), or when it is taken back (`forget`, `rollback`) or runs out (`expire`).
-What the API server says is believed in the order of its versions, in whatever order it arrives.
-Knows no clock, no API server and no slices: what a device may bear is asked by the solver before,
-and by the audit afterwards.
+A reservation starts with `assume` and is kept during the write with `commit`. It ends when the API
+server reports the allocation (`observe`), when it is removed (`forget`, `rollback`), or when it
+expires (`expire`). Claims apply in the order of their resource versions, in whatever order they
+arrive. The ledger does not check slices: the solver does so before a reservation, and the audit
+afterwards. The caller passes the time.
 """
 
 import enum
@@ -24,34 +24,34 @@ from ledger.layered_map import LayeredMap
 from solver.world import UNUSED, PoolUse, View, add_amounts
 
 
-class Refusal(enum.StrEnum):
-    """Why a promise is not made, or not kept."""
+class ReservationRefusal(enum.StrEnum):
+    """Why a reservation is not made or not kept."""
 
-    ALLOCATED = "the claim has an allocation"
-    PROMISED = "the claim is promised other devices"
-    GONE = "the claim is not there"
-    STALE = "devices were given or taken since it was decided"
-    HELD = "a device is held by another claim"
-    LOST = "the promise has run out or was taken back"
+    ALLOCATED = "the claim already has an allocation"
+    RESERVED = "other devices are reserved for the claim"
+    GONE = "the claim does not exist"
+    STALE = "the use of devices changed after the decision"
+    HELD = "another claim holds a device"
+    LOST = "the reservation expired or was removed"
 
 
 class Reservation(NamedTuple):
-    """What a claim is to be allocated, and the mark that will be written with it."""
+    """The allocation to write for a claim, and the mark to write with it."""
 
     allocation: Allocation
     mark: Mark = UNMARKED
 
 
 class ActiveReservation(NamedTuple):
-    """A promise that counts; `until` is None once it is being written."""
+    """A reservation in effect; `until` is None after `commit`."""
 
-    promise: Reservation
+    reservation: Reservation
     holds: tuple[Hold, ...]
     until: float | None
 
 
 class ClaimRecord(NamedTuple):
-    """The newest that the API server said of a claim."""
+    """The latest observed state of a claim."""
 
     name: str
     version: int
@@ -61,213 +61,219 @@ class ClaimRecord(NamedTuple):
 
 
 class DeviceID(NamedTuple):
-    """What identifies a device; sorts as pools do."""
+    """Identifies a device; sorted by pool."""
 
     pool: PoolID
     name: str
 
 
 def uid_of(claim: Claim) -> str:
-    """Give what identifies a claim: its UID, or where a file has none, its name."""
+    """Return the UID of a claim; its name if a claim from a file has no UID."""
     return claim.metadata.uid or name_of(claim)
 
 
 def name_of(claim: Claim) -> str:
-    """Give a claim as people write it."""
+    """Return `namespace/name` of a claim."""
     return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
 
 
 class Ledger:
-    """The state of all claims; `sharing` is the gate DRAConsumableCapacity."""
+    """The state of all claims; `sharing` is the feature gate DRAConsumableCapacity."""
 
     def __init__(self, *, sharing: bool = True) -> None:
         self._sharing = sharing
-        self._known: dict[str, ClaimRecord] = {}
-        self._promised: dict[str, ActiveReservation] = {}
-        # The versions at which claims were deleted: no later word about them is believed.
+        self._records: dict[str, ClaimRecord] = {}
+        self._reservations: dict[str, ActiveReservation] = {}
+        # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: dict[str, int] = {}
-        self._seen_to = -1
+        self._observed_to = -1
         self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
-        self._touched: dict[PoolID, set[str]] = {}
+        self._changed_devices: dict[PoolID, set[str]] = {}
         self._view = View(LayeredMap(UNUSED))
 
-    # --- what the API server says ---
+    # --- events of the API server ---
 
     def observe(self, claim: Claim) -> bool:
-        """Take a claim as a watch, a list or the answer to a write has it; False for old news.
+        """Apply a claim from a watch, a list or a write response; False if it is outdated.
 
-        The allocation of a promised claim ends its promise, whoever wrote it.
+        An allocation ends the reservation of the claim, whoever wrote it.
         """
-        uid, version = uid_of(claim), _version(claim.metadata.resource_version)
-        known = self._known.get(uid)
-        newest = known.version if known else self._seen_to
+        uid, version = uid_of(claim), _parse_version(claim.metadata.resource_version)
+        record = self._records.get(uid)
+        newest = record.version if record else self._observed_to
         if uid in self._deleted or version <= newest:
             return False
         mark = read_mark(claim.metadata)
-        believed, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
+        trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
         allocation = claim.status.allocation
-        held = read_holds(allocation, believed, sharing=self._sharing)
-        if known is not None:
-            self._release(uid, known.holds)
+        held = read_holds(allocation, trusted, sharing=self._sharing)
+        if record is not None:
+            self._remove_holds(uid, record.holds)
         if allocation is not None:
-            self._drop(uid)
-        self._known[uid] = ClaimRecord(name_of(claim), version, allocation, held, unreadable)
-        self._hold(uid, held)
+            self._remove_reservation(uid)
+        self._records[uid] = ClaimRecord(name_of(claim), version, allocation, held, unreadable)
+        self._add_holds(uid, held)
         return True
 
-    def vanish(self, uid: str, version: str = "") -> bool:
-        """Take the deletion of a claim, which is final; False where it was known."""
+    def observe_deletion(self, uid: str, version: str = "") -> bool:
+        """Apply the deletion of a claim, which is final; False if it was applied before."""
         if uid in self._deleted:
             return False
-        known = self._known.pop(uid, None)
-        if known is not None:
-            self._release(uid, known.holds)
-        self._drop(uid)
-        self._deleted[uid] = max(_version(version), known.version if known else 0)
+        record = self._records.pop(uid, None)
+        if record is not None:
+            self._remove_holds(uid, record.holds)
+        self._remove_reservation(uid)
+        self._deleted[uid] = max(_parse_version(version), record.version if record else 0)
         return True
 
     def relist(self, claims: Iterable[Claim], version: str) -> None:
-        """Take a list of all claims at a version; what is older and not in it was deleted."""
+        """Apply a list of all claims at a version; older claims that are not in it are deleted."""
         listed = {uid_of(claim): claim for claim in claims}
-        until = _version(version)
-        gone = [uid for uid, known in self._known.items() if known.version <= until]
-        for uid in gone:
+        until = _parse_version(version)
+        older = [uid for uid, record in self._records.items() if record.version <= until]
+        for uid in older:
             if uid not in listed:
-                self.vanish(uid, version)
+                self.observe_deletion(uid, version)
         for claim in listed.values():
             self.observe(claim)
-        self.settle(version)
+        self.observe_bookmark(version)
 
-    def settle(self, version: str) -> None:
-        """Learn that everything up to a version has been seen, as a bookmark of the watch says.
+    def observe_bookmark(self, version: str) -> None:
+        """Apply a watch bookmark: all events up to a version were observed.
 
-        A claim that is not known by then was deleted before: late news of it are old news.
+        A claim unknown at that version was deleted before; later events about it are outdated.
         """
-        self._seen_to = max(self._seen_to, _version(version))
-        self._deleted = {u: at for u, at in self._deleted.items() if at > self._seen_to}
+        self._observed_to = max(self._observed_to, _parse_version(version))
+        self._deleted = {u: at for u, at in self._deleted.items() if at > self._observed_to}
 
-    # --- what is promised ---
+    # --- reservations ---
 
     def assume(
         self,
-        promises: Mapping[str, Reservation],
+        reservations: Mapping[str, Reservation],
         *,
         until: float,
         view: View,
         pools: Collection[PoolID] = (),
-    ) -> Refusal | None:
-        """Promise devices to claims by their UIDs, all or none, until the clock says `until`.
+    ) -> ReservationRefusal | None:
+        """Reserve devices for claims by UID, all or none, until the time `until`.
 
-        `view` is what the decision was made on: it is refused where the use of a pool it concerns,
-        or of the `pools` it depends on besides, has changed. The same promise again, kept or
-        fulfilled by now, changes nothing but its time.
+        `view` is the basis of the decision. The reservation is refused if the use of one of its
+        pools, or of the other `pools` that it depends on, changed since. An equal reservation or
+        allocation of a claim only has its time extended.
         """
-        for uid, promise in promises.items():
-            if refusal := self._refused(uid, promise):
+        for uid, reservation in reservations.items():
+            if refusal := self._check_reservation(uid, reservation):
                 return refusal
-        new = {uid: self._held(each) for uid, each in promises.items() if not self._has(uid)}
+        new = {
+            uid: self._read_reservation_holds(each)
+            for uid, each in reservations.items()
+            if not self._is_held(uid)
+        }
         concerned = {each.pool for held in new.values() for each in held}
         now = self.view()
         if new and any(view.use(pool) is not now.use(pool) for pool in concerned.union(pools)):
-            return Refusal.STALE
-        if self._clash(new):
-            return Refusal.HELD
+            return ReservationRefusal.STALE
+        if self._conflicts(new):
+            return ReservationRefusal.HELD
         for uid, held in new.items():
-            self._promised[uid] = ActiveReservation(promises[uid], held, until)
-            self._hold(uid, held)
-        for uid in promises.keys() - new.keys():
-            renewed = self._promised.get(uid)
+            self._reservations[uid] = ActiveReservation(reservations[uid], held, until)
+            self._add_holds(uid, held)
+        for uid in reservations.keys() - new.keys():
+            renewed = self._reservations.get(uid)
             if renewed is not None and renewed.until is not None:
-                self._promised[uid] = renewed._replace(until=max(until, renewed.until))
+                self._reservations[uid] = renewed._replace(until=max(until, renewed.until))
         return None
 
-    def commit(self, uids: Iterable[str]) -> Refusal | None:
-        """Keep promises from running out, all or none, because they are about to be written.
+    def commit(self, uids: Iterable[str]) -> ReservationRefusal | None:
+        """Keep reservations from expiring, all or none, before they are written.
 
-        From here on the API server may know of them: only its word or a rollback ends them. Refused
-        where one was lost, or where somebody else has been allocated its devices meanwhile.
+        From now on the API server may have the allocations; only its events or a rollback end the
+        reservations. Refused if a reservation was lost or another claim got its devices.
         """
-        wanted = list(uids)
-        kept = {uid: self._promised[uid] for uid in wanted if uid in self._promised}
-        for uid in wanted:
-            if uid not in kept and not self._allocated(uid):
-                return Refusal.LOST if uid in self._known else Refusal.GONE
-        if self._clash({uid: each.holds for uid, each in kept.items()}):
-            return Refusal.HELD
+        requested = list(uids)
+        kept = {uid: self._reservations[uid] for uid in requested if uid in self._reservations}
+        for uid in requested:
+            if uid not in kept and not self._allocation_of(uid):
+                return ReservationRefusal.LOST if uid in self._records else ReservationRefusal.GONE
+        if self._conflicts({uid: each.holds for uid, each in kept.items()}):
+            return ReservationRefusal.HELD
         for uid, each in kept.items():
-            self._promised[uid] = each._replace(until=None)
+            self._reservations[uid] = each._replace(until=None)
         return None
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Take back promises that nobody has begun to write; others stay."""
+        """Remove reservations that are not committed."""
         for uid in uids:
-            if uid in self._promised and self._promised[uid].until is not None:
-                self._drop(uid)
+            if uid in self._reservations and self._reservations[uid].until is not None:
+                self._remove_reservation(uid)
 
     def rollback(self, uids: Iterable[str]) -> None:
-        """Take back promises, written or not: the API server is known to have refused them.
+        """Remove reservations, committed or not, that the API server rejected.
 
-        What it has accepted stays allocated until it says otherwise.
+        Observed allocations stay until the API server reports a change.
         """
         for uid in uids:
-            self._drop(uid)
+            self._remove_reservation(uid)
 
     def expire(self, now: float) -> tuple[str, ...]:
-        """Take back the promises whose time is over, and name their claims."""
-        over = [u for u, p in self._promised.items() if p.until is not None and p.until <= now]
-        for uid in over:
-            self._drop(uid)
-        return tuple(over)
+        """Remove expired reservations and return the UIDs of their claims."""
+        expired = [
+            u for u, p in self._reservations.items() if p.until is not None and p.until <= now
+        ]
+        for uid in expired:
+            self._remove_reservation(uid)
+        return tuple(expired)
 
-    # --- what holds ---
+    # --- current use ---
 
     def view(self) -> View:
-        """Give what is held by now, for the solver; the same view until something changes.
+        """Return the current use of all pools; the same object until something changes.
 
-        Costs as much as was changed in pools since the last one.
+        The cost depends only on the changes since the last call.
         """
         changes = {}
-        for pool, devices in self._touched.items():
+        for pool, devices in self._changed_devices.items():
             before = self._view.use(pool)
-            after = self._use(pool, before, devices)
+            after = self._updated_use(pool, before, devices)
             if after is not before:
                 changes[pool] = after
-        self._touched = {}
+        self._changed_devices = {}
         if changes:
-            layers = self._view.pools
-            assert isinstance(layers, LayeredMap)  # noqa: S101  # made here
-            self._view = View(layers.changed(changes))
+            pools = self._view.pools
+            assert isinstance(pools, LayeredMap)  # noqa: S101  # made here
+            self._view = View(pools.updated(changes))
         return self._view
 
     def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
-        """Give the claims that hold a device, or shares of it, by UID."""
+        """Return the claims that hold a device or shares of it, by UID."""
         found = self._holders.get(device.pool, {}).get(device.name, {})
         return {uid: tuple(found[uid]) for uid in sorted(found)}
 
     def devices(self) -> tuple[DeviceID, ...]:
-        """Give every device that is held, sorted."""
+        """Return all held devices, sorted."""
         held = (DeviceID(pool, name) for pool, names in self._holders.items() for name in names)
         return tuple(sorted(held))
 
     @property
     def claims(self) -> Mapping[str, ClaimRecord]:
-        """What is known of claims, by UID."""
-        return self._known
+        """The observed claims, by UID."""
+        return self._records
 
     @property
-    def promises(self) -> Mapping[str, ActiveReservation]:
-        """What is promised, by UID."""
-        return self._promised
+    def reservations(self) -> Mapping[str, ActiveReservation]:
+        """The reservations, by UID."""
+        return self._reservations
 
     # --- the index of holders ---
 
-    def _hold(self, uid: str, held: Iterable[Hold]) -> None:
+    def _add_holds(self, uid: str, held: Iterable[Hold]) -> None:
         for each in held:
             devices = self._holders.setdefault(each.pool, {})
             devices.setdefault(each.device, {}).setdefault(uid, []).append(each)
-            self._touched.setdefault(each.pool, set()).add(each.device)
+            self._changed_devices.setdefault(each.pool, set()).add(each.device)
 
-    def _release(self, uid: str, held: Iterable[Hold]) -> None:
+    def _remove_holds(self, uid: str, held: Iterable[Hold]) -> None:
         for each in held:
             devices = self._holders.get(each.pool, {})
             claims = devices.get(each.device, {})
@@ -276,36 +282,39 @@ class Ledger:
                 devices.pop(each.device, None)
             if not devices:
                 self._holders.pop(each.pool, None)
-            self._touched.setdefault(each.pool, set()).add(each.device)
+            self._changed_devices.setdefault(each.pool, set()).add(each.device)
 
-    def _drop(self, uid: str) -> None:
-        promised = self._promised.pop(uid, None)
-        if promised is not None:
-            self._release(uid, promised.holds)
+    def _remove_reservation(self, uid: str) -> None:
+        reservation = self._reservations.pop(uid, None)
+        if reservation is not None:
+            self._remove_holds(uid, reservation.holds)
 
-    def _held(self, promise: Reservation) -> tuple[Hold, ...]:
-        return read_holds(promise.allocation, promise.mark, sharing=self._sharing)
+    def _read_reservation_holds(self, reservation: Reservation) -> tuple[Hold, ...]:
+        return read_holds(reservation.allocation, reservation.mark, sharing=self._sharing)
 
-    def _allocated(self, uid: str) -> Allocation | None:
-        known = self._known.get(uid)
-        return known.allocation if known else None
+    def _allocation_of(self, uid: str) -> Allocation | None:
+        record = self._records.get(uid)
+        return record.allocation if record else None
 
-    def _has(self, uid: str) -> bool:
-        return uid in self._promised or self._allocated(uid) is not None
+    def _is_held(self, uid: str) -> bool:
+        return uid in self._reservations or self._allocation_of(uid) is not None
 
-    def _refused(self, uid: str, promise: Reservation) -> Refusal | None:
-        if uid not in self._known:
-            return Refusal.GONE
-        allocation = self._allocated(uid)
+    def _check_reservation(self, uid: str, reservation: Reservation) -> ReservationRefusal | None:
+        if uid not in self._records:
+            return ReservationRefusal.GONE
+        allocation = self._allocation_of(uid)
         if allocation is not None:
-            return None if _same(allocation, promise.allocation) else Refusal.ALLOCATED
-        known = self._promised.get(uid)
-        if known is not None and not _same(known.promise.allocation, promise.allocation):
-            return Refusal.PROMISED
+            same = _is_same_allocation(allocation, reservation.allocation)
+            return None if same else ReservationRefusal.ALLOCATED
+        active = self._reservations.get(uid)
+        if active is not None and not _is_same_allocation(
+            active.reservation.allocation, reservation.allocation
+        ):
+            return ReservationRefusal.RESERVED
         return None
 
-    def _clash(self, new: Mapping[str, Iterable[Hold]]) -> bool:
-        """Tell whether one of these claims shares a device that somebody has as a whole."""
+    def _conflicts(self, new: Mapping[str, Iterable[Hold]]) -> bool:
+        """Return whether one of these claims shares a device that a claim holds as a whole."""
         taken: dict[DeviceID, list[bool]] = {}
         for held in new.values():
             for each in held:
@@ -315,8 +324,8 @@ class Ledger:
                 shared += [each.shared for each in held if uid not in new]
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
 
-    def _use(self, pool: PoolID, before: PoolUse, devices: Collection[str]) -> PoolUse:
-        """Give the use of a pool in which some devices changed hands."""
+    def _updated_use(self, pool: PoolID, before: PoolUse, devices: Collection[str]) -> PoolUse:
+        """Return the use of a pool after changes of some devices."""
         held = self._holders.get(pool, {})
         if not held:
             return UNUSED
@@ -328,9 +337,9 @@ class Ledger:
             if not all(hold.shared for hold in several):
                 dedicated.add(name)
             if any(hold.shared for hold in several):
-                shares[name] = _sum(hold.consumed for hold in several)
-            if drew := merge_marked_draws(several):
-                snapshots[name] = drew
+                shares[name] = _sum_amounts(hold.consumed for hold in several)
+            if marked_draw := merge_marked_draws(several):
+                snapshots[name] = marked_draw
         after = PoolUse(frozenset(dedicated), shares, snapshots)
         same = all(
             getattr(before, name) == getattr(after, name) for name in PoolUse.__struct_fields__
@@ -338,15 +347,15 @@ class Ledger:
         return before if same else after
 
 
-def _sum(amounts: Iterable[Amounts]) -> Amounts:
+def _sum_amounts(amounts: Iterable[Amounts]) -> Amounts:
     held: dict[str, Quantity] = {}
     for each in amounts:
         add_amounts(held, each)
     return held
 
 
-def _same(one: Allocation, other: Allocation) -> bool:
-    """Tell whether two allocations give the same devices to the same requests."""
+def _is_same_allocation(one: Allocation, other: Allocation) -> bool:
+    """Return whether two allocations give the same devices to the same requests."""
     first, second = (
         [
             (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
@@ -360,6 +369,6 @@ def _same(one: Allocation, other: Allocation) -> bool:
 _NUMBER = re.compile(r"[0-9]{1,40}")
 
 
-def _version(text: str) -> int:
-    """Read a resourceVersion, which grows with time; an object from a file may have none."""
+def _parse_version(text: str) -> int:
+    """Parse a resourceVersion, which grows with time; 0 for an object from a file without one."""
     return int(text) if _NUMBER.fullmatch(text) else 0

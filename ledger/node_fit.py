@@ -1,7 +1,7 @@
-"""Which nodes a pod may be placed on, as far as that is looked at here.
+"""Filters the nodes for a pod by the fields that concern devices.
 
-nodeName, nodeSelector, unschedulable, which resource names plugins serve, and where claims that
-are allocated can be used. What else the scheduler asks of a node is not known here.
+The filters are nodeName, nodeSelector, unschedulable, the resource names that device plugins serve,
+and the node selectors of allocated claims. The other filters of the scheduler are not evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from solver.reasons import Reason
 
 
 class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes there are to choose from, and what is known of them beside their devices.
+    """The nodes of a cluster, and their properties other than devices.
 
-    `advertised` are the resource names of which a node's plugins have any; `classes` says which
-    class serves a name.
+    `advertised` holds the resource names that device plugins serve on a node; `classes` maps each
+    resource name to the class that serves it.
     """
 
     nodes: tuple[Node, ...]
@@ -33,98 +33,100 @@ class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedNodes(msgspec.Struct, frozen=True):
-    """Nodes that have what a pod names, by the names that are served by classes there."""
+    """Nodes that serve a pod's extended resources, by the names that classes serve there."""
 
     groups: Mapping[tuple[str, ...], list[Node]]
     reasons: tuple[Reason, ...] = ()
 
 
 def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Give the nodes that a pod's own fields allow, and why not the others."""
-    wanted = pod.spec.node_name
-    if wanted and cluster.nodes:
-        # Who names the node passes by the scheduler, and so by what is unschedulable.
-        found = [node for node in cluster.nodes if node.name == wanted]
-        told = _left_out(f"nodeName is {wanted}", len(cluster.nodes), len(found))
+    """Return the nodes that nodeName and nodeSelector allow, and reasons for the others."""
+    requested = pod.spec.node_name
+    if requested and cluster.nodes:
+        # A pod with nodeName bypasses the scheduler, so unschedulable has no effect.
+        found = [node for node in cluster.nodes if node.name == requested]
+        reasons = _exclusion_reasons(
+            f"excluded by nodeName {requested}", len(cluster.nodes), len(found)
+        )
     else:
-        found, told = schedulable_nodes(cluster.nodes, cluster)
+        found, reasons = schedulable_nodes(cluster.nodes, cluster)
     selector = pod.spec.node_selector
     chosen = [node for node in found if _selected(selector, node)]
-    text = "nodeSelector is " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
-    return chosen, (*told, *_left_out(text, len(found), len(chosen)))
+    text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
+    return chosen, (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
 
 
 def schedulable_nodes(
-    several: Sequence[Node], cluster: ClusterNodes
+    nodes: Sequence[Node], cluster: ClusterNodes
 ) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Give the nodes that are open to new pods, and why not the others."""
-    if not several:
-        return [], (make_reason(codes.NODE_UNFIT, "nodes", "there is no node"),)
-    found = [node for node in several if node.name not in cluster.unschedulable]
-    told = _left_out("unschedulable", len(several), len(found))
-    return found, told
+    """Return the schedulable nodes, and reasons for the others."""
+    if not nodes:
+        return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
+    found = [node for node in nodes if node.name not in cluster.unschedulable]
+    reasons = _exclusion_reasons("unschedulable", len(nodes), len(found))
+    return found, reasons
 
 
-def group_nodes_by_service(pod: Pod, several: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:
-    """Sort nodes by which of a pod's extended resources a class has to serve there.
+def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:
+    """Group nodes by the extended resources of a pod that a class must serve there.
 
-    A plugin comes first: where it has any, the class is not asked.
+    A device plugin takes precedence over a class.
     """
-    wanted = extended_resources.requested_names(pod)
+    requested = extended_resources.requested_names(pod)
     groups: dict[tuple[str, ...], list[Node]] = {}
     unserved: dict[str, int] = {}
-    for node in several:
+    for node in nodes:
         plugins = cluster.advertised.get(node.name, frozenset())
-        rest = tuple(name for name in wanted if name not in plugins)
-        lacking = [name for name in rest if name not in cluster.classes]
-        if not lacking:
-            groups.setdefault(rest, []).append(node)
-        for name in lacking:
+        class_names = tuple(name for name in requested if name not in plugins)
+        unserved_names = [name for name in class_names if name not in cluster.classes]
+        if not unserved_names:
+            groups.setdefault(class_names, []).append(node)
+        for name in unserved_names:
             unserved[name] = unserved.get(name, 0) + 1
-    told = [
+    reasons = [
         make_reason(
             codes.SERVED_BY_NOBODY,
             "resources",
-            f"nobody serves {name}",
-            before=len(several),
-            after=len(several) - count,
+            f"no device plugin or DeviceClass serves {name}",
+            before=len(nodes),
+            after=len(nodes) - count,
             nodes=count,
         )
         for name, count in sorted(unserved.items())
     ]
-    return ServedNodes(groups, tuple(told))
+    return ServedNodes(groups, tuple(reasons))
 
 
 def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> tuple[Finding, ...]:
-    """Tell of the names that a pod asks for and that get no claim."""
+    """Return findings for extended resources of a pod that get no claim."""
     found = []
     for name in extended_resources.requested_names(pod):
         count = sum(name in names for names in cluster.advertised.values())
         if count:
             where = "1 node" if count == 1 else f"{count} nodes"
-            message = f"{name} is served by a device plugin on {where}, without a claim"
+            message = f"a device plugin serves {name} on {where}, so the pod gets no claim for it"
             found.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
         elif name not in cluster.classes:
-            message = f"nobody serves {name}: no node advertises it, no class has the name"
+            message = f"no node advertises {name}, and no DeviceClass serves it"
             found.append(codes.SERVED_BY_NOBODY.at("spec", message, object=about))
     return tuple(found)
 
 
 def reachable_nodes(
-    claims: Sequence[Claim], several: Sequence[Node]
+    claims: Sequence[Claim], nodes: Sequence[Node]
 ) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Give the nodes where the claims that are allocated can be used, and why not the others."""
-    left, told = list(several), []
+    """Return the nodes where allocated claims can be used, and reasons for the others."""
+    left, reasons = list(nodes), []
     for claim in claims:
         allocation = claim.status.allocation
         selector = allocation.node_selector if allocation else None
         if selector is None:
             continue
-        broken = selector_problems(selector)
-        found = [node for node in left if not broken and matches_selector(selector, node)]
+        invalid = selector_problems(selector)
+        found = [node for node in left if not invalid and matches_selector(selector, node)]
         if len(found) < len(left):
-            text = f"{CLAIM} {name_of(claim)} is allocated for other nodes"
-            told.append(
+            text = f"{CLAIM} {name_of(claim)} is allocated on other nodes"
+            reasons.append(
                 make_reason(
                     codes.ALLOCATED_ELSEWHERE,
                     "nodes",
@@ -135,11 +137,11 @@ def reachable_nodes(
                 )
             )
         left = found
-    return left, tuple(told)
+    return left, tuple(reasons)
 
 
 def with_consumer(claim: Claim, pod: Pod) -> Claim:
-    """Give a claim that a pod uses, beside those that do already."""
+    """Return a claim that is also reserved for a pod."""
     user = Consumer("pods", pod.metadata.name, pod.metadata.uid)
     if user in claim.status.reserved_for:
         return claim
@@ -150,7 +152,7 @@ def with_consumer(claim: Claim, pod: Pod) -> Claim:
 def make_reason(  # noqa: PLR0913  # the fields of a reason
     code: Code, stage: str, message: str, *, before: int = 0, after: int = 0, nodes: int = 0
 ) -> Reason:
-    """Make a reason of ours; most are about the pod and not about a node."""
+    """Create a reason; without `nodes` it is about the pod."""
     return Reason(code.name, stage, before, after, nodes, "", message)
 
 
@@ -158,7 +160,7 @@ def _selected(selector: Mapping[str, str], node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in selector.items())
 
 
-def _left_out(text: str, before: int, after: int) -> tuple[Reason, ...]:
+def _exclusion_reasons(text: str, before: int, after: int) -> tuple[Reason, ...]:
     if before == after:
         return ()
     lost = before - after

@@ -1,8 +1,7 @@
-"""Pods one after the other onto nodes, as the scheduler would place them, in memory.
+"""Simulates the placement of pods on nodes, one after the other, in memory.
 
-Whether a node fits a pod otherwise (cpu, memory, taints, affinity) is the scheduler's matter: here
-only nodeName, nodeSelector and unschedulable are looked at. Nothing is written anywhere; what is
-given to one pod is promised in the ledger, so that the next one does not get it.
+Of the scheduler's node filters, only nodeName, nodeSelector and unschedulable apply, not cpu,
+memory, taints or affinity. Each placement reserves its devices in the ledger.
 """
 
 import math
@@ -18,7 +17,7 @@ from dra.nodes import Node
 from dra.quantity import Quantity, from_json
 from ledger import codes, extended_resources, generated_claims, node_fit
 from ledger.claim_references import PodClaims, find_pod_claims
-from ledger.ledger import Ledger, Refusal, Reservation, name_of, uid_of
+from ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from ledger.node_fit import ClusterNodes
 from ledger.planner import Planner
 from ledger.pods import Pod
@@ -26,12 +25,12 @@ from solver.answers import Failure, Solution, SolverResult
 from solver.reasons import Reason, merge_reasons
 from solver.results import AllocationJSON
 
-# An alternative counts the more the earlier it is, as in the scheduler's score.
+# An earlier alternative scores higher, as in the scheduler.
 BEST_ALTERNATIVE = 8
 
 
 class PodPlacement(msgspec.Struct, frozen=True):
-    """What became of a pod, or of claims without one: a node and allocations, or reasons."""
+    """The result for a pod, or for claims without a pod: a node and allocations, or reasons."""
 
     pod: str | None
     node: str | None
@@ -40,7 +39,7 @@ class PodPlacement(msgspec.Struct, frozen=True):
 
 
 class Placer:
-    """The state between two pods: the claims there are, and who holds what."""
+    """Places pods; keeps the claims and the ledger from one pod to the next."""
 
     def __init__(
         self,
@@ -63,57 +62,58 @@ class Placer:
                 self._written[name_of(claim)] = kept
             ledger.observe(claim)
 
-    def pod(self, pod: Pod) -> PodPlacement:
-        """Place a pod, or say why not; everything that keeps it from any node is told at once."""
-        asked = find_pod_claims(pod, self._claims, self._templates)
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Place a pod, or return the reasons of all nodes why not."""
+        pod_claims = find_pod_claims(pod, self._claims, self._templates)
         nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
         served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
-        reasons = (*asked.problems, *unfit, *served.reasons)
+        reasons = (*pod_claims.problems, *unfit, *served.reasons)
         groups = [
-            (names, _with_extended(pod, asked, names, self._cluster)) for names in served.groups
+            (names, _with_extended_claim(pod, pod_claims, names, self._cluster))
+            for names in served.groups
         ]
         name = f"{pod.namespace}/{pod.metadata.name}"
-        if asked.problems or not groups:
-            claims = groups[0][1] if groups else asked.claims
-            return _refused(name, claims, reasons)
+        if pod_claims.problems or not groups:
+            claims = groups[0][1] if groups else pod_claims.claims
+            return _failed(name, claims, reasons)
         answers: dict[str, tuple[Sequence[Claim], SolverResult]] = {}
         for names, claims in groups:
-            found, elsewhere = self._answers(claims, served.groups[names])
+            found, elsewhere = self._solve(claims, served.groups[names])
             answers |= {node: (claims, answer) for node, answer in found.items()}
             reasons = (*reasons, *elsewhere)
-        return self._chosen(name, pod, groups[0][1], answers, reasons)
+        return self._choose_node(name, pod, groups[0][1], answers, reasons)
 
-    def claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
+    def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
         """Place existing claims together, in their order, as if they were one pod's."""
         missing = [name for name in names if name not in self._claims]
         if missing:
-            texts = (f"there is no ResourceClaim {each}" for each in missing)
-            told = tuple(
+            texts = (f"ResourceClaim {each} does not exist" for each in missing)
+            reasons = tuple(
                 node_fit.make_reason(codes.CLAIM_MISSING, "claims", text) for text in texts
             )
-            return PodPlacement(None, None, tuple((name, None) for name in names), told)
+            return PodPlacement(None, None, tuple((name, None) for name in names), reasons)
         claims = tuple(self._claims[name] for name in names)
         open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
-        found, elsewhere = self._answers(claims, open_nodes)
+        found, elsewhere = self._solve(claims, open_nodes)
         answers = {node: (claims, answer) for node, answer in found.items()}
-        return self._chosen(None, None, claims, answers, (*unfit, *elsewhere))
+        return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))
 
-    def _answers(
+    def _solve(
         self, claims: Sequence[Claim], nodes: Sequence[Node]
     ) -> tuple[dict[str, SolverResult], tuple[Reason, ...]]:
-        """Answer for the nodes on which the claims that are allocated can be used."""
+        """Solve for the nodes on which the allocated claims can be used."""
         reachable, elsewhere = node_fit.reachable_nodes(claims, nodes)
         unallocated = [each for each in claims if each.status.allocation is None]
         names = [node.name for node in reachable]
         if not unallocated:
             return {name: Solution(name, ()) for name in names}, elsewhere
         ids = iter(range(1 << 62))
-        found = self._planner.answers(
+        found = self._planner.solve_nodes(
             self.ledger.view(), unallocated, names, ids=lambda: f"{next(ids)}"
         )
         return found, elsewhere
 
-    def _chosen(
+    def _choose_node(
         self,
         name: str | None,
         pod: Pod | None,
@@ -121,7 +121,7 @@ class Placer:
         answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
         reasons: tuple[Reason, ...],
     ) -> PodPlacement:
-        """Choose the node with the most wanted alternatives, of equal ones the first by name."""
+        """Choose the node with the best-ranked alternatives; of equal nodes the first by name."""
         ranked = sorted(
             (-_score(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
@@ -129,35 +129,35 @@ class Placer:
         )
         for _, node in ranked:
             of_node, answer = answers[node]
-            refusal = self._keep(of_node, answer, pod)
+            refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
                 kept = tuple((name_of(each), self._written[name_of(each)]) for each in of_node)
                 return PodPlacement(name, node, kept)
-            told = node_fit.make_reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
-            reasons = (*reasons, told)
+            failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
+            reasons = (*reasons, failure)
         failed = [answer.reasons for _, answer in answers.values() if isinstance(answer, Failure)]
-        return _refused(name, claims, (*reasons, *merge_reasons(chain.from_iterable(failed))))
+        return _failed(name, claims, (*reasons, *merge_reasons(chain.from_iterable(failed))))
 
-    def _keep(
+    def _reserve(
         self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
-    ) -> Refusal | None:
-        """Promise a solution, and remember the claims as they would be written."""
+    ) -> ReservationRefusal | None:
+        """Reserve a solution, and keep the claims as they would be written."""
         allocations = answer.allocations if isinstance(answer, Solution) else ()
         unallocated = [each for each in claims if each.status.allocation is None]
-        made: dict[str, tuple[Claim, AllocationJSON]] = {}
-        promises = {}
+        allocated: dict[str, tuple[Claim, AllocationJSON]] = {}
+        reservations = {}
         for claim, plain in zip(unallocated, allocations, strict=True):
             written = generated_claims.with_share_ids(plain, name_of(claim))
-            allocation = msgspec.convert(written, Allocation, dec_hook=_read)
+            allocation = msgspec.convert(written, Allocation, dec_hook=_decode_quantity)
             status = replace(claim.status, allocation=allocation)
-            made[name_of(claim)] = (replace(claim, status=status), written)
-            promises[uid_of(claim)] = Reservation(allocation)
+            allocated[name_of(claim)] = (replace(claim, status=status), written)
+            reservations[uid_of(claim)] = Reservation(allocation)
             self.ledger.observe(claim)
-        # Solved on this very view, so that nothing but a device given away whole can be refused.
-        refusal = self.ledger.assume(promises, until=math.inf, view=self.ledger.view())
+        # The view is current, so only a whole device with shares in use can be refused.
+        refusal = self.ledger.assume(reservations, until=math.inf, view=self.ledger.view())
         if refusal is not None:
             return refusal
-        for name, (claim, written) in made.items():
+        for name, (claim, written) in allocated.items():
             self._claims[name], self._written[name] = claim, written
         if pod is not None:
             for name in map(name_of, claims):
@@ -165,28 +165,28 @@ class Placer:
         return None
 
 
-def _with_extended(
-    pod: Pod, asked: PodClaims, names: Sequence[str], cluster: ClusterNodes
+def _with_extended_claim(
+    pod: Pod, pod_claims: PodClaims, names: Sequence[str], cluster: ClusterNodes
 ) -> tuple[Claim, ...]:
-    """Give a pod's claims, the one for names that classes serve last."""
+    """Return a pod's claims; the last one is for extended resources that classes serve."""
     if not names:
-        return asked.claims
+        return pod_claims.claims
     requests = extended_resources.compose_requests(
         pod, {name: cluster.classes[name] for name in names}
     )
     return (
-        (*asked.claims, generated_claims.claim_for_extended_resources(pod, requests))
+        (*pod_claims.claims, generated_claims.claim_for_extended_resources(pod, requests))
         if requests
-        else asked.claims
+        else pod_claims.claims
     )
 
 
-def _refused(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
+def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
     return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
 
 
 def _score(claims: Sequence[Claim], solution: Solution) -> int:
-    """Sum up how early the alternatives stand that were chosen."""
+    """Return the score of the chosen alternatives; an earlier alternative scores higher."""
     total = 0
     unallocated = (each for each in claims if each.status.allocation is None)
     for claim, allocation in zip(unallocated, solution.allocations, strict=True):
@@ -202,7 +202,7 @@ def _name(template: Template) -> str:
     return f"{template.metadata.namespace or 'default'}/{template.metadata.name}"
 
 
-def _read(kind: type, value: object) -> Quantity:
+def _decode_quantity(kind: type, value: object) -> Quantity:
     if kind is not Quantity:
-        raise TypeError(f"{kind.__name__} cannot be read")
+        raise TypeError(f"cannot decode {kind.__name__}")
     return from_json(value)

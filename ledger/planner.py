@@ -1,9 +1,7 @@
-"""What is remembered between decisions: the world as it was last heard of, and the solver's memo.
+"""Keeps the world and the solver's memo between decisions.
 
-Objects are put in and taken out one by one, as they are heard of. Only what a change concerns is
-forgotten: an object that says the same again changes nothing, a class concerns no slice, a node no
-class. With everything forgotten the answers are the same. Knows no clock and no API server; who
-holds what is the ledger's.
+The caller applies object events one by one. Each change invalidates only what depends on it; an
+equal object changes nothing. The caches never change a result. The ledger tracks device use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +26,7 @@ PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 
 
 class Planner:
-    """The world and its memo; what the cluster's scheduler and the configuration say is fixed."""
+    """The world and its memo; gates and configuration are fixed."""
 
     def __init__(
         self,
@@ -50,21 +48,21 @@ class Planner:
         self._world: World | None = None
         self._memo = Memo()
 
-    def put(self, each: PlannerObject) -> bool:
-        """Take an object as it is by now; False where it says nothing new."""
-        kept, name = self._kept(type(each)), _name(each)
-        if kept.get(name) == each:
-            # The object known before stays: the memo goes by identity.
+    def update(self, each: PlannerObject) -> bool:
+        """Apply an added or changed object; False if it equals the known one."""
+        objects, name = self._objects_of(type(each)), _name(each)
+        if objects.get(name) == each:
+            # Keep the known object, because the memo compares by identity.
             return False
-        kept[name] = each
-        self._changed(type(each))
+        objects[name] = each
+        self._invalidate(type(each))
         return True
 
     def remove(self, kind: type[PlannerObject], name: str) -> bool:
-        """Take out what is gone; False where it was not there."""
-        if self._kept(kind).pop(name, None) is None:
+        """Remove a deleted object; False if it is unknown."""
+        if self._objects_of(kind).pop(name, None) is None:
             return False
-        self._changed(kind)
+        self._invalidate(kind)
         return True
 
     @property
@@ -73,9 +71,11 @@ class Planner:
         return self._nodes
 
     def world(self) -> World:
-        """Give the world as it is known; the same until something of it changes."""
+        """Return the current world; the same object until something changes."""
         if self._inventory is None:
-            self._inventory = build_inventory(self._slices.values(), self._rules.values(), self._gates)
+            self._inventory = build_inventory(
+                self._slices.values(), self._rules.values(), self._gates
+            )
         if self._world is None:
             self._world = World(
                 inventory=self._inventory,
@@ -86,7 +86,7 @@ class Planner:
             )
         return self._world
 
-    def answers(
+    def solve_nodes(
         self,
         view: View,
         claims: Sequence[Claim],
@@ -95,34 +95,34 @@ class Planner:
         ids: Callable[[], str],
         steps: int = STEPS,
     ) -> dict[str, SolverResult]:
-        """Answer for nodes by name, or for all of them; names that are no node are left out."""
+        """Solve for nodes by name, or for all nodes; unknown names are ignored."""
         names = self._nodes if nodes is None else nodes
-        asked = [self._nodes[name] for name in names if name in self._nodes]
+        requested = [self._nodes[name] for name in names if name in self._nodes]
         world = self.world()
-        return solve(world, view, claims, asked, ids=ids, memo=self._memo, steps=steps)
+        return solve(world, view, claims, requested, ids=ids, memo=self._memo, steps=steps)
 
-    def pools(self, node: str) -> tuple[PoolID, ...]:
-        """Give the pools that a decision about a node depends on."""
+    def pools_for(self, node: str) -> tuple[PoolID, ...]:
+        """Return the pools that a decision about a node depends on."""
         self._memo.bind(self.world())
         try:
             return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:
             return ()
 
-    def forget(self) -> None:
-        """Forget everything but the world itself."""
+    def clear_cache(self) -> None:
+        """Clear the caches; the world stays."""
         self._memo = Memo()
 
-    def _kept(self, kind: type[PlannerObject]) -> dict[str, PlannerObject]:
-        kept: dict[type, dict[str, PlannerObject]] = {
+    def _objects_of(self, kind: type[PlannerObject]) -> dict[str, PlannerObject]:
+        objects: dict[type, dict[str, PlannerObject]] = {
             Slice: self._slices,  # type: ignore[dict-item]  # each of its own kind
             DeviceTaintRule: self._rules,  # type: ignore[dict-item]  # the same
             DeviceClass: self._classes,  # type: ignore[dict-item]  # the same
             Node: self._nodes,  # type: ignore[dict-item]  # the same
         }
-        return kept[kind]
+        return objects[kind]
 
-    def _changed(self, kind: type[PlannerObject]) -> None:
+    def _invalidate(self, kind: type[PlannerObject]) -> None:
         if kind is not Node:
             self._world = None
         if kind in (Slice, DeviceTaintRule):

@@ -1,6 +1,6 @@
-"""Pods as far as devices are concerned: the claims they refer to, the resources they name.
+"""The parts of pods that concern devices: claim references and resource requests.
 
-Whether a pod is well-formed otherwise is the API server's matter.
+The API server validates everything else.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
-    """How a pod names a claim: an existing one, or a template for one of its own."""
+    """A claim reference of a pod: an existing claim or a template."""
 
     name: str
     resource_claim_name: str | None = None
@@ -24,26 +24,26 @@ class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerClaim(msgspec.Struct, frozen=True):
-    """One of the pod's claims as a container uses it."""
+    """A claim of the pod that a container uses."""
 
     name: str
     request: str = ""
 
 
 class ContainerResources(msgspec.Struct, frozen=True):
-    """What a container asks for."""
+    """The resources of a container."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
     claims: tuple[ContainerClaim, ...] = ()
 
-    def asked(self) -> Mapping[str, Quantity]:
-        """Give the requests; a limit without one is one, as the API server fills in."""
+    def effective_requests(self) -> Mapping[str, Quantity]:
+        """Return the requests; a limit without a request is the request, as API defaults set it."""
         return {**self.limits, **self.requests}
 
 
 class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
-    """One container, of any sort."""
+    """A container or an init container."""
 
     name: str = ""
     resources: ContainerResources = ContainerResources()
@@ -51,7 +51,7 @@ class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a pod decides where it can run, and with which devices."""
+    """The fields of a pod that decide its nodes and devices."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
@@ -61,14 +61,14 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The claim that was made for the pod; without a name none was needed."""
+    """The claim generated for a reference; without a name, no claim was needed."""
 
     name: str
     resource_claim_name: str | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
@@ -83,14 +83,14 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """The namespace, which a file may leave out."""
+        """The namespace; `default` if a file omits it."""
         return self.metadata.namespace or "default"
 
     def containers(self) -> tuple[PodContainer, ...]:
-        """Give all containers in the order in which they are counted."""
+        """Return the init containers, then the containers."""
         return (*self.spec.init_containers, *self.spec.containers)
 
 
 def pod_reader() -> Reader[Pod]:
-    """Make a reader of pods."""
+    """Return a reader of pods."""
     return Reader("Pod", {"v1": Pod}, lambda wire: wire)

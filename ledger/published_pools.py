@@ -1,6 +1,6 @@
-"""A pool as it is published in its newest complete generation, whichever node looks.
+"""The newest complete generation of a pool, independent of a node.
 
-What a node sees of it is asked of the inventory; here it is about what exists at all.
+`Inventory.pools_for` returns the part of a pool that a node sees.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dra.slices import Slice
 
 
 class PublishedPool(msgspec.Struct, frozen=True, eq=False):
-    """The devices and counter sets of a pool; of two with one name the first counts."""
+    """The devices and counter sets of a pool; the first one with a name counts."""
 
     generation: int
     slices: tuple[Slice, ...]
@@ -22,7 +22,7 @@ class PublishedPool(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | None:
-    """Give a pool as published, None while its newest generation is not complete."""
+    """Return a pool; None while its newest generation is incomplete."""
     slices = inventory.published_slices(pool)
     generation = max((each.generation for each in slices), default=0)
     newest = [each for each in slices if each.generation == generation]

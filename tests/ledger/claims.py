@@ -1,6 +1,6 @@
-"""Claims of one line for the tests of this room: `claim("a", 3, "gpu-0", "nic:s1=4G")`."""
+"""Claims in one line for the tests of the ledger: `claim("a", 3, "gpu-0", "nic:s1=4G")`."""
 
-from dra.allocation import AllocatedDevices, Allocation, ClaimStatus, AllocationResult
+from dra.allocation import AllocatedDevices, Allocation, AllocationResult, ClaimStatus
 from dra.claim import Claim, ClaimMetadata
 from dra.quantity import parse
 

@@ -1,7 +1,7 @@
-"""A ledger with claims, what is promised of it, and who holds what, in a word each."""
+"""Short helpers to build a ledger, reserve devices and read the holders."""
 
 from dra.inventory import PoolID
-from ledger.ledger import DeviceID, Ledger, Refusal, Reservation
+from ledger.ledger import DeviceID, Ledger, Reservation, ReservationRefusal
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 P = PoolID(DRIVER, POOL)
@@ -12,8 +12,8 @@ def device(name: str) -> DeviceID:
     return DeviceID(P, name)
 
 
-def promised(ledger: Ledger, **promises: str) -> Refusal | None:
-    made = {uid: Reservation(allocation(*text.split())) for uid, text in promises.items()}
+def reserve(ledger: Ledger, **reservations: str) -> ReservationRefusal | None:
+    made = {uid: Reservation(allocation(*text.split())) for uid, text in reservations.items()}
     return ledger.assume(made, until=LATER, view=ledger.view())
 
 

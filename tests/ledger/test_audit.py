@@ -1,4 +1,4 @@
-"""The audit tells what does not hold, and what nearly does not is left in peace."""
+"""Tests of the audit: it reports violated invariants and nothing else."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ WHOLE = world(
 
 
 def ledger(*held: str) -> Ledger:
-    """One claim for each of `held`, whose results are separated by blanks."""
+    """A ledger with one claim for each of `held`; spaces separate the results of a claim."""
     made = Ledger()
     for number, results in enumerate(held):
         made.observe(claim(f"{number}", 1, *results.split()))
@@ -83,38 +83,38 @@ def codes(found: tuple[Finding, ...]) -> list[str]:
         (["four"], []),
     ],
 )
-def test_what_is_told(held: list[str], found: list[str]) -> None:
+def test_the_audit_reports_violations(held: list[str], found: list[str]) -> None:
     assert codes(audit(ledger(*held), WHOLE)) == found
 
 
-def test_a_pool_that_is_not_complete_is_passed_over() -> None:
+def test_the_audit_skips_incomplete_pools() -> None:
     lost = ledger("gone")
     assert codes(audit(lost, world(device("x")))) == ["DeviceLost"]
     assert codes(audit(lost, world(device("x"), count=3))) == []
 
 
-def test_without_an_inventory_only_the_ledger_itself_is_checked() -> None:
+def test_without_a_world_the_audit_checks_only_the_ledger() -> None:
     assert codes(audit(ledger("gone", "x", "x"))) == ["DeviceHeldTwice"]
 
 
 def test_findings_name_the_device_and_its_claims() -> None:
     [found] = audit(ledger("x", "x"))
     assert found.object == f"Device/{DRIVER}/{POOL}/x"
-    assert found.message == "it is held by default/claim-0 and default/claim-1"
+    assert found.message == "held by default/claim-0 and default/claim-1"
 
 
-def test_unset_groups_go_with_all_where_the_configuration_says_so() -> None:
+def test_unset_groups_are_compatible_with_all_if_configured() -> None:
     held = ledger("two", "four")
     assert codes(audit(held, replace(WHOLE, unset_groups=UnsetGroups.ALL))) == []
 
 
-def test_groups_count_as_the_configuration_declares_them() -> None:
+def test_configured_groups_override_published_groups() -> None:
     held = ledger("two", "three")
     declared = replace(WHOLE, compatibility=(Declaration(driver=DRIVER, groups=("all",)),))
     assert codes(audit(held, declared)) == []
 
 
-def test_devices_that_do_not_go_together_are_told() -> None:
+def test_the_audit_reports_incompatible_devices() -> None:
     alone = {"compatibleOnlyWith": {"expression": "false"}}
     pair = world(device("x", **alone), device("nic", **SHARED), device("both", **SHARED, **alone))
     assert codes(audit(ledger("x"), pair)) == []
@@ -123,13 +123,13 @@ def test_devices_that_do_not_go_together_are_told() -> None:
     assert codes(audit(ledger("both:1", "both:2"), pair)) == ["CompanyRefused"]
 
 
-def test_an_unreadable_mark_is_told() -> None:
+def test_the_audit_reports_an_invalid_mark() -> None:
     made = Ledger()
     made.observe(claim("a", 1, "x", mark="{"))
     assert codes(audit(made)) == ["MarkUnreadable"]
 
 
-def test_a_ledger_that_is_not_what_its_claims_say_is_a_bug_and_told() -> None:
+def test_the_audit_reports_an_inconsistent_ledger() -> None:
     made = ledger("x")
     made.view()
     del made._holders[PoolID(DRIVER, POOL)]["x"]  # noqa: SLF001  # the bug
@@ -139,7 +139,7 @@ def test_a_ledger_that_is_not_what_its_claims_say_is_a_bug_and_told() -> None:
 # --- marks as they are written ---
 
 
-def test_a_mark_notes_what_devices_draw_when_they_are_allocated() -> None:
+def test_a_mark_records_the_counters_of_devices() -> None:
     pool = find_published_pool(WHOLE.inventory, PoolID(DRIVER, POOL))
     assert pool is not None
     made = make_mark(
@@ -151,5 +151,5 @@ def test_a_mark_notes_what_devices_draw_when_they_are_allocated() -> None:
     assert again == made
 
 
-def test_a_claim_without_a_mark_is_not_ours() -> None:
+def test_a_claim_without_a_mark_is_unmarked() -> None:
     assert read_mark(claim("a", 1).metadata) == Mark()

@@ -1,7 +1,7 @@
-"""Any interleaving of promises, writes, late and repeated news keeps the ledger's invariants.
+"""Any interleaving of reservations, writes and late or repeated events keeps the invariants.
 
-The ledger is compared with a naive model: it keeps every word that arrived, and works out who
-holds what from scratch whenever it is asked.
+The tests compare the ledger with a simple model, which keeps every event and recomputes the holders
+from all of them.
 """
 
 # ruff: noqa: D102  # the name of a rule or an invariant is its sentence
@@ -29,7 +29,7 @@ uids = st.sampled_from(UIDS)
 grants = st.lists(st.sampled_from(RESULTS), min_size=1, max_size=3, unique=True).map(tuple)
 
 
-class Word(NamedTuple):
+class Event(NamedTuple):
     """What the API server said once: the results a claim has, or that it is gone."""
 
     version: int
@@ -38,15 +38,15 @@ class Word(NamedTuple):
     gone: bool = False
 
 
-class Given(NamedTuple):
-    """A promise of the model."""
+class Reserved(NamedTuple):
+    """A reservation of the model."""
 
     results: tuple[str, ...]
     until: float | None
 
 
-def clashing(several: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a device is had as a whole by one and in any way by another."""
+def has_conflict(several: Iterable[tuple[str, ...]]) -> bool:
+    """Return whether a device is held as a whole and also by another holder."""
     taken: dict[str, list[bool]] = {}
     for results in several:
         for text in results:
@@ -66,140 +66,142 @@ def plain(view: View) -> dict[PoolID, object]:
 
 
 class Interleavings(RuleBasedStateMachine):
-    """The API server, what of it has arrived, what is promised; and the ledger beside it."""
+    """The events of the API server, the reservations of the model, and the ledger."""
 
     @initialize()
     def start(self) -> None:
         self.ledger = Ledger()
         self.version = 0
         self.now = 0.0
-        self.said: list[Word] = []
-        self.arrived: set[Word] = set()
+        self.history: list[Event] = []
+        self.arrived: set[Event] = set()
         self.seen_to = -1
-        self.promised: dict[str, Given] = {}
+        self.reserved: dict[str, Reserved] = {}
         self.kept: list[tuple[View, object]] = []
         self.newest: dict[str, int] = {}
         self.slices: tuple[Slice, ...] = ()
         for uid in UIDS:
-            self.deliver(self.say(uid))
+            self.deliver(self.emit(uid))
 
     # --- the model ---
 
-    def say(self, uid: str, *results: str, gone: bool = False) -> Word:
+    def emit(self, uid: str, *results: str, gone: bool = False) -> Event:
         self.version += 1
-        self.said.append(Word(self.version, uid, results, gone))
-        return self.said[-1]
+        self.history.append(Event(self.version, uid, results, gone))
+        return self.history[-1]
 
-    def truth(self, uid: str, said: Sequence[Word] | None = None) -> Word | None:
-        """The newest word about a claim; None before there is one."""
-        words = [word for word in (self.said if said is None else said) if word.uid == uid]
-        return max(words, default=None)
+    def latest(self, uid: str, history: Sequence[Event] | None = None) -> Event | None:
+        """Return the latest event of a claim, if any."""
+        events = [
+            event for event in (self.history if history is None else history) if event.uid == uid
+        ]
+        return max(events, default=None)
 
-    def known(self, uid: str) -> Word | None:
-        """What can be known of a claim that is not gone, by what has arrived."""
-        words = [word for word in self.arrived if word.uid == uid]
-        if any(word.gone for word in words):
+    def observed(self, uid: str) -> Event | None:
+        """Return the latest delivered event of a claim that is not deleted."""
+        events = [event for event in self.arrived if event.uid == uid]
+        if any(event.gone for event in events):
             return None
-        return max(words, default=None)
+        return max(events, default=None)
 
     def allocated(self, uid: str) -> tuple[str, ...]:
-        word = self.known(uid)
-        return word.results if word else ()
+        event = self.observed(uid)
+        return event.results if event else ()
 
-    def deliver(self, word: Word) -> None:
-        before = self.known(word.uid)
-        was_gone = any(w.gone for w in self.arrived if w.uid == word.uid)
-        fresh = not was_gone and (before is None or word.version > before.version or word.gone)
-        # What is older than all that was seen, of a claim nobody knows, was gone before.
-        hidden = before is None and not word.gone and word.version <= self.seen_to
-        if word.gone:
-            told = self.ledger.vanish(word.uid, f"{word.version}")
+    def deliver(self, event: Event) -> None:
+        before = self.observed(event.uid)
+        was_gone = any(w.gone for w in self.arrived if w.uid == event.uid)
+        fresh = not was_gone and (before is None or event.version > before.version or event.gone)
+        # An unknown claim with an older version than the bookmark was deleted before.
+        hidden = before is None and not event.gone and event.version <= self.seen_to
+        if event.gone:
+            accepted = self.ledger.observe_deletion(event.uid, f"{event.version}")
         else:
-            told = self.ledger.observe(claim(word.uid, word.version, *word.results))
+            accepted = self.ledger.observe(claim(event.uid, event.version, *event.results))
         if not hidden:
-            self.arrived.add(word)
-        if not was_gone or not word.gone:
-            assert told == (fresh and not hidden)
-        if fresh and not hidden and (word.gone or word.results):
-            self.promised.pop(word.uid, None)
+            self.arrived.add(event)
+        if not was_gone or not event.gone:
+            assert accepted == (fresh and not hidden)
+        if fresh and not hidden and (event.gone or event.results):
+            self.reserved.pop(event.uid, None)
 
-    def holdings(self) -> dict[str, tuple[str, ...]]:
+    def expected_holds(self) -> dict[str, tuple[str, ...]]:
         held = {uid: self.allocated(uid) for uid in UIDS if self.allocated(uid)}
-        return held | {uid: given.results for uid, given in self.promised.items()}
+        return held | {uid: reservation.results for uid, reservation in self.reserved.items()}
 
     # --- the API server ---
 
     @rule(uid=uids, results=grants)
-    def somebody_allocates(self, uid: str, results: tuple[str, ...]) -> None:
-        word = self.truth(uid)
-        if word and not word.gone and not word.results:
-            self.say(uid, *results)
+    def another_scheduler_allocates(self, uid: str, results: tuple[str, ...]) -> None:
+        event = self.latest(uid)
+        if event and not event.gone and not event.results:
+            self.emit(uid, *results)
 
     @rule(uid=uids)
-    def somebody_takes_back(self, uid: str) -> None:
-        word = self.truth(uid)
-        if word and not word.gone:
-            self.say(uid)
+    def another_scheduler_deallocates(self, uid: str) -> None:
+        event = self.latest(uid)
+        if event and not event.gone:
+            self.emit(uid)
 
     @rule(uid=uids)
-    def somebody_deletes(self, uid: str) -> None:
-        word = self.truth(uid)
-        if word and not word.gone:
-            self.say(uid, gone=True)
+    def a_user_deletes_a_claim(self, uid: str) -> None:
+        event = self.latest(uid)
+        if event and not event.gone:
+            self.emit(uid, gone=True)
 
     @rule(data=st.data())
-    def news_arrive_in_any_order_and_again(self, data: st.DataObject) -> None:
-        self.deliver(data.draw(st.sampled_from(self.said)))
+    def events_arrive_in_any_order_and_repeatedly(self, data: st.DataObject) -> None:
+        self.deliver(data.draw(st.sampled_from(self.history)))
 
     @rule(uid=uids)
-    def news_of_a_claim_arrive_backwards(self, uid: str) -> None:
-        for word in reversed([word for word in self.said if word.uid == uid]):
-            self.deliver(word)
+    def events_of_a_claim_arrive_backwards(self, uid: str) -> None:
+        for event in reversed([event for event in self.history if event.uid == uid]):
+            self.deliver(event)
 
     @rule()
     def the_watch_catches_up(self) -> None:
-        for word in self.said:
-            if word.version > self.seen_to:
-                self.deliver(word)
-        self.settle(self.version)
+        for event in self.history:
+            if event.version > self.seen_to:
+                self.deliver(event)
+        self.observe_bookmark(self.version)
 
-    def settle(self, version: int) -> None:
-        self.ledger.settle(f"{version}")
+    def observe_bookmark(self, version: int) -> None:
+        self.ledger.observe_bookmark(f"{version}")
         self.seen_to = max(self.seen_to, version)
 
     @rule(back=st.integers(0, 3))
-    def everything_is_listed_anew_maybe_from_an_old_cache(self, back: int) -> None:
+    def claims_are_relisted_possibly_from_an_old_cache(self, back: int) -> None:
         version = max(self.version - back, 0)
-        past = [word for word in self.said if word.version <= version]
-        words = [word for uid in UIDS if (word := self.truth(uid, past)) and not word.gone]
-        before = {uid: self.known(uid) for uid in UIDS}
-        self.ledger.relist([claim(w.uid, w.version, *w.results) for w in words], f"{version}")
+        past = [event for event in self.history if event.version <= version]
+        events = [event for uid in UIDS if (event := self.latest(uid, past)) and not event.gone]
+        before = {uid: self.observed(uid) for uid in UIDS}
+        self.ledger.relist([claim(w.uid, w.version, *w.results) for w in events], f"{version}")
         for uid in UIDS:
-            known, word = before[uid], next((w for w in words if w.uid == uid), None)
-            if known is not None and word is None and known.version <= version:
+            observed, event = before[uid], next((w for w in events if w.uid == uid), None)
+            if observed is not None and event is None and observed.version <= version:
                 # It is not in the list: somewhere before, it was said to be gone.
-                self.arrived.add(next(w for w in self.said if w.uid == uid and w.gone))
-                self.promised.pop(uid, None)
-            elif word is not None and (known is None or word.version > known.version):
+                self.arrived.add(next(w for w in self.history if w.uid == uid and w.gone))
+                self.reserved.pop(uid, None)
+            elif event is not None and (observed is None or event.version > observed.version):
                 gone = any(w.gone for w in self.arrived if w.uid == uid)
-                if known is not None or (not gone and word.version > self.seen_to):
-                    self.arrived.add(word)
-                    if word.results:
-                        self.promised.pop(uid, None)
+                if observed is not None or (not gone and event.version > self.seen_to):
+                    self.arrived.add(event)
+                    if event.results:
+                        self.reserved.pop(uid, None)
         self.seen_to = max(self.seen_to, version)
 
-    # --- what we promise ---
+    # --- reservations ---
 
     @rule(wanted=st.dictionaries(uids, grants, min_size=1, max_size=2), lasts=st.integers(1, 4))
     def assume(self, wanted: dict[str, tuple[str, ...]], lasts: int) -> None:
         self.assume_on(self.ledger.view(), wanted, lasts)
 
-    @precondition(lambda self: bool(self.promised))
+    @precondition(lambda self: bool(self.reserved))
     @rule(data=st.data(), lasts=st.integers(1, 4))
     def assume_the_same_again(self, data: st.DataObject, lasts: int) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.promised)))
+        uid = data.draw(st.sampled_from(sorted(self.reserved)))
         before = self.ledger.view()
-        self.assume_on(View(), {uid: self.promised[uid].results}, lasts)
+        self.assume_on(View(), {uid: self.reserved[uid].results}, lasts)
         assert self.ledger.view() is before
 
     @precondition(lambda self: bool(self.kept))
@@ -211,75 +213,75 @@ class Interleavings(RuleBasedStateMachine):
 
     def assume_on(self, view: View, wanted: dict[str, tuple[str, ...]], lasts: int) -> None:
         until = self.now + lasts
-        promises = {uid: Reservation(allocation(*results)) for uid, results in wanted.items()}
+        reservations = {uid: Reservation(allocation(*results)) for uid, results in wanted.items()}
         new, allowed = {}, True
         for uid, results in wanted.items():
-            word, given = self.known(uid), self.promised.get(uid)
-            fulfilled = word is not None and word.results in ((), results)
-            if not fulfilled or (given is not None and given.results != results):
+            event, reservation = self.observed(uid), self.reserved.get(uid)
+            fulfilled = event is not None and event.results in ((), results)
+            if not fulfilled or (reservation is not None and reservation.results != results):
                 allowed = False
-            elif given is None and word is not None and not word.results:
+            elif reservation is None and event is not None and not event.results:
                 new[uid] = results
-        others = [held for uid, held in self.holdings().items() if uid not in new]
+        others = [held for uid, held in self.expected_holds().items() if uid not in new]
         touched = {device for results in new.values() for device in devices(*results)}
         near = [tuple(t for t in held if devices(t) & touched) for held in others]
         pools = {PoolID(DRIVER, d.partition("/")[0] if "/" in d else POOL) for d in touched}
         stale = any(view.use(pool) is not self.ledger.view().use(pool) for pool in pools)
-        allowed = allowed and not clashing([*new.values(), *near]) and not stale
-        refusal = self.ledger.assume(promises, until=until, view=view)
+        allowed = allowed and not has_conflict([*new.values(), *near]) and not stale
+        refusal = self.ledger.assume(reservations, until=until, view=view)
         assert (refusal is None) == allowed
         if not allowed:
             return
         for uid, results in wanted.items():
-            known = self.promised.get(uid)
+            observed = self.reserved.get(uid)
             if uid in new:
-                self.promised[uid] = Given(results, until)
-            elif known is not None and known.until is not None:
-                self.promised[uid] = Given(results, max(until, known.until))
+                self.reserved[uid] = Reserved(results, until)
+            elif observed is not None and observed.until is not None:
+                self.reserved[uid] = Reserved(results, max(until, observed.until))
 
     @rule(several=st.sets(uids, min_size=1, max_size=2))
     def commit(self, several: set[str]) -> None:
-        allowed = all(uid in self.promised or self.allocated(uid) for uid in several)
-        mine = {uid: self.promised[uid].results for uid in several if uid in self.promised}
+        allowed = all(uid in self.reserved or self.allocated(uid) for uid in several)
+        mine = {uid: self.reserved[uid].results for uid in several if uid in self.reserved}
         touched = {device for results in mine.values() for device in devices(*results)}
         others = [
             tuple(text for text in held if devices(text) & touched)
-            for uid, held in self.holdings().items()
+            for uid, held in self.expected_holds().items()
             if uid not in mine
         ]
-        allowed = allowed and not clashing([*mine.values(), *others])
+        allowed = allowed and not has_conflict([*mine.values(), *others])
         assert (self.ledger.commit(sorted(several)) is None) == allowed
         if allowed:
-            self.promised |= {uid: Given(results, None) for uid, results in mine.items()}
+            self.reserved |= {uid: Reserved(results, None) for uid, results in mine.items()}
 
     @rule(uid=uids)
     def forget(self, uid: str) -> None:
         self.ledger.forget([uid])
-        if uid in self.promised and self.promised[uid].until is not None:
-            del self.promised[uid]
+        if uid in self.reserved and self.reserved[uid].until is not None:
+            del self.reserved[uid]
 
     @rule(uid=uids)
     def rollback(self, uid: str) -> None:
         self.ledger.rollback([uid])
-        self.promised.pop(uid, None)
+        self.reserved.pop(uid, None)
 
-    @precondition(lambda self: bool(self.promised))
+    @precondition(lambda self: bool(self.reserved))
     @rule(data=st.data())
     def our_write_succeeds(self, data: st.DataObject) -> None:
         """The answer arrives at once; the watch brings it, and what was before it, later."""
-        uid = data.draw(st.sampled_from(sorted(self.promised)))
-        word = self.truth(uid)
-        if word and word == self.known(uid) and self.promised[uid].until is None:
-            self.say(uid)  # the finalizer
-            self.deliver(self.say(uid, *self.promised[uid].results))
+        uid = data.draw(st.sampled_from(sorted(self.reserved)))
+        event = self.latest(uid)
+        if event and event == self.observed(uid) and self.reserved[uid].until is None:
+            self.emit(uid)  # the finalizer
+            self.deliver(self.emit(uid, *self.reserved[uid].results))
 
     @rule(step=st.integers(1, 3))
     def time_passes(self, step: int) -> None:
         self.now += step
-        over = {u for u, g in self.promised.items() if g.until is not None and g.until <= self.now}
+        over = {u for u, g in self.reserved.items() if g.until is not None and g.until <= self.now}
         assert set(self.ledger.expire(self.now)) == over
         for uid in over:
-            del self.promised[uid]
+            del self.reserved[uid]
 
     # --- the slices ---
 
@@ -304,39 +306,39 @@ class Interleavings(RuleBasedStateMachine):
     # --- what must hold ---
 
     @invariant()
-    def holders_are_those_of_the_model(self) -> None:
+    def holders_equal_the_model(self) -> None:
         if not hasattr(self, "ledger"):
             return
-        claims = [claim(uid, 1, *results) for uid, results in self.holdings().items()]
+        claims = [claim(uid, 1, *results) for uid, results in self.expected_holds().items()]
         assert plain(self.ledger.view()) == plain(view_of_claims(claims))
-        told: dict[str, set[str]] = {}
-        for uid, results in self.holdings().items():
+        accepted: dict[str, set[str]] = {}
+        for uid, results in self.expected_holds().items():
             for device in devices(*results):
-                told.setdefault(device, set()).add(uid)
-        for device, holders in told.items():
+                accepted.setdefault(device, set()).add(uid)
+        for device, holders in accepted.items():
             pool, slash, name = device.rpartition("/")
             where = DeviceID(PoolID(DRIVER, pool if slash else POOL), name)
             assert set(self.ledger.holders(where)) == holders
-        assert len(self.ledger.devices()) == len(told)
+        assert len(self.ledger.devices()) == len(accepted)
 
     @invariant()
-    def we_promise_nothing_twice(self) -> None:
+    def reservations_do_not_conflict(self) -> None:
         if hasattr(self, "ledger"):
-            promises = [
+            reservations = [
                 [f"{h.pool.name}/{h.device}" + (":s" if h.shared else "") for h in each.holds]
-                for each in self.ledger.promises.values()
+                for each in self.ledger.reservations.values()
             ]
-            assert not clashing(map(tuple, promises))
+            assert not has_conflict(map(tuple, reservations))
 
     @invariant()
-    def versions_never_go_back(self) -> None:
+    def versions_never_decrease(self) -> None:
         if hasattr(self, "ledger"):
-            for uid, known in self.ledger.claims.items():
-                assert known.version >= self.newest.get(uid, 0)
-                self.newest[uid] = known.version
+            for uid, observed in self.ledger.claims.items():
+                assert observed.version >= self.newest.get(uid, 0)
+                self.newest[uid] = observed.version
 
     @invariant()
-    def views_stay_what_they_were(self) -> None:
+    def views_do_not_change(self) -> None:
         if hasattr(self, "ledger"):
             for view, was in self.kept:
                 assert plain(view) == was
@@ -344,7 +346,7 @@ class Interleavings(RuleBasedStateMachine):
                 self.kept = [*self.kept[-3:], (self.ledger.view(), plain(self.ledger.view()))]
 
     @invariant()
-    def the_audit_finds_what_is_there_and_nothing_else(self) -> None:
+    def the_audit_reports_exactly_the_violations(self) -> None:
         if hasattr(self, "ledger"):
             found = audit(self.ledger, World(build_inventory(self.slices)))
             by_code: dict[str, set[str]] = {}
@@ -353,14 +355,14 @@ class Interleavings(RuleBasedStateMachine):
             assert codes.LEDGER_INCONSISTENT.name not in by_code
             assert by_code.get(codes.DEVICE_LOST.name, set()) == self.lost()
             assert by_code.get(codes.CAPACITY_EXCEEDED.name, set()) <= {"nic", "x"}
-            twice = clashing(self.holdings().values())
+            twice = has_conflict(self.expected_holds().values())
             assert (codes.HELD_TWICE.name in by_code) == twice
 
     def lost(self) -> set[str]:
         if not self.slices or self.slices[0].slice_count != 1:
             return set()
         there = {device.name for device in self.slices[0].devices}
-        held = {d for results in self.holdings().values() for d in devices(*results)}
+        held = {d for results in self.expected_holds().values() for d in devices(*results)}
         return {device for device in held if "/" not in device} - there
 
 

@@ -1,4 +1,4 @@
-"""What the planner remembers changes no answer, whatever changed in between."""
+"""Tests of the planner: its caches never change a result."""
 
 # ruff: noqa: D102  # the name of a rule or an invariant is its sentence
 
@@ -53,7 +53,7 @@ def device(name: str, model: str, *, shared: bool = False) -> Plain:
     return made | {"allowMultipleAllocations": True} if shared else made
 
 
-def wanted(*requests: Plain, constraints: tuple[Plain, ...] = ()) -> Claim:
+def make_claim(*requests: Plain, constraints: tuple[Plain, ...] = ()) -> Claim:
     devices = {"requests": list(requests), "constraints": list(constraints)}
     read = read_claim({"metadata": {"name": "c"}, "spec": {"devices": devices}})
     assert isinstance(read, Claim)
@@ -69,13 +69,18 @@ def only(model: str) -> list[Plain]:
 
 
 SAME_MODEL = {"matchAttribute": "d.io/model"}
-QUESTIONS = (
-    (wanted(exactly("r")),),
-    (wanted(exactly("r", count=2), constraints=(SAME_MODEL,)),),
-    (wanted(exactly("r", selectors=only("a"))), wanted(exactly("s", selectors=only("b")))),
-    (wanted(exactly("r", capacity={"requests": {"bandwidth": "3G"}})),),
-    (wanted(exactly("r", allocationMode="All", tolerations=[{"operator": "Exists"}])),),
-    (wanted(exactly("r", selectors=[{"cel": {"expression": "device.attributes['x'].y == 1"}}])),),
+FAILING = "device.attributes['x'].y == 1"
+CLAIMS = (
+    (make_claim(exactly("r")),),
+    (make_claim(exactly("r", count=2), constraints=(SAME_MODEL,)),),
+    (make_claim(exactly("r", selectors=only("a"))), make_claim(exactly("s", selectors=only("b")))),
+    (make_claim(exactly("r", capacity={"requests": {"bandwidth": "3G"}})),),
+    (make_claim(exactly("r", allocationMode="All", tolerations=[{"operator": "Exists"}])),),
+    (
+        make_claim(
+            exactly("r", selectors=[{"cel": {"expression": "device.attributes['x'].y == 1"}}])
+        ),
+    ),
 )
 SELECTORS = ("true", 'device.attributes["d.io"].model == "a"', "device.driver == 'other'")
 
@@ -87,17 +92,17 @@ class Remembering(RuleBasedStateMachine):
     def start(self) -> None:
         self.planner, self.ledger, self.version = Planner(), Ledger(), 0
         for name in NODES:
-            self.planner.put(node(name, "z"))
+            self.planner.update(node(name, "z"))
             self.a_node_publishes(name, ["a", "b"], 1)
-        self.planner.put(device_class("true"))
+        self.planner.update(device_class("true"))
 
     @rule(name=nodes, models=st.lists(st.sampled_from("ab"), max_size=3), generation=st.just(1))
     def a_node_publishes(self, name: str, models: list[str], generation: int) -> None:
         devices = [device(f"x{i}", model) for i, model in enumerate(models)]
-        self.planner.put(pool_slice(name, {"nodeName": name}, devices, generation))
+        self.planner.update(pool_slice(name, {"nodeName": name}, devices, generation))
 
     @rule(name=nodes)
-    def a_slice_goes(self, name: str) -> None:
+    def a_slice_is_deleted(self, name: str) -> None:
         self.planner.remove(Slice, f"s-{name}")
 
     @rule(zone=st.sampled_from("zw"), generation=st.integers(1, 2))
@@ -105,18 +110,18 @@ class Remembering(RuleBasedStateMachine):
         expression = {"key": "zone", "operator": "In", "values": [zone]}
         where = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
         devices = [device("nic", "b", shared=True)]
-        self.planner.put(pool_slice("net", where, devices, generation))
+        self.planner.update(pool_slice("net", where, devices, generation))
 
     @rule(name=nodes, zone=st.sampled_from("zw"))
     def a_node_moves(self, name: str, zone: str) -> None:
-        self.planner.put(node(name, zone))
+        self.planner.update(node(name, zone))
 
     @rule(expression=st.sampled_from(SELECTORS))
     def the_class_changes(self, expression: str) -> None:
-        self.planner.put(device_class(expression))
+        self.planner.update(device_class(expression))
 
     @rule()
-    def the_class_goes(self) -> None:
+    def the_class_is_deleted(self) -> None:
         self.planner.remove(DeviceClass, "gpu")
 
     @rule(name=nodes, there=st.booleans())
@@ -127,7 +132,7 @@ class Remembering(RuleBasedStateMachine):
             {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": "t"}, "spec": spec}
         )
         if there:
-            self.planner.put(read.objects[0])
+            self.planner.update(read.objects[0])
 
     @rule(uid=st.sampled_from("ab"), where=nodes, what=st.sampled_from(["x0", "x1", ""]))
     def a_claim_changes(self, uid: str, where: str, what: str) -> None:
@@ -139,22 +144,22 @@ class Remembering(RuleBasedStateMachine):
         self.version += 1
         self.ledger.observe(claim("c", self.version, share))
 
-    @rule(question=st.sampled_from(QUESTIONS), some=st.sets(nodes, min_size=1))
-    def it_is_asked(self, question: tuple[Claim, ...], some: set[str]) -> None:
+    @rule(claims=st.sampled_from(CLAIMS), some=st.sets(nodes, min_size=1))
+    def solve(self, claims: tuple[Claim, ...], some: set[str]) -> None:
         view, asked = self.ledger.view(), sorted(some)
-        answers = self.planner.answers(view, question, asked, ids=lambda: "id")
+        answers = self.planner.solve_nodes(view, claims, asked, ids=lambda: "id")
         fresh = solve(
             self.planner.world(),
             view,
-            question,
+            claims,
             [self.planner.nodes[name] for name in asked],
             ids=lambda: "id",
         )
         assert answers == fresh
 
     @rule()
-    def everything_is_forgotten(self) -> None:
-        self.planner.forget()
+    def the_cache_is_cleared(self) -> None:
+        self.planner.clear_cache()
 
 
 Remembering.TestCase.settings = settings(
@@ -163,42 +168,42 @@ Remembering.TestCase.settings = settings(
 TestRemembering = Remembering.TestCase
 
 
-def test_what_says_the_same_again_changes_nothing() -> None:
+def test_an_equal_object_changes_nothing() -> None:
     planner = Planner()
     devices = [device("x", "a")]
-    assert planner.put(pool_slice("p", {"nodeName": "n"}, devices))
-    assert planner.put(node("n", "z"))
+    assert planner.update(pool_slice("p", {"nodeName": "n"}, devices))
+    assert planner.update(node("n", "z"))
     before = planner.world()
-    assert not planner.put(pool_slice("p", {"nodeName": "n"}, devices))
-    assert not planner.put(node("n", "z"))
+    assert not planner.update(pool_slice("p", {"nodeName": "n"}, devices))
+    assert not planner.update(node("n", "z"))
     assert planner.world() is before
 
 
-def test_only_what_a_change_concerns_is_made_anew() -> None:
+def test_a_change_invalidates_only_what_depends_on_it() -> None:
     planner = Planner()
-    planner.put(pool_slice("p", {"nodeName": "n"}, [device("x", "a")]))
+    planner.update(pool_slice("p", {"nodeName": "n"}, [device("x", "a")]))
     before = planner.world()
-    planner.put(node("n", "z"))
+    planner.update(node("n", "z"))
     assert planner.world() is before
-    planner.put(device_class("true"))
+    planner.update(device_class("true"))
     assert planner.world().inventory is before.inventory
-    planner.put(pool_slice("p", {"nodeName": "n"}, [device("x", "b")]))
+    planner.update(pool_slice("p", {"nodeName": "n"}, [device("x", "b")]))
     assert planner.world().inventory is not before.inventory
     assert planner.remove(Slice, "s-p")
     assert not planner.remove(Slice, "s-p")
 
 
-def test_names_that_are_no_node_are_left_out() -> None:
+def test_unknown_node_names_are_ignored() -> None:
     planner = Planner()
-    planner.put(node("n", "z"))
-    answers = planner.answers(Ledger().view(), QUESTIONS[0], ["n", "m"], ids=lambda: "id")
+    planner.update(node("n", "z"))
+    answers = planner.solve_nodes(Ledger().view(), CLAIMS[0], ["n", "m"], ids=lambda: "id")
     assert list(answers) == ["n"]
 
 
-def test_a_decision_depends_on_the_pools_that_the_node_sees() -> None:
+def test_a_decision_depends_on_the_pools_visible_from_the_node() -> None:
     planner = Planner()
-    planner.put(node("n", "z"))
-    planner.put(pool_slice("p", {"nodeName": "n"}, []))
-    planner.put(pool_slice("q", {"allNodes": True}, []))
-    planner.put(pool_slice("r", {"nodeName": "m"}, []))
-    assert [each.name for each in planner.pools("n")] == ["p", "q"]
+    planner.update(node("n", "z"))
+    planner.update(pool_slice("p", {"nodeName": "n"}, []))
+    planner.update(pool_slice("q", {"allNodes": True}, []))
+    planner.update(pool_slice("r", {"nodeName": "m"}, []))
+    assert [each.name for each in planner.pools_for("n")] == ["p", "q"]

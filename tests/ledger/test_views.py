@@ -1,4 +1,4 @@
-"""What the ledger shows the solver: views that never change, and what marks make stricter."""
+"""Tests of ledger views: they are immutable and apply marks."""
 
 import msgspec
 import pytest
@@ -10,24 +10,24 @@ from ledger.allocation_mark import Mark, MarkedDevice, format_mark
 from ledger.ledger import Ledger, Reservation
 from solver.world import View, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
-from tests.ledger.ledgers import LATER, P, held, of, promised
+from tests.ledger.ledgers import LATER, P, held, of, reserve
 
 # --- views ---
 
 
-def test_a_view_stays_what_it_was() -> None:
+def test_a_view_does_not_change() -> None:
     ledger = of("a")
     before = ledger.view()
-    promised(ledger, a="x")
+    reserve(ledger, a="x")
     after = ledger.view()
     assert (before.use(P).holds("x"), after.use(P).holds("x")) == (False, True)
 
 
-def test_only_pools_that_changed_get_a_new_use() -> None:
+def test_only_changed_pools_get_a_new_use() -> None:
     ledger = of("a", "b")
     ledger.observe(claim("a", 2, "x", "q/x"))
     before = ledger.view()
-    promised(ledger, b="q/y")
+    reserve(ledger, b="q/y")
     after = ledger.view()
     assert after.use(P) is before.use(P)
     assert after.use(PoolID(DRIVER, "q")) is not before.use(PoolID(DRIVER, "q"))
@@ -35,11 +35,11 @@ def test_only_pools_that_changed_get_a_new_use() -> None:
     assert ledger.view().use(P) is before.use(P)
 
 
-def test_what_comes_and_goes_between_two_views_changes_nothing() -> None:
+def test_a_reverted_change_between_two_views_has_no_effect() -> None:
     ledger = of("a", "b")
     ledger.observe(claim("a", 2, "x"))
     before = ledger.view()
-    promised(ledger, b="y")
+    reserve(ledger, b="y")
     ledger.forget(["b"])
     assert ledger.view() is before
 
@@ -57,7 +57,7 @@ def test_views_of_thousands_of_pools_copy_only_a_few_entries_for_a_change() -> N
     assert len(ledger.view().pools) == 4800
 
 
-def test_a_view_is_what_the_solver_reads_from_the_claims() -> None:
+def test_a_view_equals_the_view_of_the_claims() -> None:
     claims = [claim("a", 1, "x", "nic:1=4G"), claim("b", 1, "nic:2=2G", "q/x", "x!")]
     ledger = of()
     for each in claims:
@@ -93,13 +93,13 @@ def mark(
     return format_mark(Mark("drawbridge", (marked,)))
 
 
-def test_a_mark_tells_what_a_device_drew_when_it_was_allocated() -> None:
+def test_a_mark_provides_the_counters_at_allocation() -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "x", mark=mark("x", drew("5Gi", "mig"))))
     assert ledger.view().use(P).snapshots == {"x": drew("5Gi", "mig")}
 
 
-def test_a_mark_about_devices_that_the_claim_does_not_hold_is_not_believed() -> None:
+def test_a_mark_applies_only_to_devices_of_the_claim() -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "x", mark=mark("y", drew("5Gi"))))
     assert not ledger.view().use(P).snapshots
@@ -114,13 +114,13 @@ def test_a_mark_cannot_make_a_draw_negative() -> None:
 @pytest.mark.parametrize(
     ("said", "counts"), [("6G", "6G"), ("2G", "4G"), ("-9G", "4G"), ("", "4G")]
 )
-def test_of_the_amounts_in_mark_and_status_the_larger_counts(said: str, counts: str) -> None:
+def test_the_larger_amount_of_mark_and_status_counts(said: str, counts: str) -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "nic:1=4G", mark=mark("nic", consumed=said, share="1")))
     assert ledger.view().use(P).shares == {"nic": {"bandwidth": parse(counts)}}
 
 
-def test_of_several_marks_about_one_device_the_most_counts_and_all_groups_are_seen() -> None:
+def test_several_marks_of_a_device_merge_to_the_maximum_and_all_groups() -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "nic:1", mark=mark("nic", drew("5Gi", "one"), share="1")))
     ledger.observe(claim("b", 2, "nic:2", mark=mark("nic", drew("8Gi", "two"), share="2")))
@@ -134,7 +134,7 @@ def test_of_several_marks_about_one_device_the_most_counts_and_all_groups_are_se
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"devices": 1}', '{"devices": [{"driver": "d"}]}', "[" * 100_000]
 )
-def test_a_mark_that_cannot_be_read_says_nothing_and_is_told(text: str) -> None:
+def test_an_invalid_mark_is_ignored_and_reported(text: str) -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "x", mark=text))
     assert held(ledger) == {"x": ["a"]}
@@ -143,7 +143,7 @@ def test_a_mark_that_cannot_be_read_says_nothing_and_is_told(text: str) -> None:
     assert known.object == "ResourceClaim/default/claim-a"
 
 
-def test_a_promise_counts_what_its_mark_will_say() -> None:
+def test_a_reservation_counts_its_mark() -> None:
     ledger = of("a")
     note = msgspec.convert(msgspec.json.decode(mark("x")), Mark)
     note = Mark(
@@ -155,6 +155,6 @@ def test_a_promise_counts_what_its_mark_will_say() -> None:
             ),
         ),
     )
-    promise = {"a": Reservation(allocation("x"), note)}
-    assert ledger.assume(promise, until=LATER, view=ledger.view()) is None
+    reservation = {"a": Reservation(allocation("x"), note)}
+    assert ledger.assume(reservation, until=LATER, view=ledger.view()) is None
     assert ledger.view().use(P).snapshots == {"x": drew("1")}
