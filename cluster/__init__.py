@@ -1,4 +1,4 @@
-"""The API server: credentials, list-watch caches, writers, lease, events.
+"""Access to the API server: credentials, list-watch caches, writes, leader election, events.
 
-The only room that talks to it. Knows what an object is and how it is kept; nothing of devices.
+This is the only package that sends requests to the API server. It does not interpret devices.
 """

@@ -1,36 +1,36 @@
-"""How long to wait before trying again: longer each time, never in step with others."""
+"""Exponential back-off with jitter."""
 
 import random
 from collections.abc import Callable
 
-FIRST = 0.5
-MOST = 30.0
+FIRST_SECONDS = 0.5
+MAX_SECONDS = 30.0
 
 
 class Backoff:
-    """Pauses that double up to a limit; a success begins again at the shortest."""
+    """Pauses that double up to a maximum; `reset` starts again at the first pause."""
 
     def __init__(
         self,
-        first: float = FIRST,
-        most: float = MOST,
+        first: float = FIRST_SECONDS,
+        maximum: float = MAX_SECONDS,
         *,
-        chance: Callable[[], float] = random.random,
+        random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._first = first
-        self._most = most
-        self._chance = chance
+        self._maximum = maximum
+        self._random_fraction = random_fraction
         self._next = first
 
     def pause(self, at_least: float | None = None) -> float:
-        """Give the next pause; the server's own wish is a lower bound, for it knows its load."""
-        # All replicas lose their watches in the same moment: without chance they would come back
-        # in the same moment, too; most of all when they are told the same second.
-        chance = self._chance()
-        pause = self._next * (0.5 + chance)
-        self._next = min(self._next * 2, self._most)
-        return max(pause, (at_least or 0.0) * (1 + chance / 4))
+        """Return the next pause; `at_least` is the Retry-After of the server, if it sent one."""
+        # All replicas lose their watches at the same time. Without jitter they would reconnect at
+        # the same time too, above all if the server sends all of them the same Retry-After.
+        fraction = self._random_fraction()
+        pause = self._next * (0.5 + fraction)
+        self._next = min(self._next * 2, self._maximum)
+        return max(pause, (at_least or 0.0) * (1 + fraction / 4))
 
     def reset(self) -> None:
-        """Begin again at the shortest."""
+        """Start again at the first pause."""
         self._next = self._first

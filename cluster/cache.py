@@ -1,25 +1,24 @@
-"""A list-watch cache: all objects of a kind, kept in step with the API server.
+"""A list-watch cache: keeps all objects of a kind in sync with the API server.
 
-`run` reads everything once and then follows the changes, for as long as it is not cancelled. It
-never gives up and never raises for what the world does: `trouble` says what is wrong now, `age`
-how old the news are.
+`run` lists everything once and then watches, until cancelled. It retries forever and never raises
+API errors: `problem` describes the current failure, `age` tells when the server last responded.
 
-Which version counts. A list without a version is a consistent read: the server answers with what
-etcd holds now, never with less than somebody was already told. So a whole list is the truth, also
-about what was deleted while nobody watched. Two things can still hand us something older:
+How the cache orders versions. A list without a resourceVersion is a consistent read: the server
+returns the current content of etcd, which is never older than an earlier response. A list is
+therefore authoritative, also for deletions that happened while no watch was open. Two situations
+can still deliver older data:
 
-- An event that was seen before, when a watch begins again, or from a server that lags. Versions of
-  one kind are numbers that grow with time, so an event below what is kept is left out; above all
-  it must not bring back what was deleted.
-- A list below what was seen. Either something between us and etcd answers from memory although it
-  must not, and the next answer is right; or etcd was set back to a backup, and every answer will
-  be like that, because the versions seen since will never have happened. One such list is
-  therefore not believed and three in a row, some time apart, are: then the past is the truth, and
-  keeping what we saw would be inventing objects. A watch would never tell: from a version that is
-  yet to come the server waits for it in silence. So before a watch is begun again the server is
-  asked how far it is. Should it have counted beyond what we saw by then, nobody can tell from
-  versions, and only a restart helps; that is what Kubernetes tells administrators to do to every
-  component after restoring etcd.
+- An event that the cache already has, after a watch restarts or from an API server that lags. The
+  resourceVersions of one kind are increasing numbers, so the cache ignores an event with a lower
+  version than its own. Such an event must not bring back a deleted object.
+- A list with a lower version than the cache. Either a proxy serves stale responses, and the next
+  list is correct, or etcd was restored from a backup, and every list is like that, because the
+  versions that the cache saw no longer exist. The cache therefore rejects one such list and accepts
+  the third in a row. A watch cannot detect a restored backup: for a version in the future, the
+  server waits without an error. The cache therefore lists one object before it restarts a watch
+  and compares versions. If the restored server has already passed the cache's version, versions
+  cannot reveal the restore, and only a restart of the process helps. Kubernetes advises
+  administrators to restart every component after restoring etcd.
 """
 
 import asyncio
@@ -33,34 +32,34 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from cluster.backoff import Backoff
-from cluster.errors import ApiError, UnreachableError, from_status
+from cluster.errors import ApiError, UnreachableError, error_from_status
 from cluster.resources import Resource
 from cluster.session import Session
 from cluster.store import (
-    UNREADABLE,
-    Envelope,
-    Kept,
-    Key,
-    Listener,
-    Shelf,
-    decoder,
-    envelope,
-    uncollected,
+    DECODE_ERRORS,
+    CachedObject,
+    ChangeListener,
+    ObjectHeader,
+    ObjectIndex,
+    ObjectKey,
+    make_decoder,
+    pause_garbage_collection,
+    read_header,
 )
 
-__all__ = ["Cache", "Kept"]
+__all__ = ["Cache", "CachedObject"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger("cluster.cache")
-# A server ends a watch after this long, so that none holds on to one server forever.
+# The server ends a watch after this time, so that watches move between API servers.
 WATCH_SECONDS: Final = (300, 600)
 LIST_SECONDS: Final = 60.0
-SILENT_SECONDS: Final = 100.0  # bookmarks come once a minute
-# So many lists in a row below what was seen are the truth.
-SET_BACK: Final = 3
-# A page that expires before the next is asked for was too small for this server.
-RESTARTS: Final = 4
-_END = "k8s.io/initial-events-end"
+FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
+# The cache accepts the last of this many older lists in a row.
+OLDER_LISTS_TO_ACCEPT: Final = 3
+# If a page expires before the next request, the next attempt uses larger pages.
+PAGE_ATTEMPTS: Final = 4
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
@@ -78,13 +77,13 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Mark(msgspec.Struct, rename="camel"):
+class _BookmarkMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
     annotations: dict[str, str] = {}
 
 
 class _Bookmark(msgspec.Struct):
-    metadata: _Mark
+    metadata: _BookmarkMetadata
 
 
 _PAGE = msgspec.json.Decoder(_Page)
@@ -92,54 +91,54 @@ _EVENT = msgspec.json.Decoder(_Event)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 
 
-class _GarbageError(ApiError):
-    """The server sent what is no event; what else it did not send cannot be known."""
+class _InvalidDataError(ApiError):
+    """The server sent invalid data, so the cache may have missed events."""
 
 
 class _Listing(Generic[T]):
-    """A list in the making: what was read, and what was there at all."""
+    """An incomplete list: the decoded objects, and the keys of all listed objects."""
 
-    def __init__(self, shelf: Shelf[T]) -> None:
-        self._shelf = shelf
-        self.objects: dict[Key, Kept[T]] = {}
-        self.keys: set[Key] = set()
+    def __init__(self, index: ObjectIndex[T]) -> None:
+        self._index = index
+        self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        self.keys: set[ObjectKey] = set()
 
-    def add(self, head: Envelope, raw: bytes) -> None:
-        self.keys.add(head.key)
-        kept = self._shelf.read(head, raw)
-        if kept is not None:
-            self.objects[head.key] = kept
+    def add(self, header: ObjectHeader, raw: bytes) -> None:
+        self.keys.add(header.key)
+        decoded = self._index.read(header, raw)
+        if decoded is not None:
+            self.objects[header.key] = decoded
 
-    def take(self, items: Iterable[msgspec.Raw]) -> None:
-        with uncollected():
-            self._take(items)
+    def add_page(self, items: Iterable[msgspec.Raw]) -> None:
+        with pause_garbage_collection():
+            self._add_page(items)
 
-    def _take(self, items: Iterable[msgspec.Raw]) -> None:
+    def _add_page(self, items: Iterable[msgspec.Raw]) -> None:
         for raw in items:
             try:
-                head = envelope(raw)
-            except UNREADABLE as error:
-                _LOG.warning("an object of a list says not what it is: %s", error)
+                header = read_header(raw)
+            except DECODE_ERRORS as error:
+                _LOG.warning("an item of a list has no valid metadata: %s", error)
                 continue
-            # A copy, because a view would hold the whole page as long as one of its objects lives.
-            self.add(head, bytes(raw))
+            # Copied, because a view keeps the whole page in memory as long as one object lives.
+            self.add(header, bytes(raw))
 
 
 class Cache(Generic[T]):
-    """All objects of a kind, or those chosen by namespace and selectors, as `shape`.
+    """All objects of a kind, or those that a namespace and selectors select, decoded as `shape`.
 
-    Listeners are called in order of change, in the loop, after the change; one that raises is
-    counted in `bugs` and logged. `restarts` counts how often it had to begin again.
+    Listeners run in the event loop after each change, in order. A listener that raises is counted
+    in `listener_failures` and logged. `restarts` counts the watches and lists that ended.
     """
 
     restarts = 0
-    trouble = "not listed yet"
-    _heard: float | None = None
-    _told = 0  # how often a watch said something
-    _version = ""  # how far we have seen
-    _older = 0  # how many lists in a row were below that
-    _lost = True  # whether only a whole list can tell what is there
-    _streams = True  # whether that list is asked for as a stream
+    problem = "not listed yet"
+    _last_response: float | None = None
+    _chunks = 0  # the number of chunks that watches delivered
+    _version = ""  # the latest resourceVersion
+    _older_lists = 0  # older lists in a row
+    _needs_list = True  # whether a watch cannot continue from `_version`
+    _try_streaming = True  # whether the next list is requested as a watch stream
 
     def __init__(  # noqa: PLR0913  # all but three by name
         self,
@@ -158,242 +157,249 @@ class Cache(Generic[T]):
     ) -> None:
         self.resource = resource
         self._session = session
-        self._shelf = Shelf(resource, decoder(shape, decode))
+        self._index = ObjectIndex(resource, make_decoder(shape, decode))
         self._path = resource.path(namespace)
-        chosen = {"labelSelector": labels, "fieldSelector": fields}
-        self._chosen = {name: text for name, text in chosen.items() if text}
-        self._page = page
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        self._selectors = {name: text for name, text in selectors.items() if text}
+        self._page_size = page
         self._watch_list = watch_list
         self._now = now
         self._pause = pause
         self._backoff = Backoff()
         self._synced = asyncio.Event()
 
-    # --- what it holds -------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
-        """Whether everything was read once; it stays so, and `age` says how well it is kept up."""
+        """Whether everything was listed once; never becomes false again."""
         return self._synced.is_set()
 
     @property
     def revision(self) -> int:
         """A number that grows with every change."""
-        return self._shelf.revision
+        return self._index.revision
 
     @property
-    def bugs(self) -> int:
-        """How often a listener raised."""
-        return self._shelf.bugs
+    def listener_failures(self) -> int:
+        """How often a listener raised an exception."""
+        return self._index.listener_failures
 
     @property
     def undecodable(self) -> int:
-        """How many objects are kept out, because they cannot be read as the shape."""
-        return len(self._shelf.unreadable)
+        """The number of objects that are left out because they cannot be decoded."""
+        return len(self._index.decode_errors)
 
-    async def until_synced(self) -> None:
-        """Wait until everything was read once."""
+    async def wait_until_synced(self) -> None:
+        """Wait until everything was listed once."""
         await self._synced.wait()
 
     def age(self) -> float:
-        """Seconds since the server last said anything; infinite before it ever did."""
-        return float("inf") if self._heard is None else self._now() - self._heard
+        """Return the seconds since the last response of the server; infinite before the first."""
+        return float("inf") if self._last_response is None else self._now() - self._last_response
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing is wrong, as far as can be known, and the server spoke lately."""
-        return self.synced and not self.trouble and self.age() < SILENT_SECONDS
+        """Whether the cache is synced, has no problem, and the server responded recently."""
+        return self.synced and not self.problem and self.age() < FRESH_SECONDS
 
-    def get(self, name: str, namespace: str = "") -> Kept[T] | None:
-        """Give one object."""
-        return self._shelf.objects.get((namespace, name))
+    def get(self, name: str, namespace: str = "") -> CachedObject[T] | None:
+        """Return one object; None if the cache does not have it."""
+        return self._index.objects.get((namespace, name))
 
-    def all(self, namespace: str | None = None) -> Iterable[Kept[T]]:
-        """Give all objects, or a namespace's; what changes meanwhile is not seen."""
-        objects = self._shelf.objects.values()
-        return [kept for kept in objects if namespace is None or kept.namespace == namespace]
+    def all(self, namespace: str | None = None) -> Iterable[CachedObject[T]]:
+        """Return a snapshot of all objects, or of the objects of a namespace."""
+        objects = self._index.objects.values()
+        return [each for each in objects if namespace is None or each.namespace == namespace]
 
-    def subscribe(self, listener: Listener[T]) -> None:
-        """Tell `listener` of every change from now on: the object before, and after it."""
-        self._shelf.subscribe(listener)
+    def subscribe(self, listener: ChangeListener[T]) -> None:
+        """Call `listener` for every change from now on, with the object before and after it."""
+        self._index.subscribe(listener)
 
-    # --- following -----------------------------------------------------------------------------
+    # --- list and watch ------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep in step until cancelled."""
+        """Keep the cache in sync until cancelled."""
         while True:
-            asked, told = self._now(), self._told
+            started, chunks = self._now(), self._chunks
             try:
-                if self._lost:
-                    await self._begin()
-                elif await self._is_ahead():
+                if self._needs_list:
+                    await self._list_and_watch()
+                elif await self._server_is_current():
                     await self._watch({"resourceVersion": self._version}, None)
             except ApiError as error:
-                self._lost = self._lost or _needs_list(error)
-                await self._rest(error)
+                self._needs_list = self._needs_list or _requires_list(error)
+                await self._back_off(error)
             else:
-                # A server that ends every watch at once must not be asked in a loop.
-                if self._told == told and self._now() - asked < 1:
+                # If the server ends every watch immediately, pause before the next watch.
+                if self._chunks == chunks and self._now() - started < 1:
                     await self._pause(self._backoff.pause())
             self.restarts += 1
 
-    async def _rest(self, error: ApiError) -> None:
-        self.trouble = f"{error}"
+    async def _back_off(self, error: ApiError) -> None:
+        self.problem = f"{error}"
         pause = self._backoff.pause(error.retry_after)
         level = logging.WARNING if error.forbidden else logging.INFO
-        _LOG.log(level, "%s: %s; again in %.1f s", self.resource.plural, error, pause)
+        _LOG.log(level, "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
         await self._pause(pause)
 
-    async def _begin(self) -> None:
-        """Read everything and follow it from there."""
-        streams, self._streams = self._streams, True
-        if self._watch_list and streams:
-            # Should the stream break before the list in it is whole, pages have the next turn:
-            # something on the way may be unable to carry it.
-            self._streams = False
+    async def _list_and_watch(self) -> None:
+        try_streaming, self._try_streaming = self._try_streaming, True
+        if self._watch_list and try_streaming:
+            # If the stream breaks before its list is complete, the next attempt uses pages, because
+            # a proxy may not support the stream.
+            self._try_streaming = False
             initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
             try:
-                return await self._watch(initial, _Listing(self._shelf))
+                return await self._watch(initial, _Listing(self._index))
             except ApiError as error:
                 if error.code not in (400, 422):
                     raise
-                self._watch_list = False  # not offered here
+                self._watch_list = False  # this server does not support it
         await self._list()
         await self._watch({"resourceVersion": self._version}, None)
         return None
 
-    async def _is_ahead(self) -> bool:
-        """Tell whether the server is as far as we are; else what we hold is in question."""
-        query = {**self._chosen, "limit": "1"}
-        page = self._decoded(await self._session.call("GET", self._path, query=query))
-        self._lost = _older(page.metadata.resource_version, self._version)
-        return not self._lost
+    async def _server_is_current(self) -> bool:
+        """Whether the server has reached the version of the cache; if not, a list is needed."""
+        query = {**self._selectors, "limit": "1"}
+        page = self._decode_page(await self._session.call("GET", self._path, query=query))
+        self._needs_list = _is_older(page.metadata.resource_version, self._version)
+        return not self._needs_list
 
     async def _list(self) -> None:
-        page = self._page
-        for _ in range(RESTARTS):
+        size = self._page_size
+        for _ in range(PAGE_ATTEMPTS):
             try:
-                listing, version = await self._pages(page)
+                listing, version = await self._list_pages(size)
             except ApiError as error:
                 if not error.gone:
                     raise
-                page *= 4
+                size *= 4
             else:
-                self._whole(listing, version)
+                self._accept_list(listing, version)
                 return
-        # Too large for any page size within the time the server keeps them: all at once then.
-        self._whole(*await self._pages(0))
+        # Every page size was too small for the time that the server keeps pages.
+        self._accept_list(*await self._list_pages(0))
 
-    async def _pages(self, size: int) -> tuple[_Listing[T], str]:
-        listing = _Listing(self._shelf)
-        query = {**self._chosen, **({"limit": f"{size}"} if size else {})}
+    async def _list_pages(self, size: int) -> tuple[_Listing[T], str]:
+        listing = _Listing(self._index)
+        query = {**self._selectors, **({"limit": f"{size}"} if size else {})}
         while True:
-            answer = await self._session.call("GET", self._path, query=query, seconds=LIST_SECONDS)
-            page = self._decoded(answer)
-            listing.take(page.items or ())
+            response = await self._session.call(
+                "GET", self._path, query=query, seconds=LIST_SECONDS
+            )
+            page = self._decode_page(response)
+            listing.add_page(page.items or ())
             if not page.metadata.continue_:
                 return listing, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
 
-    def _decoded(self, answer: bytes) -> _Page:
-        self._heard = self._now()
+    def _decode_page(self, response: bytes) -> _Page:
+        self._last_response = self._now()
         try:
-            return _PAGE.decode(answer)
-        except UNREADABLE as error:
-            raise _GarbageError(0, "Garbage", f"a list of {self._path}: {error}") from None
+            return _PAGE.decode(response)
+        except DECODE_ERRORS as error:
+            raise _InvalidDataError(0, "InvalidData", f"a list of {self._path}: {error}") from None
 
-    def _whole(self, listing: _Listing[T], version: str) -> None:
-        """Take a whole list, unless it is older than what was seen; see the top of this file."""
-        if _older(version, self._version) and self._older + 1 < SET_BACK:
-            self._older += 1
-            told = f"a list of {self._path} is at version {version}, before {self._version}"
-            raise ApiError(504, "Older", told)
-        self._older = 0
-        self._lost = False
-        self._streams = True
-        self._shelf.replace(listing.objects.values(), listing.keys)
-        self._well(version)
+    def _accept_list(self, listing: _Listing[T], version: str) -> None:
+        """Replace all objects; rejects an older list, as the module docstring describes."""
+        if _is_older(version, self._version) and self._older_lists + 1 < OLDER_LISTS_TO_ACCEPT:
+            self._older_lists += 1
+            message = (
+                f"a list of {self._path} has version {version}, older than the cached version "
+                f"{self._version}"
+            )
+            raise ApiError(504, "Older", message)
+        self._older_lists = 0
+        self._needs_list = False
+        self._try_streaming = True
+        self._index.replace(listing.objects.values(), listing.keys)
+        self._mark_in_sync(version)
         self._synced.set()
 
-    def _well(self, version: str) -> None:
+    def _mark_in_sync(self, version: str) -> None:
         self._version = version
-        self.trouble = ""
+        self.problem = ""
         self._backoff.reset()
 
     async def _watch(self, query: dict[str, str], listing: _Listing[T] | None) -> None:
-        """Follow a watch to its end; with `listing`, what comes first is a list."""
+        """Process a watch until it ends; with `listing`, the first events are a list."""
         seconds = random.randint(*WATCH_SECONDS)  # noqa: S311  # jitter
-        usual = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
-        stream = self._session.stream(self._path, query={**self._chosen, **usual, **query})
+        watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
+        stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
         async with stream as chunks, aclosing(chunks):
             if listing is None:
-                self.trouble = ""
+                self.problem = ""
             async for lines in chunks:
-                self._heard = self._now()
-                self._told += 1
-                with uncollected():
+                self._last_response = self._now()
+                self._chunks += 1
+                with pause_garbage_collection():
                     for line in lines:
-                        listing = self._event(line, listing)
+                        listing = self._process_line(line, listing)
         if listing is not None:
-            raise UnreachableError(f"the list of {self._path} ended in the middle")
+            raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
 
-    def _event(self, line: bytes, listing: _Listing[T] | None) -> _Listing[T] | None:
+    def _process_line(self, line: bytes, listing: _Listing[T] | None) -> _Listing[T] | None:
+        """Process one event; returns the list while it is incomplete, else None."""
         try:
             event = _EVENT.decode(line)
             if event.type == "ERROR":
-                raise from_status(500, bytes(event.object))
+                raise error_from_status(500, bytes(event.object))
             if event.type == "BOOKMARK":
-                return self._bookmark(_BOOKMARK.decode(event.object).metadata, listing)
-            head = envelope(event.object)
-        except UNREADABLE as error:
-            shown = line[:80].decode(errors="replace")
-            raise _GarbageError(
-                0, "Garbage", f"a watch of {self._path}: {error}: {shown}"
+                return self._process_bookmark(_BOOKMARK.decode(event.object).metadata, listing)
+            header = read_header(event.object)
+        except DECODE_ERRORS as error:
+            excerpt = line[:80].decode(errors="replace")
+            raise _InvalidDataError(
+                0, "InvalidData", f"a watch of {self._path}: {error}: {excerpt}"
             ) from None
         if listing is not None:
-            listing.add(head, bytes(event.object))
+            listing.add(header, bytes(event.object))
         else:
-            self._change(event.type, head, bytes(event.object))
+            self._process_change(event.type, header, bytes(event.object))
         return listing
 
-    def _bookmark(self, mark: _Mark, listing: _Listing[T] | None) -> _Listing[T] | None:
+    def _process_bookmark(
+        self, metadata: _BookmarkMetadata, listing: _Listing[T] | None
+    ) -> _Listing[T] | None:
         if listing is None:
-            if not _older(mark.resource_version, self._version):
-                self._well(mark.resource_version)
-        elif mark.annotations.get(_END) == "true":
-            self._whole(listing, mark.resource_version)
+            if not _is_older(metadata.resource_version, self._version):
+                self._mark_in_sync(metadata.resource_version)
+        elif metadata.annotations.get(_INITIAL_EVENTS_END) == "true":
+            self._accept_list(listing, metadata.resource_version)
             return None
         return listing
 
-    def _change(self, event: str, head: Envelope, raw: bytes) -> None:
-        version = head.metadata.resource_version
-        if _older(version, self._version):
+    def _process_change(self, event_type: str, header: ObjectHeader, raw: bytes) -> None:
+        version = header.metadata.resource_version
+        if _is_older(version, self._version):
             return
-        if event == "DELETED":
-            self._shelf.gone(head.key)
+        if event_type == "DELETED":
+            self._index.delete(header.key)
         else:
-            kept = self._shelf.read(head, raw)
-            if kept is None:
-                self._shelf.drop(head.key)
+            decoded = self._index.read(header, raw)
+            if decoded is None:
+                self._index.drop(header.key)
             else:
-                self._shelf.put(kept)
-        self._well(version)
+                self._index.put(decoded)
+        self._mark_in_sync(version)
 
 
-def _needs_list(error: ApiError) -> bool:
-    """Tell whether a watch cannot go on from where it was.
+def _requires_list(error: ApiError) -> bool:
+    """Whether a watch cannot continue after this error.
 
-    Gone: the version was forgotten. 504: the server says that the version is yet to come. What was
-    garbled or is refused may be anything. A server that cannot be reached, is busy or just starts
-    (429, 500, 503) keeps its history: thousands of clients that all list would keep it down.
+    410: the server no longer has the version. 504: the version is in the future. Invalid data and
+    rejected requests have unknown causes. A server that is unreachable, overloaded or starting
+    (429, 500, 503) keeps its history, and lists from thousands of clients would overload it.
     """
     if isinstance(error, UnreachableError):
         return False
     return error.gone or error.code not in (429, 500, 502, 503)
 
 
-def _older(version: str, than: str) -> bool:
-    """Compare versions; what is no number cannot be told apart and counts as new."""
+def _is_older(version: str, than: str) -> bool:
+    """Compare two versions; one that is not a number counts as new."""
     if version.isdecimal() and than.isdecimal():
         return int(version) < int(than)
     return False

@@ -1,7 +1,7 @@
-"""Who we are to the API server, and where it is: kubeconfig, exec plug-ins, or the pod's account.
+"""Reads credentials and the server address from a kubeconfig or the pod's service account.
 
-`kubernetes.aio` reads them; it is imported when the first session opens, because that costs a
-third of a second. Knows nothing of requests: `Access` is what one of them needs.
+`kubernetes.aio` reads them, including exec plug-ins. It is imported when the first session opens,
+because the import takes a third of a second.
 """
 
 import asyncio
@@ -19,72 +19,78 @@ from typing import Any
 from cluster.errors import AccessError
 from cluster.proxy import proxy_for
 
-# Where a pod finds its account, unless a test says otherwise.
-POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# The kubelet renews a token file long before the old token ends; client-go looks once a minute too.
+# The mount path of the service account in a pod.
+SERVICE_ACCOUNT_PATH = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# The kubelet renews a token file long before the old token expires; client-go also reads it again
+# once a minute.
 FILE_SECONDS = 60.0
-# A plug-in's credentials are renewed this long before they end.
+# The credentials of a plug-in are renewed this long before they expire.
 EARLY_SECONDS = 60.0
 PLUGIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a request needs; `due` is when, by the monotonic clock, to ask for it again."""
+    """The server address and credentials of a request.
+
+    `renew_at` is the monotonic time at which to read them again.
+    """
 
     server: str
     headers: Mapping[str, str] = field(repr=False)
     tls: ssl.SSLContext | None
     server_name: str | None
     proxy: str | None
-    due: float
+    renew_at: float
 
 
 class Credentials:
-    """Reads credentials, remembers them, renews them when they are due or were refused."""
+    """Reads and caches credentials; renews them before they expire or after a rejection."""
 
     def __init__(
         self,
         kubeconfig: str | None = None,
         context: str | None = None,
         *,
-        pod: Path = POD,
+        service_account: Path = SERVICE_ACCOUNT_PATH,
         environ: Mapping[str, str] = os.environ,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
-        self._pod = pod
+        self._service_account = service_account
         self._environ = environ
         self._now = now
-        self._in_pod = not kubeconfig and not context and _is_pod(pod, environ)
-        usual = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-        self._files = kubeconfig or usual
+        self._in_pod = not kubeconfig and not context and _is_pod(service_account, environ)
+        default = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        self._kubeconfig = kubeconfig or default
         self.namespace = "default"
         self._access: Access | None = None
         self._lock = asyncio.Lock()
         self._tls: tuple[object, ssl.SSLContext] | None = None
 
     async def access(self) -> Access:
-        """Give what a request needs now; AccessError where there has never been any."""
+        """Return the current access; raises AccessError if credentials were never read."""
         access = self._access
-        if access is not None and self._now() < access.due:
+        if access is not None and self._now() < access.renew_at:
             return access
         try:
             return await self.renew(access)
         except AccessError:
-            # A plug-in that fails now may have given what is still good; the server will say.
+            # The credentials that the plug-in returned earlier may still be valid.
             if access is None:
                 raise
             return access
 
-    async def renew(self, refused: Access | None) -> Access:
-        """Read the credentials again, unless somebody else did since `refused` was given."""
+    async def renew(self, rejected: Access | None) -> Access:
+        """Read the credentials again, unless another task did so after `rejected` was returned."""
         async with self._lock:
-            if self._access is None or self._access is refused:
-                self._access = await (self._of_pod() if self._in_pod else self._of_files())
+            if self._access is None or self._access is rejected:
+                self._access = await (
+                    self._read_service_account() if self._in_pod else self._read_kubeconfig()
+                )
             return self._access
 
-    async def _of_pod(self) -> Access:
+    async def _read_service_account(self) -> Access:
         from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
         from kubernetes.aio.config.config_exception import ConfigException  # noqa: PLC0415  # same
         from kubernetes.aio.config.incluster_config import (  # noqa: PLC0415  # same
@@ -92,88 +98,95 @@ class Credentials:
         )
 
         found = Configuration()
-        token, authority = str(self._pod / "token"), str(self._pod / "ca.crt")
+        token, authority = (
+            str(self._service_account / "token"),
+            str(self._service_account / "ca.crt"),
+        )
         try:
             loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
                 token, authority, environ=self._environ
             )
             loader.load_and_set(found)  # type: ignore[no-untyped-call]
-            self.namespace = (self._pod / "namespace").read_text(encoding="utf-8").strip()
+            self.namespace = (
+                (self._service_account / "namespace").read_text(encoding="utf-8").strip()
+            )
         except (ConfigException, OSError) as error:
-            raise AccessError(f"the pod's account in {self._pod} cannot be used: {error}") from None
-        return self._made(found, {}, self._now() + FILE_SECONDS)
+            raise AccessError(
+                f"cannot use the service account in {self._service_account}: {error}"
+            ) from None
+        return self._make_access(found, {}, self._now() + FILE_SECONDS)
 
-    async def _of_files(self) -> Access:
+    async def _read_kubeconfig(self) -> Access:
         from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
         from kubernetes.aio.config import load_kube_config  # noqa: PLC0415  # same
 
-        if not _exists(self._files):
+        if not _any_exists(self._kubeconfig):
             raise AccessError(
-                f"there is no kubeconfig at {self._files}, and this is not a pod with an account: "
-                "name one with --kubeconfig or KUBECONFIG"
+                f"{self._kubeconfig} does not exist, and this process does not run in a pod with a "
+                "service account: set --kubeconfig or KUBECONFIG"
             )
         found = Configuration()
-        with _complaints() as said:
+        with _collect_errors() as errors:
             try:
                 async with asyncio.timeout(PLUGIN_SECONDS):
                     loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
-                        self._files, self._context, found, persist_config=False
+                        self._kubeconfig, self._context, found, persist_config=False
                     )
-            except Exception as error:  # noqa: BLE001  # whatever a malformed file leads to
+            except Exception as error:  # noqa: BLE001  # a malformed file can raise anything
                 reason = str(error) or type(error).__name__
-                raise AccessError(f"kubeconfig {self._files}: {reason}") from None
+                raise AccessError(f"kubeconfig {self._kubeconfig}: {reason}") from None
         user: dict[str, Any] = loader._user.value if loader._user else {}  # noqa: SLF001  # no other way
         if "exec" in user and not found.api_key and not found.cert_file:
             command = user["exec"].get("command")
-            told = "; ".join(said) or "it gave no credentials"
-            raise AccessError(f"kubeconfig {self._files}: plug-in {command}: {told}")
+            reason = "; ".join(errors) or "it returned no credentials"
+            raise AccessError(f"kubeconfig {self._kubeconfig}: plug-in {command}: {reason}")
         self.namespace = loader.current_context["context"].get("namespace") or "default"
-        return self._made(found, user, self._due(loader, user))
+        return self._make_access(found, user, self._renewal_time(loader, user))
 
-    def _due(self, loader: Any, user: Mapping[str, Any]) -> float:  # noqa: ANN401  # untyped library
+    def _renewal_time(self, loader: Any, user: Mapping[str, Any]) -> float:  # noqa: ANN401  # untyped library
         expiry = getattr(loader, "exec_plugin_expiry", None)
         if expiry is not None:
             left: float = (expiry - dt.datetime.now(dt.UTC)).total_seconds()
             return self._now() + max(left - EARLY_SECONDS, left / 2, 1.0)
         return self._now() + FILE_SECONDS if "tokenFile" in user else float("inf")
 
-    def _made(self, found: Any, user: Mapping[str, Any], due: float) -> Access:  # noqa: ANN401  # untyped library
-        headers = _impersonation(user)
+    def _make_access(self, found: Any, user: Mapping[str, Any], renew_at: float) -> Access:  # noqa: ANN401  # untyped library
+        headers = _impersonation_headers(user)
         scheme, _, secret = str(found.api_key.get("BearerToken", "")).partition(" ")
         if secret:
-            # A token file may end with a newline, which no header may.
+            # A token file may end with a newline, but a header value must not.
             headers["Authorization"] = f"{scheme.capitalize()} {secret.strip()}"
         server = str(found.host).rstrip("/")
         return Access(
             server=server,
             headers=headers,
-            tls=self._context_of(found) if server.startswith("https") else None,
+            tls=self._tls_context(found) if server.startswith("https") else None,
             server_name=found.tls_server_name or None,
             proxy=found.proxy or proxy_for(server, self._environ),
-            due=due,
+            renew_at=renew_at,
         )
 
-    def _context_of(self, found: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library
-        """Give the same context for the same certificates: a new one costs every connection."""
+    def _tls_context(self, found: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library
+        """Return the same context for equal certificates: a new one closes every connection."""
         files = (found.ssl_ca_cert, found.cert_file, found.key_file)
         try:
             key = (found.verify_ssl, *(Path(name).read_bytes() if name else b"" for name in files))
             if self._tls is None or self._tls[0] != key:
-                self._tls = key, _tls(found.verify_ssl, *files)
+                self._tls = key, _make_tls_context(found.verify_ssl, *files)
         except (OSError, ssl.SSLError) as error:
-            raise AccessError(f"certificates of {found.host}: {error}") from None
+            raise AccessError(f"cannot load the certificates of {found.host}: {error}") from None
         return self._tls[1]
 
 
-def _tls(
+def _make_tls_context(
     verify: bool,  # noqa: FBT001  # a field of the kubeconfig
     authority: str | None,
     certificate: str | None,
     key: str | None,
 ) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority)
-    # Python 3.13 asks authorities for extensions that those of many clusters do not have, and
-    # that no other client of Kubernetes asks for.
+    # Python 3.13 requires CA certificate extensions that many clusters' CAs do not have and that
+    # no other Kubernetes client requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificate:
         context.load_cert_chain(certificate, key)
@@ -183,16 +196,16 @@ def _tls(
     return context
 
 
-def _is_pod(pod: Path, environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (pod / "token").exists()
+def _is_pod(service_account: Path, environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").exists()
 
 
-def _exists(files: str) -> bool:
+def _any_exists(files: str) -> bool:
     return any(Path(name).expanduser().exists() for name in files.split(os.pathsep) if name)
 
 
-def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:
-    """Read whom a kubeconfig speaks for, which kubernetes.aio would pass over in silence."""
+def _impersonation_headers(user: Mapping[str, Any]) -> dict[str, str]:
+    """Read the impersonation fields of a kubeconfig, which kubernetes.aio ignores."""
     headers = {}
     if user.get("as"):
         headers["Impersonate-User"] = str(user["as"])
@@ -204,17 +217,17 @@ def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """Collect what kubernetes.aio only logs: when a plug-in fails, it goes on without."""
-    said: list[str] = []
+def _collect_errors() -> Iterator[list[str]]:
+    """Collect the errors that kubernetes.aio only logs when a plug-in fails."""
+    errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: errors.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("kubernetes.aio.config.kube_config")
     before = logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        yield said
+        yield errors
     finally:
         logger.removeHandler(handler)
         logger.propagate = before

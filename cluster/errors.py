@@ -1,7 +1,4 @@
-"""What goes wrong on the way to the API server, as exceptions.
-
-They say what the server or the network said; what to do about it is the caller's decision.
-"""
+"""Exceptions for failed requests to the API server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +7,7 @@ import msgspec
 
 
 class ApiError(Exception):
-    """The API server said no; `code` and `reason` are those of its Status."""
+    """The API server rejected a request; `code` and `reason` come from its Status."""
 
     def __init__(
         self,
@@ -30,43 +27,45 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """Whether a version, or a page of a list, is no longer to be had."""
+        """Whether a resourceVersion, or a page of a list, has expired."""
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
     def conflict(self) -> bool:
-        """Whether the object changed in between; one that exists already is something else."""
+        """Whether the object changed meanwhile; false if a created object already exists."""
         return self.code == 409 and self.reason != "AlreadyExists"
 
     @property
     def forbidden(self) -> bool:
-        """Whether somebody has to give a right, or credentials, before it can succeed."""
+        """Whether permissions or credentials are missing."""
         return self.code in (401, 403)
 
     @property
-    def missing(self) -> bool:
-        """Whether there is no such object, or no such kind."""
+    def not_found(self) -> bool:
+        """Whether the object or its kind does not exist."""
         return self.code == 404
 
 
 class UnreachableError(ApiError):
-    """No whole answer came: refused, cut off, too late. Code 0, so that one `except` is enough.
+    """No complete response arrived: refused, interrupted or timed out. Its `code` is 0.
 
-    `began`: the server may have got the request. `hopeless`: the next attempt fails as well.
+    `may_have_arrived`: the server may have processed the request. `permanent`: a retry fails too.
     """
 
-    def __init__(self, message: str, *, began: bool = True, hopeless: bool = False) -> None:
+    def __init__(
+        self, message: str, *, may_have_arrived: bool = True, permanent: bool = False
+    ) -> None:
         super().__init__(0, "Unreachable", message)
-        self.began = began
-        self.hopeless = hopeless
+        self.may_have_arrived = may_have_arrived
+        self.permanent = permanent
 
 
 class AccessError(Exception):
-    """There is no way to an API server: no kubeconfig, no such context, a plug-in that fails."""
+    """No usable credentials: no kubeconfig, an unknown context, or a plug-in that fails."""
 
 
 class NotLeadingError(Exception):
-    """A write was held back, because it is not certain that this process still leads."""
+    """A write was not sent, because this process may no longer be the leader."""
 
 
 class _Status(msgspec.Struct):
@@ -77,32 +76,34 @@ class _Status(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Status)
-# A proxy's page of HTML says enough in its first lines.
-_MOST = 500
+# The first lines of a proxy's HTML page are enough.
+_MAX_MESSAGE_BYTES = 500
 
 
-def from_answer(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Read the error of an answer of 400 and above; not every proxy answers with a Status."""
-    return from_status(code, body, _seconds(headers.get("Retry-After", "")))
+def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """Build the error of a response with code 400 or above, with or without a Status."""
+    return error_from_status(code, body, _parse_seconds(headers.get("Retry-After", "")))
 
 
-def from_status(code: int, body: bytes, retry_after: float | None = None) -> ApiError:
-    """Read a Status; `code` counts where it has none, or is not one."""
+def error_from_status(code: int, body: bytes, retry_after: float | None = None) -> ApiError:
+    """Build the error of a Status; `code` is the default if the body has no code."""
     try:
         status = _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return ApiError(code, "", body[:_MOST].decode(errors="replace"), retry_after=retry_after)
+        return ApiError(
+            code, "", body[:_MAX_MESSAGE_BYTES].decode(errors="replace"), retry_after=retry_after
+        )
     details = status.details or {}
     if retry_after is None:
-        retry_after = _seconds(str(details.get("retryAfterSeconds") or ""))
-    message = status.message or body[:_MOST].decode(errors="replace")
+        retry_after = _parse_seconds(str(details.get("retryAfterSeconds") or ""))
+    message = status.message or body[:_MAX_MESSAGE_BYTES].decode(errors="replace")
     return ApiError(
         status.code or code, status.reason, message, retry_after=retry_after, details=details
     )
 
 
-def _seconds(text: str) -> float | None:
-    """Read Retry-After; the API server says seconds, and a date is not worth a parser."""
+def _parse_seconds(text: str) -> float | None:
+    """Parse Retry-After in seconds, as the API server sends it; dates are not supported."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Events (events.k8s.io/v1): findings told on the object they are about, without flooding anybody.
+"""Records findings as events (events.k8s.io/v1) on the objects that they are about.
 
-`say` never waits. The first of its kind is created; what is said again is counted and written to
-the same event's series now and then. What cannot be written in reasonable time is dropped and
-counted: an event is a courtesy, and must not cost the API server what it reports about.
+`record` does not block. The first finding of its kind creates an event; repetitions are counted and
+written to the series of that event. The write rate is limited, and an event that cannot be written
+is dropped and counted, so that events do not overload the API server.
 """
 
 import asyncio
@@ -17,28 +17,28 @@ from typing import Any, Final
 import msgspec
 
 from cluster.errors import ApiError, NotLeadingError
-from cluster.lease import stamp
+from cluster.lease import format_micro_time
 from cluster.resources import EVENTS
 from cluster.write import Writer
 from dra.finding import Finding, Severity
 
 _LOG = logging.getLogger("cluster.events")
-NOTE_BYTES: Final = 1024
-WORD_LETTERS: Final = 128
-NAME_LETTERS: Final = 253
-# A series is brought up to date this often, and begun anew when nothing was said for this long:
-# the server forgets events after an hour.
+MAX_NOTE_BYTES: Final = 1024
+MAX_FIELD_LENGTH: Final = 128
+MAX_NAME_LENGTH: Final = 253
+# How often a series is updated. After a silence of FORGET_SECONDS a new event is created, because
+# the server deletes events after an hour.
 SERIES_SECONDS: Final = 60.0
 FORGET_SECONDS: Final = 1800.0
-# So many series are remembered; so many writes a second are made, and at once after a silence.
-SERIES: Final = 2000
+# The maximum number of series, the writes per second, and the maximum burst of writes.
+MAX_SERIES: Final = 2000
 RATE: Final = 5.0
 BURST: Final = 25
-ATTEMPTS: Final = 3
+MAX_FAILURES: Final = 3
 
 
-class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The object that an event is about; the uid lets `kubectl describe` find it."""
+class InvolvedObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The object that an event is about; `kubectl describe` finds events by uid."""
 
     api_version: str
     kind: str
@@ -49,21 +49,22 @@ class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 @dataclass(eq=False)
 class _Series:
-    """What was said of one thing: `written` of `count` times."""
+    """The occurrences of one finding: `count` recorded, `written` of them in the event."""
 
-    about: Reference
+    involved: InvolvedObject
     event: dict[str, Any]
     count: int
-    last: float
+    last_recorded: float
     written: int = 0
-    wrote: float = 0.0
-    failed: int = 0
+    last_written: float = 0.0
+    failures: int = 0
 
 
-class Events:
-    """Tells findings as events: `say` anywhere in the loop, `run` beside it.
+class EventRecorder:
+    """Records events: call `record` in the event loop while `run` runs as a task.
 
-    `reporter` is the controller's name, as `drawbridge.dev/controller`; `instance` the process.
+    `reporter` becomes `reportingController`, such as `drawbridge.dev/controller`; `instance`
+    becomes `reportingInstance`.
     """
 
     def __init__(
@@ -78,44 +79,44 @@ class Events:
         self.dropped = 0
         self._writer = writer
         self._reporter = reporter
-        self._instance = instance[:WORD_LETTERS]
+        self._instance = instance[:MAX_FIELD_LENGTH]
         self._now, self._pause = now, pause
         self._series: dict[tuple[object, ...], _Series] = {}
-        self._news = asyncio.Event()
-        self._credit = float(BURST)
-        self._earned = now()
+        self._pending = asyncio.Event()
+        self._tokens = float(BURST)
+        self._refilled = now()
 
-    def say(self, finding: Finding, about: Reference, action: str) -> None:
-        """Tell a finding on an object; `action` is what was being done, as `Translate`."""
+    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
+        """Record a finding about an object; `action` is the event's action, such as `Translate`."""
         now = self._now()
-        key = (about, finding.code, finding.severity, action, finding.message)
+        key = (involved, finding.code, finding.severity, action, finding.message)
         known = self._series.get(key)
-        if known is not None and now - known.last < FORGET_SECONDS:
+        if known is not None and now - known.last_recorded < FORGET_SECONDS:
             known.count += 1
-            known.last = now
-        elif known is None and len(self._series) >= SERIES and not self._forget(now):
+            known.last_recorded = now
+        elif known is None and len(self._series) >= MAX_SERIES and not self._forget(now):
             self.dropped += 1
             return
         else:
-            event = self._event(finding, about, action)
-            self._series[key] = _Series(about, event, count=1, last=now)
-        self._news.set()
+            event = self._make_event(finding, involved, action)
+            self._series[key] = _Series(involved, event, count=1, last_recorded=now)
+        self._pending.set()
 
     async def run(self) -> None:
-        """Write what is said, until cancelled; failures are logged, never raised."""
+        """Write recorded events until cancelled; failures are logged, never raised."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            if await self.step():
-                # Something waits for its turn, or for a minute to pass.
-                self._news.set()
+            await self._pending.wait()
+            self._pending.clear()
+            if await self.write_due():
+                # More events are waiting for the rate limit or for the next series update.
+                self._pending.set()
                 await self._pause(1)
 
-    async def step(self) -> bool:
-        """Write what is due now, as far as the rate allows; whether something is left."""
+    async def write_due(self) -> bool:
+        """Write the due events within the rate limit; returns whether any are left."""
         for key, series in list(self._series.items()):
             if self._is_due(series):
-                if not self._may_write():
+                if not self._take_token():
                     break
                 await self._write(key, series)
         return any(series.written < series.count for series in self._series.values())
@@ -123,15 +124,15 @@ class Events:
     def _is_due(self, series: _Series) -> bool:
         if series.written == series.count:
             return False
-        return series.written == 0 or self._now() - series.wrote >= SERIES_SECONDS
+        return series.written == 0 or self._now() - series.last_written >= SERIES_SECONDS
 
-    def _may_write(self) -> bool:
+    def _take_token(self) -> bool:
         now = self._now()
-        self._credit = min(BURST, self._credit + (now - self._earned) * RATE)
-        self._earned = now
-        if self._credit < 1:
+        self._tokens = min(BURST, self._tokens + (now - self._refilled) * RATE)
+        self._refilled = now
+        if self._tokens < 1:
             return False
-        self._credit -= 1
+        self._tokens -= 1
         return True
 
     async def _write(self, key: tuple[object, ...], series: _Series) -> None:
@@ -140,60 +141,67 @@ class Events:
             if series.written == 0:
                 await self._create(series)
             else:
-                await self._repeat(series, count)
+                await self._update(series, count)
         except (ApiError, NotLeadingError) as error:
-            series.failed += 1
-            if _is_refused(error) or series.failed == ATTEMPTS:
+            series.failures += 1
+            if _is_permanent(error) or series.failures == MAX_FAILURES:
                 self.dropped += 1
                 del self._series[key]
-                _LOG.warning("the event %s is dropped: %s", series.event["reason"], error)
+                _LOG.warning("dropped the event %s: %s", series.event["reason"], error)
             return
-        series.written, series.wrote, series.failed = count, self._now(), 0
+        series.written, series.last_written, series.failures = count, self._now(), 0
 
     async def _create(self, series: _Series) -> None:
-        event = {**series.event, "eventTime": stamp()}
+        event = {**series.event, "eventTime": format_micro_time()}
         if series.count > 1:
-            event["series"] = _told(series.count)
+            event["series"] = _series_field(series.count)
         try:
             await self._writer.create(EVENTS, event)
         except ApiError as error:
-            # The answer to an earlier attempt was lost; the name is nobody else's.
+            # An earlier attempt succeeded, but its response was lost. The name is unique.
             if error.reason != "AlreadyExists":
                 raise
 
-    async def _repeat(self, series: _Series, count: int) -> None:
+    async def _update(self, series: _Series, count: int) -> None:
         metadata = series.event["metadata"]
         name, space = metadata["name"], metadata["namespace"]
         try:
-            await self._writer.patch(EVENTS, name, {"series": _told(count)}, namespace=space)
+            await self._writer.patch(
+                EVENTS, name, {"series": _series_field(count)}, namespace=space
+            )
         except ApiError as error:
-            if not error.missing:
+            if not error.not_found:
                 raise
-            # The server has forgotten it, which it does after an hour.
-            metadata["name"] = _name(series.about)
+            # The server deletes events after an hour.
+            metadata["name"] = _make_name(series.involved)
             await self._create(series)
 
-    def _event(self, finding: Finding, about: Reference, action: str) -> dict[str, Any]:
-        warns = finding.severity is not Severity.INFO
+    def _make_event(
+        self, finding: Finding, involved: InvolvedObject, action: str
+    ) -> dict[str, Any]:
+        is_warning = finding.severity is not Severity.INFO
         return {
-            # Of an object without a namespace, events are kept in `default`.
-            "metadata": {"name": _name(about), "namespace": about.namespace or "default"},
+            # Events about cluster-scoped objects are in the namespace `default`.
+            "metadata": {
+                "name": _make_name(involved),
+                "namespace": involved.namespace or "default",
+            },
             "reportingController": self._reporter,
             "reportingInstance": self._instance,
-            "action": action[:WORD_LETTERS],
-            "reason": finding.code[:WORD_LETTERS],
-            "type": "Warning" if warns else "Normal",
-            "regarding": msgspec.to_builtins(about),
-            "note": _note(f"{finding.message} {finding.remedy}".strip()),
+            "action": action[:MAX_FIELD_LENGTH],
+            "reason": finding.code[:MAX_FIELD_LENGTH],
+            "type": "Warning" if is_warning else "Normal",
+            "regarding": msgspec.to_builtins(involved),
+            "note": _shorten_note(f"{finding.message} {finding.remedy}".strip()),
         }
 
     def _forget(self, now: float) -> bool:
-        """Make room: what was written and not said for long goes first."""
+        """Remove written series that were silent for the longest time; False if there are none."""
         for age in (FORGET_SECONDS, SERIES_SECONDS):
             old = [
                 key
                 for key, series in self._series.items()
-                if series.written == series.count and now - series.last >= age
+                if series.written == series.count and now - series.last_recorded >= age
             ]
             for key in old:
                 del self._series[key]
@@ -202,27 +210,27 @@ class Events:
         return False
 
 
-def _is_refused(error: ApiError | NotLeadingError) -> bool:
-    """Tell whether it would be so again: the namespace is gone or going, or we may not."""
+def _is_permanent(error: ApiError | NotLeadingError) -> bool:
+    """Whether a retry fails too: the namespace is gone or terminating, or access is denied."""
     if isinstance(error, NotLeadingError):
         return True
     return 400 <= error.code < 500 and error.code != 429
 
 
-def _told(count: int) -> dict[str, Any]:
-    return {"count": count, "lastObservedTime": stamp()}
+def _series_field(count: int) -> dict[str, Any]:
+    return {"count": count, "lastObservedTime": format_micro_time()}
 
 
-def _name(about: Reference) -> str:
-    """Give a name that nobody else has, and that an object's name may be part of."""
+def _make_name(involved: InvolvedObject) -> str:
+    """Make a unique name that starts with the name of the object."""
     tail = secrets.token_hex(8)
-    stem = re.sub(r"[^a-z0-9.-]+", "-", about.name.lower())[: NAME_LETTERS - len(tail) - 1]
+    stem = re.sub(r"[^a-z0-9.-]+", "-", involved.name.lower())[: MAX_NAME_LENGTH - len(tail) - 1]
     return f"{stem.strip('.-') or 'event'}.{tail}"
 
 
-def _note(text: str) -> str:
-    """Shorten a note to what the API server takes, which counts bytes."""
+def _shorten_note(text: str) -> str:
+    """Shorten a note to the maximum that the API server accepts, in bytes."""
     raw = text.encode()
-    if len(raw) <= NOTE_BYTES:
+    if len(raw) <= MAX_NOTE_BYTES:
         return text
-    return raw[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
+    return raw[: MAX_NOTE_BYTES - 3].decode(errors="ignore") + "…"

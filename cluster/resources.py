@@ -1,15 +1,15 @@
-"""The kinds of objects this program reads and writes, and where the API server keeps them.
+"""The resources that Drawbridge reads and writes, with their API paths."""
 
-A table, nothing else: whether a server has a kind is asked of the server.
-"""
-
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+# An API object as decoded JSON.
+ApiObject = dict[str, Any]
+
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of object at one API version."""
+    """A resource at one API version."""
 
     group: str
     version: str
@@ -19,18 +19,18 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """What stands in an object's `apiVersion`."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def root(self) -> str:
-        """The path of the API version, where the server says which kinds it has."""
+        """The path of the API version, for discovery."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Give the path of one object, of a namespace's objects, or of all."""
-        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return f"{self.root}{middle}/{self.plural}" + (f"/{name}" if name else "")
+        """Return the path of one object, of the objects of a namespace, or of all objects."""
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{self.root}{scope}/{self.plural}" + (f"/{name}" if name else "")
 
 
 _DRA: Final = "resource.k8s.io"
@@ -46,7 +46,7 @@ SLICES: Final = Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespac
 CLASSES: Final = Resource(_DRA, "v1", "deviceclasses", "DeviceClass", namespaced=False)
 CLAIMS: Final = Resource(_DRA, "v1", "resourceclaims", "ResourceClaim")
 TEMPLATES: Final = Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
-# As 1.37 has it; 1.36 serves the same at v1beta2, and only when told to.
+# The version of 1.37; 1.36 serves the same resource at v1beta2, only if that is enabled.
 TAINT_RULES: Final = Resource(_DRA, "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")

@@ -1,6 +1,6 @@
-"""Calls to the API server: JSON as bytes over one aiohttp session, with time limits and retries.
+"""HTTP requests to the API server over one aiohttp session, with timeouts and retries.
 
-Knows methods, paths and errors; nothing of objects, and nothing of how credentials are found.
+Bodies are JSON as bytes; other modules interpret objects and read credentials.
 """
 
 import asyncio
@@ -14,26 +14,26 @@ import aiohttp
 import msgspec
 
 from cluster.credentials import Access, Credentials
-from cluster.errors import AccessError, ApiError, UnreachableError, from_answer
-from cluster.lines import Lines
+from cluster.errors import AccessError, ApiError, UnreachableError, error_from_response
+from cluster.lines import LineSplitter
 
 __all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
 
-ATTEMPTS: Final = 5
-FIRST_PAUSE: Final = 0.1
+MAX_ATTEMPTS: Final = 5
+FIRST_RETRY_SECONDS: Final = 0.1
 CONNECT_SECONDS: Final = 10.0
-# Two bookmarks, which come once a minute, may be missed before a watch counts as dead.
-QUIET_SECONDS: Final = 150.0
-# A create may have happened although its answer was lost; these may be said twice.
-_AGAIN: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
-_ONCE: Final = "application/json-patch+json"  # it may add to a list
+# Bookmarks arrive once a minute; a watch without data for this long has failed.
+IDLE_SECONDS: Final = 150.0
+# Idempotent methods. A create without a response may have succeeded, so it is not repeated.
+_RETRYABLE: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
+_JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can append to a list
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 _NONE: Final[Mapping[str, str]] = {}
-_BUFFER: Final = 1024 * 1024
+_READ_BUFFER: Final = 1024 * 1024
 
 
 class Session:
-    """The way to one API server, as one user; an async context manager."""
+    """A connection pool to one API server, as one user; an async context manager."""
 
     def __init__(
         self,
@@ -45,25 +45,25 @@ class Session:
         self._pause = pause
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-            # Both ends would spend more on compression than a cluster's network does on bytes.
+            # Compression costs more CPU time than it saves on a cluster network.
             headers={"User-Agent": "drawbridge", "Accept-Encoding": "identity"},
-            read_bufsize=_BUFFER,
+            read_bufsize=_READ_BUFFER,
         )
 
     @classmethod
     async def open(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
-        """Find credentials and make the session; AccessError says why there are none."""
+        """Read credentials and open a session; raises AccessError if there are none."""
         credentials = Credentials(kubeconfig, context)
         await credentials.access()
         return cls(credentials)
 
     @property
     def namespace(self) -> str:
-        """The account's namespace in a pod, else the context's, else `default`."""
+        """The namespace of the pod's service account or of the kubeconfig context."""
         return self._credentials.namespace
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._http.close()
 
     async def __aenter__(self) -> Self:
@@ -84,68 +84,68 @@ class Session:
         *,
         query: Mapping[str, str] = _NONE,
         body: object = None,
-        content: str = "application/json",
+        content_type: str = "application/json",
         seconds: float = 30,
-        guard: Callable[[], Awaitable[None]] | None = None,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> bytes:
-        """Make a call and give the body of its answer; ApiError for anything but success.
+        """Send a request and return the body of the response; raises ApiError unless it succeeds.
 
-        `seconds` covers everything, repetitions included. What cannot have happened, and what may
-        happen twice, is tried again; a create is repeated only where the server refused to begin.
-        `guard` is asked before every attempt, and may raise.
+        `seconds` limits the whole call with its retries. Idempotent requests are retried, and so
+        are requests that the server certainly did not process; a create is retried only then.
+        `check` runs before every attempt and may raise.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        request = _Request(method, path, query, data, content)
+        request = _Request(method, path, query, data, content_type)
         deadline = asyncio.get_running_loop().time() + seconds
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 async with asyncio.timeout_at(deadline):
-                    if guard is not None:
-                        await guard()
-                    return await self._authorised(request)
+                    if check is not None:
+                        await check()
+                    return await self._send_authenticated(request)
             except TimeoutError:
-                raise UnreachableError(f"{method} {path}: no answer in {seconds:g} s") from None
+                raise UnreachableError(f"{method} {path}: no response in {seconds:g} s") from None
             except ApiError as error:
-                wait = _pause_before_retry(request, error, attempt)
-                if wait is None or asyncio.get_running_loop().time() + wait > deadline:
+                pause = _pause_before_retry(request, error, attempt)
+                if pause is None or asyncio.get_running_loop().time() + pause > deadline:
                     raise
-            await self._pause(wait)
+            await self._pause(pause)
         raise AssertionError  # the last attempt raised
 
-    async def _authorised(self, request: "_Request") -> bytes:
+    async def _send_authenticated(self, request: "_Request") -> bytes:
         access = await self._access(None)
         try:
-            return await self._once(access, request)
+            return await self._send_once(access, request)
         except ApiError as error:
             if error.code != 401:
                 raise
-        # The token may have ended early, or been renewed in its file a moment ago.
-        return await self._once(await self._access(access), request)
+        # The token may have expired early, or its file may have been renewed a moment ago.
+        return await self._send_once(await self._access(access), request)
 
-    async def _access(self, refused: Access | None) -> Access:
+    async def _access(self, rejected: Access | None) -> Access:
         try:
-            if refused is not None:
-                return await self._credentials.renew(refused)
+            if rejected is not None:
+                return await self._credentials.renew(rejected)
             return await self._credentials.access()
         except AccessError as error:
-            raise UnreachableError(f"credentials: {error}", hopeless=True) from None
+            raise UnreachableError(f"credentials: {error}", permanent=True) from None
 
-    async def _once(self, access: Access, request: "_Request") -> bytes:
+    async def _send_once(self, access: Access, request: "_Request") -> bytes:
         try:
-            async with self._send(access, request) as response:
-                answer = await response.read()
+            async with self._open_request(access, request) as response:
+                body = await response.read()
                 if response.status >= 400:
-                    raise from_answer(response.status, response.headers, answer)
-                return answer
-        except _BROKEN as error:
+                    raise error_from_response(response.status, response.headers, body)
+                return body
+        except _CONNECTION_ERRORS as error:
             raise _unreachable(request, error) from None
 
-    def _send(
-        self, access: Access, request: "_Request", quiet: float | None = None
+    def _open_request(
+        self, access: Access, request: "_Request", idle_seconds: float | None = None
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         headers = {"Accept": "application/json", **access.headers}
         if request.data is not None:
-            headers["Content-Type"] = request.content
+            headers["Content-Type"] = request.content_type
         return self._http.request(
             request.method,
             access.server + request.path,
@@ -155,9 +155,9 @@ class Session:
             ssl=access.tls or True,
             server_hostname=access.server_name,
             proxy=access.proxy,
-            # A redirect would carry the token to wherever it points.
+            # Following a redirect would send the token to another server.
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=quiet),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=idle_seconds),
         )
 
     @contextlib.asynccontextmanager
@@ -166,37 +166,37 @@ class Session:
         path: str,
         *,
         query: Mapping[str, str] = _NONE,
-        quiet: float = QUIET_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
-        """Open a watch; what it gives are the lines that came together, of any length.
+        """Open a watch that yields lists of lines, as they arrive.
 
-        Ends when the server ends it. UnreachableError when it breaks, and when nothing at all was
-        heard for `quiet` seconds: a connection that a firewall forgot looks alive forever.
+        The watch ends when the server ends it. It raises UnreachableError if the connection breaks
+        or delivers no data for `idle_seconds`, since a firewall can drop a connection silently.
         """
         request = _Request("GET", path, query)
-        refused: Access | None = None
+        rejected: Access | None = None
         while True:
-            access = await self._access(refused)
+            access = await self._access(rejected)
             async with contextlib.AsyncExitStack() as stack:
                 try:
-                    sent = self._send(access, request, quiet)
-                    response = await stack.enter_async_context(sent)
-                    failed = await response.read() if response.status >= 400 else b""
-                except _BROKEN as error:
+                    opened = self._open_request(access, request, idle_seconds)
+                    response = await stack.enter_async_context(opened)
+                    error_body = await response.read() if response.status >= 400 else b""
+                except _CONNECTION_ERRORS as error:
                     raise _unreachable(request, error) from None
-                if response.status == 401 and refused is None:
-                    refused = access
+                if response.status == 401 and rejected is None:
+                    rejected = access
                     continue
                 if response.status >= 400:
-                    raise from_answer(response.status, response.headers, failed)
-                yield _lines(response, request)
+                    raise error_from_response(response.status, response.headers, error_body)
+                yield _read_lines(response, request)
                 return
 
     async def version(self) -> str:
-        """Give the server's minor version, as in `1.36`."""
-        said = msgspec.json.decode(await self.call("GET", "/version"), type=_Version)
-        # Some distributions say `36+`.
-        return f"{said.major}.{said.minor.rstrip('+')}"
+        """Return the minor version of the server, such as `1.36`."""
+        version = msgspec.json.decode(await self.call("GET", "/version"), type=_Version)
+        # Some distributions report `36+`.
+        return f"{version.major}.{version.minor.rstrip('+')}"
 
 
 class _Version(msgspec.Struct):
@@ -209,45 +209,46 @@ class _Request(NamedTuple):
     path: str
     query: Mapping[str, str]
     data: bytes | None = None
-    content: str = ""
+    content_type: str = ""
 
 
-_BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError)
-_NEVER_BEGAN: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
+_CONNECT_ERRORS: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
-async def _lines(
+async def _read_lines(
     response: aiohttp.ClientResponse, request: _Request
 ) -> AsyncGenerator[list[bytes], None]:
-    lines = Lines()
+    splitter = LineSplitter()
     try:
         async for chunk in response.content.iter_any():
-            if found := lines.feed(chunk):
-                yield found
-    except _BROKEN as error:
+            if lines := splitter.feed(chunk):
+                yield lines
+    except _CONNECTION_ERRORS as error:
         raise _unreachable(request, error) from None
 
 
 def _unreachable(request: _Request, error: Exception) -> UnreachableError:
     return UnreachableError(
         f"{request.method} {request.path}: {str(error) or type(error).__name__}",
-        began=not isinstance(error, _NEVER_BEGAN),
-        hopeless=isinstance(error, aiohttp.ClientSSLError),
+        may_have_arrived=not isinstance(error, _CONNECT_ERRORS),
+        permanent=isinstance(error, aiohttp.ClientSSLError),
     )
 
 
 def _pause_before_retry(request: _Request, error: ApiError, attempt: int) -> float | None:
-    """Say how long to wait before the next attempt; None where there must be none."""
-    if attempt == ATTEMPTS:
+    """Return the pause before the next attempt; None if the request must not be retried."""
+    if attempt == MAX_ATTEMPTS:
         return None
-    again = request.method in _AGAIN and request.content != _ONCE
-    pause = FIRST_PAUSE * 2 ** (attempt - 1) * (0.5 + random.random())  # noqa: S311  # jitter
+    is_idempotent = request.method in _RETRYABLE and request.content_type != _JSON_PATCH
+    jitter = 0.5 + random.random()  # noqa: S311
+    pause = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * jitter
     if isinstance(error, UnreachableError):
-        if error.hopeless:
+        if error.permanent:
             return None
-        return pause if again or not error.began else None
-    if error.code == 429:  # refused before anything was begun
+        return pause if is_idempotent or not error.may_have_arrived else None
+    if error.code == 429:  # rejected before it was processed
         return error.retry_after if error.retry_after is not None else pause
-    if error.code in _UNAVAILABLE and error.retry_after is not None and again:
+    if error.code in _UNAVAILABLE and error.retry_after is not None and is_idempotent:
         return error.retry_after
     return None

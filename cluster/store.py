@@ -1,7 +1,7 @@
-"""What a cache holds: objects as they were sent and as they were read, and who is told of changes.
+"""Stores the objects of a cache and notifies listeners about changes.
 
-Knows nothing of how objects arrive. An object that cannot be read is kept out and reported once:
-it must neither end the cache nor stand in it with yesterday's content.
+An object that cannot be decoded is left out and logged once. It must not stop the cache, and the
+cache must not keep its previous content.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ import msgspec
 from cluster.resources import Resource
 
 T = TypeVar("T")
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]  # namespace and name
 _LOG = logging.getLogger("cluster.cache")
 
 
-class Kept(msgspec.Struct, Generic[T], frozen=True):
-    """One object: `raw` is the JSON to write back, `value` the part that somebody reads."""
+class CachedObject(msgspec.Struct, Generic[T], frozen=True):
+    """One object: `raw` is the complete JSON, `value` the decoded fields."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class Kept(msgspec.Struct, Generic[T], frozen=True):
     value: T
 
 
-Listener = Callable[[Kept[T] | None, Kept[T] | None], None]
+ChangeListener = Callable[[CachedObject[T] | None, CachedObject[T] | None], None]
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -40,136 +40,136 @@ class _Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
-class Envelope(msgspec.Struct):
-    """What every object says of itself."""
+class ObjectHeader(msgspec.Struct):
+    """The kind and the identifying metadata of an object."""
 
     metadata: _Metadata
     kind: str = ""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """Namespace and name."""
         return self.metadata.namespace, self.metadata.name
 
 
-_ENVELOPE = msgspec.json.Decoder(Envelope)
-# What msgspec and the hooks of shapes raise for values they do not take.
-UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
+_HEADER = msgspec.json.Decoder(ObjectHeader)
+# The exceptions that msgspec and decoding hooks raise for invalid values.
+DECODE_ERRORS = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
 
 
-def envelope(raw: bytes | msgspec.Raw) -> Envelope:
-    """Read what an object says of itself; one of UNREADABLE when it says nothing."""
-    return _ENVELOPE.decode(raw)
+def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
+    """Decode the header of an object; raises one of DECODE_ERRORS if it has none."""
+    return _HEADER.decode(raw)
 
 
-class Shelf(Generic[T]):
-    """Objects by namespace and name, with the listeners that are told of each change in order."""
+class ObjectIndex(Generic[T]):
+    """Objects by namespace and name; notifies listeners of each change, in order."""
 
     def __init__(self, resource: Resource, decode: Callable[[bytes], T]) -> None:
         self._resource = resource
         self._decode = decode
-        self._prefix = b'{"kind":"%b","apiVersion":"%b",' % (
+        self._type_prefix = b'{"kind":"%b","apiVersion":"%b",' % (
             resource.kind.encode(),
             resource.api_version.encode(),
         )
-        self._listeners: list[Listener[T]] = []
-        self._reported: dict[Key, str] = {}
-        self.objects: dict[Key, Kept[T]] = {}
+        self._listeners: list[ChangeListener[T]] = []
+        self._decode_errors: dict[ObjectKey, str] = {}
+        self.objects: dict[ObjectKey, CachedObject[T]] = {}
         self.revision = 0
-        self.bugs = 0
+        self.listener_failures = 0
 
     @property
-    def unreadable(self) -> Mapping[Key, str]:
-        """What is kept out, and why."""
-        return self._reported
+    def decode_errors(self) -> Mapping[ObjectKey, str]:
+        """The objects that cannot be decoded, with the error."""
+        return self._decode_errors
 
-    def subscribe(self, listener: Listener[T]) -> None:
-        """Tell `listener` of every change from now on."""
+    def subscribe(self, listener: ChangeListener[T]) -> None:
+        """Call `listener` for every change from now on."""
         self._listeners.append(listener)
 
-    def read(self, head: Envelope, raw: bytes) -> Kept[T] | None:
-        """Read an object; None when its content makes no sense, which is reported."""
-        key, metadata = head.key, head.metadata
+    def read(self, header: ObjectHeader, raw: bytes) -> CachedObject[T] | None:
+        """Decode an object; None if that fails, which is logged."""
+        key, metadata = header.key, header.metadata
         now = self.objects.get(key)
         if now is not None and (now.uid, now.version) == (metadata.uid, metadata.resource_version):
-            return now  # read before; a relist of what did not change costs nothing
-        if not head.kind:
-            # The items of a list say neither; whoever writes `raw` back has to.
-            raw = self._prefix + raw.lstrip()[1:]
+            return now  # unchanged, so a relist does not decode it again
+        if not header.kind:
+            # The items of a list have neither kind nor apiVersion, but a write needs both.
+            raw = self._type_prefix + raw.lstrip()[1:]
         try:
             value = self._decode(raw)
-        except UNREADABLE as error:
-            self._report(key, f"{error}")
+        except DECODE_ERRORS as error:
+            self._record_decode_error(key, f"{error}")
             return None
-        self._reported.pop(key, None)
-        return Kept(key[0], key[1], metadata.uid, metadata.resource_version, raw, value)
+        self._decode_errors.pop(key, None)
+        return CachedObject(key[0], key[1], metadata.uid, metadata.resource_version, raw, value)
 
-    def put(self, kept: Kept[T]) -> None:
-        """Keep a new or changed object."""
-        key = kept.namespace, kept.name
+    def put(self, after: CachedObject[T]) -> None:
+        """Store a new or changed object."""
+        key = after.namespace, after.name
         before = self.objects.get(key)
-        if before is not kept:
-            self.objects[key] = kept
-            self._tell(before, kept)
+        if before is not after:
+            self.objects[key] = after
+            self._notify(before, after)
 
-    def drop(self, key: Key) -> None:
-        """Forget an object that is no more."""
+    def drop(self, key: ObjectKey) -> None:
+        """Remove an object."""
         before = self.objects.pop(key, None)
         if before is not None:
-            self._tell(before, None)
+            self._notify(before, None)
 
-    def gone(self, key: Key) -> None:
-        """Forget an object that is no more, and that it could not be read."""
-        self._reported.pop(key, None)
+    def delete(self, key: ObjectKey) -> None:
+        """Remove a deleted object and its decode error."""
+        self._decode_errors.pop(key, None)
         self.drop(key)
 
-    def replace(self, objects: Iterable[Kept[T]], listed: set[Key]) -> None:
-        """Take a whole list for the truth; `listed` has those that could not be read, too."""
-        now = {(kept.namespace, kept.name): kept for kept in objects}
-        # What was deleted while nobody watched is found here and nowhere else. It is told first,
-        # so that a device is free before whoever has it now takes it.
+    def replace(self, objects: Iterable[CachedObject[T]], listed: set[ObjectKey]) -> None:
+        """Replace all objects by a list; `listed` includes those that cannot be decoded."""
+        now = {(each.namespace, each.name): each for each in objects}
+        # Only a list shows what was deleted while no watch was open. Deletions come first, so that
+        # a listener frees a device before it sees the device's new owner.
         for key in [key for key in self.objects if key not in now]:
             self.drop(key)
-        for key in [key for key in self._reported if key not in listed]:
-            del self._reported[key]
-        for kept in now.values():
-            self.put(kept)
+        for key in [key for key in self._decode_errors if key not in listed]:
+            del self._decode_errors[key]
+        for each in now.values():
+            self.put(each)
 
-    def _tell(self, before: Kept[T] | None, after: Kept[T] | None) -> None:
+    def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1
         for listener in self._listeners:
             try:
                 listener(before, after)
-            except Exception:  # noqa: BLE001  # somebody else's bug must not end the cache
-                self.bugs += 1
+            except Exception:  # noqa: BLE001  # a bug in a listener must not stop the cache
+                self.listener_failures += 1
                 _LOG.exception("a listener of %s failed", self._resource.plural)
 
-    def _report(self, key: Key, error: str) -> None:
-        if self._reported.get(key) != error:
+    def _record_decode_error(self, key: ObjectKey, error: str) -> None:
+        if self._decode_errors.get(key) != error:
             name = "/".join(part for part in key if part)
-            _LOG.warning("%s %s cannot be read: %s", self._resource.kind, name, error)
-        self._reported[key] = error
+            _LOG.warning("cannot decode %s %s: %s", self._resource.kind, name, error)
+        self._decode_errors[key] = error
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Read many objects without looking for garbage meanwhile; only around what does not wait.
+def pause_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector while many objects are decoded; only around synchronous code.
 
-    Nothing of what is read can be garbage yet, and looking over it again and again cost two thirds
-    of the time that 10,000 slices take.
+    None of the decoded objects can be garbage yet. Collections took two thirds of the time to
+    decode 10,000 slices.
     """
-    was = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
-def decoder(shape: type[T], decode: Callable[[bytes], T] | None) -> Callable[[bytes], T]:
-    """Give what reads objects of a shape."""
+def make_decoder(shape: type[T], decode: Callable[[bytes], T] | None) -> Callable[[bytes], T]:
+    """Return `decode`, or a JSON decoder for the shape."""
     if decode is not None:
         return decode
-    made: msgspec.json.Decoder[Any] = msgspec.json.Decoder(shape)
-    return made.decode
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(shape)
+    return decoder.decode

@@ -1,7 +1,7 @@
-"""Writing objects: server-side apply, create, replace, change, patch, delete.
+"""Writes objects: server-side apply, create, replace, change, patch and delete.
 
-Objects are plain JSON, so that no field of a newer server is lost on the way through. Every write
-asks the fence first, where there is one. Knows nothing of what is written, or why.
+Objects are decoded JSON without a schema, so that a write keeps the fields of newer API versions.
+A fence, if there is one, is checked before every write.
 """
 
 import asyncio
@@ -12,32 +12,31 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from cluster.errors import ApiError, NotLeadingError
-from cluster.resources import Resource
+from cluster.resources import ApiObject, Resource
 from cluster.session import Session
 
-__all__ = ["JSON", "Fence", "NotLeadingError", "Writer"]
+__all__ = ["ApiObject", "Fence", "NotLeadingError", "Writer"]
 
-JSON = dict[str, Any]
-Listed = list[JSON]
+ApiObjects = list[ApiObject]
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 WRITE_SECONDS: Final = 10.0
-# A fence opens for a write up to this long before somebody else may lead (see cluster.lease), so
-# what has not arrived by then is given up.
+# The leader stops writing this long before another process can lead (see cluster.lease), so a
+# fenced request that takes longer is abandoned.
 FENCED_SECONDS: Final = 5.0
-CHANGES: Final = 6
-PAGE: Final = 500
+MAX_CHANGE_ATTEMPTS: Final = 6
+PAGE_SIZE: Final = 500
 
 
 class Fence(Protocol):
-    """Knows whether this process may write."""
+    """Decides whether this process may write."""
 
     async def check(self) -> None:
-        """Raise NotLeadingError unless it certainly may."""
+        """Raise NotLeadingError unless this process certainly leads."""
 
 
 class Writer:
-    """Writes as one field manager, behind a fence or without."""
+    """Writes objects as one field manager, optionally behind a fence."""
 
     def __init__(
         self,
@@ -52,33 +51,33 @@ class Writer:
         self._fence = fence
         self._pause = pause
 
-    # --- reading, because only what is there can be changed -------------------------------------
+    # --- reading -------------------------------------------------------------------------------
 
-    async def read(self, resource: Resource, name: str, *, namespace: str = "") -> JSON | None:
-        """Read an object from the server; None where there is none."""
+    async def read(self, resource: Resource, name: str, *, namespace: str = "") -> ApiObject | None:
+        """Read an object from the API server; None if it does not exist."""
         raw = await self._read(resource, name, namespace)
-        return None if raw is None else _whole(resource, _decode(raw))
+        return None if raw is None else _with_type(resource, _decode(raw))
 
     async def list(
         self, resource: Resource, *, namespace: str = "", fields: str = "", labels: str = ""
-    ) -> Listed:
-        """Read all objects, page by page; at once where the pages expire."""
+    ) -> ApiObjects:
+        """List all objects page by page; without pages if a page expires."""
         try:
-            return await self._pages(resource, namespace, fields, labels, PAGE)
+            return await self._list_pages(resource, namespace, fields, labels, PAGE_SIZE)
         except ApiError as error:
             if not error.gone:
                 raise
-        return await self._pages(resource, namespace, fields, labels, 0)
+        return await self._list_pages(resource, namespace, fields, labels, 0)
 
-    async def _pages(
+    async def _list_pages(
         self, resource: Resource, namespace: str, fields: str, labels: str, size: int
-    ) -> Listed:
-        wanted = {"fieldSelector": fields, "labelSelector": labels, "limit": f"{size or ''}"}
-        query = {name: text for name, text in wanted.items() if text}
-        found: Listed = []
+    ) -> ApiObjects:
+        parameters = {"fieldSelector": fields, "labelSelector": labels, "limit": f"{size or ''}"}
+        query = {name: text for name, text in parameters.items() if text}
+        found: ApiObjects = []
         while True:
             page = _decode(await self._session.call("GET", resource.path(namespace), query=query))
-            found += (_whole(resource, item) for item in page.get("items") or ())
+            found += (_with_type(resource, item) for item in page.get("items") or ())
             if not (following := page["metadata"].get("continue")):
                 return found
             query["continue"] = following
@@ -93,15 +92,17 @@ class Writer:
         namespace: str = "",
         force: bool = True,
         dry_run: bool = False,
-    ) -> JSON:
-        """Apply what we want of an object; fields that we applied before and not now are removed.
+    ) -> ApiObject:
+        """Apply the fields of this manager; removes fields that it applied before and not now.
 
-        Without `force`, a field that another manager owns and sees otherwise is a conflict.
+        Without `force`, a field that another manager owns with a different value is a conflict.
         """
-        whole = _whole(resource, value)
+        typed = _with_type(resource, value)
         query = {"force": "true"} if force else {}
-        path = _path_of(resource, whole, namespace)
-        return await self._write("PATCH", path, whole, dry_run=dry_run, query=query, content=APPLY)
+        path = _object_path(resource, typed, namespace)
+        return await self._write(
+            "PATCH", path, typed, dry_run=dry_run, query=query, content_type=APPLY
+        )
 
     async def create(
         self,
@@ -110,11 +111,11 @@ class Writer:
         *,
         namespace: str = "",
         dry_run: bool = False,
-    ) -> JSON:
-        """Create an object, and give it as the server has it; an ApiError where it exists."""
-        whole = _whole(resource, value)
-        path = resource.path(namespace or _namespace_of(whole))
-        return await self._write("POST", path, whole, dry_run=dry_run)
+    ) -> ApiObject:
+        """Create an object and return the stored form; raises ApiError if it exists."""
+        typed = _with_type(resource, value)
+        path = resource.path(namespace or _namespace_of(typed))
+        return await self._write("POST", path, typed, dry_run=dry_run)
 
     async def replace(
         self,
@@ -122,46 +123,47 @@ class Writer:
         value: Mapping[str, Any],
         *,
         namespace: str = "",
-        part: str = "",
+        subresource: str = "",
         dry_run: bool = False,
-    ) -> JSON:
-        """Write a whole object; its resourceVersion says what it is based on.
+    ) -> ApiObject:
+        """Replace an object; a conflict if it has a resourceVersion that is not current.
 
-        `part` is the subresource to write, as `status`.
+        `subresource` selects a subresource, such as `status`.
         """
-        whole = _whole(resource, value)
-        path = _path_of(resource, whole, namespace, part)
-        return await self._write("PUT", path, whole, dry_run=dry_run)
+        typed = _with_type(resource, value)
+        path = _object_path(resource, typed, namespace, subresource)
+        return await self._write("PUT", path, typed, dry_run=dry_run)
 
     async def change(
         self,
         resource: Resource,
         name: str,
-        change: Callable[[JSON], JSON | None],
+        change: Callable[[ApiObject], ApiObject | None],
         *,
         namespace: str = "",
-        part: str = "",
-    ) -> JSON | None:
-        """Read an object, let `change` make of it what it should be, and write that.
+        subresource: str = "",
+    ) -> ApiObject | None:
+        """Read an object, apply `change` and replace the object; retries on conflicts.
 
-        Again from the reading when somebody else was faster, a bounded number of times. `change`
-        may alter what it is given, and gives None where nothing is to be done. The answer is the
-        object as it is now, or None where there is none.
+        `change` may modify its argument. It returns the new object, or None to change nothing.
+        Returns the current object, or None if it does not exist.
         """
-        for attempt in range(1, CHANGES + 1):
+        for attempt in range(1, MAX_CHANGE_ATTEMPTS + 1):
             raw = await self._read(resource, name, namespace)
             if raw is None:
                 return None
-            before = _whole(resource, _decode(raw))
-            wanted = change(_whole(resource, _decode(raw)))
-            if wanted is None or wanted == before:
+            before = _with_type(resource, _decode(raw))
+            changed = change(_with_type(resource, _decode(raw)))
+            if changed is None or changed == before:
                 return before
             try:
-                return await self.replace(resource, wanted, namespace=namespace, part=part)
+                return await self.replace(
+                    resource, changed, namespace=namespace, subresource=subresource
+                )
             except ApiError as error:
-                if not error.conflict or attempt == CHANGES:
+                if not error.conflict or attempt == MAX_CHANGE_ATTEMPTS:
                     raise
-            # Two that change the same object would else meet again and again.
+            # Without jitter two writers of the same object could conflict repeatedly.
             await self._pause(0.02 * 2**attempt * random.random())  # noqa: S311  # jitter
         raise AssertionError  # the last attempt raised
 
@@ -172,13 +174,13 @@ class Writer:
         body: object,
         *,
         namespace: str = "",
-        content: str = MERGE,
-        part: str = "",
+        content_type: str = MERGE,
+        subresource: str = "",
         dry_run: bool = False,
-    ) -> JSON:
-        """Change an object by a patch, whatever else it has become."""
-        path = _with(resource.path(namespace, name), part)
-        return await self._write("PATCH", path, body, dry_run=dry_run, content=content)
+    ) -> ApiObject:
+        """Patch an object, regardless of its current version."""
+        path = _with_subresource(resource.path(namespace, name), subresource)
+        return await self._write("PATCH", path, body, dry_run=dry_run, content_type=content_type)
 
     async def delete(
         self,
@@ -189,18 +191,18 @@ class Writer:
         uid: str = "",
         version: str = "",
     ) -> bool:
-        """Delete an object, only if it is still this one, or this version of it, where said.
+        """Delete an object; `uid` and `version` are optional preconditions.
 
-        False where there is none, or, asked by `uid` alone, another of that name. A conflict is an
-        ApiError: somebody used the object since `version`.
+        Returns False if the object does not exist, or if `uid` is the only precondition and another
+        object has the name. Raises ApiError on a conflict with `version`.
         """
-        required = {"uid": uid, "resourceVersion": version}
-        body: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        body["preconditions"] = {name: text for name, text in required.items() if text}
+        preconditions = {"uid": uid, "resourceVersion": version}
+        body: ApiObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        body["preconditions"] = {name: text for name, text in preconditions.items() if text}
         try:
-            await self._write("DELETE", resource.path(namespace, name), body, managed=False)
+            await self._write("DELETE", resource.path(namespace, name), body, has_manager=False)
         except ApiError as error:
-            if error.missing or (error.conflict and uid and not version):
+            if error.not_found or (error.conflict and uid and not version):
                 return False
             raise
         return True
@@ -209,7 +211,7 @@ class Writer:
         try:
             return await self._session.call("GET", resource.path(namespace, name))
         except ApiError as error:
-            if not error.missing:
+            if not error.not_found:
                 raise
             return None
 
@@ -220,36 +222,36 @@ class Writer:
         body: object,
         *,
         dry_run: bool = False,
-        managed: bool = True,
+        has_manager: bool = True,
         query: Mapping[str, str] | None = None,
-        content: str = "application/json",
-    ) -> JSON:
-        query = {**(query or {}), **({"fieldManager": self._manager} if managed else {})}
+        content_type: str = "application/json",
+    ) -> ApiObject:
+        query = {**(query or {}), **({"fieldManager": self._manager} if has_manager else {})}
         if dry_run:
             query["dryRun"] = "All"
-        # A dry run writes nothing: whoever does not lead may ask, too.
+        # A dry run writes nothing, so a process that does not lead may send it.
         fence = None if dry_run else self._fence
-        answer = await self._session.call(
+        response = await self._session.call(
             method,
             path,
             query=query,
-            # Compact, because the server keeps a claim's opaque parameters byte for byte and gives
-            # them back compact: written otherwise they would be a change of what is immutable.
+            # The server stores the opaque parameters of a claim byte for byte and returns them in
+            # compact form. Any other form would change an immutable field.
             body=msgspec.json.encode(body),
-            content=content,
+            content_type=content_type,
             seconds=WRITE_SECONDS if fence is None else FENCED_SECONDS,
-            guard=None if fence is None else fence.check,
+            check=None if fence is None else fence.check,
         )
-        return _decode(answer)
+        return _decode(response)
 
 
-def _decode(raw: bytes) -> JSON:
-    value: JSON = msgspec.json.decode(raw)
+def _decode(raw: bytes) -> ApiObject:
+    value: ApiObject = msgspec.json.decode(raw)
     return value
 
 
-def _whole(resource: Resource, value: Mapping[str, Any]) -> JSON:
-    """Add what the items of a list leave out and the server wants back."""
+def _with_type(resource: Resource, value: Mapping[str, Any]) -> ApiObject:
+    """Add kind and apiVersion, which the items of a list do not have but a write needs."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, **value}
 
 
@@ -257,10 +259,12 @@ def _namespace_of(value: Mapping[str, Any]) -> str:
     return str(value["metadata"].get("namespace", ""))
 
 
-def _path_of(resource: Resource, value: Mapping[str, Any], namespace: str, part: str = "") -> str:
+def _object_path(
+    resource: Resource, value: Mapping[str, Any], namespace: str, subresource: str = ""
+) -> str:
     name = value["metadata"]["name"]
-    return _with(resource.path(namespace or _namespace_of(value), name), part)
+    return _with_subresource(resource.path(namespace or _namespace_of(value), name), subresource)
 
 
-def _with(path: str, part: str) -> str:
-    return f"{path}/{part}" if part else path
+def _with_subresource(path: str, subresource: str) -> str:
+    return f"{path}/{subresource}" if subresource else path

@@ -1,4 +1,4 @@
-"""The controller: the reconcilers that only the leader runs, and their process.
+"""The controller process and its reconcilers, which only the leader runs.
 
-Each reconciler states what it needs of the cluster as protocols; `process` connects them.
+Each reconciler declares what it needs of the cluster as protocols; `process` connects them.
 """

@@ -1,39 +1,64 @@
-"""What the controller's duties need of the outside, over the real thing: `controller.protocols`.
+"""Implements the reconcilers' protocols: object stores over a Writer, and a reporter.
 
-Objects of one kind through a writer, and telling by log, event and counter. Knows no duty.
+`controller.protocols` declares the protocols. The reporter writes logs, events and metrics.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from cluster.errors import ApiError, NotLeadingError
-from cluster.events import Events, Reference
+from cluster.events import EventRecorder, InvolvedObject
 from cluster.resources import Resource
+from cluster.session import Session
 from cluster.write import Writer
 from config.model import Configuration
-from config.policy import treated
-from controller.protocols import About, Object
+from config.policy import apply_policies
+from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
 from dra.finding import Finding, Severity
 from runtime import metrics
-from runtime.logs import say
+from runtime.logs import log_event
 
 _LOG: Final = logging.getLogger("controller.process")
-_WORLD: Final = (ApiError, NotLeadingError, OSError, TimeoutError)
-_MERGE: Final = "application/merge-patch+json"
-_LEVELS: Final = {
+_API_ERRORS: Final = (ApiRequestError, ApiError, NotLeadingError, OSError, TimeoutError)
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_LOG_LEVELS: Final = {
     Severity.INFO: logging.INFO,
     Severity.WARNING: logging.WARNING,
     Severity.ERROR: logging.ERROR,
 }
+_GAUGES: Final = {
+    Gauge.LEADING: metrics.CONTROLLER_LEADING,
+    Gauge.PODS_WITHOUT_TEMPLATE: metrics.PODS_WITHOUT_TEMPLATE,
+    Gauge.MATCH_CONDITIONS_INACTIVE: metrics.MATCH_CONDITIONS_INACTIVE,
+    Gauge.DUAL_NODES: metrics.DUAL_NODES,
+    Gauge.DUAL_NODE_IDLE_DEVICES: metrics.DUAL_NODE_IDLE_DEVICES,
+    Gauge.OTHER_WEBHOOKS: metrics.OTHER_WEBHOOKS,
+}
 
 
-class Bound:
-    """Objects of one kind on the API server; fulfils `controller.protocols.Store`.
+@contextlib.contextmanager
+def _convert_errors() -> Iterator[None]:
+    """Convert ApiError to the error type that the reconcilers know."""
+    try:
+        yield
+    except ApiError as error:
+        raise ApiRequestError(error.code, f"{error}") from error
 
-    Where a caller names no namespace, it is `namespace`.
+
+async def read_server_version(session: Session) -> str:
+    """Read the API server's minor version; raises ApiRequestError."""
+    with _convert_errors():
+        return await session.version()
+
+
+class ApiObjectStore:
+    """Objects of one kind on the API server; implements `controller.protocols.ObjectStore`.
+
+    `namespace` is the default for calls that pass none.
     """
 
     def __init__(self, writer: Writer, resource: Resource, namespace: str = "") -> None:
@@ -41,89 +66,109 @@ class Bound:
         self._resource = resource
         self._namespace = namespace
 
-    async def read(self, name: str, namespace: str = "") -> Object | None:
-        """Give an object as it is now."""
-        return await self._writer.read(self._resource, name, namespace=namespace or self._namespace)
+    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
+        """Read an object from the API server; None if it does not exist."""
+        with _convert_errors():
+            return await self._writer.read(
+                self._resource, name, namespace=namespace or self._namespace
+            )
 
-    async def list(self, namespace: str = "", *, fields: str = "") -> list[Object]:
-        """Give the objects of a namespace, those that a field selector selects."""
-        return await self._writer.list(
-            self._resource, namespace=namespace or self._namespace, fields=fields
-        )
+    async def list(self, namespace: str = "", *, fields: str = "") -> list[Unstructured]:
+        """List the objects of a namespace that match a field selector."""
+        with _convert_errors():
+            return await self._writer.list(
+                self._resource, namespace=namespace or self._namespace, fields=fields
+            )
 
-    async def create(self, value: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
-        """Make an object, or see what would be made."""
-        return await self._writer.create(
-            self._resource, value, namespace=namespace or self._namespace, dry_run=dry_run
-        )
+    async def create(
+        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
+    ) -> Unstructured:
+        """Create an object and return the stored form; with `dry_run` nothing is stored."""
+        with _convert_errors():
+            return await self._writer.create(
+                self._resource, value, namespace=namespace or self._namespace, dry_run=dry_run
+            )
 
-    async def replace(self, value: Object, namespace: str = "") -> Object:
-        """Write an object unless it has changed since it was read."""
-        return await self._writer.replace(
-            self._resource, value, namespace=namespace or self._namespace
-        )
+    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Replace an object; fails with 409 if it changed since it was read."""
+        with _convert_errors():
+            return await self._writer.replace(
+                self._resource, value, namespace=namespace or self._namespace
+            )
 
-    async def apply(self, value: Object, namespace: str = "") -> Object:
-        """Say the fields that are ours."""
-        return await self._writer.apply(
-            self._resource, value, namespace=namespace or self._namespace
-        )
+    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Apply the fields that this controller owns (server-side apply)."""
+        with _convert_errors():
+            return await self._writer.apply(
+                self._resource, value, namespace=namespace or self._namespace
+            )
 
-    async def merge(self, name: str, value: Object, namespace: str = "") -> Object:
-        """Change what `value` says, null takes away."""
-        return await self._writer.patch(
-            self._resource, name, value, namespace=namespace or self._namespace, content=_MERGE
-        )
+    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Apply a JSON merge patch; null removes a field."""
+        with _convert_errors():
+            return await self._writer.patch(
+                self._resource,
+                name,
+                value,
+                namespace=namespace or self._namespace,
+                content_type=_MERGE_PATCH,
+            )
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
-        """Delete just this version of just this object; False where it is another by now."""
-        return await self._writer.delete(
-            self._resource, name, namespace=namespace or self._namespace, uid=uid, version=version
-        )
+        """Delete this version of this object; False if another object has the name by now."""
+        with _convert_errors():
+            return await self._writer.delete(
+                self._resource,
+                name,
+                namespace=namespace or self._namespace,
+                uid=uid,
+                version=version,
+            )
 
 
-class Telling:
-    """Tells by log and event, and counts; fulfils `controller.protocols.Told`."""
+class EventReporter:
+    """Logs, records events and sets metrics; implements `controller.protocols.Reporter`."""
 
-    def __init__(self, events: Events, configuration: Callable[[], Configuration]) -> None:
-        self._events = events
+    def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
+        self._recorder = recorder
         self._configuration = configuration
 
-    def say(self, finding: Finding, about: About, action: str) -> None:
-        """Tell a finding about an object as the configuration wants it; never waits."""
-        for each in treated((finding,), self._configuration().findings):
-            self._say(each, about, action)
+    def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
+        """Report a finding with the severity that the configuration sets; does not block."""
+        for treated_finding in apply_policies((finding,), self._configuration().findings):
+            self._report(treated_finding, reference, action)
 
-    def _say(self, finding: Finding, about: About, action: str) -> None:
-        where = "/".join(filter(None, (about.kind, about.namespace, about.name)))
+    def _report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
+        about = "/".join(filter(None, (reference.kind, reference.namespace, reference.name)))
         content: Any = msgspec.to_builtins(finding)
-        say(_LOG, _LEVELS[finding.severity], finding.message, about=where, finding=content)
-        reference = Reference(
-            api_version=about.api_version,
-            kind=about.kind,
-            namespace=about.namespace,
-            name=about.name,
-            uid=about.uid,
+        level = _LOG_LEVELS[finding.severity]
+        log_event(_LOG, level, finding.message, about=about, finding=content)
+        involved = InvolvedObject(
+            api_version=reference.api_version,
+            kind=reference.kind,
+            namespace=reference.namespace,
+            name=reference.name,
+            uid=reference.uid,
         )
-        self._events.say(finding, reference, action)
+        self._recorder.record(finding, involved, action)
 
-    def count(self, duty: str, what: str) -> None:
-        """Count something that a duty did or met."""
-        metrics.MET.labels(duty, what).inc()
+    def count(self, reconciler: str, event: str) -> None:
+        """Count one event of a reconciler, such as `created`."""
+        metrics.CONTROLLER_EVENTS.labels(reconciler, event).inc()
 
-    def level(self, duty: str, what: str, amount: float) -> None:
-        """Say how much of something there is now."""
-        metrics.LEVEL.labels(duty, what).set(amount)
+    def set_gauge(self, gauge: Gauge, value: float) -> None:
+        """Set a gauge to its current value."""
+        _GAUGES[gauge].set(value)
 
 
-def report(duty: str, error: Exception | None) -> None:
-    """Log and count a step; what the API server said is no bug and carries no stack."""
-    metrics.STEPS.labels(duty, "failed" if error else "done").inc()
+def report_result(reconciler: str, error: Exception | None) -> None:
+    """Count a run of a reconciler and log its failure; only an unexpected error has a stack."""
+    metrics.CONTROLLER_STEPS.labels(reconciler, "failed" if error else "done").inc()
     if error is None:
         return
-    text = "a duty failed and is tried again"
-    if isinstance(error, _WORLD):
-        say(_LOG, logging.WARNING, text, duty=duty, reason=f"{error}")
+    text = "reconciliation failed and will be retried"
+    if isinstance(error, _API_ERRORS):
+        log_event(_LOG, logging.WARNING, text, reconciler=reconciler, reason=f"{error}")
     else:
         metrics.PANICS.inc()
-        _LOG.error("%s", text, exc_info=error, extra={"fields": {"duty": duty}})
+        _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})

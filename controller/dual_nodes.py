@@ -1,8 +1,8 @@
-"""Nodes where a plugin and slices offer the same devices: labelled, so that claims keep off them.
+"""Labels nodes where a device plugin and ResourceSlices offer the same devices.
 
-Which nodes these are is found where facts are gathered. What a plugin gave away stays given when it
-goes, so a label goes only after the last pod that may hold such a device; of pods nothing else is
-read. Writes one label and no other.
+The label keeps translated pods off these nodes. `facts` finds the nodes. A container keeps a device
+of a plugin after the plugin is removed, so the label stays until the last pod that may hold such a
+device is gone. This reconciler changes only its own label.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,160 +10,187 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from controller.protocols import About, Kept, Object, Store, Told, Watched, refused
-from controller.reconcile import apart
-from controller.watched_objects import Named
+from controller.protocols import (
+    Gauge,
+    ObjectCache,
+    ObjectReference,
+    ObjectStore,
+    Reporter,
+    Unstructured,
+    WatchedObject,
+    is_rejected,
+)
+from controller.reconcile import process_each
+from controller.watched_objects import PartialObject
 from dra.finding import Finding
 from dra.names import DUAL_LABEL as LABEL
-from facts.families import families, serves
-from facts.served_names import Twice
+from facts.families import known_families, serves_name
+from facts.served_names import DualNode
 from registration.controller_codes import DUAL_HELD, DUAL_NODES
-from translate.pods import Given
+from translate.pods import TranslationContext
 
-DUTY: Final = "dual"
-_SHOWN: Final = 10
+NAME: Final = "dual"
+_MAX_NAMED_NODES: Final = 10
 
 
-def labels(nodes: Iterable[Kept[Named]], twice: Iterable[Twice]) -> dict[str, str | None]:
-    """What the label has to become, by node; nodes where it is right are left out."""
-    wanted = {each.node for each in twice}
+def label_changes(
+    nodes: Iterable[WatchedObject[PartialObject]], dual_nodes: Iterable[DualNode]
+) -> dict[str, str | None]:
+    """Return the required label value by node, without the nodes that already have it."""
+    dual_names = {each.node for each in dual_nodes}
     changes: dict[str, str | None] = {}
-    for each in nodes:
-        value = (each.value.metadata.labels or {}).get(LABEL)
-        right = "true" if each.name in wanted else None
-        if value != right:
-            changes[each.name] = right
+    for node in nodes:
+        current = (node.value.metadata.labels or {}).get(LABEL)
+        required = "true" if node.name in dual_names else None
+        if current != required:
+            changes[node.name] = required
     return changes
 
 
-def told(twice: Iterable[Twice]) -> Finding | None:
-    """Name the nodes, some of them, and what lies idle there."""
-    found = sorted(twice)
+def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
+    """Return a finding that names the first nodes and counts the idle devices."""
+    found = sorted(dual_nodes)
     if not found:
         return None
     nodes = [each.node for each in found]
     names = sorted({name for each in found for name in each.names})
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    rest = len(nodes) - _MAX_NAMED_NODES
+    more = f" and {rest} more" if rest > 0 else ""
     devices = sum(each.devices for each in found)
+    verb, where = (
+        ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
+    )
     return DUAL_NODES.at(
         "status.allocatable",
-        f"{', '.join(nodes[:_SHOWN])}{more} advertise {', '.join(names)} beside slices with the "
-        f"same devices: {devices} devices of DRA stay idle on {len(nodes)} nodes",
+        f"{', '.join(nodes[:_MAX_NAMED_NODES])}{more} {verb} {', '.join(names)} although "
+        f"ResourceSlices have the same devices; idle DRA devices: {devices} on {where}",
     )
 
 
-class Stores(NamedTuple):
-    """Nodes are written, pods are read."""
+class DualNodeStores(NamedTuple):
+    """The stores that the reconciler uses: it writes nodes and lists pods."""
 
-    nodes: Store
-    pods: Store
+    nodes: ObjectStore
+    pods: ObjectStore
 
 
-class DualDuty:
-    """Keeps the label right; tells when the nodes are others than before."""
+class DualNodeReconciler:
+    """Keeps the label correct and reports the nodes when they change."""
 
-    name = DUTY
+    name = NAME
 
-    def __init__(  # noqa: PLR0913  # what is watched, written and known
+    def __init__(  # noqa: PLR0913  # its caches, stores and inputs
         self,
-        nodes: Watched[Named],
-        stores: Stores,
+        nodes: ObjectCache[PartialObject],
+        stores: DualNodeStores,
         *,
-        twice: Callable[[], tuple[Twice, ...] | None],
-        given: Callable[[], Given | None],
-        told: Told,
-        about: About,
+        dual_nodes: Callable[[], tuple[DualNode, ...] | None],
+        context: Callable[[], TranslationContext | None],
+        reporter: Reporter,
+        reference: ObjectReference,
     ) -> None:
         self._nodes = nodes
         self._stores = stores
-        self._twice = twice
-        self._given = given
-        self._told = told
-        self._about = about
-        self._said: frozenset[Finding] = frozenset()
+        self._dual_nodes = dual_nodes
+        self._context = context
+        self._reporter = reporter
+        self._reference = reference
+        self._reported: frozenset[Finding] = frozenset()
 
-    async def step(self) -> None:
-        """Label what has to be; before anything was gathered nothing is known, and nothing done."""
-        twice, given = self._twice(), self._given()
-        if twice is None or given is None:
+    async def reconcile(self) -> None:
+        """Update the labels; do nothing until facts were gathered once."""
+        dual_nodes, context = self._dual_nodes(), self._context()
+        if dual_nodes is None or context is None:
             return
-        found = told(twice)
-        findings = {found} if found else set()
-        self._told.level(DUTY, "nodes", len(twice))
-        self._told.level(DUTY, "idle devices", sum(each.devices for each in twice))
+        description = describe_dual_nodes(dual_nodes)
+        findings = {description} if description else set()
+        self._reporter.set_gauge(Gauge.DUAL_NODES, len(dual_nodes))
+        idle_devices = sum(each.devices for each in dual_nodes)
+        self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
 
-        async def keep(change: tuple[str, str | None]) -> None:
+        async def change_label(change: tuple[str, str | None]) -> None:
             name, value = change
-            held = await self._held(name, given) if value is None else None
-            if held is not None:
-                findings.add(held)
+            blocker = await self._find_blocker(name, context) if value is None else None
+            if blocker is not None:
+                findings.add(blocker)
             else:
-                await self._label(name, value)
+                await self._write_label(name, value)
 
         try:
-            await apart(sorted(labels(self._nodes.all(), twice).items()), keep)
+            changes = label_changes(self._nodes.all(), dual_nodes)
+            await process_each(sorted(changes.items()), change_label)
         finally:
-            self._tell(findings)
+            self._report(findings)
 
-    def _tell(self, findings: set[Finding]) -> None:
-        for finding in sorted(findings - self._said, key=lambda each: each.message):
-            self._told.say(finding, self._about, "LabelNodes")
-        self._said = frozenset(findings)
+    def _report(self, findings: set[Finding]) -> None:
+        for finding in sorted(findings - self._reported, key=lambda each: each.message):
+            self._reporter.report(finding, self._reference, "LabelNodes")
+        self._reported = frozenset(findings)
 
-    async def _label(self, name: str, value: str | None) -> None:
+    async def _write_label(self, name: str, value: str | None) -> None:
         try:
             await self._stores.nodes.merge(name, {"metadata": {"labels": {LABEL: value}}})
         except Exception as error:
-            if not refused(error, 404):  # the node is gone, and with it its label
+            if not is_rejected(error, 404):  # the node was deleted
                 raise
             return
-        self._told.count(DUTY, "labelled" if value else "unlabelled")
+        self._reporter.count(NAME, "labelled" if value else "unlabelled")
 
-    async def _held(self, node: str, given: Given) -> Finding | None:
-        """Say why a label has to stay, although a plugin and slices are no longer both there."""
-        kept = self._nodes.get(node)
-        status = _status(msgspec.json.decode(kept.raw)) if kept else {}
-        if _some(status.get("allocatable"), given):
-            return None  # the plugin stays, and the slices are what is gone
+    async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
+        """Return a finding if the label has to stay on a node that is no longer dual."""
+        cached = self._nodes.get(node)
+        status = _status(msgspec.json.decode(cached.raw)) if cached else {}
+        if _device_names(status.get("allocatable"), context):
+            return None  # the plugin is still there; the slices are gone
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
-        asked = [names for pod in pods if (names := _of_plugins(pod, given))]
-        if asked:
-            whole = ", ".join(sorted(set[str]().union(*asked)))
+        holders = [names for pod in pods if (names := _plugin_names(pod, context))]
+        if holders:
+            held = ", ".join(sorted(set[str]().union(*holders)))
+            pods_hold = (
+                "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
+            )
             return DUAL_HELD.at(
                 "status.allocatable",
-                f"{node} advertises no device of slices any more, but {len(asked)} pods there "
-                f"still hold what a plugin gave them for {whole}; translated pods keep off",
+                f"the device plugin on node {node} is gone, but {pods_hold} devices that it "
+                f"allocated for {held}; translated pods keep off the node",
             )
-        if coming := _some(status.get("capacity"), given):
-            # A plugin that restarts leaves the capacity for minutes, and comes back.
-            message = f"{node} has {', '.join(coming)} in its capacity: a plugin may come back"
+        if returning := _device_names(status.get("capacity"), context):
+            # A plugin that restarts keeps its capacity for some minutes.
+            message = (
+                f"node {node} still has {', '.join(returning)} in its capacity, so the device "
+                "plugin may restart; translated pods keep off the node"
+            )
             return DUAL_HELD.at("status.capacity", message)
         return None
 
 
-def _some(amounts: Mapping[str, Any] | None, given: Given) -> list[str]:
-    """The names of devices of which there are some."""
+def _device_names(amounts: Mapping[str, Any] | None, context: TranslationContext) -> list[str]:
+    """Return the names of DRA devices with an amount other than 0."""
     return sorted(
-        n for n, much in (amounts or {}).items() if f"{much}" != "0" and _served(n, given)
+        name
+        for name, amount in (amounts or {}).items()
+        if f"{amount}" != "0" and _is_served(name, context)
     )
 
 
-def _status(value: Object) -> Mapping[str, Any]:
+def _status(value: Unstructured) -> Mapping[str, Any]:
     return value.get("status") or {}
 
 
-def _of_plugins(pod: Object, given: Given) -> set[str]:
-    """The names by which a pod may hold devices that a plugin gave it."""
+def _plugin_names(pod: Unstructured, context: TranslationContext) -> set[str]:
+    """Return the names for which a pod may hold devices of a plugin."""
     status = _status(pod)
     if status.get("phase") in ("Succeeded", "Failed"):
         return set()
-    special = status.get("extendedResourceClaimStatus") or {}
-    # What the scheduler turned into a claim no plugin was asked for.
-    claimed = {each.get("resourceName") for each in special.get("requestMappings") or ()}
-    return {name for name in _asked(pod) if name not in claimed and _served(name, given)}
+    claim_status = status.get("extendedResourceClaimStatus") or {}
+    # For these names the scheduler created a claim, so no plugin allocated a device.
+    claimed = {each.get("resourceName") for each in claim_status.get("requestMappings") or ()}
+    return {
+        name for name in _requested_names(pod) if name not in claimed and _is_served(name, context)
+    }
 
 
-def _asked(pod: Object) -> Iterator[str]:
+def _requested_names(pod: Unstructured) -> Iterator[str]:
     spec = pod.get("spec") or {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         resources = container.get("resources") or {}
@@ -171,10 +198,12 @@ def _asked(pod: Object) -> Iterator[str]:
         yield from resources.get("requests") or {}
 
 
-def _served(name: str, given: Given) -> bool:
-    """Whether devices that slices publish may be handed out by this name."""
+def _is_served(name: str, context: TranslationContext) -> bool:
+    """Whether the name can stand for devices that ResourceSlices publish."""
     if "/" not in name:
         return False
-    known = families(given.configuration).values()
-    mapped = given.facts.classes if given.facts else ()
-    return any(serves(each, name) for each in known) or any(c.extended == name for c in mapped)
+    known = known_families(context.configuration).values()
+    classes = context.facts.classes if context.facts else ()
+    return any(serves_name(each, name) for each in known) or any(
+        c.extended == name for c in classes
+    )

@@ -1,7 +1,7 @@
-"""Facts, counted anew when something changed and published for everybody.
+"""Gathers facts when the cluster changes and publishes them in one ConfigMap.
 
-All replicas answer from what stands in one ConfigMap, so that each says the same; the last few
-versions stay there, because a pod notes which it was translated with. Knows nothing of watches.
+All replicas of the webhook read that ConfigMap, so they give equal responses. It keeps the last
+few versions, because the annotation of a pod names the version that translated the pod.
 """
 
 import asyncio
@@ -11,9 +11,16 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from config.model import Configuration
-from controller.field_probe import Probed
-from controller.protocols import About, Kept, Object, Store, Told, Watched
-from controller.watched_objects import Named
+from controller.field_probe import ServerSupport
+from controller.protocols import (
+    ObjectCache,
+    ObjectReference,
+    ObjectStore,
+    Reporter,
+    Unstructured,
+    WatchedObject,
+)
+from controller.watched_objects import PartialObject
 from dra.classes import class_reader
 from dra.decode import Reader
 from dra.finding import Finding
@@ -21,46 +28,37 @@ from dra.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from dra.nodes import node_reader
 from dra.slices import slice_reader
 from facts import serialized
-from facts.gather import Gathered, Objects, gather
+from facts.gather import FactsInput, GatheredFacts, gather_facts
 from facts.model import Facts
-from facts.served_names import Twice
-from translate.pods import Given, given
+from facts.served_names import DualNode
+from translate.pods import TranslationContext, make_context
 
 CURRENT: Final = "current"
-# The newest first; the keys of a ConfigMap have no order.
+# The annotation keeps the order, newest first, because the keys of a ConfigMap have no order.
 VERSIONS: Final = 3
-# The API server takes a MiB for all of it.
+# The API server limits a ConfigMap to 1 MiB.
 ROOM: Final = 900 * 1024
-DUTY: Final = "facts"
+NAME: Final = "facts"
 _PREFIX: Final = "sha256:"
-_SHOWN: Final = 20
+_MAX_UNREADABLE_REPORTED: Final = 20
 
 T = TypeVar("T")
 
 
-def key_of(digest: str) -> str:
-    """Where the version with this hash stands."""
+def version_key(digest: str) -> str:
+    """Return the ConfigMap key of the version with this hash."""
     return f"facts-{digest.removeprefix(_PREFIX)[:16]}.json"
 
 
-def publication(facts: bytes, digest: str, live: Object | None) -> Object | None:
-    """What the ConfigMap has to become; None where it is so already."""
+def compose_config_map(facts: bytes, digest: str, live: Unstructured | None) -> Unstructured | None:
+    """Compose the ConfigMap with these facts as current; None if it already has them."""
     metadata = {**((live or {}).get("metadata") or {})}
     data: Mapping[str, str] = (live or {}).get("data") or {}
-    if data.get(CURRENT) == digest and data.get(key_of(digest)) == facts.decode():
+    if data.get(CURRENT) == digest and data.get(version_key(digest)) == facts.decode():
         return None
     annotations = {**(metadata.get("annotations") or {})}
-    before = [
-        each
-        for each in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
-        if key_of(each) in data
-    ]
-    order, room = [digest], ROOM - len(facts)
-    for each in dict.fromkeys((data.get(CURRENT, ""), *before)):
-        room -= len(data.get(key_of(each), "").encode())
-        if each not in order and key_of(each) in data and len(order) < VERSIONS and room >= 0:
-            order.append(each)
-    kept = {key_of(each): data[key_of(each)] for each in order[1:]}
+    order = _select_versions(facts, digest, data, annotations)
+    older = {version_key(each): data[version_key(each)] for each in order[1:]}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -69,135 +67,163 @@ def publication(facts: bytes, digest: str, live: Object | None) -> Object | None
             "name": FACTS_CONFIG_MAP,
             "annotations": {**annotations, FACTS_ORDER_ANNOTATION: ",".join(order)},
         },
-        "data": {CURRENT: digest, key_of(digest): facts.decode(), **kept},
+        "data": {CURRENT: digest, version_key(digest): facts.decode(), **older},
     }
 
 
-def version(data: Mapping[str, str], digest: str) -> Facts | None:
-    """The facts with this hash; None where they are forgotten, or are not what they say."""
-    written = data.get(key_of(digest))
-    if written is None:
+def _select_versions(
+    facts: bytes, digest: str, data: Mapping[str, str], annotations: Mapping[str, str]
+) -> list[str]:
+    """Return the hashes to keep, newest first, as many as fit in the ConfigMap."""
+    earlier = [
+        each
+        for each in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
+        if version_key(each) in data
+    ]
+    order, room = [digest], ROOM - len(facts)
+    for each in dict.fromkeys((data.get(CURRENT, ""), *earlier)):
+        key = version_key(each)
+        room -= len(data.get(key, "").encode())
+        if each not in order and key in data and len(order) < VERSIONS and room >= 0:
+            order.append(each)
+    return order
+
+
+def find_version(data: Mapping[str, str], digest: str) -> Facts | None:
+    """Return the facts with this hash; None if they are missing or their hash does not match."""
+    serialized_facts = data.get(version_key(digest))
+    if serialized_facts is None:
         return None
     try:
-        found = serialized.read(msgspec.json.decode(written))
+        found = serialized.read_facts(msgspec.json.decode(serialized_facts))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, Facts) and serialized.digest(found) == digest else None
+    return found if isinstance(found, Facts) and serialized.facts_hash(found) == digest else None
 
 
-class Sources(NamedTuple):
-    """Where the objects come from."""
+class FactsSources(NamedTuple):
+    """The caches that facts are gathered from."""
 
-    slices: Watched[Named]
-    classes: Watched[Named]
-    nodes: Watched[Named]
+    slices: ObjectCache[PartialObject]
+    classes: ObjectCache[PartialObject]
+    nodes: ObjectCache[PartialObject]
 
 
-class _Memory(Generic[T]):
-    """Objects of one kind as last read; what has not changed is not read again."""
+class _DecodedObjects(Generic[T]):
+    """Decoded objects of one kind; an object is decoded again only after it changed."""
 
     def __init__(self, reader: Reader[T]) -> None:
         self._reader = reader
-        self._known: dict[str, tuple[str, T | tuple[Finding, ...]]] = {}
+        self._decoded: dict[str, tuple[str, T | tuple[Finding, ...]]] = {}
 
-    def read(self, kept: Iterable[Kept[Named]]) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
-        found = {}
-        for each in kept:
-            known = self._known.get(each.name)
-            if known is None or known[0] != each.version:
-                known = (each.version, self._reader.one(each.raw))
-            found[each.name] = known
-        self._known = found
-        objects = tuple(one for _, one in found.values() if not isinstance(one, tuple))
-        findings = (f for _, one in found.values() if isinstance(one, tuple) for f in one)
+    def read(
+        self, cached: Iterable[WatchedObject[PartialObject]]
+    ) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
+        """Return the decoded objects, and the findings about objects that do not decode."""
+        decoded = {}
+        for each in cached:
+            entry = self._decoded.get(each.name)
+            if entry is None or entry[0] != each.version:
+                entry = (each.version, self._reader.read(each.raw))
+            decoded[each.name] = entry
+        self._decoded = decoded
+        objects = tuple(one for _, one in decoded.values() if not isinstance(one, tuple))
+        findings = (f for _, one in decoded.values() if isinstance(one, tuple) for f in one)
         return objects, tuple(findings)
 
 
-class FactsDuty:
-    """Gathers, publishes, and remembers what was published."""
+class FactsReconciler:
+    """Gathers and publishes facts, and keeps the published versions.
 
-    name = DUTY
+    `context` and `dual_nodes` are None before the first run. The listeners are called when either
+    changes.
+    """
 
-    def __init__(  # noqa: PLR0913  # what facts are made of, and where they go
+    name = NAME
+
+    def __init__(  # noqa: PLR0913  # its sources, its store and its inputs
         self,
-        sources: Sources,
-        store: Store,
+        sources: FactsSources,
+        store: ObjectStore,
         namespace: str,
         *,
         configuration: Callable[[], Configuration],
-        probed: Callable[[], Awaitable[Probed]],
-        told: Told,
+        server_support: Callable[[], Awaitable[ServerSupport]],
+        reporter: Reporter,
     ) -> None:
-        self.given: Given | None = None
-        self.twice: tuple[Twice, ...] | None = None
+        self.context: TranslationContext | None = None
+        self.dual_nodes: tuple[DualNode, ...] | None = None
         self.listeners: list[Callable[[], None]] = []
         self._sources = sources
         self._store = store
         self._namespace = namespace
         self._configuration = configuration
-        self._probed = probed
-        self._told = told
+        self._server_support = server_support
+        self._reporter = reporter
         self._data: Mapping[str, str] = {}
         self._findings: tuple[Finding, ...] = ()
-        self._slices = _Memory(slice_reader())
-        self._classes = _Memory(class_reader())
-        self._nodes = _Memory(node_reader())
+        self._slices = _DecodedObjects(slice_reader())
+        self._classes = _DecodedObjects(class_reader())
+        self._nodes = _DecodedObjects(node_reader())
 
-    async def step(self) -> None:
-        """Publish the facts of now; nothing before it is known which fields the server keeps."""
-        probed, configuration = await self._probed(), self._configuration()
+    async def reconcile(self) -> None:
+        """Publish the current facts; waits until the first field probe is done."""
+        support, configuration = await self._server_support(), self._configuration()
         live = await self._store.read(FACTS_CONFIG_MAP, self._namespace)
         self._data = (live or {}).get("data") or {}
-        kept = tuple(tuple(each.all()) for each in self._sources)
-        # Thousands of slices take seconds; the lease must be renewed meanwhile.
-        gathered, unread = await asyncio.to_thread(self._gather, kept, configuration, probed)
-        digest = serialized.digest(gathered.facts)
-        change = publication(serialized.canonical(gathered.facts), digest, live)
+        cached = tuple(tuple(source.all()) for source in self._sources)
+        # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
+        gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
+        digest = serialized.facts_hash(gathered.facts)
+        change = compose_config_map(serialized.encode_facts(gathered.facts), digest, live)
         if change is not None:
             await self._write(change, live)
-        self._tell((*gathered.findings, *unread[:_SHOWN]))
-        same = self.given is not None and (
-            self.given.digest == digest and self.given.configuration is configuration
+        self._report((*gathered.findings, *unreadable[:_MAX_UNREADABLE_REPORTED]))
+        self._publish(gathered, digest, configuration)
+
+    def _publish(self, gathered: GatheredFacts, digest: str, configuration: Configuration) -> None:
+        """Update the context and the dual nodes; call the listeners if either changed."""
+        same = self.context is not None and (
+            self.context.facts_digest == digest and self.context.configuration is configuration
         )
-        twice, self.twice = self.twice, gathered.twice
+        dual_nodes_before, self.dual_nodes = self.dual_nodes, gathered.dual_nodes
         if not same:
-            self.given = given(configuration, gathered.facts)
-        if not same or twice != gathered.twice:
+            self.context = make_context(configuration, gathered.facts)
+        if not same or dual_nodes_before != gathered.dual_nodes:
             for listener in self.listeners:
                 listener()
 
-    def version(self, digest: str) -> Facts | None:
-        """The facts with this hash, if they are among the last few."""
-        if self.given is not None and self.given.digest == digest:
-            return self.given.facts
-        return version(self._data, digest)
+    def find_version(self, digest: str) -> Facts | None:
+        """Return the facts with this hash, if they are among the last few versions."""
+        if self.context is not None and self.context.facts_digest == digest:
+            return self.context.facts
+        return find_version(self._data, digest)
 
-    async def _write(self, change: Object, live: Object | None) -> None:
+    async def _write(self, change: Unstructured, live: Unstructured | None) -> None:
         if live is None:
             await self._store.create(change, self._namespace)
         else:
             await self._store.replace(change, self._namespace)
         self._data = change["data"]
-        self._told.count(DUTY, "published")
+        self._reporter.count(NAME, "published")
 
     def _gather(
         self,
-        kept: tuple[tuple[Kept[Named], ...], ...],
+        cached: tuple[tuple[WatchedObject[PartialObject], ...], ...],
         configuration: Configuration,
-        probed: Probed,
-    ) -> tuple[Gathered, tuple[Finding, ...]]:
-        slices, bad_slices = self._slices.read(kept[0])
-        classes, bad_classes = self._classes.read(kept[1])
-        nodes, bad_nodes = self._nodes.read(kept[2])
-        objects = Objects(slices, classes, nodes)
-        gathered = gather(objects, configuration, probed.gates, probed.keeps)
+        support: ServerSupport,
+    ) -> tuple[GatheredFacts, tuple[Finding, ...]]:
+        slices, bad_slices = self._slices.read(cached[0])
+        classes, bad_classes = self._classes.read(cached[1])
+        nodes, bad_nodes = self._nodes.read(cached[2])
+        objects = FactsInput(slices, classes, nodes)
+        gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
         return gathered, (*bad_slices, *bad_classes, *bad_nodes)
 
-    def _tell(self, findings: tuple[Finding, ...]) -> None:
-        """Tell what is new; the same finding again is no news."""
+    def _report(self, findings: tuple[Finding, ...]) -> None:
+        """Report the findings that the previous run did not have."""
+        reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._namespace)
         for finding in findings:
             if finding not in self._findings:
-                self._told.say(
-                    finding, About("ConfigMap", FACTS_CONFIG_MAP, self._namespace), "GatherFacts"
-                )
+                self._reporter.report(finding, reference, "GatherFacts")
         self._findings = findings

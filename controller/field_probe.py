@@ -1,8 +1,7 @@
-"""Which fields of a claim this API server keeps: it is asked, by creates that are dry runs.
+"""Probes which fields of a claim the API server stores, by dry-run creates.
 
-A server drops a field whose feature is off without a word, and a claim without the amount it asked
-takes a whole device. A version alone tells only what is usual. Knows nothing of what the fields
-are good for.
+An API server silently drops a field whose feature gate is off. A claim that loses its requested
+capacity takes a whole device. The server version only tells the default gates.
 """
 
 import asyncio
@@ -11,199 +10,213 @@ from typing import Final
 
 import msgspec
 
-from controller.protocols import About, Object, Store, Told, refused
-from documents.paths import get
+from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, is_rejected
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding
-from dra.gates import NEWEST, VERSIONS, Gates, gates
+from dra.gates import NEWEST, VERSIONS, Gates, gates_of_version
 from dra.names import PROBE_ANNOTATION, PROBE_TEMPLATE
-from facts.gather import KEPT_BY
+from facts.gather import GATE_OF_FIELD
 from registration import controller_codes
 
-DUTY: Final = "probe"
+NAME: Final = "probe"
 _CLASS: Final = "drawbridge-probe"
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """A claim that uses one field, and where the field is if it was kept.
+class FieldProbe(msgspec.Struct, frozen=True):
+    """A claim that uses one field, and the path of that field.
 
-    `words`: a refusal with one of these words comes from the rules of the field itself, so the
-    server knows it. `needed`: without the field the claim is not valid, so a refusal says that it
-    was dropped.
+    `known_words`: a rejection with one of these words comes from the validation of the field, so
+    the server knows the field. `required`: the claim is invalid without the field, so any other
+    rejection means that the server dropped the field.
     """
 
     devices: Mapping[str, Value]
-    where: tuple[str | int, ...]
-    words: tuple[str, ...] = ()
-    needed: bool = False
+    path: tuple[str | int, ...]
+    known_words: tuple[str, ...] = ()
+    required: bool = False
 
 
 def _exactly(**more: Value) -> list[Value]:
     return [{"name": "probe", "exactly": {"deviceClassName": _CLASS, **more}}]
 
 
-TRIALS: Final[Mapping[str, Trial]] = {
-    # Only a namespace with a label of its own may ask this; being told so is an answer.
-    "exactly.adminAccess": Trial(
+FIELD_PROBES: Final[Mapping[str, FieldProbe]] = {
+    # Admin access needs a labelled namespace; a rejection that says so proves the field is known.
+    "exactly.adminAccess": FieldProbe(
         {"requests": _exactly(adminAccess=True)},
         ("requests", 0, "exactly", "adminAccess"),
-        words=("admin access", "adminAccess"),
+        known_words=("admin access", "adminAccess"),
     ),
-    "exactly.capacity": Trial(
+    "exactly.capacity": FieldProbe(
         {"requests": _exactly(capacity={"requests": {PROBE_ANNOTATION: "1"}})},
         ("requests", 0, "exactly", "capacity", "requests", PROBE_ANNOTATION),
     ),
-    "exactly.tolerations": Trial(
+    "exactly.tolerations": FieldProbe(
         {"requests": _exactly(tolerations=[{"key": PROBE_ANNOTATION, "operator": "Exists"}])},
         ("requests", 0, "exactly", "tolerations", 0, "key"),
     ),
-    "firstAvailable": Trial(
+    "firstAvailable": FieldProbe(
         {
             "requests": [
                 {"name": "probe", "firstAvailable": [{"name": "one", "deviceClassName": _CLASS}]}
             ]
         },
         ("requests", 0, "firstAvailable", 0, "name"),
-        needed=True,
+        required=True,
     ),
-    "constraints.distinctAttribute": Trial(
+    "constraints.distinctAttribute": FieldProbe(
         {
             "requests": _exactly(),
             "constraints": [{"requests": ["probe"], "distinctAttribute": PROBE_ANNOTATION}],
         },
         ("constraints", 0, "distinctAttribute"),
-        needed=True,
+        required=True,
     ),
-    "exactly.derivedAttributes": Trial(
+    "exactly.derivedAttributes": FieldProbe(
         {
             "requests": _exactly(derivedAttributes=[{"name": PROBE_ANNOTATION, "expression": "1"}]),
             "constraints": [{"requests": ["probe"], "matchAttribute": PROBE_ANNOTATION}],
         },
         ("requests", 0, "exactly", "derivedAttributes", 0, "name"),
-        words=("derivedAttributes",),
+        known_words=("derivedAttributes",),
     ),
 }
 
 
-def template(trial: Trial) -> Object:
-    """The object to try; it is never stored."""
+def probe_template(probe: FieldProbe) -> Unstructured:
+    """Build the template for a dry-run create; it is never stored."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": PROBE_TEMPLATE},
-        "spec": {"spec": {"devices": dict(trial.devices)}},
+        "spec": {"spec": {"devices": dict(probe.devices)}},
     }
 
 
-def kept(trial: Trial, answer: Object) -> bool:
-    """Whether what came back still has the field."""
-    return get(answer, ("spec", "spec", "devices", *trial.where)) is not None
+def is_field_stored(probe: FieldProbe, response: Unstructured) -> bool:
+    """Whether the object that the API server returned still has the field."""
+    return get_value(response, ("spec", "spec", "devices", *probe.path)) is not None
 
 
-def knows(trial: Trial, message: str) -> bool | None:
-    """What a refusal says about the field; None where it says nothing."""
-    if any(word in message for word in trial.words):
+def interpret_rejection(probe: FieldProbe, message: str) -> bool | None:
+    """Whether a rejection shows that the server stores the field; None if it does not tell."""
+    if any(word in message for word in probe.known_words):
         return True
-    return False if trial.needed else None
+    return False if probe.required else None
 
 
-def gates_of(version: str, keeps: tuple[str, ...] | None = None) -> tuple[Gates, bool]:
-    """The gates of a server: as usual for its version, and as the fields that it keeps show.
+def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> tuple[Gates, bool]:
+    """Return the default gates of a version, corrected by the fields that the server stores.
 
-    Also tells whether the version is known; for another one the nearest is taken.
+    The second value tells whether the version is known; the nearest known version replaces an
+    unknown one.
     """
-    found = gates(version)
-    known = isinstance(found, Gates)
+    found = gates_of_version(version)
+    is_known = isinstance(found, Gates)
     if not isinstance(found, Gates):
-        found = gates(VERSIONS[0] if _number(version) < _number(VERSIONS[0]) else NEWEST)
+        is_older = _parse_version(version) < _parse_version(VERSIONS[0])
+        found = gates_of_version(VERSIONS[0] if is_older else NEWEST)
     if not isinstance(found, Gates):
         raise TypeError(f"{NEWEST} has no gates")
-    if keeps is None:
-        return found, known
-    shown: dict[str, bool] = {}
-    for field, gate in KEPT_BY.items():
-        shown[gate] = shown.get(gate, False) or field in keeps
-    return msgspec.structs.replace(found, **shown), known
+    if stored_fields is None:
+        return found, is_known
+    observed: dict[str, bool] = {}
+    for field, gate in GATE_OF_FIELD.items():
+        observed[gate] = observed.get(gate, False) or field in stored_fields
+    return msgspec.structs.replace(found, **observed), is_known
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     parts = version.lstrip("v").split(".")[:2]
     return tuple(int(each) if each.isdigit() else 0 for each in parts)
 
 
-class Probed(msgspec.Struct, frozen=True):
-    """What is known of the API server."""
+class ServerSupport(msgspec.Struct, frozen=True):
+    """The version, stored fields and feature gates of the API server."""
 
     version: str
-    keeps: tuple[str, ...]
+    stored_fields: tuple[str, ...]
     gates: Gates
 
 
-class ProbeDuty:
-    """Asks with every step; what is found, and what there is to say of it, is told when it is new.
+class FieldProbeReconciler:
+    """Probes all fields in every run and calls the listener when a result changes.
 
-    Often, because a server that comes back with a feature off drops what it kept a moment before,
-    and whoever asked for a part of a device would have all of it until somebody notices.
+    It runs often, because an API server that restarts with a gate off drops a field that it stored
+    before. Until a probe detects this, a pod that requests a part of a device gets a whole device.
     """
 
-    name = DUTY
+    name = NAME
 
-    def __init__(self, templates: Store, version: Callable[[], Awaitable[str]], told: Told) -> None:
-        self.probed: Probed | None = None
+    def __init__(
+        self,
+        templates: ObjectStore,
+        read_version: Callable[[], Awaitable[str]],
+        reporter: Reporter,
+    ) -> None:
+        self.support: ServerSupport | None = None
         self.listener: Callable[[], None] = lambda: None
         self._templates = templates
-        self._version = version
-        self._told = told
+        self._read_version = read_version
+        self._reporter = reporter
         self._findings: tuple[Finding, ...] = ()
-        self._answered = asyncio.Event()
+        self._probed = asyncio.Event()
 
-    async def known(self) -> Probed:
-        """What is known, as soon as anything is."""
-        await self._answered.wait()
-        if self.probed is None:
+    async def wait_for_support(self) -> ServerSupport:
+        """Wait for the first probe and return the latest result."""
+        await self._probed.wait()
+        if self.support is None:
             raise AssertionError
-        return self.probed
+        return self.support
 
-    async def step(self) -> None:
-        """Ask; an answer that the world keeps back is an exception."""
-        version = await self._version()
-        found, findings = [], []
-        for name in sorted(TRIALS):
-            keeps, finding = await self._keeps(name)
-            found += [name] * keeps
+    async def reconcile(self) -> None:
+        """Probe all fields; propagates API errors."""
+        version = await self._read_version()
+        stored_fields, findings = [], []
+        for name in sorted(FIELD_PROBES):
+            is_stored, finding = await self._probe(name)
+            stored_fields += [name] * is_stored
             findings += [finding] if finding else []
-        known = gates_of(version, tuple(found))
-        if not known[1]:
-            message = f"the API server is {version}, and {known[0].version} is assumed"
+        inferred, is_known = infer_gates(version, tuple(stored_fields))
+        if not is_known:
+            message = (
+                f"Drawbridge does not know API server version {version} and assumes "
+                f"{inferred.version}"
+            )
             findings.append(controller_codes.VERSION_UNKNOWN.at("", message))
-        self._tell(tuple(findings))
-        before, self.probed = self.probed, Probed(version, tuple(found), known[0])
-        self._answered.set()
-        self._told.count(DUTY, "probed")
-        if self.probed != before:
+        self._report(tuple(findings))
+        before = self.support
+        self.support = ServerSupport(version, tuple(stored_fields), inferred)
+        self._probed.set()
+        self._reporter.count(NAME, "probed")
+        if self.support != before:
             self.listener()
 
-    async def _keeps(self, name: str) -> tuple[bool, Finding | None]:
-        trial = TRIALS[name]
+    async def _probe(self, name: str) -> tuple[bool, Finding | None]:
+        probe = FIELD_PROBES[name]
         try:
-            return kept(trial, await self._templates.create(template(trial), dry_run=True)), None
+            response = await self._templates.create(probe_template(probe), dry_run=True)
         except Exception as error:
-            if not refused(error, 400, 403, 422):
+            if not is_rejected(error, 400, 403, 422):
                 raise
-            said = knows(trial, f"{error}")
-            # A right or a quota that is missing says nothing about fields, and may come.
-            if said is None and not refused(error, 422):
+            is_stored = interpret_rejection(probe, f"{error}")
+            # A missing permission or an exceeded quota says nothing about fields and can change.
+            if is_stored is None and not is_rejected(error, 422):
                 raise
-            untold = (
+            finding = (
                 controller_codes.PROBE_REFUSED.at(name, f"{name}: {error}")
-                if said is None
+                if is_stored is None
                 else None
             )
-            return bool(said), untold
+            return bool(is_stored), finding
+        return is_field_stored(probe, response), None
 
-    def _tell(self, findings: tuple[Finding, ...]) -> None:
-        about = About("ResourceClaimTemplate", PROBE_TEMPLATE, api_version="resource.k8s.io/v1")
+    def _report(self, findings: tuple[Finding, ...]) -> None:
+        reference = ObjectReference(
+            "ResourceClaimTemplate", PROBE_TEMPLATE, api_version="resource.k8s.io/v1"
+        )
         for finding in findings:
             if finding not in self._findings:
-                self._told.say(finding, about, "Probe")
+                self._reporter.report(finding, reference, "Probe")
         self._findings = findings

@@ -1,49 +1,56 @@
-"""Keeps the matchConditions of our webhooks current."""
+"""Keeps the matchConditions of Drawbridge's webhooks equal to the configuration."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from config.model import Configuration
-from controller.protocols import About, Object, Store, Told
+from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
 from dra.finding import Finding
 from dra.names import WEBHOOK_CONFIGURATION
-from registration.match_conditions import API_VERSION, KIND, applied, conditions, inactive
-from translate.interest import interest
+from registration.match_conditions import (
+    API_VERSION,
+    KIND,
+    build_apply_object,
+    build_conditions,
+    find_inactive,
+)
+from translate.interest import derive_interest
 
-DUTY: Final = "conditions"
+NAME: Final = "conditions"
 
 
-class ConditionsDuty:
-    """Keeps the conditions of the live webhooks current."""
+class MatchConditionReconciler:
+    """Applies the matchConditions that the configuration requires."""
 
-    name = DUTY
+    name = NAME
 
     def __init__(
         self,
-        webhooks: Store,
-        read: Callable[[], Object | None],
+        webhooks: ObjectStore,
+        read_webhook: Callable[[], Unstructured | None],
         configuration: Callable[[], Configuration],
-        told: Told,
+        reporter: Reporter,
     ) -> None:
         self._webhooks = webhooks
-        self._read = read
+        self._read_webhook = read_webhook
         self._configuration = configuration
-        self._told = told
+        self._reporter = reporter
 
-    async def step(self) -> None:
-        """Write what is not as it should be; what may not be active meanwhile is told first."""
-        live, configuration = self._read(), self._configuration()
-        found = inactive(live, configuration)
-        self.tell(found, live)
-        self._told.level(DUTY, "inactive", len(found))
-        change = applied(live, conditions(interest(configuration))) if live else None
+    async def reconcile(self) -> None:
+        """Report the conditions that are inactive now, then apply the required conditions."""
+        live, configuration = self._read_webhook(), self._configuration()
+        found = find_inactive(live, configuration)
+        self._report(found, live)
+        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(found))
+        if not live:
+            return
+        change = build_apply_object(live, build_conditions(derive_interest(configuration)))
         if change is not None:
             await self._webhooks.apply(change)
-            self._told.count(DUTY, "applied")
+            self._reporter.count(NAME, "applied")
 
-    def tell(self, findings: Iterable[Finding], live: Object | None) -> None:
-        """Tell what is not active, about the object that keeps it from being so."""
+    def _report(self, findings: Iterable[Finding], live: Unstructured | None) -> None:
         uid = ((live or {}).get("metadata") or {}).get("uid", "")
+        reference = ObjectReference(KIND, WEBHOOK_CONFIGURATION, uid=uid, api_version=API_VERSION)
         for finding in findings:
-            about = About(KIND, WEBHOOK_CONFIGURATION, uid=uid, api_version=API_VERSION)
-            self._told.say(finding, about, "MatchConditions")
+            self._reporter.report(finding, reference, "MatchConditions")

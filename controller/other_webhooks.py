@@ -1,31 +1,36 @@
-"""Reports known webhooks of other projects that touch the pods we translate."""
+"""Reports known webhooks of other projects that act on the pods that Drawbridge translates."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from controller.protocols import About, Object, Told
+from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
 from dra.finding import Finding
-from registration.other_webhooks import others
+from registration.other_webhooks import find_other_webhooks
 
-DUTY: Final = "others"
+NAME: Final = "others"
 
 
-class OthersDuty:
-    """Tells of the others when they change."""
+class OtherWebhookReconciler:
+    """Reports the other webhooks when they change."""
 
-    name = DUTY
+    name = NAME
 
-    def __init__(self, read: Callable[[], Iterable[Object]], told: Told, about: About) -> None:
-        self._read = read
-        self._told = told
-        self._about = about
-        self._said: tuple[Finding, ...] = ()
+    def __init__(
+        self,
+        read_configurations: Callable[[], Iterable[Unstructured]],
+        reporter: Reporter,
+        own_configuration: ObjectReference,
+    ) -> None:
+        self._read_configurations = read_configurations
+        self._reporter = reporter
+        self._own_configuration = own_configuration
+        self._reported: tuple[Finding, ...] = ()
 
-    async def step(self) -> None:
-        """Look at the configurations as they are now."""
-        found = others(self._read(), self._about.name)
-        self._told.level(DUTY, "webhooks", len(found))
+    async def reconcile(self) -> None:
+        """Compare the current webhook configurations with Drawbridge's own configuration."""
+        found = find_other_webhooks(self._read_configurations(), self._own_configuration.name)
+        self._reporter.set_gauge(Gauge.OTHER_WEBHOOKS, len(found))
         for finding in found:
-            if finding not in self._said:
-                self._told.say(finding, self._about, "CompareWebhooks")
-        self._said = found
+            if finding not in self._reported:
+                self._reporter.report(finding, self._own_configuration, "CompareWebhooks")
+        self._reported = found

@@ -1,7 +1,6 @@
-"""`drawbridge serve controller`: puts the duties together and keeps them while leading.
+"""`drawbridge serve controller`: connects the reconcilers and runs them while this replica leads.
 
-Every replica watches, so that a new leader begins at once; only the leader writes. Knows what
-wakes which duty, and nothing of what one does.
+Every replica watches, so that a new leader starts without delay. Only the leader writes.
 """
 
 import argparse
@@ -16,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cluster.cache import Cache
-from cluster.events import Events
-from cluster.lease import Election
+from cluster.events import EventRecorder
+from cluster.lease import LeaderElector
 from cluster.resources import (
     CLASSES,
     CONFIG_MAPS,
@@ -32,44 +31,48 @@ from cluster.resources import (
 )
 from cluster.session import Session
 from cluster.write import Writer
-from controller import dual_nodes
-from controller.api_server import Bound, Telling, report
-from controller.dual_nodes import DualDuty
-from controller.facts import FactsDuty, Sources
-from controller.field_probe import ProbeDuty
-from controller.match_conditions import ConditionsDuty
-from controller.missing_templates import TemplatesDuty
-from controller.other_webhooks import OthersDuty
-from controller.protocols import About, Object
-from controller.quota_mirror import QuotaDuty
-from controller.reconcile import Duty, Pace, Steady, keep
-from controller.template_gc import JanitorDuty
-from controller.watched_objects import Named, Node, Pod, Quota
+from controller.api_server import (
+    ApiObjectStore,
+    EventReporter,
+    read_server_version,
+    report_result,
+)
+from controller.dual_nodes import DualNodeReconciler, DualNodeStores
+from controller.facts import FactsReconciler, FactsSources
+from controller.field_probe import FieldProbeReconciler
+from controller.match_conditions import MatchConditionReconciler
+from controller.missing_templates import MissingTemplateReconciler
+from controller.other_webhooks import OtherWebhookReconciler
+from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
+from controller.quota_mirror import QuotaMirrorReconciler
+from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
+from controller.template_gc import TemplateGarbageCollector
+from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from dra.names import CONTROLLER_LEASE, FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION
-from registration import match_conditions as registered
 from registration.codes import CODES
+from registration.match_conditions import API_VERSION, KIND
 from runtime import logs, metrics
-from runtime.health import Ready, operations
-from runtime.process import REFUSED, live, running
+from runtime.health import ReadinessCheck, serve_operations
+from runtime.process import REFUSED, run_background, run_process
 from runtime.settings import Settings
-from runtime.shutdown import Stop
+from runtime.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("controller.process")
 
-PACES: Final = {
-    # What decides how soon pods see a change, against what counting a large fleet costs.
-    "facts": Pace(least=3, rest=4, every=60, most=60),
-    "probe": Pace(least=1, every=30, most=60),
-    # Somebody waits for these; to fail fast costs little.
-    "templates": Pace(least=0.02, every=5, retry=0.5, most=5),
-    # A change of ours lets the API server's controller count anew, by what it has seen; a pod is
-    # charged before it can be seen, and what is counted without it is believed for minutes.
-    "quota": Pace(delay=0.3, least=0.2, every=3, most=30),
-    "conditions": Pace(least=0.5, every=60, most=30),
-    # Nobody tells when the last pod of a plugin that went is gone.
-    "dual": Pace(least=1, every=15, most=60),
-    "others": Pace(least=1, every=3600),
-    "janitor": Pace(least=60, every=3600, retry=60, most=3600),
+SCHEDULES: Final = {
+    # A balance between how soon pods see a change and the cost of counting a large fleet.
+    "facts": Schedule(min_interval=3, idle_ratio=4, resync=60, max_retry=60),
+    "probe": Schedule(min_interval=1, resync=30, max_retry=60),
+    # Pods wait for these, and a failed attempt is cheap.
+    "templates": Schedule(min_interval=0.02, resync=5, first_retry=0.5, max_retry=5),
+    # Each change of the mirrored quota makes the quota controller count again from its own cache. A
+    # pod is charged before that cache has it, and a count without the pod stays for minutes.
+    "quota": Schedule(debounce=0.3, min_interval=0.2, resync=3, max_retry=30),
+    "conditions": Schedule(min_interval=0.5, resync=60, max_retry=30),
+    # No watch event tells that the last pod with a device of a removed plugin is gone.
+    "dual": Schedule(min_interval=1, resync=15, max_retry=60),
+    "others": Schedule(min_interval=1, resync=3600),
+    "janitor": Schedule(min_interval=60, resync=3600, first_retry=60, max_retry=3600),
 }
 
 
@@ -77,124 +80,146 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Caches:
-    """Everything that is watched."""
+class ControllerCaches:
+    """The caches of the controller."""
 
     def __init__(self, session: Session) -> None:
-        self.slices = Cache(session, SLICES, Named)
-        self.classes = Cache(session, CLASSES, Named)
-        self.nodes = Cache(session, NODES, Node)
-        # A pod without its template is never given a node.
-        self.pods = Cache(session, PODS, Pod, fields="spec.nodeName=")
-        self.templates = Cache(session, TEMPLATES, Named)
-        self.quotas = Cache(session, RESOURCE_QUOTAS, Quota)
-        self.namespaces = Cache(session, NAMESPACES, Named)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, Named)
-        self.validating = Cache(session, VALIDATING_WEBHOOKS, Named)
+        self.slices = Cache(session, SLICES, PartialObject)
+        self.classes = Cache(session, CLASSES, PartialObject)
+        self.nodes = Cache(session, NODES, WatchedNode)
+        # The scheduler never binds a pod whose template is missing.
+        self.pods = Cache(session, PODS, WatchedPod, fields="spec.nodeName=")
+        self.templates = Cache(session, TEMPLATES, PartialObject)
+        self.quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota)
+        self.namespaces = Cache(session, NAMESPACES, PartialObject)
+        self.webhooks = Cache(session, MUTATING_WEBHOOKS, PartialObject)
+        self.validating = Cache(session, VALIDATING_WEBHOOKS, PartialObject)
 
-    def every(self) -> tuple[Cache[Any], ...]:
-        """All of them."""
+    def all(self) -> tuple[Cache[Any], ...]:
+        """Return all caches."""
         return tuple(vars(self).values())
 
-    def named(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """All of them, with the name that metrics give them."""
-        return ((each.resource.plural, each) for each in self.every())
+    def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
+        """Return all caches with the resource name that metrics use."""
+        return ((cache.resource.plural, cache) for cache in self.all())
 
-    def missing(self) -> list[str]:
-        """Say what is not read yet."""
-        waiting = (each for each in self.every() if not each.synced)
-        return [f"{each.resource.plural} are not read yet: {each.trouble}" for each in waiting]
+    def describe_unsynced(self) -> list[str]:
+        """Return one line for each cache that is not synced."""
+        unsynced = (cache for cache in self.all() if not cache.synced)
+        return [f"{each.resource.plural} are not synced: {each.problem}" for each in unsynced]
 
-    def configurations(self) -> list[Object]:
-        """Every webhook configuration, mutating ones and validating ones."""
-        kept = (*self.webhooks.all(), *self.validating.all())
-        return [msgspec.json.decode(each.raw) for each in kept]
+    def webhook_configurations(self) -> list[Unstructured]:
+        """Return every mutating and validating webhook configuration."""
+        cached = (*self.webhooks.all(), *self.validating.all())
+        return [msgspec.json.decode(each.raw) for each in cached]
 
-    def webhook(self) -> Object | None:
-        """Our own webhook configuration, as it is."""
-        kept = self.webhooks.get(WEBHOOK_CONFIGURATION)
-        return None if kept is None else msgspec.json.decode(kept.raw)
+    def own_webhook_configuration(self) -> Unstructured | None:
+        """Return Drawbridge's own webhook configuration; None if it does not exist."""
+        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
+        return None if cached is None else msgspec.json.decode(cached.raw)
 
 
-class Where(NamedTuple):
-    """Where this process works."""
+class ControllerContext(NamedTuple):
+    """The session, namespace and settings of this process."""
 
     session: Session
     namespace: str
     settings: Settings
 
 
-class Duties:
-    """All duties, and what wakes each."""
+class Reconcilers:
+    """All reconcilers, and the wake-up event of each."""
 
-    def __init__(self, where: Where, caches: Caches, writer: Writer, telling: Telling) -> None:
-        settings, namespace = where.settings, where.namespace
-        templates = Bound(writer, TEMPLATES)
-        trials = Bound(writer, TEMPLATES, namespace)
-        self.probe = ProbeDuty(trials, where.session.version, telling)
-        self.facts = FactsDuty(
-            Sources(caches.slices, caches.classes, caches.nodes),
-            Bound(writer, CONFIG_MAPS),
+    def __init__(
+        self,
+        context: ControllerContext,
+        caches: ControllerCaches,
+        writer: Writer,
+        reporter: Reporter,
+    ) -> None:
+        settings, namespace = context.settings, context.namespace
+        self.probe = FieldProbeReconciler(
+            ApiObjectStore(writer, TEMPLATES, namespace),
+            lambda: read_server_version(context.session),
+            reporter,
+        )
+        self.facts = FactsReconciler(
+            FactsSources(caches.slices, caches.classes, caches.nodes),
+            ApiObjectStore(writer, CONFIG_MAPS),
             namespace,
             configuration=lambda: settings.current,
-            probed=self.probe.known,
-            told=telling,
+            server_support=self.probe.wait_for_support,
+            reporter=reporter,
         )
-        self.templates = TemplatesDuty(
+        self.templates = MissingTemplateReconciler(
             caches.pods,
             caches.templates,
-            templates,
-            given=lambda: self.facts.given,
-            version=self.facts.version,
-            told=telling,
+            ApiObjectStore(writer, TEMPLATES),
+            context=lambda: self.facts.context,
+            find_facts=self.facts.find_version,
+            reporter=reporter,
             now=_now,
         )
-        self.rest = self._others(where, caches, writer, telling)
-        self.woken = {each.name: asyncio.Event() for each in self.every()}
-        self._connect(caches, settings)
+        self._independent = self._make_independent(context, caches, writer, reporter)
+        self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
+        self._subscribe(caches, settings)
 
-    def _others(
-        self, where: Where, caches: Caches, writer: Writer, telling: Telling
-    ) -> tuple[Duty, ...]:
-        """Make the duties that nothing else asks."""
-        settings, own = where.settings, About("ConfigMap", FACTS_CONFIG_MAP, where.namespace)
-        hooks = About(registered.KIND, WEBHOOK_CONFIGURATION, api_version=registered.API_VERSION)
-        store, quotas = Bound(writer, TEMPLATES), Bound(writer, RESOURCE_QUOTAS)
+    def _make_independent(
+        self,
+        context: ControllerContext,
+        caches: ControllerCaches,
+        writer: Writer,
+        reporter: Reporter,
+    ) -> tuple[Reconciler, ...]:
+        """Make the reconcilers that no other reconciler depends on."""
+        webhooks = ApiObjectStore(writer, MUTATING_WEBHOOKS)
+        pods, quotas = ApiObjectStore(writer, PODS), ApiObjectStore(writer, RESOURCE_QUOTAS)
         return (
-            JanitorDuty(caches.templates, Bound(writer, PODS), store, telling, _now),
-            QuotaDuty(caches.quotas, caches.namespaces, quotas, lambda: self.facts.given, telling),
-            ConditionsDuty(
-                Bound(writer, MUTATING_WEBHOOKS), caches.webhook, lambda: settings.current, telling
+            TemplateGarbageCollector(
+                caches.templates, pods, ApiObjectStore(writer, TEMPLATES), reporter, _now
             ),
-            DualDuty(
+            QuotaMirrorReconciler(
+                caches.quotas, caches.namespaces, quotas, lambda: self.facts.context, reporter
+            ),
+            MatchConditionReconciler(
+                webhooks,
+                caches.own_webhook_configuration,
+                lambda: context.settings.current,
+                reporter,
+            ),
+            DualNodeReconciler(
                 caches.nodes,
-                dual_nodes.Stores(Bound(writer, NODES), Bound(writer, PODS)),
-                twice=lambda: self.facts.twice,
-                given=lambda: self.facts.given,
-                told=telling,
-                about=own,
+                DualNodeStores(ApiObjectStore(writer, NODES), pods),
+                dual_nodes=lambda: self.facts.dual_nodes,
+                context=lambda: self.facts.context,
+                reporter=reporter,
+                reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, context.namespace),
             ),
-            OthersDuty(caches.configurations, telling, hooks),
+            OtherWebhookReconciler(
+                caches.webhook_configurations,
+                reporter,
+                ObjectReference(KIND, WEBHOOK_CONFIGURATION, api_version=API_VERSION),
+            ),
         )
 
-    def every(self) -> tuple[Duty, ...]:
-        """All of them."""
-        return (self.probe, self.facts, self.templates, *self.rest)
+    def all(self) -> tuple[Reconciler, ...]:
+        """Return all reconcilers."""
+        return (self.probe, self.facts, self.templates, *self._independent)
 
     def _wake(self, *names: str) -> Callable[..., None]:
         def wake(*_: object) -> None:
             for name in names:
-                self.woken[name].set()
+                self.wake_ups[name].set()
 
         return wake
 
-    def _connect(self, caches: Caches, settings: Settings) -> None:
+    def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
         for cache in (caches.slices, caches.classes):
             cache.subscribe(self._wake("facts"))
         caches.nodes.subscribe(
             lambda before, after: (
                 None
-                if before and after and before.value.matters == after.value.matters
+                if before and after and before.value.fact_fields == after.value.fact_fields
                 else self._wake("facts", "dual")()
             )
         )
@@ -215,79 +240,82 @@ class Duties:
 
 
 async def run(options: argparse.Namespace) -> int:
-    """Keep the duties until told to stop; 0 for a graceful end, 2 for what cannot begin."""
+    """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
     logs.configure(options.log_level)
     settings = Settings(options.config, known=CODES)
     if settings.load():
         return REFUSED
 
-    async def serve(stop: Stop, session: Session) -> None:
-        where = Where(session, options.namespace or session.namespace, settings)
-        await _serve(options, where, stop)
+    async def serve(stop: StopSignal, session: Session) -> None:
+        context = ControllerContext(session, options.namespace or session.namespace, settings)
+        await _serve(options, context, stop)
 
-    return await live(options, _LOG, serve)
+    return await run_process(options, _LOG, serve)
 
 
-async def _serve(options: argparse.Namespace, where: Where, stop: Stop) -> None:
-    election = Election(
-        where.session, where.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
+async def _serve(options: argparse.Namespace, context: ControllerContext, stop: StopSignal) -> None:
+    session, settings = context.session, context.settings
+    elector = LeaderElector(
+        session, context.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
     )
-    identity = election.identity
-    events = Events(Writer(where.session), "drawbridge.dev/controller", identity)
-    caches, telling = Caches(where.session), Telling(events, lambda: where.settings.current)
-    telling.level("lease", "leading", 0)
-    duties = Duties(where, caches, Writer(where.session, fence=election), telling)
+    recorder = EventRecorder(Writer(session), "drawbridge.dev/controller", elector.identity)
+    reporter = EventReporter(recorder, lambda: settings.current)
+    reporter.set_gauge(Gauge.LEADING, 0)
+    caches = ControllerCaches(session)
+    reconcilers = Reconcilers(context, caches, Writer(session, fence=elector), reporter)
 
-    def ready() -> list[str]:
-        return [*(["stopping"] if stop.asked else []), *caches.missing()]
+    def describe_unready() -> list[str]:
+        return [*(["stopping"] if stop.is_requested else []), *caches.describe_unsynced()]
 
     async def lead() -> None:
-        telling.level("lease", "leading", 1)
+        reporter.set_gauge(Gauge.LEADING, 1)
         try:
-            await _lead(caches, duties, identity)
+            await _run_reconcilers(caches, reconcilers, elector.identity)
         finally:
-            telling.level("lease", "leading", 0)
+            reporter.set_gauge(Gauge.LEADING, 0)
 
-    async with _operated(options, ready, caches):
-        background = (where.settings.run(), events.run(), *(each.run() for each in caches.every()))
-        async with running(background):
-            await _until_asked(stop, election.run(lead))
-    logs.say(_LOG, logging.INFO, "stopped")
+    async with _serve_operations(options, describe_unready, caches):
+        background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
+        async with run_background(background):
+            await _run_until_stopped(stop, elector.run(lead))
+    logs.log_event(_LOG, logging.INFO, "stopped")
 
 
-async def _until_asked(stop: Stop, election: Coroutine[Any, Any, None]) -> None:
-    """Stand for election until the end is asked for, or the election itself fails."""
+async def _run_until_stopped(stop: StopSignal, election: Coroutine[Any, Any, None]) -> None:
+    """Take part in the leader election until a stop signal arrives or the election fails."""
     leading = asyncio.create_task(election)
-    asked = asyncio.create_task(stop.wanted())
-    await asyncio.wait((leading, asked), return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    # Cancelled, the election ends what it leads and gives the lease back.
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((leading, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    # On cancellation the elector stops the reconcilers and releases the Lease.
     leading.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await leading
 
 
-async def _lead(caches: Caches, duties: Duties, identity: str) -> None:
-    """Keep all duties, each by itself, until cancelled."""
-    logs.say(_LOG, logging.INFO, "leading", identity=identity)
-    for cache in caches.every():
-        await cache.until_synced()
-    clock = Steady()
+async def _run_reconcilers(
+    caches: ControllerCaches, reconcilers: Reconcilers, identity: str
+) -> None:
+    """Run all reconcilers concurrently until cancelled."""
+    logs.log_event(_LOG, logging.INFO, "leading", identity=identity)
+    for cache in caches.all():
+        await cache.wait_until_synced()
+    clock = EventLoopClock()
     async with asyncio.TaskGroup() as group:
-        for duty in duties.every():
-            woken = duties.woken[duty.name]
-            group.create_task(keep(duty, woken, PACES[duty.name], report, clock))
+        for each in reconcilers.all():
+            wake_up, schedule = reconcilers.wake_ups[each.name], SCHEDULES[each.name]
+            group.create_task(run_reconciler(each, wake_up, schedule, report_result, clock))
 
 
 @contextlib.asynccontextmanager
-async def _operated(
-    options: argparse.Namespace, ready: Ready, caches: Caches
+async def _serve_operations(
+    options: argparse.Namespace, ready: ReadinessCheck, caches: ControllerCaches
 ) -> AsyncIterator[None]:
-    """Serve health and metrics, with what the caches have to say."""
-    collector = metrics.Caches(caches.named)
+    """Serve the health and metrics endpoints, with the statistics of the caches."""
+    collector = metrics.CacheCollector(caches.by_resource)
     metrics.REGISTRY.register(collector)
     try:
-        async with operations(options.health, options.metrics, ready):
+        async with serve_operations(options.health, options.metrics, ready):
             yield
     finally:
         metrics.REGISTRY.unregister(collector)

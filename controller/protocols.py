@@ -1,8 +1,9 @@
-"""What the duties need of the outside: objects watched and written, somebody to tell, a clock.
+"""Interfaces that the reconcilers depend on: object caches, object stores, a reporter, a clock.
 
-The processes hand in the real ones, tests hand in others. Knows no protocol and no address.
+`controller.process` passes implementations that talk to the API server; tests pass fakes.
 """
 
+import enum
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -11,13 +12,14 @@ import msgspec
 
 from dra.finding import Finding
 
-# An object of the API as JSON has it; what is not read here must survive being written back.
-Object: TypeAlias = dict[str, Any]
+# An API object as decoded JSON. It holds every field, so that a write loses none.
+Unstructured: TypeAlias = dict[str, Any]
+WallClock: TypeAlias = Callable[[], datetime]
 T_co = TypeVar("T_co", covariant=True)
 
 
-class About(msgspec.Struct, frozen=True):
-    """The object that a finding is told of."""
+class ObjectReference(msgspec.Struct, frozen=True):
+    """The object that a finding is about."""
 
     kind: str
     name: str
@@ -26,12 +28,12 @@ class About(msgspec.Struct, frozen=True):
     api_version: str = "v1"
 
 
-class Kept(Protocol[T_co]):
-    """One watched object."""
+class WatchedObject(Protocol[T_co]):
+    """One object in a cache."""
 
     @property
     def namespace(self) -> str:
-        """Its namespace; empty for what has none."""
+        """Its namespace; empty for a cluster-scoped object."""
 
     @property
     def name(self) -> str:
@@ -39,7 +41,7 @@ class Kept(Protocol[T_co]):
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """Its uid."""
 
     @property
     def version(self) -> str:
@@ -47,67 +49,82 @@ class Kept(Protocol[T_co]):
 
     @property
     def raw(self) -> bytes:
-        """All of it."""
+        """The complete object as JSON."""
 
     @property
     def value(self) -> T_co:
-        """What is read of it."""
+        """The decoded fields."""
 
 
-class Watched(Protocol[T_co]):
-    """All objects of a kind, as last seen."""
+class ObjectCache(Protocol[T_co]):
+    """All objects of one kind, as last seen by the watch."""
 
-    def get(self, name: str, namespace: str = "") -> Kept[T_co] | None:
-        """Give one of them."""
+    def get(self, name: str, namespace: str = "") -> WatchedObject[T_co] | None:
+        """Return one object; None if the cache does not have it."""
 
-    def all(self, namespace: str | None = None) -> Iterable[Kept[T_co]]:
-        """Give all of them, or those of a namespace."""
+    def all(self, namespace: str | None = None) -> Iterable[WatchedObject[T_co]]:
+        """Return all objects, or all objects of one namespace."""
 
 
-class Store(Protocol):
-    """Objects of one kind on the API server; what goes wrong there is raised."""
+class ObjectStore(Protocol):
+    """Objects of one kind on the API server; every method raises ApiRequestError on failure."""
 
-    async def read(self, name: str, namespace: str = "") -> Object | None:
-        """Give an object as it is now."""
+    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
+        """Read an object from the API server; None if it does not exist."""
 
-    async def list(self, namespace: str = "", *, fields: str = "") -> list[Object]:
-        """Give the objects of a namespace, those that a field selector selects."""
+    async def list(self, namespace: str = "", *, fields: str = "") -> list[Unstructured]:
+        """List the objects of a namespace that match a field selector."""
 
-    async def create(self, value: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
-        """Make an object, or see what would be made."""
+    async def create(
+        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
+    ) -> Unstructured:
+        """Create an object and return the stored form; with `dry_run` nothing is stored."""
 
-    async def replace(self, value: Object, namespace: str = "") -> Object:
-        """Write an object unless it has changed since it was read."""
+    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Replace an object; fails with 409 if it changed since it was read."""
 
-    async def apply(self, value: Object, namespace: str = "") -> Object:
-        """Say the fields that are ours."""
+    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Apply the fields that this controller owns (server-side apply)."""
 
-    async def merge(self, name: str, value: Object, namespace: str = "") -> Object:
-        """Change what `value` says, null takes away."""
+    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Apply a JSON merge patch; null removes a field."""
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
-        """Delete just this version of just this object; False where it is another by now."""
+        """Delete this version of this object; False if another object has the name by now."""
 
 
-class Told(Protocol):
-    """Who tells people, and who counts."""
+class Gauge(enum.Enum):
+    """The gauges that the controller sets."""
 
-    def say(self, finding: Finding, about: About, action: str) -> None:
-        """Tell a finding about an object; never waits."""
-
-    def count(self, duty: str, what: str) -> None:
-        """Count something that a duty did or met."""
-
-    def level(self, duty: str, what: str, amount: float) -> None:
-        """Say how much of something there is now."""
+    LEADING = enum.auto()
+    PODS_WITHOUT_TEMPLATE = enum.auto()
+    MATCH_CONDITIONS_INACTIVE = enum.auto()
+    DUAL_NODES = enum.auto()
+    DUAL_NODE_IDLE_DEVICES = enum.auto()
+    OTHER_WEBHOOKS = enum.auto()
 
 
-Now: TypeAlias = Callable[[], datetime]
+class Reporter(Protocol):
+    """Reports findings to people and numbers to the metrics."""
+
+    def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
+        """Report a finding about an object; does not block."""
+
+    def count(self, reconciler: str, event: str) -> None:
+        """Count one event of a reconciler, such as `created`."""
+
+    def set_gauge(self, gauge: Gauge, value: float) -> None:
+        """Set a gauge to its current value."""
 
 
-def refused(error: Exception, *codes: int) -> bool:
-    """Whether the API server answered an error with one of these codes.
+class ApiRequestError(Exception):
+    """A request to the API server failed; `code` is the HTTP status, 0 if no response arrived."""
 
-    Its exception is known here by what it says only: `code` is 0 where no answer came.
-    """
-    return getattr(error, "code", None) in codes
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def is_rejected(error: Exception, *codes: int) -> bool:
+    """Whether the API server rejected a request with one of these HTTP status codes."""
+    return isinstance(error, ApiRequestError) and error.code in codes

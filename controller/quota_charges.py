@@ -1,6 +1,6 @@
-"""What claims are charged where a pod asks for a legacy name: the translation is asked.
+"""Computes what the API server charges for the claims that replace a request for a legacy name.
 
-Knows nothing of quotas.
+It translates sample pods and sums the quota charges of the resulting claims.
 """
 
 from collections.abc import Mapping
@@ -8,82 +8,84 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
 from dra.claim import ClaimSpec
-from dra.decode import quantities
-from dra.quota import DEVICES, REQUESTS, charges
-from translate.legacy.pod_view import items, mapping
-from translate.pods import Given, translate
+from dra.decode import quantity_hook
+from dra.quota import DEVICES, REQUESTS, quota_charges
+from translate.legacy.pod_view import as_list, as_mapping
+from translate.pods import TranslationContext, translate
 
-# Devices, percent of one, and memory in MiB and in bytes.
-_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
-_HOOK: Final = quantities({})
+# Typical amounts: devices, percent of a device, memory in MiB and memory in bytes.
+_SAMPLE_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
+_HOOK: Final = quantity_hook({})
 
 
-class Becomes(msgspec.Struct, frozen=True):
-    """What is charged for so many of a legacy name."""
+class NameCharge(msgspec.Struct, frozen=True):
+    """What quotas count for the claims that replace requests for one legacy name."""
 
     classes: frozenset[str] = frozenset()
-    counted: bool = True  # as many devices as the amount says
-    mapped: bool = False  # the API server charges the claims to the name itself
-    shares: bool = False
+    counts_devices: bool = True  # an amount of n becomes n devices
+    is_mapped: bool = False  # the API server charges the claims to the legacy name itself
+    is_shared: bool = False  # a claim takes a part of a device
 
 
-def becomes(name: str, by: Given) -> Becomes:
-    """What a legacy name becomes by itself; the translation is asked about usual amounts."""
-    for amount_of in _AMOUNTS:
-        one, two = (_charged(name, count, by) for count in (amount_of, 2 * amount_of))
+def compute_charge(name: str, context: TranslationContext) -> NameCharge:
+    """Translate requests of typical amounts and return their charge; empty if none translates."""
+    for amount in _SAMPLE_AMOUNTS:
+        one, two = (_sum_charges(name, count, context) for count in (amount, 2 * amount))
         if one is None:
             continue
         classes = frozenset(key.removesuffix(DEVICES) for key in one if key.endswith(DEVICES))
-        counted = (
-            amount_of == 1 and two is not None and all(_one_each(c, one, two) for c in classes)
+        counts_devices = (
+            amount == 1
+            and two is not None
+            and all(_is_proportional(each, one, two) for each in classes)
         )
-        mapped = f"{REQUESTS}{name}" in one
-        return Becomes(classes, counted, mapped, _shares(name, amount_of, by))
-    return Becomes()
+        is_mapped = f"{REQUESTS}{name}" in one
+        return NameCharge(classes, counts_devices, is_mapped, _is_shared(name, amount, context))
+    return NameCharge()
 
 
-def _one_each(name: str, one: Mapping[str, int], two: Mapping[str, int]) -> bool:
+def _is_proportional(name: str, one: Mapping[str, int], two: Mapping[str, int]) -> bool:
     key = f"{name}{DEVICES}"
     return (one.get(key), two.get(key)) == (1, 2)
 
 
-def _pod(name: str, count: int) -> Value:
+def _sample_pod(name: str, count: int) -> Value:
     resources: Value = {"limits": {name: str(count)}, "requests": {name: str(count)}}
     return {"metadata": {}, "spec": {"containers": [{"name": "one", "resources": resources}]}}
 
 
-def _specs(name: str, count: int, by: Given) -> list[Value]:
-    made = translate(_pod(name, count), by, "default").templates
-    return [get(each.object, ("spec", "spec")) for each in made]
+def _claim_specs(name: str, count: int, context: TranslationContext) -> list[Value]:
+    templates = translate(_sample_pod(name, count), context, "default").templates
+    return [get_value(each.object, ("spec", "spec")) for each in templates]
 
 
-def _charged(name: str, count: int, by: Given) -> Mapping[str, int] | None:
-    """What the claims of a pod are charged; None where there are none."""
-    facts = by.facts
-    serving = facts is not None and "extended_resource" in facts.cluster.gates
-    classes = {each.name: each.extended for each in facts.classes} if facts and serving else {}
+def _sum_charges(name: str, count: int, context: TranslationContext) -> Mapping[str, int] | None:
+    """Sum the charges of a sample pod's claims; None if it has no claim."""
+    facts = context.facts
+    charges_names = facts is not None and "extended_resource" in facts.cluster.gates
+    classes = {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
     total: dict[str, int] = {}
-    specs = _specs(name, count, by)
+    specs = _claim_specs(name, count, context)
     for spec in specs:
-        read = msgspec.convert(spec, ClaimSpec, dec_hook=_HOOK)
-        for key, devices in charges(read, classes).items():
+        claim = msgspec.convert(spec, ClaimSpec, dec_hook=_HOOK)
+        for key, devices in quota_charges(claim, classes).items():
             total[key] = total.get(key, 0) + devices
     return total if specs else None
 
 
-def _shares(name: str, count: int, by: Given) -> bool:
-    """Whether what is asked for is a part of a device."""
+def _is_shared(name: str, count: int, context: TranslationContext) -> bool:
+    """Whether a request takes a part of a device."""
     requests = (
-        mapping(request)
-        for spec in _specs(name, count, by)
-        for request in items(get(spec, ("devices", "requests")))
+        as_mapping(request)
+        for spec in _claim_specs(name, count, context)
+        for request in as_list(get_value(spec, ("devices", "requests")))
     )
-    ways = (
-        way
-        for each in requests
-        for way in (each.get("exactly"), *items(each.get("firstAvailable")))
+    alternatives = (
+        alternative
+        for request in requests
+        for alternative in (request.get("exactly"), *as_list(request.get("firstAvailable")))
     )
-    return any("capacity" in mapping(way) for way in ways)
+    return any("capacity" in as_mapping(alternative) for alternative in alternatives)

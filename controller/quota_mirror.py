@@ -1,13 +1,15 @@
-"""Quotas on legacy names, mirrored for claims where the API server does not count these by itself.
+"""Mirrors quotas on legacy names to claims that the API server does not charge to these names.
 
-Where a class maps the name, the API server charges its claims to the same entry, and nothing is
-done here. Elsewhere pods and claims would each have the whole limit. A quota of ours stands beside
-the administrator's and gives each side what the other leaves: claims the limit less what pods hold,
-pods the limit less what claims hold. Each side binds at once against its own entry; what the other
-side took a moment ago is known after a round through the quota controller and through here, and
-in that moment both may take the same rest: together at most twice the limit. The round must not be
-too fast, because every change of a limit lets the stock controller count anew, and what was charged
-a moment ago is not yet there to be counted. Knows nothing of pods.
+If a DeviceClass maps the name, the API server charges its claims to the same quota entry and this
+reconciler does nothing. Otherwise pods and claims could each use the whole limit. A ResourceQuota
+of Drawbridge then gives each side what the other side leaves: claims get the limit minus the usage
+of pods, and pods get the limit minus the usage of claims.
+
+The API server enforces both entries immediately. Usage of the other side becomes visible only after
+the quota controller counted it and this reconciler updated the quota. Until then both sides can use
+the same remainder, so together they can reach at most twice the limit. The reconciler must not
+update a quota too often: each change of a limit makes the quota controller count again, and a pod
+that was just charged is not yet in that count.
 """
 
 import time
@@ -17,106 +19,115 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.protocols import About, Object, Store, Told, Watched, refused
-from controller.quota_charges import Becomes, becomes
-from controller.reconcile import apart
-from controller.watched_objects import Named, Quota
+from controller.protocols import (
+    ObjectCache,
+    ObjectReference,
+    ObjectStore,
+    Reporter,
+    Unstructured,
+    is_rejected,
+)
+from controller.quota_charges import NameCharge, compute_charge
+from controller.reconcile import process_each
+from controller.watched_objects import PartialObject, WatchedQuota
 from dra.finding import Finding
 from dra.names import MIRRORED_QUOTA
 from dra.quantity import QuantityError, from_json
 from dra.quota import DEVICES, REQUESTS
 from registration.controller_codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
-from registration.scope import Mode, of_namespace
-from translate.pods import Given
+from registration.scope import Mode, decide_namespace_scope
+from translate.pods import TranslationContext
 
-DUTY: Final = "quota"
-OURS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
+NAME: Final = "quota"
+MANAGED_LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _LIMITS: Final = "limits."
-# An entry that limits nothing. Any change of what is limited lets the API server count anew.
+# This entry limits nothing. Any change of the limits makes the quota controller count again.
 RECOUNT: Final = "count/recounts.drawbridge.dev"
-_QUIET: Final = 2.0
+_RECOUNT_DELAY: Final = 2.0
 
 
-class Limit(msgspec.Struct, frozen=True):
-    """What a namespace may hold of a legacy name, and what its pods hold."""
+class NameLimit(msgspec.Struct, frozen=True):
+    """The limit of a namespace for a legacy name, and the usage of its pods."""
 
     hard: int
     used: int
     quota: str
 
 
-class Mirror(NamedTuple):
-    """The entries of our quota in a namespace; without any it is not needed."""
+class MirrorPlan(NamedTuple):
+    """The entries of Drawbridge's quota in a namespace; without entries no quota is needed."""
 
     hard: dict[str, str]
     findings: tuple[Finding, ...] = ()
 
 
-def amount(value: object) -> int | None:
-    """Read an amount of devices; None for what is none."""
+def parse_amount(value: object) -> int | None:
+    """Parse a quantity; None if it is invalid."""
     try:
         return from_json(value).value()
     except QuantityError:
         return None
 
 
-def limits(quotas: Iterable[Quota], ours: Quota | None = None) -> dict[str, Limit]:
-    """The limits on device names of the quotas of a namespace; the tightest of several counts.
+def collect_limits(
+    quotas: Iterable[WatchedQuota], own_quota: WatchedQuota | None = None
+) -> dict[str, NameLimit]:
+    """Return the limits on device names in a namespace; of several quotas the lowest limit wins.
 
-    Each quota is counted by itself, and under load one may lag; who says that more is used is
-    believed, `ours` as well.
+    The quota controller counts each quota separately, and one count can lag behind. The highest
+    usage wins, including the usage in Drawbridge's own quota.
     """
-    found: dict[str, Limit] = {}
+    found: dict[str, NameLimit] = {}
     for quota in quotas:
         for key, value in (quota.spec.hard or {}).items():
-            name = _device(key)
-            hard = amount(value)
+            name = _legacy_name(key)
+            hard = parse_amount(value)
             if not name or hard is None or quota.spec.scopes or quota.spec.scope_selector:
                 continue
-            counted = (quota, ours) if ours is not None else (quota,)
-            used = max(amount((each.status.used or {}).get(key, 0)) or 0 for each in counted)
-            limit = Limit(hard, used, quota.metadata.name)
+            counts = (quota, own_quota) if own_quota is not None else (quota,)
+            used = max(parse_amount((each.status.used or {}).get(key, 0)) or 0 for each in counts)
             if name not in found or hard < found[name].hard:
-                found[name] = limit
+                found[name] = NameLimit(hard, used, quota.metadata.name)
     return found
 
 
-def _device(key: str) -> str:
-    """The legacy name that an entry limits; empty for entries about anything else."""
+def _legacy_name(key: str) -> str:
+    """Return the extended resource that an entry limits; empty for any other entry."""
     name = key.removeprefix(REQUESTS)
-    native = "/" not in name or "kubernetes.io/" in name
-    return "" if name == key or native else name
+    is_native = "/" not in name or "kubernetes.io/" in name
+    return "" if name == key or is_native else name
 
 
-def mirror(
-    wanted: Mapping[str, Limit], ask: Callable[[str], Becomes], held: Mapping[str, int]
-) -> Mirror:
-    """Say what our quota has to limit; `held` is what claims hold, by class."""
-    found = {name: ask(name) for name in sorted(wanted)}
+def plan_mirror(
+    limits: Mapping[str, NameLimit],
+    charge_of: Callable[[str], NameCharge],
+    claim_usage: Mapping[str, int],
+) -> MirrorPlan:
+    """Return the entries that the quota needs; `claim_usage` is the usage of claims by class."""
+    charges = {name: charge_of(name) for name in sorted(limits)}
     findings = []
-    ours: dict[str, Becomes] = {}
-    for name, each in found.items():
-        if not each.classes or each.mapped:
+    mirrored: dict[str, NameCharge] = {}
+    for name, charge in charges.items():
+        if not charge.classes or charge.is_mapped:
             continue
-        if not each.counted:
-            findings.append(_unbound(name, wanted[name]))
+        if not charge.counts_devices:
+            findings.append(_describe_unbound(name, limits[name]))
             continue
-        if each.shares:
-            message = f"{REQUESTS}{name}: {wanted[name].hard}: each share counts as a device"
-            findings.append(_about(QUOTA_SHARES.at("spec.hard", message), wanted[name]))
-        ours[name] = each
+        if charge.is_shared:
+            findings.append(_describe_shared(name, limits[name]))
+        mirrored[name] = charge
     hard: dict[str, str] = {}
-    for names in _groups(ours):
-        hard |= _shared({name: wanted[name] for name in names}, ours, held)
-    findings += [_mirrored(name, wanted[name], each) for name, each in ours.items()]
-    return Mirror(dict(sorted(hard.items())), tuple(findings))
+    for names in _group_by_class(mirrored):
+        hard |= _divide_limit({name: limits[name] for name in names}, mirrored, claim_usage)
+    findings += [_describe_mirrored(name, limits[name], each) for name, each in mirrored.items()]
+    return MirrorPlan(dict(sorted(hard.items())), tuple(findings))
 
 
-def _groups(ours: Mapping[str, Becomes]) -> list[set[str]]:
-    """Put names together that become devices of a common class."""
+def _group_by_class(charges: Mapping[str, NameCharge]) -> list[set[str]]:
+    """Group the names that become devices of a common class."""
     groups: list[tuple[set[str], set[str]]] = []
-    for name, each in ours.items():
-        names, classes = {name}, set(each.classes)
+    for name, charge in charges.items():
+        names, classes = {name}, set(charge.classes)
         for group in [group for group in groups if group[1] & classes]:
             names |= group[0]
             classes |= group[1]
@@ -125,209 +136,244 @@ def _groups(ours: Mapping[str, Becomes]) -> list[set[str]]:
     return [names for names, _ in groups]
 
 
-def _shared(
-    group: Mapping[str, Limit], ours: Mapping[str, Becomes], held: Mapping[str, int]
+def _divide_limit(
+    group: Mapping[str, NameLimit],
+    charges: Mapping[str, NameCharge],
+    claim_usage: Mapping[str, int],
 ) -> dict[str, str]:
-    """Give every side what the others leave of the limit that they have together."""
-    classes = {each for name in group for each in ours[name].classes}
+    """Return the entries of a group: each side gets what the others leave of the common limit."""
+    classes = {each for name in group for each in charges[name].classes}
     total = sum(each.hard for each in group.values())
-    used = sum(each.used for each in group.values())
-    claims = sum(held.get(each, 0) for each in classes)
+    pods_used = sum(each.used for each in group.values())
+    claims_used = sum(claim_usage.get(each, 0) for each in classes)
     hard = {
-        f"{REQUESTS}{name}": min(each.hard, total - claims - (used - each.used))
+        f"{REQUESTS}{name}": min(each.hard, total - claims_used - (pods_used - each.used))
         for name, each in group.items()
-    } | {f"{each}{DEVICES}": total - used - (claims - held.get(each, 0)) for each in classes}
+    } | {
+        f"{each}{DEVICES}": total - pods_used - (claims_used - claim_usage.get(each, 0))
+        for each in classes
+    }
     return {key: str(max(0, value)) for key, value in hard.items()}
 
 
-def _about(finding: Finding, limit: Limit) -> Finding:
+def _on_quota(finding: Finding, limit: NameLimit) -> Finding:
     return msgspec.structs.replace(finding, object=f"ResourceQuota/{limit.quota}")
 
 
-def _unbound(name: str, limit: Limit) -> Finding:
-    message = f"{REQUESTS}{name}: {limit.hard} limits no number of devices, and so no claims"
-    return _about(QUOTA_UNBOUND.at("spec.hard", message), limit)
+def _describe_shared(name: str, limit: NameLimit) -> Finding:
+    message = f"the entry {REQUESTS}{name}: {limit.hard} counts each share as 1 device"
+    return _on_quota(QUOTA_SHARES.at("spec.hard", message), limit)
 
 
-def _mirrored(name: str, limit: Limit, each: Becomes) -> Finding:
-    classes = " and ".join(sorted(each.classes))
+def _describe_unbound(name: str, limit: NameLimit) -> Finding:
     message = (
-        f"{REQUESTS}{name}: {limit.hard} in {limit.quota}: no class maps the name, so claims of "
-        f"{classes} and pods share the limit by {MIRRORED_QUOTA}"
+        f"the entry {REQUESTS}{name}: {limit.hard} does not count devices, so it does not "
+        "limit claims"
     )
-    return _about(QUOTA_MIRRORED.at("spec.hard", message), limit)
+    return _on_quota(QUOTA_UNBOUND.at("spec.hard", message), limit)
 
 
-# No quota with scopes counts a claim, whoever maps the name.
-def unusual(quota: Quota, ask: Callable[[str], Becomes]) -> list[Finding]:
-    """Tell of entries about devices that cannot be mirrored: of some pods only, or HAMi's own."""
+def _describe_mirrored(name: str, limit: NameLimit, charge: NameCharge) -> Finding:
+    classes = " and ".join(sorted(charge.classes))
+    message = (
+        f"no DeviceClass maps {name}, so pods and claims of {classes} share the limit "
+        f"{REQUESTS}{name}: {limit.hard} of {limit.quota} through {MIRRORED_QUOTA}"
+    )
+    return _on_quota(QUOTA_MIRRORED.at("spec.hard", message), limit)
+
+
+def find_unsupported_entries(
+    quota: WatchedQuota, charge_of: Callable[[str], NameCharge]
+) -> list[Finding]:
+    """Report the device entries that cannot be mirrored: scoped quotas and HAMi's `limits.`.
+
+    A quota with scopes never counts a claim, even if a class maps the name.
+    """
     found = []
-    scoped = bool(quota.spec.scopes or quota.spec.scope_selector)
+    is_scoped = bool(quota.spec.scopes or quota.spec.scope_selector)
     for key, value in sorted((quota.spec.hard or {}).items()):
         limited = key.removeprefix(_LIMITS) if key.startswith(_LIMITS) else ""
-        name = _device(key) if scoped else limited
-        if "/" in name and ask(name).classes:
-            why = "counts some pods only" if scoped else "is no limit that Kubernetes enforces"
-            message = f"{key}: {value} {why}, and no claims"
-            found.append(
-                _about(QUOTA_UNBOUND.at("spec.hard", message), Limit(0, 0, quota.metadata.name))
+        name = _legacy_name(key) if is_scoped else limited
+        if "/" in name and charge_of(name).classes:
+            reason = (
+                "has scopes and counts only some pods"
+                if is_scoped
+                else "is not a limit that Kubernetes enforces"
             )
+            message = f"the entry {key}: {value} {reason}, so it does not limit claims"
+            limit = NameLimit(0, 0, quota.metadata.name)
+            found.append(_on_quota(QUOTA_UNBOUND.at("spec.hard", message), limit))
     return found
 
 
-class QuotaDuty:
-    """Keeps a quota of ours in each namespace that needs one."""
+class QuotaMirrorReconciler:
+    """Keeps a quota of Drawbridge in each namespace that needs one."""
 
-    name = DUTY
+    name = NAME
 
-    def __init__(  # noqa: PLR0913  # what is watched, written and known
+    def __init__(  # noqa: PLR0913  # its caches, its store and its inputs
         self,
-        quotas: Watched[Quota],
-        namespaces: Watched[Named],
-        store: Store,
-        given: Callable[[], Given | None],
-        told: Told,
+        quotas: ObjectCache[WatchedQuota],
+        namespaces: ObjectCache[PartialObject],
+        store: ObjectStore,
+        context: Callable[[], TranslationContext | None],
+        reporter: Reporter,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quotas = quotas
         self._namespaces = namespaces
         self._store = store
-        self._given = given
-        self._told = told
-        self._known: tuple[Given | None, dict[str, Becomes]] = (None, {})
-        self._said: dict[str, tuple[Finding, ...]] = {}
+        self._context = context
+        self._reporter = reporter
+        self._charges: tuple[TranslationContext | None, dict[str, NameCharge]] = (None, {})
+        self._reported: dict[str, tuple[Finding, ...]] = {}
         self._now = now
-        # When a limit was changed last, where nothing was counted since; who just began to lead
-        # does not know, and so lets all be counted once.
+        # When limits changed last, by namespace, until the recount. A new leader does not know
+        # these times, so it requests one recount in every namespace.
         self._changed: dict[str, float] = {}
-        self._counted: set[str] = set()
+        self._recounted: set[str] = set()
 
-    async def step(self) -> None:
-        """Write what has to change; of a namespace that needs nothing our quota is taken away."""
-        given = self._given()
-        if given is None:
+    async def reconcile(self) -> None:
+        """Write the quotas that have to change and delete those that are not needed."""
+        context = self._context()
+        if context is None:
             return
-        if self._known[0] is not given:
-            self._known = (given, {})
-        by_namespace: dict[str, list[Quota]] = {}
+        if self._charges[0] is not context:
+            self._charges = (context, {})
+        by_namespace: dict[str, list[WatchedQuota]] = {}
         for each in self._quotas.all():
-            if not self._ends(each.namespace):
+            if not self._is_terminating(each.namespace):
                 by_namespace.setdefault(each.namespace, []).append(each.value)
-        self._forget(by_namespace.keys())
+        self._forget_all_but(by_namespace.keys())
 
-        async def keep(found: tuple[str, list[Quota]]) -> None:
-            await self._keep(*found, given)
+        async def reconcile_namespace(item: tuple[str, list[WatchedQuota]]) -> None:
+            await self._reconcile_namespace(*item, context)
 
-        await apart(sorted(by_namespace.items()), keep)
+        await process_each(sorted(by_namespace.items()), reconcile_namespace)
 
-    def _forget(self, namespaces: AbstractSet[str]) -> None:
-        """Forget namespaces that have no quota any more: most are gone."""
-        self._said = {name: each for name, each in self._said.items() if name in namespaces}
+    def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
+        """Drop the state of namespaces without a quota, most of which are deleted."""
+        self._reported = {name: each for name, each in self._reported.items() if name in namespaces}
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
-        self._counted &= namespaces
+        self._recounted &= namespaces
 
-    async def _keep(self, namespace: str, quotas: list[Quota], given: Given) -> None:
-        ours = next((each for each in quotas if _ours(each)), None)
+    async def _reconcile_namespace(
+        self, namespace: str, quotas: list[WatchedQuota], context: TranslationContext
+    ) -> None:
+        own_quota = next((each for each in quotas if _is_own(each)), None)
         others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
-        held = _held(ours)
-        wanted = Mirror({})
-        # Claims outlive an opt-in that was taken back; as long as any are held, they count.
-        if self._translated(namespace, given) or any(held.values()):
-            wanted = mirror(limits(others, ours), self._becomes, held)
-            more = tuple(f for each in others for f in unusual(each, self._becomes))
-            wanted = wanted._replace(findings=(*wanted.findings, *more))
-        if wanted.hard and wanted.hard != _hard(ours):
-            await self._store.apply(_quota(namespace, wanted.hard), namespace)
+        claim_usage = _claim_usage(own_quota)
+        plan = MirrorPlan({})
+        # Claims can outlive the namespace's opt-in; they count as long as they exist.
+        if self._is_enforced(namespace, context) or any(claim_usage.values()):
+            plan = plan_mirror(collect_limits(others, own_quota), self._charge, claim_usage)
+            unsupported = tuple(
+                finding
+                for each in others
+                for finding in find_unsupported_entries(each, self._charge)
+            )
+            plan = plan._replace(findings=(*plan.findings, *unsupported))
+        if plan.hard and plan.hard != _mirrored_entries(own_quota):
+            await self._store.apply(_compose_quota(namespace, plan.hard), namespace)
             self._changed[namespace] = self._now()
-            self._counted.discard(namespace)
-            self._told.count(DUTY, "mirrored")
-        elif ours is not None and not wanted.hard:
-            await self._remove(ours)
-        elif ours is not None:
-            await self._recount(namespace, ours)
-        self._tell(namespace, wanted.findings)
+            self._recounted.discard(namespace)
+            self._reporter.count(NAME, "mirrored")
+        elif own_quota is not None and not plan.hard:
+            await self._delete(own_quota)
+        elif own_quota is not None:
+            await self._request_recount(namespace, own_quota)
+        self._report(namespace, plan.findings)
 
-    async def _recount(self, namespace: str, ours: Quota) -> None:
-        """Let the API server count once more, some time after limits were changed.
+    async def _request_recount(self, namespace: str, own_quota: WatchedQuota) -> None:
+        """Make the quota controller count again some time after the limits changed.
 
-        It counts when they change, and something that was charged just then may not have been
-        there to be counted; what is counted wrong would be believed for minutes.
+        The controller counts when limits change, and a pod that was charged at that moment can be
+        missing from the count. It would correct the count only minutes later.
         """
-        if namespace in self._counted:
+        if namespace in self._recounted:
             return
         since = self._changed.setdefault(namespace, self._now())
-        if self._now() - since < _QUIET:
+        if self._now() - since < _RECOUNT_DELAY:
             return
-        hard = _hard(ours)
-        if RECOUNT not in (ours.spec.hard or {}):
+        hard = _mirrored_entries(own_quota)
+        if RECOUNT not in (own_quota.spec.hard or {}):
             hard[RECOUNT] = "0"
-        await self._store.apply(_quota(namespace, hard), namespace)
-        self._counted.add(namespace)
+        await self._store.apply(_compose_quota(namespace, hard), namespace)
+        self._recounted.add(namespace)
         self._changed.pop(namespace, None)
-        self._told.count(DUTY, "recounted")
+        self._reporter.count(NAME, "recounted")
 
-    async def _remove(self, ours: Quota) -> None:
-        at = ours.metadata
+    async def _delete(self, own_quota: WatchedQuota) -> None:
+        metadata = own_quota.metadata
         try:
             await self._store.delete(
-                MIRRORED_QUOTA, at.namespace, uid=at.uid, version=at.resource_version
+                MIRRORED_QUOTA,
+                metadata.namespace,
+                uid=metadata.uid,
+                version=metadata.resource_version,
             )
         except Exception as error:
-            # It changed a moment ago; the watch brings it here again.
-            if not refused(error, 404, 409):
+            # The quota changed a moment ago; its watch event triggers the next run.
+            if not is_rejected(error, 404, 409):
                 raise
             return
-        self._told.count(DUTY, "removed")
+        self._reporter.count(NAME, "removed")
 
-    def _translated(self, namespace: str, given: Given) -> bool:
-        kept = self._namespaces.get(namespace)
-        labels = (kept.value.metadata.labels or {}) if kept else {}
-        return of_namespace(namespace, labels, given.configuration.scope).mode is Mode.ENFORCE
+    def _is_enforced(self, namespace: str, context: TranslationContext) -> bool:
+        cached = self._namespaces.get(namespace)
+        labels = (cached.value.metadata.labels or {}) if cached else {}
+        scope = decide_namespace_scope(namespace, labels, context.configuration.scope)
+        return scope.mode is Mode.ENFORCE
 
-    def _ends(self, namespace: str) -> bool:
-        """Whether nothing can be made in a namespace any more."""
-        kept = self._namespaces.get(namespace)
-        return kept is not None and kept.value.metadata.deletion_timestamp is not None
+    def _is_terminating(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted, so that nothing can be created in it."""
+        cached = self._namespaces.get(namespace)
+        return cached is not None and cached.value.metadata.deletion_timestamp is not None
 
-    def _becomes(self, name: str) -> Becomes:
-        given, known = self._known
-        if name not in known and given is not None:
-            known[name] = becomes(name, given)
-        return known.get(name, Becomes())
+    def _charge(self, name: str) -> NameCharge:
+        context, charges = self._charges
+        if name not in charges and context is not None:
+            charges[name] = compute_charge(name, context)
+        return charges.get(name, NameCharge())
 
-    def _tell(self, namespace: str, findings: tuple[Finding, ...]) -> None:
+    def _report(self, namespace: str, findings: tuple[Finding, ...]) -> None:
         for finding in findings:
-            if finding not in self._said.get(namespace, ()):
+            if finding not in self._reported.get(namespace, ()):
                 name = finding.object.partition("/")[2]
-                self._told.say(finding, About("ResourceQuota", name, namespace), "MirrorQuota")
-        self._said[namespace] = findings
+                reference = ObjectReference("ResourceQuota", name, namespace)
+                self._reporter.report(finding, reference, "MirrorQuota")
+        self._reported[namespace] = findings
 
 
-def _ours(quota: Quota) -> bool:
+def _is_own(quota: WatchedQuota) -> bool:
     labels = quota.metadata.labels or {}
-    return quota.metadata.name == MIRRORED_QUOTA and OURS.items() <= labels.items()
+    return quota.metadata.name == MIRRORED_QUOTA and MANAGED_LABELS.items() <= labels.items()
 
 
-def _hard(quota: Quota | None) -> dict[str, str]:
+def _mirrored_entries(quota: WatchedQuota | None) -> dict[str, str]:
     hard = (quota.spec.hard if quota else None) or {}
     return {key: f"{value}" for key, value in hard.items() if key != RECOUNT}
 
 
-def _held(quota: Quota | None) -> dict[str, int]:
-    """What claims hold by class, as the API server counts it."""
+def _claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
+    """Return the usage of claims by class, as the quota controller counted it."""
     used = (quota.status.used if quota else None) or {}
     return {
-        key.removesuffix(DEVICES): amount(value) or 0
+        key.removesuffix(DEVICES): parse_amount(value) or 0
         for key, value in used.items()
         if key.endswith(DEVICES)
     }
 
 
-def _quota(namespace: str, hard: Mapping[str, str]) -> Object:
+def _compose_quota(namespace: str, hard: Mapping[str, str]) -> Unstructured:
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": MIRRORED_QUOTA, "namespace": namespace, "labels": dict(OURS)},
+        "metadata": {
+            "name": MIRRORED_QUOTA,
+            "namespace": namespace,
+            "labels": dict(MANAGED_LABELS),
+        },
         "spec": {"hard": dict(hard)},
     }

@@ -1,6 +1,6 @@
-"""How a duty is kept: step after step, not too often, again after a failure, until cancelled.
+"""Runs one reconciler: immediately, after each wake-up, periodically, and with back-off on failure.
 
-One duty's failure is told and counted and stops no other. Knows no duty.
+The failure of one reconciler is reported and does not stop the others.
 """
 
 import asyncio
@@ -9,61 +9,64 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from controller.protocols import ApiRequestError
+
 _FACTOR: Final = 2.0
-# Not authenticated, too late, too often: these pass, and the same is let in the next time.
-_PASSING: Final = (401, 408, 429)
+# Unauthorized, request timeout and too many requests: the same request can succeed later.
+_TRANSIENT_CODES: Final = (401, 408, 429)
+_MAX_FAILURES: Final = 20
 
 T = TypeVar("T")
 
 
-class Duty(Protocol):
-    """One thing that the leader keeps in order."""
+class Reconciler(Protocol):
+    """Moves one kind of cluster state to the desired state."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs and metrics."""
+        """Its name in logs and metrics."""
 
-    async def step(self) -> None:
-        """Bring things in order as far as they are known now; raises what the world did."""
+    async def reconcile(self) -> None:
+        """Reconcile once with the state known now; propagates API errors."""
 
 
-class Pace(msgspec.Struct, frozen=True):
-    """How often, in seconds."""
+class Schedule(msgspec.Struct, frozen=True):
+    """When a reconciler runs; all times are in seconds."""
 
-    delay: float = 0.0  # from being woken to the step
-    least: float = 0.0  # between two steps, however much happens
-    rest: float = 0.0  # between two steps, as often as the first took; never above `every`
-    every: float = 300.0  # even if nothing happens
-    retry: float = 1.0  # after the first failure, and twice as long after each further one
-    most: float = 120.0  # between two failures
+    debounce: float = 0.0  # from the wake-up to the run
+    min_interval: float = 0.0  # between two runs, regardless of wake-ups
+    idle_ratio: float = 0.0  # pause after a run, relative to its duration; at most `resync`
+    resync: float = 300.0  # between two runs without a wake-up
+    first_retry: float = 1.0  # after the first failure; doubles with each further failure
+    max_retry: float = 120.0  # between two failures
 
 
 class Clock(Protocol):
-    """Waiting; tests hand in one that does not take time."""
+    """Monotonic time and waiting; tests pass a clock that does not wait."""
 
     def now(self) -> float:
-        """Seconds since whenever."""
+        """Return monotonic time in seconds."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait for a number of seconds."""
 
-    async def until(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for an event, at most so long."""
+    async def wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait for an event, at most for a number of seconds."""
 
 
-class Steady:
-    """The clock of the event loop."""
+class EventLoopClock:
+    """The clock of the running event loop."""
 
     def now(self) -> float:
-        """Seconds since whenever."""
+        """Return monotonic time in seconds."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
 
-    async def until(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for an event, at most so long."""
+    async def wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait for an event, at most for a number of seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await event.wait()
@@ -71,65 +74,80 @@ class Steady:
             return
 
 
-async def apart(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
-    """Do something for each; what is refused for one does not keep the others from it.
+async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None]]) -> None:
+    """Process every item; a permanent failure of one item does not stop the others.
 
-    The first exception is raised in the end. Where nobody can be asked all the others would fail as
-    well, and wait for the next step.
+    The first exception is raised after the last item. If the API server cannot process any
+    request now, the exception is raised immediately and the next run retries all items.
     """
     first: Exception | None = None
-    for each in items:
+    for item in items:
         try:
-            await do(each)
+            await process(item)
         except Exception as error:
-            if _concerns_all(error):
+            if _affects_all_requests(error):
                 raise
             first = first or error
     if first is not None:
         raise first
 
 
-def lasting(error: Exception) -> bool:
-    """Whether the API server refused just what was tried, and would again."""
-    code = getattr(error, "code", 0)
-    return 400 <= code < 500 and code not in _PASSING
+def is_permanent(error: Exception) -> bool:
+    """Whether the API server rejected this request and would reject it again."""
+    if not isinstance(error, ApiRequestError):
+        return False
+    return 400 <= error.code < 500 and error.code not in _TRANSIENT_CODES
 
 
-def _concerns_all(error: Exception) -> bool:
-    """Whether it is about the API server, or the way to it; a bug, too, is about one thing."""
-    return isinstance(error, OSError) or (hasattr(error, "code") and not lasting(error))
+def _affects_all_requests(error: Exception) -> bool:
+    """Whether the cause is the API server or the network; a bug concerns one item."""
+    return isinstance(error, OSError) or (
+        isinstance(error, ApiRequestError) and not is_permanent(error)
+    )
 
 
-Report = Callable[[str, Exception | None], None]
+ReportResult = Callable[[str, Exception | None], None]
 
 
-async def keep(duty: Duty, woken: asyncio.Event, pace: Pace, report: Report, clock: Clock) -> None:
-    """Step at once, whenever something woke the duty, and now and then; never ends by itself.
+async def run_reconciler(
+    reconciler: Reconciler,
+    wake_up: asyncio.Event,
+    schedule: Schedule,
+    report_result: ReportResult,
+    clock: Clock,
+) -> None:
+    """Run a reconciler at once, after each wake-up and periodically, until cancelled.
 
-    `report` is told of every step by the duty's name, with the exception of one that failed.
+    `report_result` receives the reconciler's name and the exception of a failed run, else None.
     """
     failures = 0
     while True:
-        woken.clear()
-        began = clock.now()
+        wake_up.clear()
+        started = clock.now()
         try:
-            await duty.step()
-        except Exception as error:  # noqa: BLE001  # bugs, too, must not end the other duties
-            report(duty.name, error)
-            pause = min(pace.retry * _FACTOR**failures, pace.most)
-            if lasting(error):
-                # What is refused to one must not keep the others waiting.
-                await clock.sleep(min(pause, max(pace.least, pace.retry)))
-                await clock.until(woken, pause)
-            else:
-                # Whatever wakes a duty then does not make the world better.
-                await clock.sleep(pause)
-            failures = min(failures + 1, 20)
+            await reconciler.reconcile()
+        except Exception as error:  # noqa: BLE001  # a bug must not end the other reconcilers
+            report_result(reconciler.name, error)
+            await _back_off(error, failures, wake_up, schedule, clock)
+            failures = min(failures + 1, _MAX_FAILURES)
             continue
         failures = 0
-        report(duty.name, None)
-        took = clock.now() - began
-        await clock.sleep(max(pace.least, min(pace.rest * took, pace.every)))
-        await clock.until(woken, pace.every)
-        if pace.delay:
-            await clock.sleep(pace.delay)
+        report_result(reconciler.name, None)
+        pause = min(schedule.idle_ratio * (clock.now() - started), schedule.resync)
+        await clock.sleep(max(schedule.min_interval, pause))
+        await clock.wait_for(wake_up, schedule.resync)
+        if schedule.debounce:
+            await clock.sleep(schedule.debounce)
+
+
+async def _back_off(
+    error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
+) -> None:
+    pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
+    if is_permanent(error):
+        # One rejected object must not delay the others, so a wake-up ends the pause.
+        await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
+        await clock.wait_for(wake_up, pause)
+    else:
+        # A wake-up does not make the API server available again.
+        await clock.sleep(pause)

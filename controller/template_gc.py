@@ -1,7 +1,8 @@
-"""Collects templates that nobody uses any more; only those that are ours by their content.
+"""Deletes ResourceClaimTemplates that no pod uses any more.
 
-Admission renews a template that it refers to, and makes it again where it is gone, so what is lost
-to a mistake is a moment. A renewal wins: only the version that was looked at is deleted.
+Only a template whose name is the hash of its content is deleted. Admission renews a template that a
+new pod refers to and creates it again if it is gone. A renewal prevents the deletion, because the
+delete request names the resourceVersion that the reconciler read.
 """
 
 from collections.abc import Iterable
@@ -10,39 +11,48 @@ from typing import Final
 
 import msgspec
 
-from controller.protocols import Kept, Now, Store, Told, Watched, refused
-from controller.reconcile import apart
-from controller.watched_objects import Named, Pod
+from controller.protocols import (
+    ObjectCache,
+    ObjectStore,
+    Reporter,
+    WallClock,
+    WatchedObject,
+    is_rejected,
+)
+from controller.reconcile import process_each
+from controller.watched_objects import PartialObject, WatchedPod
 from dra.names import USED_ANNOTATION
-from registration.owned_templates import may_be_ours, stands_for_content
+from registration.owned_templates import has_owned_name, name_matches_content
 
-DUTY: Final = "janitor"
+NAME: Final = "janitor"
 UNUSED: Final = timedelta(days=1)
-_OVER: Final = ("Succeeded", "Failed")
+_FINISHED_PHASES: Final = ("Succeeded", "Failed")
 
 
-def idle(templates: Iterable[Kept[Named]], now: datetime) -> list[Kept[Named]]:
-    """The templates of ours that were not used for a day, by what they say of themselves."""
+def find_unused(
+    templates: Iterable[WatchedObject[PartialObject]], now: datetime
+) -> list[WatchedObject[PartialObject]]:
+    """Return Drawbridge's templates that no pod used for a day, by their own timestamps."""
     return [
-        each
-        for each in templates
-        if may_be_ours(each.name)
-        and each.value.metadata.deletion_timestamp is None
-        and (last := used(each.value)) is not None
+        template
+        for template in templates
+        if has_owned_name(template.name)
+        and template.value.metadata.deletion_timestamp is None
+        and (last := last_used(template.value)) is not None
         and now - last > UNUSED
-        and stands_for_content(msgspec.json.decode(each.raw))
+        and name_matches_content(msgspec.json.decode(template.raw))
     ]
 
 
-def used(template: Named) -> datetime | None:
-    """When it was last used: made, or renewed; None where that cannot be told."""
-    made = template.metadata.creation_timestamp
-    noted = _instant((template.metadata.annotations or {}).get(USED_ANNOTATION, ""))
-    return max(filter(None, (made, noted)), default=None)
+def last_used(template: PartialObject) -> datetime | None:
+    """Return when a template was created or last renewed; None if it has no timestamp."""
+    created = template.metadata.creation_timestamp
+    renewed = _parse_time((template.metadata.annotations or {}).get(USED_ANNOTATION, ""))
+    return max(filter(None, (created, renewed)), default=None)
 
 
-def _instant(text: str) -> datetime | None:
-    """Read a time as admission notes it; anybody may have written something else."""
+def _parse_time(text: str) -> datetime | None:
+    """Parse the annotation; None if its value is not a timestamp, since any client can write it."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
@@ -50,50 +60,62 @@ def _instant(text: str) -> datetime | None:
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
-def referred(pods: Iterable[Pod]) -> frozenset[str]:
-    """The templates that live pods refer to."""
+def referenced_templates(pods: Iterable[WatchedPod]) -> frozenset[str]:
+    """Return the names of the templates that unfinished pods refer to."""
     return frozenset(
-        name for pod in pods if pod.status.phase not in _OVER for name in pod.templates
+        name
+        for pod in pods
+        if pod.status.phase not in _FINISHED_PHASES
+        for name in pod.template_names
     )
 
 
-class JanitorDuty:
-    """Looks now and then; pods are listed only where there is something to collect."""
+class TemplateGarbageCollector:
+    """Deletes unused templates; lists the pods of a namespace only if it has candidates."""
 
-    name = DUTY
+    name = NAME
 
     def __init__(
-        self, templates: Watched[Named], pods: Store, store: Store, told: Told, now: Now
+        self,
+        templates: ObjectCache[PartialObject],
+        pods: ObjectStore,
+        store: ObjectStore,
+        reporter: Reporter,
+        now: WallClock,
     ) -> None:
         self._templates = templates
         self._pods = pods
         self._store = store
-        self._told = told
+        self._reporter = reporter
         self._now = now
 
-    async def step(self) -> None:
-        """Collect what is idle now."""
-        found: dict[str, list[Kept[Named]]] = {}
-        for each in idle(self._templates.all(), self._now()):
-            found.setdefault(each.namespace, []).append(each)
-        await apart(sorted(found.items()), self._look)
+    async def reconcile(self) -> None:
+        """Delete the templates that are unused now."""
+        unused: dict[str, list[WatchedObject[PartialObject]]] = {}
+        for template in find_unused(self._templates.all(), self._now()):
+            unused.setdefault(template.namespace, []).append(template)
+        await process_each(sorted(unused.items()), self._collect_namespace)
 
-    async def _look(self, found: tuple[str, list[Kept[Named]]]) -> None:
-        """Collect what no pod of a namespace refers to."""
-        namespace, templates = found
-        pods = msgspec.convert(await self._pods.list(namespace), list[Pod], strict=False)
-        needed = referred(pods)
-        await apart((each for each in templates if each.name not in needed), self._collect)
+    async def _collect_namespace(
+        self, unused: tuple[str, list[WatchedObject[PartialObject]]]
+    ) -> None:
+        """Delete the templates of a namespace that none of its pods refers to."""
+        namespace, templates = unused
+        pods = msgspec.convert(await self._pods.list(namespace), list[WatchedPod], strict=False)
+        referenced = referenced_templates(pods)
+        await process_each(
+            (template for template in templates if template.name not in referenced), self._delete
+        )
 
-    async def _collect(self, template: Kept[Named]) -> None:
+    async def _delete(self, template: WatchedObject[PartialObject]) -> None:
         try:
-            gone = await self._store.delete(
+            deleted = await self._store.delete(
                 template.name, template.namespace, uid=template.uid, version=template.version
             )
         except Exception as error:
-            # It was renewed, or is gone: both are as good.
-            if not refused(error, 404, 409):
+            # Admission renewed the template, or it is already gone.
+            if not is_rejected(error, 404, 409):
                 raise
             return
-        if gone:
-            self._told.count(DUTY, "collected")
+        if deleted:
+            self._reporter.count(NAME, "collected")

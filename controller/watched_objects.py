@@ -1,6 +1,6 @@
-"""What is read of watched objects; the structs are the wire form, and name only what is used.
+"""Wire structs of watched objects, with the fields that the reconcilers read.
 
-Slices, classes and nodes are read by the domain's own readers.
+The readers in `dra` decode slices, classes and nodes.
 """
 
 from collections.abc import Mapping
@@ -8,11 +8,9 @@ from datetime import datetime
 
 import msgspec
 
-_NONE: Mapping[str, str] = {}
 
-
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of any object's metadata."""
+class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata fields that the reconcilers read."""
 
     name: str = ""
     namespace: str = ""
@@ -24,80 +22,80 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: datetime | None = None
 
 
-class Named(msgspec.Struct, frozen=True):
-    """An object by its metadata; the rest is read from its bytes where it is needed."""
+class PartialObject(msgspec.Struct, frozen=True):
+    """An object of any kind by its metadata; callers decode other fields from the raw JSON."""
 
-    metadata: Metadata = Metadata()
+    metadata: ObjectMetadata = ObjectMetadata()
 
 
-class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a node's status decides about facts; its heartbeats do not."""
+class WatchedNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status fields of a node that facts depend on; heartbeats are left out."""
 
     allocatable: Mapping[str, str | int | float] | None = None
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(Named, frozen=True):
-    """A node, as far as a change of it matters."""
+class WatchedNode(PartialObject, frozen=True):
+    """A node with the fields that facts depend on."""
 
-    status: NodeStatus = NodeStatus()
+    status: WatchedNodeStatus = WatchedNodeStatus()
 
     @property
-    def matters(self) -> tuple[object, ...]:
-        """What facts are made of."""
+    def fact_fields(self) -> tuple[object, ...]:
+        """The fields that facts depend on, for comparison."""
         return self.metadata.labels, self.status
 
 
-class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
-    """A claim that a pod refers to."""
+class WatchedPodClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of a pod's `spec.resourceClaims`."""
 
     name: str = ""
     resource_claim_template_name: str | None = None
 
 
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of a pod's spec."""
+class WatchedPodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The spec fields of a pod that the reconcilers read."""
 
-    resource_claims: tuple[PodClaim, ...] | None = None
+    resource_claims: tuple[WatchedPodClaim, ...] | None = None
 
 
-class PodStatus(msgspec.Struct, frozen=True):
-    """What is read of a pod's status."""
+class WatchedPodStatus(msgspec.Struct, frozen=True):
+    """The status fields of a pod that the reconcilers read."""
 
     phase: str = ""
 
 
-class Pod(msgspec.Struct, frozen=True):
-    """A pod, as far as its claims go."""
+class WatchedPod(msgspec.Struct, frozen=True):
+    """A pod with its claims."""
 
-    metadata: Metadata = Metadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: ObjectMetadata = ObjectMetadata()
+    spec: WatchedPodSpec = WatchedPodSpec()
+    status: WatchedPodStatus = WatchedPodStatus()
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        """The templates that its claims are made from."""
+    def template_names(self) -> tuple[str, ...]:
+        """The names of the templates that its claims are created from."""
         names = (each.resource_claim_template_name for each in self.spec.resource_claims or ())
         return tuple(name for name in names if name)
 
 
-class QuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a quota limits; with scopes it counts some pods only."""
+class WatchedQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The limits of a ResourceQuota; a quota with scopes counts only some pods."""
 
     hard: Mapping[str, str | int | float] | None = None
     scopes: tuple[str, ...] | None = None
     scope_selector: Mapping[str, object] | None = None
 
 
-class QuotaStatus(msgspec.Struct, frozen=True):
-    """What is used of it."""
+class WatchedQuotaStatus(msgspec.Struct, frozen=True):
+    """The usage of a ResourceQuota."""
 
     used: Mapping[str, str | int | float] | None = None
 
 
-class Quota(msgspec.Struct, frozen=True):
+class WatchedQuota(msgspec.Struct, frozen=True):
     """A ResourceQuota."""
 
-    metadata: Metadata = Metadata()
-    spec: QuotaSpec = QuotaSpec()
-    status: QuotaStatus = QuotaStatus()
+    metadata: ObjectMetadata = ObjectMetadata()
+    spec: WatchedQuotaSpec = WatchedQuotaSpec()
+    status: WatchedQuotaStatus = WatchedQuotaStatus()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.cache import Cache, Kept
+from cluster.cache import Cache, CachedObject
 from cluster.credentials import Credentials
 from cluster.resources import CONFIG_MAPS
 from cluster.session import Session
@@ -54,7 +54,7 @@ class Rig:
         self.cache.subscribe(self.note)
         return self.cache
 
-    def note(self, before: Kept[Text] | None, after: Kept[Text] | None) -> None:
+    def note(self, before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
         one = after or before
         assert one is not None
         sign = "+" if before is None else "-" if after is None else "~"
@@ -69,7 +69,7 @@ class Rig:
 
     async def watched(self) -> None:
         """Wait until the cache is synced and the server has somebody who watches."""
-        await self.cache.until_synced()
+        await self.cache.wait_until_synced()
         await self.api.until(lambda: self.api.store.watchers)
 
     async def fresh(self, *, wanted: bool = True) -> None:

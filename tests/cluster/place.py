@@ -19,7 +19,7 @@ import pytest
 from cluster.cache import Cache
 from cluster.resources import CONFIG_MAPS, NAMESPACES
 from cluster.session import ApiError, Session
-from cluster.write import JSON, Writer
+from cluster.write import ApiObject, Writer
 from tests.cluster.fake.api import FakeApi
 
 REAL = os.environ.get("DRAWBRIDGE_TEST_KUBECONFIG")
@@ -42,11 +42,11 @@ class Place:
     def as_manager(self, name: str) -> Writer:
         return Writer(self.session, manager=name)
 
-    async def make(self, name: str, **data: str) -> JSON:
+    async def make(self, name: str, **data: str) -> ApiObject:
         value = {"metadata": {"name": name}, "data": data}
         return await self.writer.create(CONFIG_MAPS, value, namespace=self.namespace)
 
-    async def find(self, name: str) -> JSON:
+    async def find(self, name: str) -> ApiObject:
         found = await self.writer.read(CONFIG_MAPS, name, namespace=self.namespace)
         assert found is not None
         return found

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from cluster import resources
 from cluster.resources import CONFIG_MAPS, EVENTS, LEASES, MUTATING_WEBHOOKS, TEMPLATES
-from cluster.write import JSON, Writer
+from cluster.write import ApiObject, Writer
 from tests.cluster.place import Place, placed, refused
 
 pytestmark = pytest.mark.asyncio
@@ -39,15 +39,15 @@ async def test_the_version_is_a_minor_version(place: Place) -> None:
 async def test_what_is_not_there_is_a_status_with_details(place: Place) -> None:
     error = await refused(place.session.call("GET", place.path("none")))
 
-    assert (error.code, error.reason, error.missing) == (404, "NotFound", True)
+    assert (error.code, error.reason, error.not_found) == (404, "NotFound", True)
     assert error.details["name"] == "none"
     assert 'configmaps "none" not found' in error.message
     assert await place.writer.read(CONFIG_MAPS, "none", namespace=place.namespace) is None
 
 
 async def test_a_kind_that_is_not_served_is_missing_too(place: Place) -> None:
-    assert (await refused(place.session.call("GET", "/apis/no.such/v1/things"))).missing
-    assert (await refused(place.session.call("GET", "/api/v1/things"))).missing
+    assert (await refused(place.session.call("GET", "/apis/no.such/v1/things"))).not_found
+    assert (await refused(place.session.call("GET", "/api/v1/things"))).not_found
 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, TEMPLATES, LEASES, EVENTS, resources.SLICES])
@@ -109,7 +109,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_not_there(place: Place)
     value = {"metadata": {"name": "a"}}
     error = await refused(place.writer.create(CONFIG_MAPS, value, namespace="no-such-namespace"))
 
-    assert error.missing
+    assert error.not_found
     assert error.details["kind"] == "namespaces"
 
 
@@ -167,7 +167,7 @@ async def test_a_write_that_changes_nothing_gets_no_new_version(place: Place) ->
 async def test_changes_of_many_are_all_kept(place: Place) -> None:
     await place.make("count", n="0")
 
-    def more(value: JSON) -> JSON:
+    def more(value: ApiObject) -> ApiObject:
         value["data"]["n"] = f"{int(value['data']['n']) + 1}"
         return value
 
@@ -193,7 +193,7 @@ async def test_a_merge_patch_adds_and_takes_away(place: Place) -> None:
 async def test_an_unknown_kind_of_patch_is_refused(place: Place) -> None:
     await place.make("patched")
     call = place.writer.patch(
-        CONFIG_MAPS, "patched", {}, namespace=place.namespace, content="application/json"
+        CONFIG_MAPS, "patched", {}, namespace=place.namespace, content_type="application/json"
     )
 
     assert (await refused(call)).code == 415
@@ -207,7 +207,7 @@ async def test_the_name_in_the_body_must_be_that_of_the_path(place: Place) -> No
     assert (error.code, error.reason) == (400, "BadRequest")
 
 
-def template(name: str, count: int) -> JSON:
+def template(name: str, count: int) -> ApiObject:
     exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": count}
     requests = [{"name": "gpu", "exactly": exactly}]
     return {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
@@ -265,7 +265,7 @@ async def test_an_object_with_a_finalizer_stays_until_it_has_none(place: Place) 
 # --- server-side apply -------------------------------------------------------------------------
 
 
-async def applied(writer: Writer, place: Place, *, force: bool = True, **data: str) -> JSON:
+async def applied(writer: Writer, place: Place, *, force: bool = True, **data: str) -> ApiObject:
     value = {"metadata": {"name": "applied"}, "data": data}
     return await writer.apply(CONFIG_MAPS, value, namespace=place.namespace, force=force)
 
@@ -301,7 +301,7 @@ async def test_an_apply_that_changes_nothing_gets_no_new_version(place: Place) -
     assert first["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
 
 
-def hook(name: str) -> JSON:
+def hook(name: str) -> ApiObject:
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from cluster.cache import Cache
-from cluster.events import Events, Reference
-from cluster.lease import Election
+from cluster.events import EventRecorder, InvolvedObject
+from cluster.lease import LeaderElector
 from cluster.resources import CONFIG_MAPS, EVENTS, LEASES
-from cluster.write import JSON
+from cluster.write import ApiObject
 from dra.finding import Finding, Severity
 from tests.cluster.place import Place, Text, placed, refused
 
@@ -34,12 +34,12 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 @contextlib.asynccontextmanager
 async def watched(
     place: Place, **query: str
-) -> AsyncIterator[Callable[[], Awaitable[tuple[str, JSON]]]]:
+) -> AsyncIterator[Callable[[], Awaitable[tuple[str, ApiObject]]]]:
     """Open a watch of ConfigMaps and give what reads its next event, the root CA's left out."""
     query = {"watch": "true", "fieldSelector": "metadata.name!=kube-root-ca.crt", **query}
     async with place.session.stream(place.path(), query=query) as chunks:
 
-        async def events() -> AsyncIterator[tuple[str, JSON]]:
+        async def events() -> AsyncIterator[tuple[str, ApiObject]]:
             async for lines in chunks:
                 for line in lines:
                     event = msgspec.json.decode(line)
@@ -157,7 +157,7 @@ async def followed(
                 await news.wait()
 
     try:
-        await asyncio.wait_for(cache.until_synced(), IN_TIME)
+        await asyncio.wait_for(cache.wait_until_synced(), IN_TIME)
         yield cache, until
     finally:
         running.cancel()
@@ -189,10 +189,10 @@ async def test_a_cache_follows_its_server(place: Place, options: dict[str, Any])
 
 
 async def test_one_leads_and_hands_over_at_once(place: Place) -> None:
-    async def lease() -> JSON:
+    async def lease() -> ApiObject:
         found = await place.writer.read(LEASES, "lead", namespace=place.namespace)
         assert found is not None
-        spec: JSON = found["spec"]
+        spec: ApiObject = found["spec"]
         return spec
 
     first, led_first = standing(place, "first")
@@ -226,16 +226,16 @@ class Leads:
         await asyncio.Event().wait()
 
 
-def standing(place: Place, name: str) -> tuple[Election, Leads]:
-    return Election(place.session, place.namespace, "lead", name, retry=0.1), Leads()
+def standing(place: Place, name: str) -> tuple[LeaderElector, Leads]:
+    return LeaderElector(place.session, place.namespace, "lead", name, retry=0.1), Leads()
 
 
 async def test_what_is_said_again_becomes_the_series_of_one_event(place: Place) -> None:
     made = await place.make("about")
     now = [0.0]
     reporter = "drawbridge.dev/test"
-    events = Events(place.writer, reporter, "test-1", now=lambda: now[0])
-    about = Reference("v1", "ConfigMap", "about", place.namespace, made["metadata"]["uid"])
+    events = EventRecorder(place.writer, reporter, "test-1", now=lambda: now[0])
+    about = InvolvedObject("v1", "ConfigMap", "about", place.namespace, made["metadata"]["uid"])
     finding = Finding(
         code="NoDeviceMatches", severity=Severity.WARNING, message="ä" * 2000, remedy=""
     )

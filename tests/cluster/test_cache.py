@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cluster.cache import Cache, Kept
+from cluster.cache import Cache, CachedObject
 from cluster.resources import CONFIG_MAPS
 from tests.cluster.cached import Rig, Text, rigged, text
 from tests.cluster.fake.kinds import JSON
@@ -40,7 +40,7 @@ async def test_listeners_are_told_of_every_change_in_order(rig: Rig, watch_list:
 
     assert rig.told == ["+a", "+b", "~a", "-a"]
     assert cache.revision == 4
-    assert cache.trouble == ""
+    assert cache.problem == ""
 
 
 async def test_only_what_is_chosen_is_held(rig: Rig) -> None:
@@ -60,7 +60,7 @@ async def test_raw_is_whole_and_namespaces_are_told_apart(rig: Rig) -> None:
     rig.api.put(text("a", "2", namespace="other"))
     cache = rig.made(watch_list=False)
     async with rig.running():
-        await cache.until_synced()
+        await cache.wait_until_synced()
         kept = cache.get("a", "other")
 
     assert kept is not None
@@ -82,7 +82,7 @@ async def test_a_shape_without_fields_and_a_decoder_of_ones_own_will_do(rig: Rig
     rig.api.put(text("a", "1"))
     cache = Cache(rig.session, CONFIG_MAPS, bytes, decode=bytes.upper)
     task = asyncio.create_task(cache.run())
-    await cache.until_synced()
+    await cache.wait_until_synced()
     task.cancel()
     await asyncio.wait((task,))
     kept = cache.get("a", "default")
@@ -168,7 +168,7 @@ async def test_what_could_not_be_read_and_went_unseen_is_forgotten(rig: Rig) -> 
 async def test_a_listener_that_raises_is_a_counted_bug(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(_before: Kept[Text] | None, after: Kept[Text] | None) -> None:
+    def fails(_before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
         if after is not None and after.name == "b":
             raise KeyError(after.name)
 
@@ -179,11 +179,11 @@ async def test_a_listener_that_raises_is_a_counted_bug(
     for name in "abc":
         rig.api.put(text(name))
     task = asyncio.create_task(cache.run())
-    await cache.until_synced()
+    await cache.wait_until_synced()
     task.cancel()
     await asyncio.wait((task,))
 
-    assert (cache.bugs, sorted(later)) == (1, ["a", "b", "c"])
+    assert (cache.listener_failures, sorted(later)) == (1, ["a", "b", "c"])
     assert "a listener of configmaps failed" in caplog.text
 
 

@@ -106,7 +106,7 @@ async def test_pages_that_expire_in_the_middle_are_asked_for_again(rig: Rig) -> 
     rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=3)
     rig.made(watch_list=False, page=2)
     async with rig.running():
-        await rig.cache.until_synced()
+        await rig.cache.wait_until_synced()
 
     limits = [seen.query.get("limit") for seen in rig.api.asked("GET", "configmaps")]
     assert limits == ["2", "2", "8", "8"]
@@ -119,7 +119,7 @@ async def test_pages_that_always_expire_give_way_to_one_list(rig: Rig) -> None:
     rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=float("inf"))
     rig.made(watch_list=False, page=1)
     async with rig.running():
-        await rig.cache.until_synced()
+        await rig.cache.wait_until_synced()
 
     assert "limit" not in rig.api.asked("GET", "configmaps")[-1].query
     assert len(rig.held()) == 1000
@@ -167,7 +167,7 @@ async def test_a_right_that_is_missing_is_more_than_news(
 async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -> None:
     troubles = set[str]()
     rig.api.fail(403, part="configmaps", times=7, message="configmaps is forbidden")
-    rig.api.when(lambda: troubles.add(rig.cache.trouble), part="configmaps", times=7)
+    rig.api.when(lambda: troubles.add(rig.cache.problem), part="configmaps", times=7)
     async with rig.running():
         await rig.watched()
         rig.api.fail(500, part="configmaps", watch=True)
@@ -179,7 +179,7 @@ async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -
     assert all(0.25 * 2**i <= pause <= 0.75 * 2**i for i, pause in enumerate(pauses[:6]))
     assert pauses[6] <= 45
     assert "403 Forbidden: configmaps is forbidden" in troubles
-    assert rig.cache.trouble == ""
+    assert rig.cache.problem == ""
 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop(rig: Rig) -> None:

@@ -353,7 +353,7 @@ async def test_in_a_pod_its_account_is_used_and_its_token_kept_fresh(tmp_path: P
             "KUBERNETES_SERVICE_HOST": f"{where.hostname}",
             "KUBERNETES_SERVICE_PORT": f"{where.port}",
         }
-        credentials = Credentials(pod=tmp_path, environ=environ, now=clock.now)
+        credentials = Credentials(service_account=tmp_path, environ=environ, now=clock.now)
         async with Session(credentials) as session:
             await session.version()
             assert session.namespace == "drawbridge-system"
@@ -371,6 +371,6 @@ async def test_a_kubeconfig_that_is_named_wins_over_the_pod(api: FakeApi, tmp_pa
     (tmp_path / "token").write_text("of the pod")
     path = config(tmp_path / "config", api.url, {"token": "named"})
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
-    await asked(Credentials(path, pod=tmp_path, environ=environ))
+    await asked(Credentials(path, service_account=tmp_path, environ=environ))
 
     assert token_of(api) == "Bearer named"

@@ -12,15 +12,15 @@ import pytest_asyncio
 
 from cluster import events as module
 from cluster.errors import NotLeadingError
-from cluster.events import Events, Reference
+from cluster.events import EventRecorder, InvolvedObject
 from cluster.session import Session
-from cluster.write import JSON, Writer
+from cluster.write import ApiObject, Writer
 from dra.finding import Finding, Severity
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 
 pytestmark = pytest.mark.asyncio
-POD = Reference("v1", "Pod", "trainer", "team", "u-1")
+POD = InvolvedObject("v1", "Pod", "trainer", "team", "u-1")
 
 
 def finding(
@@ -39,7 +39,7 @@ class Rig:
         self.api = api
         self.session = session
         self.clock = Clock()
-        self.events = Events(
+        self.events = EventRecorder(
             Writer(session),
             "drawbridge.dev/controller",
             "drawbridge-controller-1",
@@ -47,12 +47,12 @@ class Rig:
             pause=self.clock.pause,
         )
 
-    def told(self) -> list[JSON]:
+    def told(self) -> list[ApiObject]:
         return self.api.all("events")
 
     async def step(self, later: float = 0) -> None:
         self.clock.time += later
-        await self.events.step()
+        await self.events.write_due()
 
 
 @pytest_asyncio.fixture
@@ -65,8 +65,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def test_a_finding_becomes_an_event_on_its_object(rig: Rig) -> None:
-    rig.events.say(finding(remedy="ask for less"), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(remedy="ask for less"), POD, "Translate")
+    await rig.write_due()
     (event,) = rig.told()
 
     assert event["metadata"]["namespace"] == "team"
@@ -87,9 +87,9 @@ async def test_a_finding_becomes_an_event_on_its_object(rig: Rig) -> None:
 
 
 async def test_an_info_is_normal_and_what_has_no_namespace_is_told_in_default(rig: Rig) -> None:
-    node = Reference("v1", "Node", "Gpu_1", uid="u-2")
-    rig.events.say(finding(severity=Severity.INFO), node, "Label")
-    await rig.step()
+    node = InvolvedObject("v1", "Node", "Gpu_1", uid="u-2")
+    rig.events.record(finding(severity=Severity.INFO), node, "Label")
+    await rig.write_due()
     (event,) = rig.told()
 
     assert (event["type"], event["metadata"]["namespace"]) == ("Normal", "default")
@@ -99,10 +99,10 @@ async def test_an_info_is_normal_and_what_has_no_namespace_is_told_in_default(ri
 
 async def test_what_is_said_again_is_counted_once_a_minute(rig: Rig) -> None:
     for _ in range(3):
-        rig.events.say(finding(), POD, "Translate")
-    await rig.step()
+        rig.events.record(finding(), POD, "Translate")
+    await rig.write_due()
     assert rig.told()[0]["series"]["count"] == 3
-    rig.events.say(finding(), POD, "Translate")
+    rig.events.record(finding(), POD, "Translate")
     await rig.step(59)
     assert rig.told()[0]["series"]["count"] == 3
     await rig.step(2)
@@ -114,7 +114,7 @@ async def test_what_is_said_again_is_counted_once_a_minute(rig: Rig) -> None:
 
 
 async def test_other_objects_codes_and_words_are_other_events(rig: Rig) -> None:
-    other = Reference("v1", "Pod", "trainer", "team", "u-9")
+    other = InvolvedObject("v1", "Pod", "trainer", "team", "u-9")
     for one in (
         (finding(), POD, "Translate"),
         (finding(), other, "Translate"),
@@ -122,28 +122,28 @@ async def test_other_objects_codes_and_words_are_other_events(rig: Rig) -> None:
         (finding(message="else"), POD, "Translate"),
         (finding(), POD, "Judge"),
     ):
-        rig.events.say(*one)
-    await rig.step()
+        rig.events.record(*one)
+    await rig.write_due()
 
     assert len(rig.told()) == 5
 
 
 async def test_a_series_that_was_silent_for_long_begins_anew(rig: Rig) -> None:
-    rig.events.say(finding(), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(), POD, "Translate")
+    await rig.write_due()
     rig.clock.time += module.FORGET_SECONDS
-    rig.events.say(finding(), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(), POD, "Translate")
+    await rig.write_due()
 
     assert len(rig.told()) == 2
 
 
 async def test_an_event_that_the_server_forgot_is_made_again(rig: Rig) -> None:
-    rig.events.say(finding(), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(), POD, "Translate")
+    await rig.write_due()
     (event,) = rig.told()
     rig.api.remove("events", event["metadata"]["name"], "team")
-    rig.events.say(finding(), POD, "Translate")
+    rig.events.record(finding(), POD, "Translate")
     await rig.step(61)
 
     assert [each["series"]["count"] for each in rig.told()] == [2]
@@ -151,8 +151,8 @@ async def test_an_event_that_the_server_forgot_is_made_again(rig: Rig) -> None:
 
 async def test_a_flood_is_held_back_and_not_lost(rig: Rig) -> None:
     for number in range(100):
-        rig.events.say(finding(message=f"{number}"), POD, "Translate")
-    await rig.step()
+        rig.events.record(finding(message=f"{number}"), POD, "Translate")
+    await rig.write_due()
     assert len(rig.told()) == module.BURST
     await rig.step(1)
     assert len(rig.told()) == module.BURST + module.RATE
@@ -165,23 +165,23 @@ async def test_a_flood_is_held_back_and_not_lost(rig: Rig) -> None:
 
 
 async def test_what_is_remembered_is_bounded(rig: Rig) -> None:
-    for number in range(module.SERIES + 7):
-        rig.events.say(finding(message=f"{number}"), POD, "Translate")
+    for number in range(module.MAX_SERIES + 7):
+        rig.events.record(finding(message=f"{number}"), POD, "Translate")
     assert rig.events.dropped == 7
 
-    await rig.step()
+    await rig.write_due()
     rig.clock.time += module.SERIES_SECONDS
     # What was written makes room.
-    rig.events.say(finding(message="one more"), POD, "Translate")
+    rig.events.record(finding(message="one more"), POD, "Translate")
     assert rig.events.dropped == 7
 
 
-@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, module.ATTEMPTS)])
+@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, module.MAX_FAILURES)])
 async def test_what_cannot_be_written_is_dropped_and_counted(
     rig: Rig, code: int, attempts: int
 ) -> None:
     rig.api.fail(code, part="events", times=float("inf"))
-    rig.events.say(finding(), POD, "Translate")
+    rig.events.record(finding(), POD, "Translate")
     for _ in range(5):
         await rig.step(1)
 
@@ -196,17 +196,17 @@ async def test_events_behind_a_closed_fence_are_dropped(rig: Rig) -> None:
         async def check(self) -> None:
             raise NotLeadingError("closed")
 
-    events = Events(Writer(rig.session, fence=Closed()), "drawbridge.dev/test", "me")
-    events.say(finding(), POD, "Translate")
-    await events.step()
+    events = EventRecorder(Writer(rig.session, fence=Closed()), "drawbridge.dev/test", "me")
+    events.record(finding(), POD, "Translate")
+    await events.write_due()
 
     assert (events.dropped, rig.told()) == (1, [])
 
 
 async def test_an_event_whose_answer_was_lost_is_there_once(rig: Rig) -> None:
     rig.api.cut(method="POST", part="events", after=True)
-    rig.events.say(finding(), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(), POD, "Translate")
+    await rig.write_due()
     await rig.step(1)
 
     assert len(rig.told()) == 1
@@ -215,8 +215,8 @@ async def test_an_event_whose_answer_was_lost_is_there_once(rig: Rig) -> None:
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞"])
 async def test_a_note_has_at_most_1024_bytes_and_no_half_letters(rig: Rig, letter: str) -> None:
-    rig.events.say(finding(message=letter * 2000), POD, "Translate")
-    await rig.step()
+    rig.events.record(finding(message=letter * 2000), POD, "Translate")
+    await rig.write_due()
     note = rig.told()[0]["note"]
 
     assert 1024 - 4 < len(note.encode()) <= 1024
@@ -224,9 +224,9 @@ async def test_a_note_has_at_most_1024_bytes_and_no_half_letters(rig: Rig, lette
 
 
 async def test_a_long_name_still_makes_a_name(rig: Rig) -> None:
-    about = Reference("v1", "Pod", "a" * 253, "team", "u")
-    rig.events.say(finding(), about, "x" * 200)
-    await rig.step()
+    about = InvolvedObject("v1", "Pod", "a" * 253, "team", "u")
+    rig.events.record(finding(), about, "x" * 200)
+    await rig.write_due()
     (event,) = rig.told()
 
     assert len(event["metadata"]["name"]) == 253
@@ -235,9 +235,9 @@ async def test_a_long_name_still_makes_a_name(rig: Rig) -> None:
 
 async def test_running_writes_what_is_said_without_being_asked(rig: Rig) -> None:
     task = asyncio.create_task(rig.events.run())
-    rig.events.say(finding(), POD, "Translate")
+    rig.events.record(finding(), POD, "Translate")
     await rig.api.until(rig.told)
-    rig.events.say(finding(), POD, "Translate")
+    rig.events.record(finding(), POD, "Translate")
     await rig.api.until(lambda: rig.told()[0].get("series"))
     task.cancel()
     await asyncio.wait((task,))

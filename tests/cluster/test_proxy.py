@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from cluster.proxy import proxy_for
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
-CASES = cases(Path(__file__).parent / "proxies.yaml")
+CASES = load_cases(Path(__file__).parent / "proxies.yaml")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['url']} {case['env']}")
-def test_the_proxy_is_the_one_that_the_environment_says(case: Plain) -> None:
+def test_the_proxy_is_the_one_that_the_environment_says(case: YamlValue) -> None:
     assert proxy_for(case["url"], case["env"]) == case["via"]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.credentials import Credentials
-from cluster.errors import ApiError, UnreachableError, from_answer
-from cluster.lines import Lines
-from cluster.session import ATTEMPTS, Session
+from cluster.errors import ApiError, UnreachableError, error_from_response
+from cluster.lines import LineSplitter
+from cluster.session import MAX_ATTEMPTS, Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 
@@ -70,7 +70,7 @@ async def test_trying_again_has_an_end_that_says_when_to_come_back(
     error = await refused(session, "GET")
 
     assert (error.code, error.reason, error.retry_after) == (429, "TooManyRequests", 3)
-    assert len(api.requests) == ATTEMPTS
+    assert len(api.requests) == MAX_ATTEMPTS
 
 
 @asynchronous
@@ -138,7 +138,7 @@ async def test_a_patch_that_may_add_twice_is_not_repeated(api: FakeApi, session:
     api.cut(method="PATCH", after=True)
     body = [{"op": "add", "path": "/metadata/finalizers", "value": ["a.b/c"]}]
     with pytest.raises(UnreachableError):
-        await session.call("PATCH", f"{PATH}/a", body=body, content="application/json-patch+json")
+        await session.call("PATCH", f"{PATH}/a", body=body, content_type="application/json-patch+json")
 
     assert len(api.asked("PATCH", "configmaps")) == 1
 
@@ -191,7 +191,7 @@ async def test_the_guard_is_asked_before_every_attempt(api: FakeApi, session: Se
 
 
 def test_an_error_that_is_no_status_is_told_by_its_beginning() -> None:
-    error = from_answer(502, {}, b"<html>Bad gateway" + b"." * 5000)
+    error = error_from_response(502, {}, b"<html>Bad gateway" + b"." * 5000)
 
     assert (error.code, error.reason) == (502, "")
     assert error.message.startswith("<html>Bad gateway")
@@ -213,7 +213,7 @@ def test_the_time_to_come_back_is_in_the_header_or_in_the_details(
     header: str, details: dict[str, int], seconds: float | None
 ) -> None:
     status = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "details": details}
-    error = from_answer(429, {"Retry-After": header}, json.dumps(status).encode())
+    error = error_from_response(429, {"Retry-After": header}, json.dumps(status).encode())
 
     assert error.retry_after == seconds
 
@@ -223,7 +223,7 @@ def test_lines_are_the_same_however_they_arrive(lines: list[bytes], data: st.Dat
     wanted = [line for line in (each.replace(b"\n", b"") for each in lines) if line.strip()]
     text = b"".join(line + b"\n" for line in wanted) + b"unfinished"
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))))
-    reader = Lines()
+    reader = LineSplitter()
     ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
     found = [line for begin, end in ends for line in reader.feed(text[begin:end])]
 
@@ -231,7 +231,7 @@ def test_lines_are_the_same_however_they_arrive(lines: list[bytes], data: st.Dat
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    reader = Lines(longest=100)
+    reader = LineSplitter(longest=100)
     assert reader.feed(b"x" * 99) == []
     with pytest.raises(UnreachableError, match="above 100 bytes"):
         reader.feed(b"x" * 2)
@@ -244,7 +244,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
 async def test_a_stream_that_says_nothing_for_long_is_broken(
     api: FakeApi, session: Session
 ) -> None:
-    async with session.stream(PATH, query={"watch": "true"}, quiet=0.05) as chunks:
+    async with session.stream(PATH, query={"watch": "true"}, idle_seconds=0.05) as chunks:
         with pytest.raises(UnreachableError):
             await anext(chunks)
 

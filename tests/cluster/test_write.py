@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from cluster.resources import CLAIMS, CONFIG_MAPS, NODES
 from cluster.session import ApiError, Session
-from cluster.write import CHANGES, JSON, Writer
+from cluster.write import MAX_CHANGE_ATTEMPTS, ApiObject, Writer
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 
@@ -25,7 +25,7 @@ class Rig(NamedTuple):
     writer: Writer
     clock: Clock
 
-    def put(self, name: str, **data: str) -> JSON:
+    def put(self, name: str, **data: str) -> ApiObject:
         """Hold a ConfigMap."""
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         return self.api.put({**value, "data": data})
@@ -85,7 +85,7 @@ async def test_a_change_begins_again_when_somebody_was_faster(rig: Rig) -> None:
     rig.put("a", theirs="0", ours="0")
     rig.api.when(lambda: rig.put("a", theirs="1", ours="0"), method="PUT", times=1)
 
-    def change(value: JSON) -> JSON:
+    def change(value: ApiObject) -> ApiObject:
         value["data"]["ours"] = "1"
         return value
 
@@ -106,11 +106,13 @@ async def test_a_change_that_always_comes_too_late_is_given_up(rig: Rig) -> None
         )
 
     assert caught.value.conflict
-    assert len(rig.api.asked("PUT", "configmaps")) == CHANGES
+    assert len(rig.api.asked("PUT", "configmaps")) == MAX_CHANGE_ATTEMPTS
 
 
 @pytest.mark.parametrize("wanted", [None, {}])
-async def test_a_change_that_changes_nothing_writes_nothing(rig: Rig, wanted: JSON | None) -> None:
+async def test_a_change_that_changes_nothing_writes_nothing(
+    rig: Rig, wanted: ApiObject | None
+) -> None:
     before = rig.put("a", n="0")
     answer = await rig.writer.change(
         CONFIG_MAPS,
@@ -131,7 +133,7 @@ async def test_a_change_whose_answer_was_lost_is_seen_to_be_done(rig: Rig) -> No
     rig.put("a", n="0")
     rig.api.cut(method="PUT", after=True)
 
-    def more(value: JSON) -> JSON | None:
+    def more(value: ApiObject) -> ApiObject | None:
         return {**value, "data": {"n": "1"}} if value["data"]["n"] == "0" else None
 
     made = await rig.writer.change(CONFIG_MAPS, "a", more, namespace="default")
@@ -150,7 +152,7 @@ async def test_the_status_is_written_apart(rig: Rig) -> None:
     held = rig.api.put(claim)
     held["status"] = {"allocation": {}}
     held["metadata"]["labels"] = {"a": "b"}
-    made = await rig.writer.replace(CLAIMS, held, part="status")
+    made = await rig.writer.replace(CLAIMS, held, subresource="status")
 
     assert made["status"] == {"allocation": {}}
     assert "labels" not in made["metadata"]

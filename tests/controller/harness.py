@@ -1,6 +1,6 @@
-"""A small world for duties: objects of one kind with versions, somebody who is told, a clock."""
+"""Fakes for the reconcilers: an object cache and store, a reporter and a clock."""
 
-# ruff: noqa: ANN401, D101, D102  # what is faked says what it does; objects are plain JSON
+# ruff: noqa: ANN401, D101, D102  # fakes of documented protocols; objects are JSON
 
 import copy
 import datetime as dt
@@ -11,23 +11,22 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from controller.protocols import About, Object
+from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
 from dra.finding import Finding
 
 T = TypeVar("T")
 START = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 
 
-class WorldError(Exception):
-    """What an API server answers."""
+class RequestError(ApiRequestError):
+    """An error response of the API server."""
 
     def __init__(self, code: int, message: str = "") -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
+        super().__init__(code, f"{code}: {message}")
 
 
 @dataclass(frozen=True)
-class Kept(Generic[T]):
+class FakeObject(Generic[T]):
     namespace: str
     name: str
     uid: str
@@ -37,19 +36,19 @@ class Kept(Generic[T]):
 
 
 @dataclass
-class Kind(Generic[T]):
-    """Objects of one kind: watched as `shape`, and written."""
+class FakeStore(Generic[T]):
+    """Objects of one kind, readable as a cache with `shape` and writable as a store."""
 
     shape: type[T]
-    objects: dict[tuple[str, str], Object] = field(default_factory=dict)
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    # Called before a write, with its verb and object; raises what the world does.
-    trouble: Callable[[str, Object], None] = lambda _verb, _object: None
-    # What the server makes of an object that is created.
-    keeps: Callable[[Object], Object] = lambda value: value
+    objects: dict[tuple[str, str], Unstructured] = field(default_factory=dict)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    # Called before a write with its verb and object; raises the error to inject.
+    before_write: Callable[[str, Unstructured], None] = lambda _verb, _object: None
+    # Returns the stored form of a created object.
+    admit: Callable[[Unstructured], Unstructured] = lambda value: value
     version: int = 0
 
-    def put(self, value: Object, created: dt.datetime = START) -> Kept[T]:
+    def put(self, value: Unstructured, created: dt.datetime = START) -> FakeObject[T]:
         stored = copy.deepcopy(value)
         metadata = stored.setdefault("metadata", {})
         self.version += 1
@@ -59,91 +58,93 @@ class Kind(Generic[T]):
         metadata["resourceVersion"] = f"{self.version}"
         metadata.setdefault("creationTimestamp", created.isoformat())
         self.objects[key] = stored
-        return self.kept(key)
+        return self.cached(key)
 
-    def kept(self, key: tuple[str, str]) -> Kept[T]:
+    def cached(self, key: tuple[str, str]) -> FakeObject[T]:
         value = self.objects[key]
         raw, metadata = json.dumps(value).encode(), value["metadata"]
         shaped = msgspec.json.decode(raw, type=self.shape)
-        return Kept(*key, metadata["uid"], metadata["resourceVersion"], raw, shaped)
+        return FakeObject(*key, metadata["uid"], metadata["resourceVersion"], raw, shaped)
 
-    def remove(self, name: str, namespace: str = "") -> Kept[T]:
-        gone = self.kept((namespace, name))
+    def remove(self, name: str, namespace: str = "") -> FakeObject[T]:
+        gone = self.cached((namespace, name))
         del self.objects[namespace, name]
         return gone
 
-    # --- watched
+    # --- cache
 
-    def get(self, name: str, namespace: str = "") -> Kept[T] | None:
-        return self.kept((namespace, name)) if (namespace, name) in self.objects else None
+    def get(self, name: str, namespace: str = "") -> FakeObject[T] | None:
+        return self.cached((namespace, name)) if (namespace, name) in self.objects else None
 
-    def all(self, namespace: str | None = None) -> Iterable[Kept[T]]:
-        return [self.kept(key) for key in self.objects if namespace in (None, key[0])]
+    def all(self, namespace: str | None = None) -> Iterable[FakeObject[T]]:
+        return [self.cached(key) for key in self.objects if namespace in (None, key[0])]
 
-    # --- written
+    # --- store
 
-    async def read(self, name: str, namespace: str = "") -> Object | None:
+    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
         return copy.deepcopy(self.objects.get((namespace, name)))
 
-    async def list(self, namespace: str = "", *, fields: str = "") -> "list[Object]":
-        self.asked.append(("list", fields or namespace))
+    async def list(self, namespace: str = "", *, fields: str = "") -> "list[Unstructured]":
+        self.requests.append(("list", fields or namespace))
         return [
             copy.deepcopy(value)
             for key, value in self.objects.items()
-            if namespace in ("", key[0]) and _has(value, fields)
+            if namespace in ("", key[0]) and _matches(value, fields)
         ]
 
-    async def create(self, value: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
+    async def create(
+        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
+    ) -> Unstructured:
         name = value["metadata"]["name"]
-        self.asked.append(("dry-run" if dry_run else "create", name))
-        self.trouble("create", value)
+        self.requests.append(("dry-run" if dry_run else "create", name))
+        self.before_write("create", value)
         if dry_run:
-            return self.keeps(copy.deepcopy(value))
+            return self.admit(copy.deepcopy(value))
         if (namespace, name) in self.objects:
-            raise WorldError(409, "AlreadyExists")
+            raise RequestError(409, "AlreadyExists")
         place = {"namespace": namespace} if namespace else {}
         self.put({**value, "metadata": {**value["metadata"], **place}})
         return self.objects[namespace, name]
 
-    async def replace(self, value: Object, namespace: str = "") -> Object:
+    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
         name = value["metadata"]["name"]
-        self.asked.append(("replace", name))
-        self.trouble("replace", value)
+        self.requests.append(("replace", name))
+        self.before_write("replace", value)
         now = self.objects[namespace, name]["metadata"]["resourceVersion"]
         if value["metadata"].get("resourceVersion") != now:
-            raise WorldError(409, "Conflict")
+            raise RequestError(409, "Conflict")
         self.put(value)
         return self.objects[namespace, name]
 
-    async def apply(self, value: Object, namespace: str = "") -> Object:
+    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
         name = value["metadata"]["name"]
-        self.asked.append(("apply", name))
-        self.trouble("apply", value)
+        self.requests.append(("apply", name))
+        self.before_write("apply", value)
         self.put({**self.objects.get((namespace, name), {}), **copy.deepcopy(value)})
         return self.objects[namespace, name]
 
-    async def merge(self, name: str, value: Object, namespace: str = "") -> Object:
-        self.asked.append(("merge", name))
-        self.trouble("merge", value)
+    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
+        self.requests.append(("merge", name))
+        self.before_write("merge", value)
         if (namespace, name) not in self.objects:
-            raise WorldError(404, "NotFound")
-        self.put(_merged(self.objects[namespace, name], value))
+            raise RequestError(404, "NotFound")
+        self.put(_merge(self.objects[namespace, name], value))
         return self.objects[namespace, name]
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
-        self.asked.append(("delete", name))
-        self.trouble("delete", {"metadata": {"name": name}})
+        self.requests.append(("delete", name))
+        self.before_write("delete", {"metadata": {"name": name}})
         held = self.objects.get((namespace, name))
         if held is None:
             return False
         if (held["metadata"]["uid"], held["metadata"]["resourceVersion"]) != (uid, version):
-            raise WorldError(409, "Conflict")
+            raise RequestError(409, "Conflict")
         del self.objects[namespace, name]
         return True
 
 
-def _has(value: Object, fields: str) -> bool:
-    """Whether an object has what a field selector says."""
+def _matches(value: Unstructured, fields: str) -> bool:
+    """Whether a field selector matches an object."""
     path, _, wanted = fields.partition("=")
     found: Any = value
     for part in path.split(".") if path else ():
@@ -151,7 +152,7 @@ def _has(value: Object, fields: str) -> bool:
     return not path or found == wanted
 
 
-def _merged(old: Any, patch: Any) -> Any:
+def _merge(old: Any, patch: Any) -> Any:
     if not isinstance(patch, dict) or not isinstance(old, dict):
         return patch
     new = dict(old)
@@ -159,38 +160,39 @@ def _merged(old: Any, patch: Any) -> Any:
         if value is None:
             new.pop(key, None)
         else:
-            new[key] = _merged(old.get(key, {}), value)
+            new[key] = _merge(old.get(key, {}), value)
     return new
 
 
 @dataclass
-class Ears:
-    """Remembers what was told and counted."""
+class FakeReporter:
+    """Records findings, counts and gauges."""
 
-    said: list[tuple[str, About]] = field(default_factory=list)
+    reported: list[tuple[str, ObjectReference]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    levels: dict[tuple[str, str], float] = field(default_factory=dict)
+    gauges: dict[Gauge, float] = field(default_factory=dict)
 
-    def say(self, finding: Finding, about: About, action: str) -> None:
+    def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
         assert action
         self.findings.append(finding)
-        self.said.append((finding.code, about))
+        self.reported.append((finding.code, reference))
 
-    def count(self, duty: str, what: str) -> None:
-        self.counts[duty, what] = self.counts.get((duty, what), 0) + 1
+    def count(self, reconciler: str, event: str) -> None:
+        key = (reconciler, event)
+        self.counts[key] = self.counts.get(key, 0) + 1
 
-    def level(self, duty: str, what: str, amount: float) -> None:
-        self.levels[duty, what] = amount
+    def set_gauge(self, gauge: Gauge, value: float) -> None:
+        self.gauges[gauge] = value
 
     @property
     def codes(self) -> list[str]:
-        return [code for code, _ in self.said]
+        return [code for code, _ in self.reported]
 
 
 @dataclass
-class Watch:
-    """A clock that stands until it is moved."""
+class FakeClock:
+    """A wall clock that only moves when a test moves it."""
 
     now: dt.datetime = START
 

@@ -1,31 +1,31 @@
-"""What duties tell: as log and event, in the way that the configuration wants it."""
+"""Findings of the reconcilers as logs and events, and API errors."""
 
 import logging
 
 import pytest
 
-from cluster.events import Events, Reference
+from cluster.events import EventRecorder, InvolvedObject
 from config.model import Configuration, Policy
 from config.string_formats import FindingCode
-from controller.api_server import Telling, report
-from controller.protocols import About
+from controller.api_server import EventReporter, report_result
+from controller.protocols import ObjectReference
 from dra.finding import Finding, Severity
 from registration.controller_codes import DUAL_NODES
 from runtime import metrics
 
-ABOUT = About("ConfigMap", "drawbridge-facts", "own", "uid-1")
+ABOUT = ObjectReference("ConfigMap", "drawbridge-facts", "own", "uid-1")
 
 
-class Heard(Events):
-    """Events that nobody writes."""
+class FakeRecorder(EventRecorder):
+    """Records findings and writes no events."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[Finding, Reference]] = []
+        self.recorded: list[tuple[Finding, InvolvedObject]] = []
 
-    def say(self, finding: Finding, about: Reference, action: str) -> None:
-        """Remember what was said."""
+    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
+        """Store the finding."""
         assert action == "LabelNodes"
-        self.said.append((finding, about))
+        self.recorded.append((finding, involved))
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ class Heard(Events):
         (Policy.WARN, [Severity.WARNING]),
     ],
 )
-def test_a_finding_is_told_as_the_configuration_wants_it(
+def test_the_configuration_sets_the_severity_of_a_reported_finding(
     policy: Policy | None, severities: list[Severity], caplog: pytest.LogCaptureFixture
 ) -> None:
     policies = {} if policy is None else {FindingCode(DUAL_NODES.name): policy}
-    heard = Heard()
-    telling = Telling(heard, lambda: Configuration(findings=policies))
+    recorder = FakeRecorder()
+    reporter = EventReporter(recorder, lambda: Configuration(findings=policies))
     with caplog.at_level(logging.INFO, "controller.process"):
-        telling.say(DUAL_NODES.at("", "a has both"), ABOUT, "LabelNodes")
-    assert [finding.severity for finding, _ in heard.said] == severities
-    assert [about.uid for _, about in heard.said] == ["uid-1"] * len(severities)
+        reporter.report(DUAL_NODES.at("", "a has both"), ABOUT, "LabelNodes")
+    assert [finding.severity for finding, _ in recorder.recorded] == severities
+    assert [about.uid for _, about in recorder.recorded] == ["uid-1"] * len(severities)
     assert [each.getMessage() for each in caplog.records] == ["a has both"] * len(severities)
 
 
@@ -54,17 +54,17 @@ def sample(name: str, **labels: str) -> float:
     return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-def test_what_the_world_did_is_a_warning_and_a_bug_is_counted_with_its_stack(
+def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bugs = sample("controller_runtime_webhook_panics_total")
-    failed = sample("drawbridge_controller_steps_total", duty="dual", outcome="failed")
-    report("dual", OSError("no route"))
-    report("dual", KeyError("oops"))
-    report("dual", None)
-    world, bug = caplog.records
-    assert (world.levelno, world.exc_info) == (logging.WARNING, None)
+    failed = sample("drawbridge_controller_steps_total", reconciler="dual", outcome="failed")
+    report_result("dual", OSError("no route"))
+    report_result("dual", KeyError("oops"))
+    report_result("dual", None)
+    api_error, bug = caplog.records
+    assert (api_error.levelno, api_error.exc_info) == (logging.WARNING, None)
     assert (bug.levelno, bool(bug.exc_info)) == (logging.ERROR, True)
     assert sample("controller_runtime_webhook_panics_total") == bugs + 1
-    now = sample("drawbridge_controller_steps_total", duty="dual", outcome="failed")
+    now = sample("drawbridge_controller_steps_total", reconciler="dual", outcome="failed")
     assert now == failed + 2

@@ -1,4 +1,4 @@
-"""Facts as they are published: one ConfigMap, the last few versions, no write without news."""
+"""The ConfigMap with the published facts, and when the reconciler writes it."""
 
 import asyncio
 import json
@@ -11,39 +11,39 @@ from controller.facts import (
     CURRENT,
     ROOM,
     VERSIONS,
-    FactsDuty,
-    Sources,
-    key_of,
-    publication,
-    version,
+    FactsReconciler,
+    FactsSources,
+    compose_config_map,
+    find_version,
+    version_key,
 )
-from controller.field_probe import Probed
-from controller.protocols import Object
-from controller.watched_objects import Named
+from controller.field_probe import ServerSupport
+from controller.protocols import Unstructured
+from controller.watched_objects import PartialObject
 from dra.gates import Gates
 from dra.names import FACTS_CONFIG_MAP
 from facts import serialized
 from facts.model import Cluster, Facts
-from tests.controller.harness import Ears, Kind, WorldError
+from tests.controller.harness import FakeReporter, FakeStore, RequestError
 
 OWN = "drawbridge-system"
-PROBED = Probed("1.36", ("exactly.capacity",), Gates(version="1.36"))
+SUPPORT = ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
 
 
-def published(number: int, live: Object | None = None, size: int = 0) -> Object | None:
+def compose(number: int, live: Unstructured | None = None, size: int = 0) -> Unstructured | None:
     facts = Facts(cluster=Cluster(version=f"1.{number}", gates=("x" * size,) if size else ()))
-    return publication(serialized.canonical(facts), serialized.digest(facts), live)
+    return compose_config_map(serialized.encode_facts(facts), serialized.facts_hash(facts), live)
 
 
-def following(*numbers: int, size: int = 0) -> Object:
-    live: Object | None = None
+def compose_sequence(*numbers: int, size: int = 0) -> Unstructured:
+    live: Unstructured | None = None
     for number in numbers:
-        live = published(number, live, size) or live
+        live = compose(number, live, size) or live
     assert live is not None
     return live
 
 
-def versions(live: Object) -> list[str]:
+def versions(live: Unstructured) -> list[str]:
     return sorted(
         json.loads(content)["cluster"]["version"]
         for key, content in live["data"].items()
@@ -51,39 +51,39 @@ def versions(live: Object) -> list[str]:
     )
 
 
-def test_the_current_facts_are_named_by_their_hash() -> None:
-    live = following(1)
+def test_the_current_facts_have_their_hash_as_name() -> None:
+    live = compose_sequence(1)
     digest = live["data"][CURRENT]
-    facts = version(live["data"], digest)
+    facts = find_version(live["data"], digest)
     assert facts is not None
-    assert serialized.digest(facts) == digest
-    assert len(key_of(digest)) == len("facts-0123456789abcdef.json")
+    assert serialized.facts_hash(facts) == digest
+    assert len(version_key(digest)) == len("facts-0123456789abcdef.json")
 
 
 def test_the_same_facts_write_nothing() -> None:
-    assert published(1, following(1)) is None
+    assert compose(1, compose_sequence(1)) is None
 
 
 def test_the_last_three_versions_are_kept() -> None:
-    assert versions(following(1, 2, 3, 4)) == ["1.2", "1.3", "1.4"]
+    assert versions(compose_sequence(1, 2, 3, 4)) == ["1.2", "1.3", "1.4"]
     assert VERSIONS == 3
 
 
-def test_what_comes_back_is_the_newest_again() -> None:
-    assert versions(following(1, 2, 1, 3, 4)) == ["1.1", "1.3", "1.4"]
+def test_a_repeated_version_becomes_the_newest() -> None:
+    assert versions(compose_sequence(1, 2, 1, 3, 4)) == ["1.1", "1.3", "1.4"]
 
 
-def test_the_oldest_go_first_where_there_is_no_room() -> None:
-    live = following(1, 2, 3, size=ROOM // 2 - 1000)
+def test_old_versions_are_dropped_if_they_do_not_fit() -> None:
+    live = compose_sequence(1, 2, 3, size=ROOM // 2 - 1000)
     assert versions(live) == ["1.2", "1.3"]
-    assert versions(following(1, 2, size=ROOM - 1000)) == ["1.2"]
+    assert versions(compose_sequence(1, 2, size=ROOM - 1000)) == ["1.2"]
 
 
-def test_what_others_wrote_on_it_stays() -> None:
-    live = following(1)
+def test_labels_and_annotations_of_other_clients_are_kept() -> None:
+    live = compose_sequence(1)
     live["metadata"]["labels"] = {"team": "a"}
     live["metadata"]["annotations"]["note"] = "b"
-    after = published(2, live)
+    after = compose(2, live)
     assert after is not None
     assert after["metadata"]["labels"] == {"team": "a"}
     assert after["metadata"]["annotations"]["note"] == "b"
@@ -92,40 +92,44 @@ def test_what_others_wrote_on_it_stays() -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"kind": "Facts"}', "null", "[" * 100_000, '"\ud800"'], ids=len
 )
-def test_a_version_that_somebody_changed_is_none(content: str) -> None:
-    live = following(1)
+def test_a_modified_version_is_not_found(content: str) -> None:
+    live = compose_sequence(1)
     digest = live["data"][CURRENT]
-    assert version({key_of(digest): content}, digest) is None
-    assert version({}, digest) is None
+    assert find_version({version_key(digest): content}, digest) is None
+    assert find_version({}, digest) is None
 
 
 class Scene:
-    """A cluster with one class, and who gathers its facts."""
+    """A reconciler over a cluster with one class."""
 
     def __init__(self) -> None:
-        self.slices, self.classes, self.nodes = Kind(Named), Kind(Named), Kind(Named)
-        self.maps, self.ears = Kind(Named), Ears()
+        self.slices, self.classes, self.nodes = (
+            FakeStore(PartialObject),
+            FakeStore(PartialObject),
+            FakeStore(PartialObject),
+        )
+        self.maps, self.reporter = FakeStore(PartialObject), FakeReporter()
         self.configuration = Configuration()
-        self.duty = FactsDuty(
-            Sources(self.slices, self.classes, self.nodes),
+        self.reconciler = FactsReconciler(
+            FactsSources(self.slices, self.classes, self.nodes),
             self.maps,
             OWN,
             configuration=lambda: self.configuration,
-            probed=self._probed,
-            told=self.ears,
+            server_support=self._read_support,
+            reporter=self.reporter,
         )
-        self.heard = 0
-        self.duty.listeners.append(self._hear)
-        self.offer("gpu.example.com")
+        self.notifications = 0
+        self.reconciler.listeners.append(self._notify)
+        self.put_class("gpu.example.com")
 
-    async def _probed(self) -> Probed:
-        return PROBED
+    async def _read_support(self) -> ServerSupport:
+        return SUPPORT
 
-    def _hear(self) -> None:
-        self.heard += 1
+    def _notify(self) -> None:
+        self.notifications += 1
 
-    def offer(self, name: str, **more: Any) -> None:  # noqa: ANN401  # plain JSON
-        """Offer a class."""
+    def put_class(self, name: str, **more: Any) -> None:  # noqa: ANN401  # plain JSON
+        """Store a class."""
         self.classes.put(
             {
                 "apiVersion": "resource.k8s.io/v1",
@@ -135,80 +139,83 @@ class Scene:
             }
         )
 
-    def step(self) -> None:
-        """Step."""
-        asyncio.run(self.duty.step())
+    def reconcile(self) -> None:
+        """Run the reconciler once."""
+        asyncio.run(self.reconciler.reconcile())
 
     @property
     def writes(self) -> list[str]:
-        """The verbs of all writes."""
-        return [verb for verb, _ in self.maps.asked]
+        """The verbs of all writes, in order."""
+        return [verb for verb, _ in self.maps.requests]
 
 
-def test_facts_are_published_at_once_and_then_only_when_they_change() -> None:
+def test_facts_are_published_once_and_again_when_they_change() -> None:
     scene = Scene()
-    scene.step()
-    assert (scene.writes, scene.heard) == (["create"], 1)
-    scene.step()
-    assert (scene.writes, scene.heard) == (["create"], 1)
-    scene.offer("nic.example.com")
-    scene.step()
-    assert (scene.writes, scene.heard) == (["create", "replace"], 2)
-    assert scene.duty.given is not None
-    assert scene.duty.given.digest == scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT]
-    assert scene.duty.given.facts is not None
-    assert scene.duty.given.facts.cluster.keeps == ("exactly.capacity",)
+    scene.reconcile()
+    assert (scene.writes, scene.notifications) == (["create"], 1)
+    scene.reconcile()
+    assert (scene.writes, scene.notifications) == (["create"], 1)
+    scene.put_class("nic.example.com")
+    scene.reconcile()
+    assert (scene.writes, scene.notifications) == (["create", "replace"], 2)
+    assert scene.reconciler.context is not None
+    assert (
+        scene.reconciler.context.facts_digest
+        == scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT]
+    )
+    assert scene.reconciler.context.facts is not None
+    assert scene.reconciler.context.facts.cluster.keeps == ("exactly.capacity",)
 
 
-def test_facts_that_somebody_deleted_are_published_again() -> None:
+def test_deleted_facts_are_published_again() -> None:
     scene = Scene()
-    scene.step()
+    scene.reconcile()
     scene.maps.remove(FACTS_CONFIG_MAP, OWN)
-    scene.step()
+    scene.reconcile()
     assert scene.writes == ["create", "create"]
 
 
-def test_another_configuration_with_the_same_facts_is_news_without_a_write() -> None:
+def test_a_new_configuration_with_equal_facts_notifies_without_a_write() -> None:
     scene = Scene()
-    scene.step()
+    scene.reconcile()
     scene.configuration = Configuration()
-    scene.step()
-    assert (scene.writes, scene.heard) == (["create"], 2)
+    scene.reconcile()
+    assert (scene.writes, scene.notifications) == (["create"], 2)
 
 
 def test_earlier_facts_are_found_by_their_hash() -> None:
     scene = Scene()
-    scene.step()
-    assert scene.duty.given is not None
-    before = scene.duty.given
-    scene.offer("nic.example.com")
-    scene.step()
-    assert scene.duty.version(before.digest) == before.facts
-    assert scene.duty.version("sha256:0") is None
+    scene.reconcile()
+    assert scene.reconciler.context is not None
+    before = scene.reconciler.context
+    scene.put_class("nic.example.com")
+    scene.reconcile()
+    assert scene.reconciler.find_version(before.facts_digest) == before.facts
+    assert scene.reconciler.find_version("sha256:0") is None
 
 
-def test_an_object_that_cannot_be_read_is_told_once_and_does_not_count() -> None:
+def test_an_object_that_cannot_be_decoded_is_reported_once_and_left_out() -> None:
     scene = Scene()
-    scene.offer("broken", selectors="none")
-    scene.step()
-    scene.step()
-    assert len(scene.ears.codes) == 1
-    assert scene.duty.given is not None
-    assert scene.duty.given.facts is not None
-    assert [each.name for each in scene.duty.given.facts.classes] == ["gpu.example.com"]
+    scene.put_class("broken", selectors="none")
+    scene.reconcile()
+    scene.reconcile()
+    assert len(scene.reporter.codes) == 1
+    assert scene.reconciler.context is not None
+    assert scene.reconciler.context.facts is not None
+    assert [each.name for each in scene.reconciler.context.facts.classes] == ["gpu.example.com"]
 
 
-def test_a_conflict_is_the_world_s_and_the_next_step_mends_it() -> None:
+def test_the_next_run_resolves_a_conflict() -> None:
     scene = Scene()
-    scene.step()
-    scene.offer("nic.example.com")
+    scene.reconcile()
+    scene.put_class("nic.example.com")
 
-    def conflict(_verb: str, _value: Object) -> None:
-        scene.maps.trouble = lambda _verb, _value: None
-        raise WorldError(409, "Conflict")
+    def conflict(_verb: str, _value: Unstructured) -> None:
+        scene.maps.before_write = lambda _verb, _value: None
+        raise RequestError(409, "Conflict")
 
-    scene.maps.trouble = conflict
-    with pytest.raises(WorldError):
-        scene.step()
-    scene.step()
-    assert scene.heard == 2
+    scene.maps.before_write = conflict
+    with pytest.raises(RequestError):
+        scene.reconcile()
+    scene.reconcile()
+    assert scene.notifications == 2

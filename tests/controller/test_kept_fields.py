@@ -6,19 +6,19 @@ import msgspec
 import pytest
 
 from config.model import Configuration
-from controller.field_probe import TRIALS
-from documents.paths import get
+from controller.field_probe import FIELD_PROBES
+from documents.paths import get_value
 from dra.finding import Severity
-from facts.model import Class, Cluster, Facts, Name, Product
-from tests.tables import Plain
+from facts.model import ClassFacts, Cluster, Facts, Product, ResourceFacts
+from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from translate.pods import given, translate
+from translate.pods import make_context, translate
 
 HAMI = "hami-core-gpu.project-hami.io"
 NVIDIA = "gpu.nvidia.com"
-AMOUNTS: Plain = {"cores": {"value": "100"}, "memory": {"value": "80Gi"}}
+AMOUNTS: YamlValue = {"cores": {"value": "100"}, "memory": {"value": "80Gi"}}
 OFFERED = Facts(
-    classes=tuple(map(Class, (NVIDIA, "mig.nvidia.com", HAMI, "gpu.amd.com", "dra.net"))),
+    classes=tuple(map(ClassFacts, (NVIDIA, "mig.nvidia.com", HAMI, "gpu.amd.com", "dra.net"))),
     products=(
         msgspec.convert(
             {
@@ -33,7 +33,7 @@ OFFERED = Facts(
         Product(NVIDIA, type="gpu", name="A100", classes=(NVIDIA,), devices=8),
     ),
 )
-ALL = tuple(sorted(TRIALS))
+ALL = tuple(sorted(FIELD_PROBES))
 WRITTEN = ("exactly.capacity", "firstAvailable", "constraints.distinctAttribute")
 # Where a field is in a claim.
 USED = {
@@ -46,7 +46,7 @@ USED = {
 
 
 def keeping(*fields: str, served: bool = False) -> Facts:
-    names = tuple(Name(name, nodes=3) for name in ("nvidia.com/gpu",)) if served else ()
+    names = tuple(ResourceFacts(name, nodes=3) for name in ("nvidia.com/gpu",)) if served else ()
     return msgspec.structs.replace(OFFERED, cluster=Cluster("1.34", keeps=fields), names=names)
 
 
@@ -56,7 +56,7 @@ def used(claim: Any) -> set[str]:  # noqa: ANN401  # plain JSON
     found = {
         name
         for name, path in USED.items()
-        if any(get(request, path) is not None for request in devices["requests"])
+        if any(get_value(request, path) is not None for request in devices["requests"])
     }
     ways = [way for each in devices["requests"] for way in each.get("firstAvailable", ())]
     found |= {"exactly.capacity" for way in ways if "capacity" in way}
@@ -65,9 +65,9 @@ def used(claim: Any) -> set[str]:  # noqa: ANN401  # plain JSON
 
 
 def claims(facts: Facts) -> list[set[str]]:
-    by = given(Configuration(), facts)
+    by = make_context(Configuration(), facts)
     made = [each for pod in pods() for each in translate(pod, by).templates]
-    return [used(get(each.object, ("spec", "spec"))) for each in made]
+    return [used(get_value(each.object, ("spec", "spec"))) for each in made]
 
 
 def test_the_tables_use_every_field_that_they_can() -> None:
@@ -81,14 +81,14 @@ def test_a_field_that_is_dropped_is_never_written(dropped: str) -> None:
         assert dropped not in fields
 
 
-def part(**more: str) -> Plain:
+def part(**more: str) -> YamlValue:
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192", **more}
     return {"spec": {"containers": [{"name": "a", "resources": {"limits": limits}}]}}
 
 
 def test_a_part_of_a_gpu_is_refused_with_the_reason_and_no_whole_one_is_taken() -> None:
-    assert translate(part(), given(Configuration(), keeping(*ALL))).templates
-    done = translate(part(), given(Configuration(), keeping()))
+    assert translate(part(), make_context(Configuration(), keeping(*ALL))).templates
+    done = translate(part(), make_context(Configuration(), keeping()))
     assert done.templates == ()
     assert done.edits == ()
     errors = [each for each in done.findings if each.severity is Severity.ERROR]
@@ -98,5 +98,5 @@ def test_a_part_of_a_gpu_is_refused_with_the_reason_and_no_whole_one_is_taken() 
 
 
 def test_a_part_of_a_gpu_that_a_plugin_serves_is_left_to_it() -> None:
-    done = translate(part(), given(Configuration(), keeping(served=True)))
+    done = translate(part(), make_context(Configuration(), keeping(served=True)))
     assert (done.templates, done.edits) == ((), ())

@@ -1,4 +1,4 @@
-"""The conditions of our webhook: what is applied, and what is told while they are not ours."""
+"""The match conditions of the webhook: application, findings and their CEL expression."""
 
 import asyncio
 from typing import Any
@@ -12,18 +12,24 @@ from cel.library.versions import libraries
 from cel.types import DYN
 from config.model import Configuration, LabelSelector, Legacy, Scope
 from config.string_formats import NetworkName, ResourceName
-from controller.match_conditions import ConditionsDuty
-from controller.watched_objects import Named
+from controller.match_conditions import MatchConditionReconciler
+from controller.protocols import Gauge
+from controller.watched_objects import PartialObject
 from dra.names import POD_WEBHOOK, WEBHOOK_CONFIGURATION
-from registration.match_conditions import ASKS, applied, conditions, inactive
-from tests.controller.harness import Ears, Kind
-from tests.tables import Plain
+from registration.match_conditions import (
+    CONDITION_NAME,
+    build_apply_object,
+    build_conditions,
+    find_inactive,
+)
+from tests.controller.harness import FakeReporter, FakeStore
+from tests.tables import YamlValue
 from tests.translate.test_interest import PODS as ANY_PODS
 from tests.translate.test_interest import pods
-from translate.interest import covers, interest
+from translate.interest import covers, derive_interest
 
 USUAL = Configuration()
-OURS = conditions(interest(USUAL))
+OURS = build_conditions(derive_interest(USUAL))
 NETWORKED = Configuration(
     legacy=Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
 )
@@ -39,83 +45,87 @@ def live(*held: dict[str, str], name: str = POD_WEBHOOK) -> dict[str, Any]:
     }
 
 
-def asks(text: str = OURS[POD_WEBHOOK][ASKS]) -> dict[str, str]:
-    return {"name": ASKS, "expression": text}
+def asks(text: str = OURS[POD_WEBHOOK][CONDITION_NAME]) -> dict[str, str]:
+    return {"name": CONDITION_NAME, "expression": text}
 
 
-def test_only_our_condition_of_our_webhook_is_applied() -> None:
-    assert applied(live(asks()), OURS) is None
-    change = applied(live(), OURS)
+def test_only_the_own_condition_of_the_own_webhook_is_applied() -> None:
+    assert build_apply_object(live(asks()), OURS) is None
+    change = build_apply_object(live(), OURS)
     assert change is not None
     assert change["webhooks"] == [{"name": POD_WEBHOOK, "matchConditions": [asks()]}]
     assert set(change["metadata"]) == {"name"}
 
 
-def test_a_webhook_that_is_not_there_is_not_made_and_told() -> None:
+def test_a_missing_webhook_is_reported_and_not_created() -> None:
     without = live(name="other.drawbridge.dev")
-    assert applied(without, OURS) is None
-    (found,) = inactive(without, USUAL)
+    assert build_apply_object(without, OURS) is None
+    (found,) = find_inactive(without, USUAL)
     assert (found.code, found.path) == ("NameNotActive", "webhooks")
     assert "no webhook pods.drawbridge.dev" in found.message
     assert "Apply the manifests" in found.remedy
 
 
-def test_without_any_condition_every_pod_comes() -> None:
-    assert inactive(live(), NETWORKED) == ()
-    assert inactive(live(asks()), USUAL) == ()
+def test_without_conditions_every_pod_is_sent() -> None:
+    assert find_inactive(live(), NETWORKED) == ()
+    assert find_inactive(live(asks()), USUAL) == ()
 
 
-def test_a_condition_that_is_not_ours_names_what_was_configured() -> None:
-    (found,) = inactive(live(asks("false")), NETWORKED)
+def test_a_different_condition_is_reported_with_the_configured_names() -> None:
+    (found,) = find_inactive(live(asks("false")), NETWORKED)
     assert (found.code, found.path) == ("NameNotActive", "webhooks[1].matchConditions")
-    assert f"its condition {ASKS} is another than ours" in found.message
+    assert f"its condition {CONDITION_NAME} is another than ours" in found.message
     assert found.message.endswith("configured names that may not be active: default/a")
 
 
-def test_a_condition_of_somebody_else_may_keep_pods_away() -> None:
-    (found,) = inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
+def test_an_additional_condition_is_reported() -> None:
+    (found,) = find_inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
     assert "condition mine is not ours and may keep pods from us" in found.message
 
 
 CHOOSING = Configuration(scope=Scope(namespace_selector=LabelSelector()))
 LABEL = "drawbridge.dev/translate"
 NOT_OFF = {"key": LABEL, "operator": "NotIn", "values": ["off"]}
-NARROW: tuple[Plain, ...] = (
+NARROW: tuple[YamlValue, ...] = (
     {"matchExpressions": [{"key": LABEL, "operator": "Exists"}, NOT_OFF]},
     {"matchExpressions": [{"key": LABEL, "operator": "In", "values": ["enforce"]}]},
     {"matchLabels": {LABEL: "enforce"}},
 )
-WIDE: tuple[Plain, ...] = ({"matchExpressions": [NOT_OFF]}, {"matchLabels": {"team": "a"}}, {})
+WIDE: tuple[YamlValue, ...] = ({"matchExpressions": [NOT_OFF]}, {"matchLabels": {"team": "a"}}, {})
 
 
 @pytest.mark.parametrize("selector", NARROW)
-def test_namespaces_that_are_chosen_but_never_sent_are_told(selector: Plain) -> None:
+def test_selected_namespaces_that_the_webhook_excludes_are_reported(selector: YamlValue) -> None:
     held = live(asks())
     held["webhooks"][1]["namespaceSelector"] = selector
-    (finding,) = inactive(held, CHOOSING)
+    (finding,) = find_inactive(held, CHOOSING)
     assert (finding.code, finding.path) == ("NameNotActive", "webhooks[1].namespaceSelector")
     assert "scope.namespaceSelector" in finding.message
     assert "Exists" in finding.remedy
-    assert inactive(held, USUAL) == ()
+    assert find_inactive(held, USUAL) == ()
 
 
 @pytest.mark.parametrize("selector", WIDE)
-def test_namespaces_that_are_chosen_and_sent_are_nothing_to_tell(selector: Plain) -> None:
+def test_selected_namespaces_that_the_webhook_includes_are_not_reported(
+    selector: YamlValue,
+) -> None:
     held = live(asks())
     held["webhooks"][1]["namespaceSelector"] = selector
-    assert inactive(held, CHOOSING) == ()
+    assert find_inactive(held, CHOOSING) == ()
 
 
-def test_without_the_configuration_nothing_is_active() -> None:
-    (found,) = inactive(None, USUAL)
+def test_a_missing_webhook_configuration_is_reported() -> None:
+    (found,) = find_inactive(None, USUAL)
     assert "there is no MutatingWebhookConfiguration drawbridge" in found.message
 
 
-CEL = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(OURS[POD_WEBHOOK][ASKS])
+CEL = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
+    OURS[POD_WEBHOOK][CONDITION_NAME]
+)
 
 
-def sent(pod: Plain) -> bool:
-    """What the API server decides of a pod, which always has a spec and metadata."""
+def sent(pod: YamlValue) -> bool:
+    """Evaluate the condition; on the API server a pod always has a spec and metadata."""
     whole = {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}
     found = CEL.evaluate({"object": whole}).value
     assert isinstance(found, bool)
@@ -146,8 +156,8 @@ class _Pod(msgspec.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-def typed(pod: Plain) -> bool:
-    """Whether the API server can decode a pod; what it cannot never comes to conditions."""
+def is_decodable(pod: YamlValue) -> bool:
+    """Whether the API server can decode a pod; conditions never see other pods."""
     try:
         msgspec.convert(pod, _Pod)
     except msgspec.ValidationError:
@@ -155,17 +165,17 @@ def typed(pod: Plain) -> bool:
     return True
 
 
-def test_the_condition_says_of_every_pod_of_the_tables_what_interest_says() -> None:
-    found = [pod for pod in pods() if typed(pod)]
+def test_the_condition_matches_the_pods_of_the_tables_as_interest_does() -> None:
+    found = [pod for pod in pods() if is_decodable(pod)]
     assert len(found) > 200
     for pod in found:
-        assert sent(pod) == covers(pod, interest(USUAL)), pod
+        assert sent(pod) == covers(pod, derive_interest(USUAL)), pod
 
 
 @given(ANY_PODS)
 @settings(max_examples=150, deadline=None)
-def test_the_condition_never_fails_and_says_what_interest_says(pod: Plain) -> None:
-    assert sent(pod) == covers(pod, interest(USUAL))
+def test_the_condition_never_fails_and_matches_as_interest_does(pod: YamlValue) -> None:
+    assert sent(pod) == covers(pod, derive_interest(USUAL))
 
 
 @pytest.mark.parametrize(
@@ -179,32 +189,32 @@ def test_the_condition_never_fails_and_says_what_interest_says(pod: Plain) -> No
     ],
     ids=["null-lists", "null-maps", "no-resources", "null-amounts", "own-claims"],
 )
-def test_what_is_missing_or_null_is_nothing_and_no_error(pod: Plain) -> None:
+def test_missing_and_null_fields_do_not_match_and_do_not_fail(pod: YamlValue) -> None:
     assert not sent(pod)
 
 
-def test_a_large_pod_is_far_from_the_budget_of_conditions() -> None:
+def test_a_large_pod_stays_within_the_cost_budget() -> None:
     limits = dict.fromkeys(("cpu", "memory", "ephemeral-storage", "a.kubernetes.io/b"), "1")
     one = {"name": "a", "resources": {"limits": limits, "requests": limits}}
     notes = {f"example.com/note-{i}": "x" for i in range(500)}
     pod = {"metadata": {"annotations": notes, "labels": notes}, "spec": {"containers": [one] * 500}}
-    # One expression may cost a million, all conditions of a webhook a quarter of ten millions.
+    # The limit is 1,000,000 for one expression and 2,500,000 for all conditions of a webhook.
     assert CEL.evaluate({"object": pod}).cost < 500_000
-    # The API server allows a text of any length; the bytes go over the wire with every change.
-    assert len(OURS[POD_WEBHOOK][ASKS]) < 4000
+    # The API server does not limit the length, but every update transfers the text.
+    assert len(OURS[POD_WEBHOOK][CONDITION_NAME]) < 4000
 
 
-def test_the_condition_is_written_once_and_told_until_then() -> None:
-    webhooks, ears = Kind(Named), Ears()
+def test_an_inactive_condition_is_reported_and_applied_once() -> None:
+    webhooks, reporter = FakeStore(PartialObject), FakeReporter()
     webhooks.put(live(asks("false")))
-    duty = ConditionsDuty(
-        webhooks, lambda: webhooks.objects["", WEBHOOK_CONFIGURATION], lambda: USUAL, ears
+    reconciler = MatchConditionReconciler(
+        webhooks, lambda: webhooks.objects["", WEBHOOK_CONFIGURATION], lambda: USUAL, reporter
     )
-    asyncio.run(duty.step())
-    assert ears.codes == ["NameNotActive"]
-    assert webhooks.asked == [("apply", WEBHOOK_CONFIGURATION)]
-    assert ears.levels == {("conditions", "inactive"): 1}
-    asyncio.run(duty.step())
-    assert webhooks.asked == [("apply", WEBHOOK_CONFIGURATION)]
-    assert len(ears.codes) == 1
-    assert ears.levels == {("conditions", "inactive"): 0}
+    asyncio.run(reconciler.reconcile())
+    assert reporter.codes == ["NameNotActive"]
+    assert webhooks.requests == [("apply", WEBHOOK_CONFIGURATION)]
+    assert reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 1}
+    asyncio.run(reconciler.reconcile())
+    assert webhooks.requests == [("apply", WEBHOOK_CONFIGURATION)]
+    assert len(reporter.codes) == 1
+    assert reporter.gauges == {("conditions", "inactive"): 0}

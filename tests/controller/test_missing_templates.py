@@ -1,4 +1,4 @@
-"""The fallback: templates that waiting pods lack, made from what the pods asked."""
+"""Missing templates of pending pods, recreated from the original requests of the pods."""
 
 import asyncio
 import copy
@@ -9,15 +9,15 @@ import jsonpatch
 import pytest
 
 from config.model import Configuration
-from controller.missing_templates import TemplatesDuty
-from controller.protocols import Object
-from controller.watched_objects import Named, Pod
+from controller.missing_templates import MissingTemplateReconciler
+from controller.protocols import Gauge, Unstructured
+from controller.watched_objects import PartialObject, WatchedPod
 from dra.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
-from facts.model import Class, Cluster, Facts
-from registration.owned_templates import stands_for_content
-from tests.controller.harness import Ears, Kept, Kind, Watch, WorldError
-from translate.changes.patch import operations
-from translate.pods import Given, given, translate
+from facts.model import ClassFacts, Cluster, Facts
+from registration.owned_templates import name_matches_content
+from tests.controller.harness import FakeClock, FakeObject, FakeReporter, FakeStore, RequestError
+from translate.changes.patch import to_operations
+from translate.pods import TranslationContext, make_context, translate
 
 TEAM = "team"
 ASKED: dict[str, Any] = {
@@ -29,133 +29,138 @@ ASKED: dict[str, Any] = {
     },
     "status": {"phase": "Pending"},
 }
-OLD = given(Configuration(), Facts(classes=(Class("gpu.nvidia.com"), Class("dra.net"))))
-NEW = given(Configuration(), Facts(classes=(Class("gpu.nvidia.com"),)))
-# With these facts the same pod becomes something else.
+OLD = make_context(
+    Configuration(), Facts(classes=(ClassFacts("gpu.nvidia.com"), ClassFacts("dra.net")))
+)
+NEW = make_context(Configuration(), Facts(classes=(ClassFacts("gpu.nvidia.com"),)))
+# These facts translate the same pod to a different template.
 KEEPS = Cluster(keeps=("constraints.distinctAttribute",))
-OTHER = given(
-    Configuration(), Facts(cluster=KEEPS, classes=(Class("hami-core-gpu.project-hami.io"),))
+OTHER = make_context(
+    Configuration(), Facts(cluster=KEEPS, classes=(ClassFacts("hami-core-gpu.project-hami.io"),))
 )
 
 
-def translated(by: Given = NEW, **metadata: Any) -> tuple[Object, str]:  # noqa: ANN401
-    """A pod as admission leaves it, and the name of its template."""
+def translated(by: TranslationContext = NEW, **metadata: Any) -> tuple[Unstructured, str]:  # noqa: ANN401
+    """Return a pod as admission leaves it, and the name of its template."""
     asked = copy.deepcopy(ASKED)
     asked["metadata"] |= metadata
     done = translate(asked, by, TEAM)
     (made,) = done.templates
-    return jsonpatch.apply_patch(asked, operations(done.edits)), made.name
+    return jsonpatch.apply_patch(asked, to_operations(done.edits)), made.name
 
 
 class Scene:
-    """A namespace, and who makes templates there."""
+    """A reconciler over the pods and templates of a namespace."""
 
-    def __init__(self, *facts: Given, now: Given | None = NEW) -> None:
-        self.pods, self.templates = Kind(Pod), Kind(Named)
-        self.ears, self.known = Ears(), {each.digest: each.facts for each in facts}
-        self.given, self.watch = now, Watch()
-        self.duty = TemplatesDuty(
+    def __init__(self, *facts: TranslationContext, now: TranslationContext | None = NEW) -> None:
+        self.pods, self.templates = FakeStore(WatchedPod), FakeStore(PartialObject)
+        self.reporter, self.known = (
+            FakeReporter(),
+            {each.facts_digest: each.facts for each in facts},
+        )
+        self.context, self.clock = now, FakeClock()
+        self.reconciler = MissingTemplateReconciler(
             self.pods,
             self.templates,
             self.templates,
-            given=lambda: self.given,
-            version=self.known.get,
-            told=self.ears,
-            now=self.watch,
+            context=lambda: self.context,
+            find_facts=self.known.get,
+            reporter=self.reporter,
+            now=self.clock,
         )
 
-    def put(self, pod: Object) -> Kept[Pod]:
-        """Put a pod there, and let the duty hear of it."""
-        kept = self.pods.put(pod)
-        self.duty.pod_changed(None, kept)
-        return kept
+    def put(self, pod: Unstructured) -> FakeObject[WatchedPod]:
+        """Store a pod and send its event to the reconciler."""
+        stored = self.pods.put(pod)
+        self.reconciler.pod_changed(None, stored)
+        return stored
 
-    def step(self) -> list[str]:
-        """Step, and give the names of all templates."""
-        asyncio.run(self.duty.step())
+    def reconcile(self) -> list[str]:
+        """Run the reconciler once and return the names of all templates."""
+        asyncio.run(self.reconciler.reconcile())
         return [name for _, name in self.templates.objects]
 
 
-def test_a_missing_template_is_made_as_admission_would_have() -> None:
+def test_a_missing_template_is_created_as_admission_creates_it() -> None:
     scene = Scene()
     pod, name = translated()
     scene.put(pod)
-    assert scene.step() == [name]
+    assert scene.reconcile() == [name]
     stored = scene.templates.objects[TEAM, name]
-    assert stands_for_content(stored)
+    assert name_matches_content(stored)
     assert stored["metadata"]["annotations"] == {USED_ANNOTATION: "2026-03-01T12:00:00Z"}
     assert stored["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "drawbridge"}
-    assert scene.ears.counts == {("templates", "made"): 1}
+    assert scene.reporter.counts == {("templates", "made"): 1}
 
 
-def test_a_pod_that_was_there_before_the_start_is_helped_too() -> None:
+def test_a_pod_from_before_the_start_gets_its_template() -> None:
     scene = Scene()
     pod, name = translated()
     scene.pods.put(pod)
-    assert scene.step() == [name]
+    assert scene.reconcile() == [name]
 
 
-def test_the_facts_that_the_pod_notes_come_first() -> None:
+def test_the_facts_that_the_pod_notes_are_tried_first() -> None:
     pod, name = translated(OTHER)
     scene = Scene(OTHER)
     scene.put(pod)
-    assert scene.step() == [name]
+    assert scene.reconcile() == [name]
 
 
-def test_forgotten_facts_do_no_harm_where_those_of_now_say_the_same() -> None:
+def test_current_facts_replace_deleted_facts_if_they_produce_the_same_template() -> None:
     pod, name = translated(OLD)
     scene = Scene()
     scene.put(pod)
-    assert scene.step() == [name]
+    assert scene.reconcile() == [name]
 
 
-def test_what_cannot_be_made_any_more_is_told_once_with_the_remedy() -> None:
+def test_a_template_that_cannot_be_rebuilt_is_reported_once_with_the_remedy() -> None:
     pod, name = translated(OTHER)
     scene = Scene()
-    kept = scene.put(pod)
-    assert scene.step() == []
-    ((code, about),) = scene.ears.said
-    assert (code, about.kind, about.uid) == ("TemplateNotReproduced", "Pod", kept.uid)
-    assert name in scene.ears.findings[0].message
-    assert OTHER.digest in scene.ears.findings[0].message
-    assert "Delete the pod" in scene.ears.findings[0].remedy
+    stored = scene.put(pod)
+    assert scene.reconcile() == []
+    ((code, about),) = scene.reporter.reported
+    assert (code, about.kind, about.uid) == ("TemplateNotReproduced", "Pod", stored.uid)
+    assert name in scene.reporter.findings[0].message
+    assert OTHER.facts_digest in scene.reporter.findings[0].message
+    assert "Delete the pod" in scene.reporter.findings[0].remedy
     scene.put(pod)
-    scene.step()
-    assert len(scene.ears.said) == 1
+    scene.reconcile()
+    assert len(scene.reporter.reported) == 1
 
 
-def test_new_facts_may_help_whoever_could_not_be_helped() -> None:
+def test_new_facts_can_resolve_an_unresolved_pod() -> None:
     pod, name = translated(OTHER)
     scene = Scene()
     scene.put(pod)
-    scene.step()
-    scene.given = OTHER
-    scene.duty.facts_changed()
-    assert scene.step() == [name]
+    scene.reconcile()
+    scene.context = OTHER
+    scene.reconciler.facts_changed()
+    assert scene.reconcile() == [name]
 
 
-def test_before_any_facts_nothing_is_made_and_nobody_is_frightened() -> None:
+def test_before_the_first_facts_nothing_is_created_or_reported() -> None:
     pod, name = translated()
     scene = Scene(now=None)
     scene.put(pod)
-    assert scene.step() == []
-    assert scene.ears.said == []
-    scene.given = NEW
-    scene.duty.facts_changed()
-    assert scene.step() == [name]
+    assert scene.reconcile() == []
+    assert scene.reporter.reported == []
+    scene.context = NEW
+    scene.reconciler.facts_changed()
+    assert scene.reconcile() == [name]
 
 
-def test_a_template_that_is_deleted_under_a_waiting_pod_is_made_again() -> None:
+def test_a_deleted_template_of_a_pending_pod_is_created_again() -> None:
     scene = Scene()
     pod, name = translated()
     scene.put(pod)
-    scene.step()
+    scene.reconcile()
     gone = scene.templates.remove(name, TEAM)
-    scene.duty.template_changed(gone, None)
-    assert scene.step() == [name]
+    scene.reconciler.template_changed(gone, None)
+    assert scene.reconcile() == [name]
 
 
-def forged(pod: Object, text: str) -> Object:
+def forged(pod: Unstructured, text: str) -> Unstructured:
     pod["metadata"]["annotations"][ORIGINAL_ANNOTATION] = text
     return pod
 
@@ -171,34 +176,34 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("text", FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_way_back_makes_nothing(text: str) -> None:
+def test_a_forged_original_annotation_creates_nothing(text: str) -> None:
     scene = Scene()
     pod, _ = translated()
     scene.put(forged(pod, text))
-    assert scene.step() == []
-    assert scene.ears.codes == ["TemplateNotReproduced"]
+    assert scene.reconcile() == []
+    assert scene.reporter.codes == ["TemplateNotReproduced"]
 
 
-def test_a_way_back_copied_from_another_pod_with_the_same_asking_makes_the_same() -> None:
+def test_an_original_annotation_copied_from_an_equal_pod_creates_the_same_template() -> None:
     scene = Scene()
     pod, name = translated()
     copied = copy.deepcopy(pod)
     copied["metadata"]["name"] = "copy"
     scene.put(copied)
-    assert scene.step() == [name]
+    assert scene.reconcile() == [name]
 
 
-def test_a_name_that_is_not_ours_is_nobody_s_business() -> None:
+def test_a_template_name_of_another_project_is_ignored() -> None:
     scene = Scene()
     pod, _ = translated()
     pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "their-own"
     scene.put(pod)
-    assert scene.step() == []
-    assert scene.ears.said == []
+    assert scene.reconcile() == []
+    assert scene.reporter.reported == []
 
 
-@pytest.mark.parametrize("change", ["deleted", "over"])
-def test_a_pod_that_waits_no_more_needs_nothing(change: str) -> None:
+@pytest.mark.parametrize("change", ["deleted", "finished"])
+def test_a_deleted_or_finished_pod_gets_no_template(change: str) -> None:
     scene = Scene()
     pod, _ = translated()
     if change == "deleted":
@@ -206,164 +211,164 @@ def test_a_pod_that_waits_no_more_needs_nothing(change: str) -> None:
     else:
         pod["status"]["phase"] = "Failed"
     scene.put(pod)
-    assert scene.step() == []
+    assert scene.reconcile() == []
 
 
-def test_a_template_with_another_content_is_told_to_every_pod_and_counted() -> None:
+def test_a_template_with_different_content_is_reported_on_every_pod_and_counted() -> None:
     scene = Scene()
     pod, name = translated()
     spec = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "cheap"}}]}}
     scene.templates.put({"metadata": {"name": name, "namespace": TEAM}, "spec": {"spec": spec}})
     for each in ("one", "two", "two"):
         scene.put({**pod, "metadata": {**pod["metadata"], "name": each}})
-        scene.step()
-    assert scene.ears.codes == ["TemplateTaken", "TemplateTaken"]
-    assert scene.ears.counts == {("templates", "taken"): 2}
+        scene.reconcile()
+    assert scene.reporter.codes == ["TemplateTaken", "TemplateTaken"]
+    assert scene.reporter.counts == {("templates", "taken"): 2}
 
 
-def test_a_good_template_is_not_told_of() -> None:
+def test_a_matching_template_is_not_reported() -> None:
     scene = Scene()
     pod, _ = translated()
     scene.put(pod)
-    scene.step()
+    scene.reconcile()
     scene.put(pod)
-    scene.step()
-    assert scene.ears.said == []
+    scene.reconcile()
+    assert scene.reporter.reported == []
 
 
 SHARES = Facts(
     cluster=Cluster(keeps=("exactly.capacity",)),
-    classes=(Class("hami-core-gpu.project-hami.io"),),
+    classes=(ClassFacts("hami-core-gpu.project-hami.io"),),
 )
 
 
-def sharing() -> tuple[Scene, Object, str]:
-    """A scene with shares, and a pod that asks for one, with the name of its template."""
-    by = given(Configuration(), SHARES)
+def shared_gpu_scene() -> tuple[Scene, Unstructured, str]:
+    """Return a scene with shared GPUs, a pod that requests a share, and its template name."""
+    by = make_context(Configuration(), SHARES)
     asked = copy.deepcopy(ASKED)
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
     asked["spec"]["containers"][0]["resources"]["limits"] = limits
     done = translate(asked, by, TEAM)
     (made,) = done.templates
-    return Scene(now=by), jsonpatch.apply_patch(asked, operations(done.edits)), made.name
+    return Scene(now=by), jsonpatch.apply_patch(asked, to_operations(done.edits)), made.name
 
 
-def without_capacity(value: Object) -> Object:
+def without_capacity(value: Unstructured) -> Unstructured:
     for each in value["spec"]["spec"]["devices"]["requests"]:
         each["exactly"].pop("capacity", None)
     return value
 
 
-def test_a_share_is_not_made_where_its_amount_would_be_dropped() -> None:
-    scene, pod, name = sharing()
-    scene.templates.keeps = without_capacity
-    kept = scene.put(pod)
-    assert scene.step() == []
-    assert scene.templates.asked == [("dry-run", name)]
-    ((code, about),) = scene.ears.said
-    assert (code, about.uid) == ("ClaimFieldDropped", kept.uid)
-    assert "exactly.capacity" in scene.ears.findings[0].message
+def test_a_share_is_not_created_if_the_server_drops_its_capacity() -> None:
+    scene, pod, name = shared_gpu_scene()
+    scene.templates.admit = without_capacity
+    stored = scene.put(pod)
+    assert scene.reconcile() == []
+    assert scene.templates.requests == [("dry-run", name)]
+    ((code, about),) = scene.reporter.reported
+    assert (code, about.uid) == ("ClaimFieldDropped", stored.uid)
+    assert "exactly.capacity" in scene.reporter.findings[0].message
     scene.put(pod)
-    scene.step()
-    assert scene.ears.codes == ["ClaimFieldDropped"]
+    scene.reconcile()
+    assert scene.reporter.codes == ["ClaimFieldDropped"]
 
 
-def test_a_share_is_made_as_soon_as_its_amount_is_kept_again() -> None:
-    scene, pod, name = sharing()
-    scene.templates.keeps = without_capacity
+def test_a_share_is_created_when_the_server_stores_its_capacity_again() -> None:
+    scene, pod, name = shared_gpu_scene()
+    scene.templates.admit = without_capacity
     scene.put(pod)
-    scene.step()
-    scene.templates.keeps = copy.deepcopy
-    scene.duty.facts_changed()
-    assert scene.step() == [name]
-    assert stands_for_content(scene.templates.objects[TEAM, name])
+    scene.reconcile()
+    scene.templates.admit = copy.deepcopy
+    scene.reconciler.facts_changed()
+    assert scene.reconcile() == [name]
+    assert name_matches_content(scene.templates.objects[TEAM, name])
 
 
-def test_somebody_who_was_faster_is_no_error() -> None:
+def test_a_template_that_another_client_created_first_is_not_an_error() -> None:
     scene = Scene()
     pod, _ = translated()
 
-    def faster(_verb: str, value: Object) -> None:
+    def create_first(_verb: str, value: Unstructured) -> None:
         metadata = {**value["metadata"], "namespace": TEAM}
         scene.templates.put({**value, "metadata": metadata})
 
-    scene.templates.trouble = faster
+    scene.templates.before_write = create_first
     scene.put(pod)
-    scene.step()
-    assert scene.ears.counts == {}
+    scene.reconcile()
+    assert scene.reporter.counts == {}
 
 
-def test_one_namespace_that_refuses_does_not_keep_the_others_waiting() -> None:
+def test_a_rejection_in_one_namespace_does_not_delay_the_others() -> None:
     scene = Scene()
     pod, name = translated()
     full = {**pod, "metadata": {**pod["metadata"], "namespace": "full"}}
     scene.put(full)
     scene.put(pod)
 
-    def refuses(_verb: str, value: Object) -> None:
+    def reject(_verb: str, value: Unstructured) -> None:
         if value["metadata"]["namespace"] == "full":
-            raise WorldError(403, "exceeded quota")
+            raise RequestError(403, "exceeded quota")
 
-    scene.templates.trouble = refuses
-    # No failed step: a failure would let everybody wait who comes after.
-    scene.step()
+    scene.templates.before_write = reject
+    # The run succeeds, because a failed run would delay the pods that come later.
+    scene.reconcile()
     assert list(scene.templates.objects) == [(TEAM, name)]
-    (told,) = scene.ears.findings
-    assert (told.code, scene.ears.said[0][1].namespace) == ("TemplateRefused", "full")
-    assert name in told.message
-    assert "exceeded quota" in told.message
-    assert scene.ears.levels == {("templates", "pods that cannot be helped"): 1}
+    (finding,) = scene.reporter.findings
+    assert (finding.code, scene.reporter.reported[0][1].namespace) == ("TemplateRefused", "full")
+    assert name in finding.message
+    assert "exceeded quota" in finding.message
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 1}
     scene.put(full)
-    scene.step()
-    assert len(scene.ears.said) == 1
+    scene.reconcile()
+    assert len(scene.reporter.reported) == 1
 
 
-def test_what_is_refused_is_tried_again_after_a_while_and_not_whenever_anything_happens() -> None:
+def test_a_rejected_template_is_retried_after_five_seconds_and_not_on_every_event() -> None:
     scene = Scene()
     pod, name = translated()
     scene.put(pod)
 
-    def refuses(_verb: str, _value: Object) -> None:
-        raise WorldError(403, "exceeded quota")
+    def reject(_verb: str, _value: Unstructured) -> None:
+        raise RequestError(403, "exceeded quota")
 
-    scene.templates.trouble = refuses
-    scene.step()
+    scene.templates.before_write = reject
+    scene.reconcile()
     scene.put(pod)
-    scene.step()
-    assert scene.templates.asked == [("create", name)]
-    scene.templates.trouble = lambda _verb, _value: None
-    scene.watch.now += dt.timedelta(seconds=5)
-    assert scene.step() == [name]
-    assert scene.ears.levels == {("templates", "pods that cannot be helped"): 0}
+    scene.reconcile()
+    assert scene.templates.requests == [("create", name)]
+    scene.templates.before_write = lambda _verb, _value: None
+    scene.clock.now += dt.timedelta(seconds=5)
+    assert scene.reconcile() == [name]
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
 
 
-def test_where_nobody_can_be_asked_everybody_stays_due() -> None:
+def test_all_pods_stay_queued_if_the_server_is_unreachable() -> None:
     scene = Scene()
     pod, _ = translated()
     for namespace in ("one", "two"):
         scene.put({**pod, "metadata": {**pod["metadata"], "namespace": namespace}})
 
-    def fails(_verb: str, _value: Object) -> None:
-        raise WorldError(0, "no route")
+    def fail(_verb: str, _value: Unstructured) -> None:
+        raise RequestError(0, "no route")
 
-    scene.templates.trouble = fails
-    with pytest.raises(WorldError):
-        scene.step()
-    assert len(scene.templates.asked) == 1
-    scene.templates.trouble = lambda _verb, _value: None
-    assert len(scene.step()) == 2
-    assert scene.ears.said == []
+    scene.templates.before_write = fail
+    with pytest.raises(RequestError):
+        scene.reconcile()
+    assert len(scene.templates.requests) == 1
+    scene.templates.before_write = lambda _verb, _value: None
+    assert len(scene.reconcile()) == 2
+    assert scene.reporter.reported == []
 
 
-def test_a_pod_that_is_gone_is_forgotten() -> None:
+def test_a_deleted_pod_is_forgotten() -> None:
     scene = Scene()
     pod, _ = translated(OTHER)
-    kept = scene.put(pod)
-    scene.step()
+    stored = scene.put(pod)
+    scene.reconcile()
     scene.pods.remove("train", TEAM)
-    scene.duty.pod_changed(kept, None)
-    scene.duty.facts_changed()
-    scene.step()
+    scene.reconciler.pod_changed(stored, None)
+    scene.reconciler.facts_changed()
+    scene.reconcile()
     again = scene.put(pod)
-    scene.step()
-    assert [about.uid for _, about in scene.ears.said] == [kept.uid, again.uid]
+    scene.reconcile()
+    assert [about.uid for _, about in scene.reporter.reported] == [stored.uid, again.uid]

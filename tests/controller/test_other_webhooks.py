@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from controller.other_webhooks import others
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
-CASES = cases(Path(__file__).parent / "cases" / "others.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "others.yaml")
 
 
-def configuration(kind: str, name: str, webhooks: Plain) -> dict[str, Any]:
+def configuration(kind: str, name: str, webhooks: YamlValue) -> dict[str, Any]:
     return {
         "kind": kind,
         "metadata": {"name": name},
@@ -39,7 +39,7 @@ def configuration(kind: str, name: str, webhooks: Plain) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_other_webhooks(case: Plain) -> None:
+def test_the_table_of_other_webhooks(case: YamlValue) -> None:
     mutating, validating = case.get("configurations", {}), case.get("validating", {})
     seen = [configuration("MutatingWebhookConfiguration", *each) for each in mutating.items()]
     seen += [configuration("ValidatingWebhookConfiguration", *each) for each in validating.items()]

@@ -20,13 +20,13 @@ from controller import process
 from dra.names import CONTROLLER_LEASE
 from dra.names import MIRRORED_QUOTA as QUOTA
 from facts.model import Facts
-from facts.serialized import read
+from facts.serialized import read_facts
 from runtime import metrics
-from runtime.addresses import address
+from runtime.addresses import parse_address
 from runtime.process import REFUSED
 from tests.cluster.fake.api import FakeApi
-from translate.changes.patch import operations
-from translate.pods import Given, given, translate
+from translate.changes.patch import to_operations
+from translate.pods import TranslationContext, make_context, translate
 
 OWN = "drawbridge-system"
 FACTS = "drawbridge-facts"
@@ -87,11 +87,11 @@ def pod(name: str = "train") -> dict[str, Any]:
     }
 
 
-def translated(by: Given, name: str = "train") -> tuple[dict[str, Any], str]:
+def translated(by: TranslationContext, name: str = "train") -> tuple[dict[str, Any], str]:
     """A pod as admission leaves it, and the template it refers to."""
     asked = pod(name)
     done = translate(asked, by, "team")
-    after: dict[str, Any] = jsonpatch.apply_patch(asked, operations(done.edits))
+    after: dict[str, Any] = jsonpatch.apply_patch(asked, to_operations(done.edits))
     return after, done.templates[0].name
 
 
@@ -110,8 +110,8 @@ async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]
         context=None,
         namespace=OWN,
         identity="one",
-        health=address("127.0.0.1:0"),
-        metrics=address("127.0.0.1:0"),
+        health=parse_address("127.0.0.1:0"),
+        metrics=parse_address("127.0.0.1:0"),
         config=None,
         log_level="info",
     )
@@ -163,7 +163,7 @@ async def _templates(tmp_path: Path) -> None:
             api.put(each)
         async with running(api, tmp_path):
             await api.until(lambda: api.get("configmaps", FACTS, OWN))
-            waiting, name = translated(given(Configuration(), current(api)))
+            waiting, name = translated(make_context(Configuration(), current(api)))
             api.put(waiting)
             await api.until(lambda: api.get("resourceclaimtemplates", name, "team"))
             api.remove("resourceclaimtemplates", name, "team")
@@ -186,7 +186,7 @@ def current(api: FakeApi) -> Facts:
     published = api.get("configmaps", FACTS, OWN)
     assert published is not None
     digest = published["data"]["current"].removeprefix("sha256:")
-    found = read(msgspec.json.decode(published["data"][f"facts-{digest[:16]}.json"]))
+    found = read_facts(msgspec.json.decode(published["data"][f"facts-{digest[:16]}.json"]))
     assert isinstance(found, Facts)
     return found
 
@@ -264,7 +264,7 @@ def test_a_port_that_is_taken_is_told(
 
         async def play() -> int:
             async with FakeApi() as api:
-                addresses = dict.fromkeys(("health", "metrics"), address("127.0.0.1:0"))
+                addresses = dict.fromkeys(("health", "metrics"), parse_address("127.0.0.1:0"))
                 return await process.run(
                     argparse.Namespace(
                         kubeconfig=str(api.kubeconfig(tmp_path / "kubeconfig")),
@@ -273,7 +273,7 @@ def test_a_port_that_is_taken_is_told(
                         identity="one",
                         config=None,
                         log_level="info",
-                        **{**addresses, name: address(where)},
+                        **{**addresses, name: parse_address(where)},
                     )
                 )
 
@@ -284,9 +284,8 @@ def test_a_port_that_is_taken_is_told(
 
 
 def leading() -> float | None:
-    """Whether it leads, as the metrics tell."""
-    name = "drawbridge_controller_level"
-    return metrics.REGISTRY.get_sample_value(name, {"duty": "lease", "what": "leading"})
+    """The value of the gauge for the leader."""
+    return metrics.REGISTRY.get_sample_value("drawbridge_controller_leading")
 
 
 def labels(api: FakeApi, name: str) -> dict[str, str]:

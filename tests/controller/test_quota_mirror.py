@@ -1,73 +1,74 @@
-"""Quotas on legacy names and the one of ours beside them: the table, and how it is kept."""
+"""Quotas on legacy names and the quota that mirrors them."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from config.load import load
+from config.load import load_configuration
 from config.model import Configuration
-from controller.protocols import Object
-from controller.quota_mirror import OURS, RECOUNT, QuotaDuty
-from controller.watched_objects import Named, Quota
+from controller.protocols import Unstructured
+from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
+from controller.watched_objects import PartialObject, WatchedQuota
 from dra.names import MIRRORED_QUOTA
 from dra.quota import DEVICES
-from facts.model import Class, Cluster, Facts
-from tests.controller.harness import Ears, Kind, WorldError
-from tests.tables import Plain, cases
+from facts.model import ClassFacts, Cluster, Facts
+from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.tables import YamlValue, load_cases
 from translate.legacy.codes import CODES
-from translate.pods import Given, given
+from translate.pods import TranslationContext, make_context
 
-CASES = cases(Path(__file__).parent / "cases" / "quota.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "quota.yaml")
 TEAM = "team"
 GPUS = f"gpu.nvidia.com{DEVICES}"
 LIMIT = {"requests.nvidia.com/gpu": [10, 0]}
 
 
-def world(case: Plain) -> Given:
-    said = {
+def make_scene_context(case: YamlValue) -> TranslationContext:
+    value = {
         "apiVersion": "drawbridge.dev/v1alpha1",
         "kind": "Configuration",
         "targets": case.get("targets", []),
         "legacy": {"renames": case.get("renames", {})},
     }
-    configuration = load(said, CODES)
+    configuration = load_configuration(value, CODES)
     assert isinstance(configuration, Configuration), configuration
     keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
     gates = tuple(case.get("gates", ["extended_resource"]))
     facts = Facts(
         cluster=Cluster(gates=gates, keeps=keeps),
-        classes=(Class("gpu.nvidia.com", extended=case.get("mapped", "")),),
+        classes=(ClassFacts("gpu.nvidia.com", extended=case.get("mapped", "")),),
     )
-    return given(configuration, facts)
+    return make_context(configuration, facts)
 
 
 class Scene:
-    """A namespace with quotas, and who mirrors them."""
+    """A reconciler over the quotas of a namespace."""
 
-    def __init__(self, case: Plain) -> None:
-        self.quotas, self.namespaces, self.ears = Kind(Quota), Kind(Named), Ears()
+    def __init__(self, case: YamlValue) -> None:
+        self.quotas, self.namespaces = FakeStore(WatchedQuota), FakeStore(PartialObject)
+        self.reporter = FakeReporter()
         label = case.get("label", "enforce")
         self.namespaces.put(
             {"metadata": {"name": TEAM, "labels": {"drawbridge.dev/translate": label}}}
         )
         for name, entries in case["quotas"].items():
             self.limit(name, entries, **{k: case[k] for k in ("scopes",) if k in case})
-        self.given: Given | None = world(case)
+        self.context: TranslationContext | None = make_scene_context(case)
         self.seconds = 0.0
-        self.duty = QuotaDuty(
+        self.reconciler = QuotaMirrorReconciler(
             self.quotas,
             self.namespaces,
             self.quotas,
-            lambda: self.given,
-            self.ears,
+            lambda: self.context,
+            self.reporter,
             now=lambda: self.seconds,
         )
         if "held" in case:
-            self.hold(case["held"])
+            self.set_claim_usage(case["held"])
 
-    def limit(self, name: str, entries: Plain, **spec: Plain) -> None:
-        """Put a quota of the administrator's there."""
+    def limit(self, name: str, entries: YamlValue, **spec: YamlValue) -> None:
+        """Store a quota of the administrator."""
         self.quotas.put(
             {
                 "metadata": {"name": name, "namespace": TEAM},
@@ -76,41 +77,41 @@ class Scene:
             }
         )
 
-    def beside(self, name: str, **metadata: Plain) -> None:
-        """Put another namespace there, with the same quotas."""
+    def add_namespace(self, name: str, **metadata: YamlValue) -> None:
+        """Add another namespace with the same quotas."""
         labels = {"drawbridge.dev/translate": "enforce"}
         self.namespaces.put({"metadata": {"name": name, "labels": labels, **metadata}})
         for each in [*self.quotas.objects.values()]:
             at = {"name": each["metadata"]["name"], "namespace": name}
             self.quotas.put({**each, "metadata": at})
 
-    def hold(self, held: dict[str, int]) -> None:
-        """Let the API server count what claims hold."""
+    def set_claim_usage(self, held: dict[str, int]) -> None:
+        """Set the usage of claims in the mirrored quota."""
         ours = self.quotas.objects.get((TEAM, MIRRORED_QUOTA)) or {
-            "metadata": {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(OURS)},
+            "metadata": {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(MANAGED_LABELS)},
             "spec": {"hard": {GPUS: "1"}},
         }
         used = {f"{name}{DEVICES}": f"{count}" for name, count in held.items()}
         self.quotas.put({**ours, "status": {"used": used}})
 
-    def step(self) -> dict[str, str] | None:
-        """Step, and give the entries of our quota."""
-        asyncio.run(self.duty.step())
+    def reconcile(self) -> dict[str, str] | None:
+        """Run the reconciler once and return the entries of the mirrored quota."""
+        asyncio.run(self.reconciler.reconcile())
         ours = self.quotas.objects.get((TEAM, MIRRORED_QUOTA))
         return ours["spec"]["hard"] if ours else None
 
     @property
     def writes(self) -> list[str]:
         """The verbs of all writes."""
-        return [verb for verb, _ in self.quotas.asked]
+        return [verb for verb, _ in self.quotas.requests]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_quotas(case: Plain) -> None:
+def test_quotas_are_mirrored_as_the_table_says(case: YamlValue) -> None:
     scene = Scene(case)
-    assert scene.step() == case.get("ours")
-    assert scene.ears.codes == case.get("findings", [])
-    for finding, (_, about) in zip(scene.ears.findings, scene.ears.said, strict=True):
+    assert scene.reconcile() == case.get("ours")
+    assert scene.reporter.codes == case.get("findings", [])
+    for finding, (_, about) in zip(scene.reporter.findings, scene.reporter.reported, strict=True):
         assert finding.object == f"ResourceQuota/{about.name}"
 
 
@@ -118,9 +119,9 @@ MIRRORED = [each for each in CASES if "ours" in each and len(each["quotas"]) == 
 
 
 @pytest.mark.parametrize("case", MIRRORED, ids=lambda case: case["name"])
-def test_nobody_can_take_more_than_is_left(case: Plain) -> None:
-    """Whatever one side takes up to its entry, together they stay within the limit."""
-    ours = Scene(case).step() or {}
+def test_neither_side_can_use_more_than_the_remainder(case: YamlValue) -> None:
+    """If one side uses all of its entry, both sides together stay within the limit."""
+    ours = Scene(case).reconcile() or {}
     (limits,) = case["quotas"].values()
     used, held = sum(each[1] for each in limits.values()), sum(case.get("held", {}).values())
     total = max(sum(int(each[0]) for each in limits.values()), used + held)
@@ -129,128 +130,128 @@ def test_nobody_can_take_more_than_is_left(case: Plain) -> None:
     assert used + max(int(ours[GPUS]), held) <= total
 
 
-def test_it_follows_what_either_side_takes() -> None:
+def test_the_mirror_follows_the_usage_of_both_sides() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
-    scene.step()
-    scene.hold({"gpu.nvidia.com": 4})
-    assert scene.step() == {"requests.nvidia.com/gpu": "6", GPUS: "10"}
+    scene.reconcile()
+    scene.set_claim_usage({"gpu.nvidia.com": 4})
+    assert scene.reconcile() == {"requests.nvidia.com/gpu": "6", GPUS: "10"}
     scene.limit("team", {"requests.nvidia.com/gpu": [10, 6]})
-    assert scene.step() == {"requests.nvidia.com/gpu": "6", GPUS: "4"}
+    assert scene.reconcile() == {"requests.nvidia.com/gpu": "6", GPUS: "4"}
 
 
-def test_of_two_counts_of_the_same_pods_the_higher_is_believed() -> None:
+def test_the_higher_of_two_pod_counts_wins() -> None:
     scene = Scene({"quotas": {"team": {"requests.nvidia.com/gpu": [10, 1]}}})
-    scene.step()
+    scene.reconcile()
     ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
     scene.quotas.put({**ours, "status": {"used": {"requests.nvidia.com/gpu": "6"}}})
-    assert scene.step() == {"requests.nvidia.com/gpu": "10", GPUS: "4"}
+    assert scene.reconcile() == {"requests.nvidia.com/gpu": "10", GPUS: "4"}
 
 
-def test_what_is_right_is_not_written_again_nor_told_again() -> None:
+def test_a_second_run_writes_and_reports_nothing() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
-    scene.step()
-    scene.step()
+    scene.reconcile()
+    scene.reconcile()
     assert scene.writes == ["apply"]
-    assert scene.ears.codes == ["QuotaMirrored"]
+    assert scene.reporter.codes == ["QuotaMirrored"]
 
 
-def test_ours_goes_with_the_quota_it_stands_beside() -> None:
+def test_the_mirror_is_deleted_with_the_mirrored_quota() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
-    scene.step()
+    scene.reconcile()
     scene.quotas.remove("team", TEAM)
-    assert scene.step() is None
+    assert scene.reconcile() is None
     assert scene.writes == ["apply", "delete"]
 
 
-def test_a_quota_of_our_name_that_is_somebody_else_s_is_never_deleted() -> None:
+def test_a_quota_without_the_managed_label_is_never_deleted() -> None:
     scene = Scene({"quotas": {MIRRORED_QUOTA: {"requests.cpu": [4, 0]}}})
-    scene.step()
+    scene.reconcile()
     assert scene.writes == []
 
 
-def test_a_class_that_begins_to_map_the_name_ends_the_mirror() -> None:
+def test_the_mirror_is_deleted_when_a_class_maps_the_name() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
-    scene.step()
-    scene.given = world({"mapped": "nvidia.com/gpu"})
-    assert scene.step() is None
+    scene.reconcile()
+    scene.context = make_scene_context({"mapped": "nvidia.com/gpu"})
+    assert scene.reconcile() is None
 
 
-def test_before_any_facts_nothing_is_touched() -> None:
+def test_nothing_is_written_before_the_first_facts() -> None:
     scene = Scene({"quotas": {"team": LIMIT}, "held": {"gpu.nvidia.com": 1}})
-    scene.given = None
-    scene.step()
+    scene.context = None
+    scene.reconcile()
     assert scene.writes == []
 
 
-def test_ours_that_changed_a_moment_ago_is_deleted_the_next_time() -> None:
+def test_a_mirror_with_a_conflict_is_deleted_in_the_next_run() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
-    scene.step()
+    scene.reconcile()
     scene.quotas.remove("team", TEAM)
 
-    def changed(_verb: str, _value: Object) -> None:
-        raise WorldError(409, "Conflict")
+    def conflict(_verb: str, _value: Unstructured) -> None:
+        raise RequestError(409, "Conflict")
 
-    scene.quotas.trouble = changed
-    assert scene.step() is not None
-    scene.quotas.trouble = lambda _verb, _value: None
-    assert scene.step() is None
+    scene.quotas.before_write = conflict
+    assert scene.reconcile() is not None
+    scene.quotas.before_write = lambda _verb, _value: None
+    assert scene.reconcile() is None
 
 
-def test_some_time_after_a_change_the_api_server_counts_once_more() -> None:
+def test_one_recount_is_requested_after_a_change() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
     hard = {GPUS: "10", "requests.nvidia.com/gpu": "10"}
-    assert scene.step() == hard
+    assert scene.reconcile() == hard
     for seconds, expected in ((1, hard), (3, {**hard, RECOUNT: "0"}), (9, {**hard, RECOUNT: "0"})):
         scene.seconds = seconds
-        assert scene.step() == expected
-    assert scene.quotas.asked == [("apply", MIRRORED_QUOTA)] * 2
+        assert scene.reconcile() == expected
+    assert scene.quotas.requests == [("apply", MIRRORED_QUOTA)] * 2
     scene.limit("gpus", {"requests.nvidia.com/gpu": [10, 2]})
-    assert scene.step() == {GPUS: "8", "requests.nvidia.com/gpu": "10"}
+    assert scene.reconcile() == {GPUS: "8", "requests.nvidia.com/gpu": "10"}
     scene.seconds = 12
-    assert RECOUNT in (scene.step() or {})
+    assert RECOUNT in (scene.reconcile() or {})
 
 
-def test_a_new_leader_lets_all_be_counted_once() -> None:
+def test_a_new_leader_requests_one_recount() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
     hard = {GPUS: "10", "requests.nvidia.com/gpu": "10", RECOUNT: "0"}
-    metadata = {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(OURS)}
+    metadata = {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(MANAGED_LABELS)}
     scene.quotas.put({"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}})
-    assert scene.step() == hard
+    assert scene.reconcile() == hard
     scene.seconds = 3
-    assert scene.step() == {key: value for key, value in hard.items() if key != RECOUNT}
+    assert scene.reconcile() == {key: value for key, value in hard.items() if key != RECOUNT}
 
 
-def test_a_namespace_that_refuses_keeps_no_other_from_its_quota() -> None:
+def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
-    scene.beside("strict")
+    scene.add_namespace("strict")
 
-    def refuses(_verb: str, value: Object) -> None:
+    def reject(_verb: str, value: Unstructured) -> None:
         if value["metadata"]["namespace"] == "strict":
-            raise WorldError(403, "a policy")
+            raise RequestError(403, "a policy")
 
-    scene.quotas.trouble = refuses
-    with pytest.raises(WorldError):
-        scene.step()
+    scene.quotas.before_write = reject
+    with pytest.raises(RequestError):
+        scene.reconcile()
     assert (TEAM, MIRRORED_QUOTA) in scene.quotas.objects
     assert ("strict", MIRRORED_QUOTA) not in scene.quotas.objects
 
 
-def test_in_a_namespace_that_is_being_deleted_nothing_is_tried() -> None:
+def test_a_terminating_namespace_gets_no_quota() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
-    scene.beside("going", deletionTimestamp="2026-03-01T12:00:00Z")
-    scene.step()
+    scene.add_namespace("going", deletionTimestamp="2026-03-01T12:00:00Z")
+    scene.reconcile()
     assert (TEAM, MIRRORED_QUOTA) in scene.quotas.objects
     assert ("going", MIRRORED_QUOTA) not in scene.quotas.objects
 
 
-def test_a_namespace_that_is_gone_is_forgotten_and_told_again_when_it_comes_back() -> None:
+def test_a_namespace_that_comes_back_is_reported_again() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
-    scene.step()
-    told, held = scene.ears.codes, dict(scene.quotas.objects)
+    scene.reconcile()
+    told, held = scene.reporter.codes, dict(scene.quotas.objects)
     for _, name in held:
         scene.quotas.remove(name, TEAM)
-    scene.step()
+    scene.reconcile()
     for each in held.values():
         scene.quotas.put(each)
-    scene.step()
-    assert scene.ears.codes == [*told, *told]
+    scene.reconcile()
+    assert scene.reporter.codes == [*told, *told]

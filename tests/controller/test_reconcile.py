@@ -1,54 +1,54 @@
-"""How a duty is kept: paces, failures, and that one does not stop another."""
+"""Runs of a reconciler: schedule, back-off, and failures of single items."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from controller.reconcile import Duty, Pace, apart, keep
-from tests.controller.harness import WorldError
+from controller.reconcile import Reconciler, Schedule, process_each, run_reconciler
+from tests.controller.harness import RequestError
 
-PACE = Pace(least=2, every=60, retry=1, most=5)
+SCHEDULE = Schedule(min_interval=2, resync=60, first_retry=1, max_retry=5)
 
 
-class Doing:
-    """A duty that does as it is told, step by step."""
+class ScriptedReconciler:
+    """A reconciler whose runs are given as functions."""
 
-    name = "doing"
+    name = "scripted"
 
     def __init__(self, *steps: Callable[[], None]) -> None:
         self._steps = list(steps)
         self.done = 0
-        self.over = asyncio.Event()
+        self.finished = asyncio.Event()
 
-    async def step(self) -> None:
-        """Do the next thing; after the last there is nothing to do for ever."""
+    async def reconcile(self) -> None:
+        """Run the next function; wait forever after the last."""
         if not self._steps:
-            self.over.set()
+            self.finished.set()
             await asyncio.Event().wait()
         self.done += 1
         self._steps.pop(0)()
 
 
-class Standing:
-    """A clock on which time does not pass; notes what it was asked to wait for."""
+class FakeMonotonicClock:
+    """A clock that does not wait and records the requested waits."""
 
     def __init__(self) -> None:
         self.waits: list[tuple[str, float]] = []
         self.seconds = 0.0
 
     def now(self) -> float:
-        """Ten seconds later, whenever it is asked."""
+        """Advance by ten seconds with each call."""
         self.seconds += 10
         return self.seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Wait no time."""
+        """Record the wait and return."""
         self.waits.append(("sleep", seconds))
         await asyncio.sleep(0)
 
-    async def until(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait no time for an event."""
+    async def wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        """Record the wait and return."""
         self.waits.append(("woken" if event.is_set() else "until", seconds))
         await asyncio.sleep(0)
 
@@ -61,14 +61,17 @@ def works() -> None:
     pass
 
 
-def played(
-    duty: Callable[[], Doing], *, woken: bool = False, pace: Pace = PACE
+def run_script(
+    make_reconciler: Callable[[], ScriptedReconciler],
+    *,
+    woken: bool = False,
+    schedule: Schedule = SCHEDULE,
 ) -> tuple[list[tuple[str, float]], list[str]]:
-    """Let a duty do all its steps; what was waited for, and what was reported."""
-    clock, reports = Standing(), list[str]()
+    """Run all functions and return the recorded waits and reports."""
+    clock, reports = FakeMonotonicClock(), list[str]()
 
     async def play() -> None:
-        one: Duty = duty()
+        reconciler: Reconciler = make_reconciler()
         event = asyncio.Event()
 
         def report(name: str, error: Exception | None) -> None:
@@ -76,9 +79,9 @@ def played(
             if woken:
                 event.set()
 
-        task = asyncio.create_task(keep(one, event, pace, report, clock))
-        assert isinstance(one, Doing)
-        await one.over.wait()
+        task = asyncio.create_task(run_reconciler(reconciler, event, schedule, report, clock))
+        assert isinstance(reconciler, ScriptedReconciler)
+        await reconciler.finished.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -86,43 +89,55 @@ def played(
     return clock.waits, reports
 
 
-def test_a_duty_steps_at_once_and_again_after_its_time() -> None:
-    waits, reports = played(lambda: Doing(works, works))
+def test_a_reconciler_runs_at_once_and_after_the_resync_period() -> None:
+    waits, reports = run_script(lambda: ScriptedReconciler(works, works))
     assert waits == [("sleep", 2), ("until", 60)] * 2
-    assert reports == ["doing: done"] * 2
+    assert reports == ["scripted: done"] * 2
 
 
-def test_what_happens_meanwhile_waits_for_the_least_time_and_no_longer() -> None:
-    waits, _ = played(lambda: Doing(works), woken=True)
+def test_a_wake_up_during_a_run_waits_for_the_minimum_interval() -> None:
+    waits, _ = run_script(lambda: ScriptedReconciler(works), woken=True)
     assert waits == [("sleep", 2), ("woken", 60)]
 
 
-def test_a_duty_that_is_not_to_be_hasty_waits_when_it_is_woken() -> None:
-    waits, _ = played(lambda: Doing(works, works), woken=True, pace=Pace(delay=3, least=2))
+def test_a_debounced_reconciler_waits_after_a_wake_up() -> None:
+    waits, _ = run_script(
+        lambda: ScriptedReconciler(works, works),
+        woken=True,
+        schedule=Schedule(debounce=3, min_interval=2),
+    )
     assert waits[:3] == [("sleep", 2), ("woken", 300), ("sleep", 3)]
 
 
-def test_whoever_takes_long_rests_long_but_not_for_ever() -> None:
-    waits, _ = played(lambda: Doing(works), pace=Pace(least=2, rest=4, every=60))
+def test_a_long_run_is_followed_by_a_long_pause_up_to_the_resync_period() -> None:
+    waits, _ = run_script(
+        lambda: ScriptedReconciler(works),
+        schedule=Schedule(min_interval=2, idle_ratio=4, resync=60),
+    )
     assert waits == [("sleep", 40), ("until", 60)]
-    waits, _ = played(lambda: Doing(works), pace=Pace(least=2, rest=40, every=60))
+    waits, _ = run_script(
+        lambda: ScriptedReconciler(works),
+        schedule=Schedule(min_interval=2, idle_ratio=40, resync=60),
+    )
     assert waits == [("sleep", 60), ("until", 60)]
 
 
-def test_failures_are_reported_and_tried_again_ever_more_slowly() -> None:
-    waits, reports = played(lambda: Doing(fails, fails, fails, fails, works, fails))
+def test_failures_are_reported_and_retried_with_exponential_back_off() -> None:
+    waits, reports = run_script(
+        lambda: ScriptedReconciler(fails, fails, fails, fails, works, fails)
+    )
     sleeps = [seconds for how, seconds in waits if how == "sleep"]
     assert sleeps == [1, 2, 4, 5, 2, 1]
-    assert reports[:2] == ["doing: no route"] * 2
-    assert reports[4:] == ["doing: done", "doing: no route"]
+    assert reports[:2] == ["scripted: no route"] * 2
+    assert reports[4:] == ["scripted: done", "scripted: no route"]
 
 
-def test_what_is_refused_to_one_does_not_let_others_wait() -> None:
+def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
     def refused() -> None:
-        raise WorldError(403, "exceeded quota")
+        raise RequestError(403, "exceeded quota")
 
-    waits, _ = played(lambda: Doing(refused, refused, refused), woken=True)
-    # At most the least pause until something wakes the duty.
+    waits, _ = run_script(lambda: ScriptedReconciler(refused, refused, refused), woken=True)
+    # A wake-up is ignored only for the minimum interval.
     assert waits[:6] == [
         ("sleep", 1),
         ("woken", 1),
@@ -135,16 +150,16 @@ def test_what_is_refused_to_one_does_not_let_others_wait() -> None:
 @pytest.mark.parametrize(
     ("error", "done"),
     [
-        (WorldError(403, "a quota"), ["a", "b", "c"]),
+        (RequestError(403, "a quota"), ["a", "b", "c"]),
         (KeyError("a bug"), ["a", "b", "c"]),
-        (WorldError(0, "no answer"), ["a", "b"]),
-        (WorldError(429, "too many"), ["a", "b"]),
-        (WorldError(503, "starting"), ["a", "b"]),
+        (RequestError(0, "no answer"), ["a", "b"]),
+        (RequestError(429, "too many"), ["a", "b"]),
+        (RequestError(503, "starting"), ["a", "b"]),
         (OSError("no route"), ["a", "b"]),
     ],
     ids=str,
 )
-def test_one_s_trouble_is_not_the_others_but_the_server_s_is(
+def test_a_failed_item_does_not_stop_the_others_unless_the_server_fails(
     error: Exception, done: list[str]
 ) -> None:
     tried: list[str] = []
@@ -155,14 +170,14 @@ def test_one_s_trouble_is_not_the_others_but_the_server_s_is(
             raise error
 
     with pytest.raises(type(error)) as raised:
-        asyncio.run(apart("abc", does))
+        asyncio.run(process_each("abc", does))
     assert raised.value is error
     assert tried == done
 
 
-def test_a_bug_is_reported_and_the_duty_goes_on() -> None:
+def test_an_unexpected_error_is_reported_and_retried() -> None:
     def bug() -> None:
         raise KeyError("oops")
 
-    _, reports = played(lambda: Doing(bug, works))
-    assert reports == ["doing: 'oops'", "doing: done"]
+    _, reports = run_script(lambda: ScriptedReconciler(bug, works))
+    assert reports == ["scripted: 'oops'", "scripted: done"]
