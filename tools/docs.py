@@ -26,7 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: render_page(TABLES),
     "configuration.md": config.schema.render_page,
     "joint.md": joint_page.build_page,
-    "migrating.md": migrating.page,
+    "migrating.md": migrating.render_page,
     "rules.md": dra.rules.render_page,
 }
 

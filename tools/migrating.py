@@ -1,7 +1,7 @@
-"""docs/migrating.md: the way from device plugins to DRA, with what each dialect becomes.
+"""Renders docs/migrating.md, the page about the migration from device plugins to DRA.
 
-Fills the text beside this file: before and after from the examples as they are translated today,
-decisions from the table that decides. Translates nothing itself.
+Fills placeholders in tools/migrating.md: examples before and after their translation, the output of
+commands, and the decision table of each dialect.
 """
 
 import io
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
+from cli.cluster_objects import sort_documents
 from cli.input_files import read_documents
 from cli.main import dispatch
 from cli.streams import Streams
-from cli.cluster_objects import sort_documents
 from config.model import Configuration
 from documents.document import Document, Source
 from documents.read import read_objects
@@ -31,7 +31,7 @@ from translate.targets.plan import Expressibility
 
 TEXT: Final = Path(__file__).parent / "migrating.md"
 EXAMPLES: Final = Path(__file__).parent.parent / "examples"
-_SAID: Final = {
+_EXPRESSIBILITY: Final = {
     Expressibility.EQUAL: "equal",
     Expressibility.LOSSY: "lossy",
     Expressibility.NOT_EXPRESSIBLE: "not expressible",
@@ -39,80 +39,96 @@ _SAID: Final = {
 _PLACE: Final = re.compile(r"\{\{(\w+) ([^}]+)\}\}")
 
 
-def page() -> str:
-    """Write the page."""
-    fill = {"before": before, "after": after, "rows": rows, "prints": prints}
+def render_page() -> str:
+    """Render the page."""
+    fill = {
+        "before": render_before,
+        "after": render_after,
+        "rows": render_rows,
+        "prints": render_output,
+    }
     return _PLACE.sub(lambda found: fill[found[1]](found[2]), TEXT.read_text("utf-8"))
 
 
-def named() -> set[str]:
-    """The dialects whose decisions the page shows."""
+def documented_dialects() -> set[str]:
+    """Return the dialects with a decision table on the page."""
     return {name for what, name in _PLACE.findall(TEXT.read_text("utf-8")) if what == "rows"}
 
 
-def before(name: str) -> str:
-    """An example as it stands, without the comment above it."""
-    text = _file(name).read_text("utf-8")
+def render_before(name: str) -> str:
+    """Render an example without the comment at its top."""
+    text = _example_file(name).read_text("utf-8")
     return "```yaml\n" + re.sub(r"\A(?:#.*\n)+", "", text) + "```"
 
 
-def after(name: str) -> str:
-    """What an example becomes: the claims that are made, and what is told."""
-    source = Source(name, _file(name).read_bytes())
-    made = [(each, translate_object(each.value, each.name, _by())) for each in read_objects(source)]
-    claims = [dict(template) for _, one in made for template in one.templates]
-    devices = "---\n".join(_claim(each) for each in claims)
-    told = "".join(f"{line}\n" for document, one in made for line in _told(document, one))
-    return f"```yaml\n{devices}```" + (f"\n\nTold:\n\n{told.rstrip()}" if told else "")
+def render_after(name: str) -> str:
+    """Render the claims of a translated example and its findings."""
+    source = Source(name, _example_file(name).read_bytes())
+    translated = [
+        (each, translate_object(each.value, each.name, _sample_context()))
+        for each in read_objects(source)
+    ]
+    claims = [dict(template) for _, one in translated for template in one.templates]
+    devices = "---\n".join(_render_claim(each) for each in claims)
+    findings = "".join(
+        f"{line}\n" for document, one in translated for line in _render_findings(document, one)
+    )
+    return f"```yaml\n{devices}```" + (f"\n\nFindings:\n\n{findings.rstrip()}" if findings else "")
 
 
-def prints(words: str) -> str:
-    """What a command prints, on the examples as the page names them."""
+def render_output(words: str) -> str:
+    """Run a command on the examples and return its output with relative paths."""
     out, root = io.StringIO(), EXAMPLES.parent
-    given_ = [f"{root / word}" if word.startswith("examples/") else word for word in words.split()]
-    dispatch(given_, Streams(io.BytesIO(), out, out), "drawbridge")
+    arguments = [
+        f"{root / word}" if word.startswith("examples/") else word for word in words.split()
+    ]
+    dispatch(arguments, Streams(io.BytesIO(), out, out), "drawbridge")
     return out.getvalue().replace(f"{root}/", "").rstrip()
 
 
-def _claim(template: Mapping[str, Value]) -> str:
+def _render_claim(template: Mapping[str, Value]) -> str:
     spec: Any = template["spec"]
     return yaml.safe_dump(
-        _short(spec["spec"]), sort_keys=False, width=1000, default_flow_style=None
+        _omit_defaults(spec["spec"]), sort_keys=False, width=1000, default_flow_style=None
     )
 
 
-def _short(value: Any) -> Any:  # noqa: ANN401  # any part of a claim
-    """Leave out what the API server would fill in."""
+def _omit_defaults(value: Any) -> Any:  # noqa: ANN401  # any part of a claim
+    """Remove fields with the defaults of the API server."""
     if isinstance(value, dict):
         plain = {"allocationMode": "ExactCount"}
-        return {key: _short(each) for key, each in value.items() if plain.get(key) != each}
-    return [_short(each) for each in value] if isinstance(value, list) else value
+        return {key: _omit_defaults(each) for key, each in value.items() if plain.get(key) != each}
+    return [_omit_defaults(each) for each in value] if isinstance(value, list) else value
 
 
-def _told(document: Document, one: TranslatedObject) -> Iterator[str]:
+def _render_findings(document: Document, one: TranslatedObject) -> Iterator[str]:
     for each in one.findings:
         if each.severity is not Severity.INFO or each.code == LEFT_TO_CLASS.name:
             yield f"- {document.name.partition('/')[0]}: {each.message} (`{each.code}`)"
 
 
-def rows(name: str) -> str:
-    """The decisions about one dialect."""
-    lines = ["| asked | becomes | said | always lost |", "|---|---|---|---|"]
-    lines += [_line(each) for each in ROWS.values() if each.name.partition("/")[0] == name]
+def render_rows(name: str) -> str:
+    """Render the decision table of one dialect."""
+    lines = ["| request | translation | expressibility | always lost |", "|---|---|---|---|"]
+    lines += [_render_row(each) for each in ROWS.values() if each.name.partition("/")[0] == name]
     return "\n".join(lines)
 
 
-def _line(each: Row) -> str:
-    said = _SAID[each.expressibility] + (", stays with a plugin" if each.stays_with_plugin else "")
-    return f"| `{each.legacy}` | {each.becomes} | {said} | {', '.join(each.lost) or '-'} |"
+def _render_row(each: Row) -> str:
+    expressibility = _EXPRESSIBILITY[each.expressibility] + (
+        ", left to a device plugin" if each.stays_with_plugin else ""
+    )
+    return (
+        f"| `{each.legacy}` | {each.becomes} | {expressibility} | {', '.join(each.lost) or '-'} |"
+    )
 
 
-def _file(name: str) -> Path:
+def _example_file(name: str) -> Path:
     return EXAMPLES / "legacy" / f"{name.replace('-', '_')}.yaml"
 
 
 @cache
-def _by() -> TranslationContext:
+def _sample_context() -> TranslationContext:
     files = sort_documents(read_documents([str(EXAMPLES / "inventory")], io.BytesIO()))
     counted = gather_facts(FactsInput(files.slices, files.classes, files.nodes)).facts
     return make_context(Configuration(), counted)

@@ -47,14 +47,14 @@ def test_codes_are_found_in_backticks_and_brackets() -> None:
 
 def test_every_dialect_has_its_decisions_and_an_example() -> None:
     dialects = {name.partition("/")[0] for name in ROWS}
-    assert migrating.named() == dialects
+    assert migrating.documented_dialects() == dialects
     for name in dialects:
-        assert migrating.rows(name).count("\n") >= 2
-        assert "deviceClassName: " in migrating.after(name)
+        assert migrating.render_rows(name).count("\n") >= 2
+        assert "deviceClassName: " in migrating.render_after(name)
 
 
 def test_the_migration_page_lists_every_row() -> None:
-    text = migrating.page()
+    text = migrating.render_page()
     for row in ROWS.values():
         assert f"| `{row.legacy}` | {row.becomes} | " in text
 
@@ -72,7 +72,7 @@ def test_linked_headings_exist() -> None:
 
 
 def test_settings_on_the_migration_page_are_accepted() -> None:
-    text = migrating.page()
+    text = migrating.render_page()
     settings = re.findall(r"`((?:legacy|decisions)\.\w+: [^`]+)`", text)
     assert len(settings) >= 4
     for each in settings:

@@ -50,7 +50,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
 def mig_profiles(name: str) -> tuple[str, ...]:
     """Return the profiles that a MIG resource can mean. The plugin writes `+` as a dot.
 
-    `.me` alspellings means `+me`. Other suffixes give every possible spelling, at most one of which
+    `.me` always means `+me`. Other suffixes give every possible spelling, at most one of which
     exists.
     """
     match = _MIG.fullmatch(name)
