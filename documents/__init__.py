@@ -1,1 +1,1 @@
-"""YAML and JSON streams with positions, safe on any bytes, and edits written back. Pure."""
+"""Reads YAML and JSON streams with positions, safe on any bytes, and writes edits back. Pure."""

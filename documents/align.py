@@ -1,7 +1,4 @@
-"""Which items of a list are which items of the list it became.
-
-Knows nothing of text.
-"""
+"""Aligns the items of a list with the items of its changed version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +8,10 @@ from documents.values import Value, equal_json
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """For every old item the new one it became or None; for every other new item, where it goes.
+    """The new index of each old item or None, and the positions of the other new items.
 
-    `added` has the new items that stand right before the old item of the same place; the last
-    entry has those behind all old ones.
+    `added[i]` has the new items right before old item `i`; its last entry has those after all old
+    items.
     """
 
     kept: tuple[int | None, ...]
@@ -22,7 +19,7 @@ class Alignment:
 
 
 def align_lists(old: Sequence[Value], new: Sequence[Value]) -> Alignment:
-    """Pair equal items in order, then those of the same name, then the rest as they come."""
+    """Pair equal items first, then items of equal name, then the others in order."""
     kept: list[int | None] = [None] * len(old)
     head = 0
     while head < min(len(old), len(new)) and equal_json(old[head], new[head]):
@@ -32,54 +29,54 @@ def align_lists(old: Sequence[Value], new: Sequence[Value]) -> Alignment:
     while tail < min(len(old), len(new)) - head and equal_json(old[-1 - tail], new[-1 - tail]):
         kept[len(old) - 1 - tail] = len(new) - 1 - tail
         tail += 1
-    _pair_alike(kept, old, new, range(head, len(new) - tail))
-    _pair_rest(kept, len(new))
-    return Alignment(tuple(kept), _places(kept, len(new)))
+    _pair_similar(kept, old, new, range(head, len(new) - tail))
+    _pair_remaining(kept, len(new))
+    return Alignment(tuple(kept), _positions(kept, len(new)))
 
 
-def _pair_alike(
+def _pair_similar(
     kept: list[int | None], old: Sequence[Value], new: Sequence[Value], middle: range
 ) -> None:
     at = middle.start
     end = len(old) - (len(new) - middle.stop)
     for number in middle:
         for candidate in range(at, end):
-            if _alike(old[candidate], new[number]):
+            if _is_similar(old[candidate], new[number]):
                 kept[candidate] = number
                 at = candidate + 1
                 break
 
 
-def _alike(old: Value, new: Value) -> bool:
+def _is_similar(old: Value, new: Value) -> bool:
     if isinstance(old, dict) and isinstance(new, dict) and "name" in old:
         return equal_json(old["name"], new.get("name"))
     return equal_json(old, new)
 
 
-def _pair_rest(kept: list[int | None], count: int) -> None:
-    """Pair what is left between two pairs in order: most likely it was changed in place."""
+def _pair_remaining(kept: list[int | None], count: int) -> None:
+    """Pair the items between two pairs in order; most likely they were changed in place."""
     free = iter(sorted(set(range(count)) - {number for number in kept if number is not None}))
     number = next(free, None)
     before = -1
-    for place, partner in enumerate(kept):
+    for position, partner in enumerate(kept):
         if partner is not None:
             before = partner
             continue
-        following = next((n for n in kept[place:] if n is not None), count)
+        following = next((n for n in kept[position:] if n is not None), count)
         while number is not None and number <= before:
             number = next(free, None)
         if number is not None and number < following:
-            kept[place] = before = number
+            kept[position] = before = number
             number = next(free, None)
 
 
-def _places(kept: Sequence[int | None], count: int) -> tuple[tuple[int, ...], ...]:
-    places: list[tuple[int, ...]] = []
+def _positions(kept: Sequence[int | None], count: int) -> tuple[tuple[int, ...], ...]:
+    positions: list[tuple[int, ...]] = []
     at = 0
     for partner in kept:
         if partner is None:
-            places.append(())
+            positions.append(())
         else:
-            places.append(tuple(range(at, partner)))
+            positions.append(tuple(range(at, partner)))
             at = partner + 1
-    return (*places, tuple(range(at, count)))
+    return (*positions, tuple(range(at, count)))

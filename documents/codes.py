@@ -1,4 +1,4 @@
-"""The findings of this package: why a document could not be read, or an edit not be written."""
+"""Finding codes of this package: unreadable documents, and edits that cannot be written."""
 
 from dra.finding import Code, Codes, Severity
 

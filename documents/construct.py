@@ -1,8 +1,8 @@
-"""A tree of YAML nodes to the plain value that Kubernetes would read from it.
+"""Constructs the value that Kubernetes reads from a tree of YAML nodes.
 
-Tags, merge keys and keys that are no text follow Kubernetes' YAML library; what it would quietly
-drop or guess (a key given twice, a tag it does not know) is refused here. Aliases are written
-out, so that nothing in a value is shared, within a bound.
+Tags, merge keys and non-text keys follow Kubernetes' YAML library. Input that the library silently
+drops or guesses (duplicate keys, unknown tags) is refused here. Aliases are expanded, within a
+limit, so that no parts of a value are shared.
 """
 
 import base64
@@ -18,7 +18,7 @@ from documents.values import Value, key_text, resolve_scalar
 from dra.finding import Code
 
 MAX_ALIASED = 100_000
-# A document full of mistakes must not become a longer list of them.
+# A document full of errors must not become a longer list of findings.
 MAX_PROBLEMS = 20
 
 _TAG = "tag:yaml.org,2002:"
@@ -28,7 +28,7 @@ _COLLECTIONS = {"mapping": f"{_TAG}map", "sequence": f"{_TAG}seq"}
 
 
 def construct(root: SyntaxNode) -> Value:
-    """Return the value of the tree; raises UnreadableError with all that is wrong in it."""
+    """Return the value of the tree; raises UnreadableError with all of its problems."""
     constructor = _Constructor()
     value = constructor.value(root, ())
     if constructor.problems:
@@ -43,14 +43,14 @@ def is_merge(key: SyntaxNode) -> bool:
 
 
 def key_name(key: SyntaxNode) -> str | None:
-    """Return what a key of a mapping is called; None for a merge key and what is no text."""
+    """Return the text of a mapping key; None for a merge key and for a key that is not text."""
     if is_merge(key):
         return None
     return _Constructor().key(key, ())
 
 
 class _Constructor:
-    """What was written out through aliases so far, and what was found wrong."""
+    """Collects the problems of one document, and counts its expanded aliases."""
 
     def __init__(self) -> None:
         self.problems: list[DocumentProblem] = []
@@ -63,10 +63,10 @@ class _Constructor:
             self.count(node, path)
         if node.kind == "scalar":
             return self.scalar(node, path)
-        # Merge keys nest without making the path longer, so levels are counted apart.
+        # Merge keys nest without a longer path, so levels are counted separately.
         self.levels += 1
         if self.levels > MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} levels of objects and lists, aliases written out"
+            message = f"more than {MAX_DEPTH} levels of objects and lists, with aliases expanded"
             raise UnreadableError(
                 DocumentProblem(codes.NESTED_TOO_DEEP, message, path[:3], node.start)
             )
@@ -82,7 +82,7 @@ class _Constructor:
             self.within_alias -= 1
             return value
         if node.tag is not None and node.tag not in {_COLLECTIONS[node.kind], "!"}:
-            self.tell(codes.TAG_UNKNOWN, f"the tag {format_tag(node.tag)} is not known", path, node)
+            self.report(codes.TAG_UNKNOWN, f"unknown tag {format_tag(node.tag)}", path, node)
         if node.kind == "sequence":
             return [self.value(child, (*path, at)) for at, child in enumerate(children)]
         return self.mapping(node, path)
@@ -90,25 +90,25 @@ class _Constructor:
     def count(self, node: SyntaxNode, path: Path) -> None:
         self.aliased += 1
         if self.aliased > MAX_ALIASED:
-            message = f"the aliases of this document stand for more than {MAX_ALIASED} values"
+            message = f"the aliases of this document expand to more than {MAX_ALIASED} values"
             raise UnreadableError(
                 DocumentProblem(codes.TOO_MANY_VALUES, message, path[:3], node.start)
             )
 
     def mapping(self, node: SyntaxNode, path: Path) -> dict[str, Value]:
         value: dict[str, Value] = {}
-        given: dict[tuple[str, bool], SyntaxNode] = {}
+        seen: dict[tuple[str, bool], SyntaxNode] = {}
         for key, child in node.entries():
             merge = is_merge(key)
             name = _MERGE if merge else self.key(key, path)
             if name is None:
                 continue
             # A merge key is not the quoted key "<<".
-            first = given.setdefault((name, merge), key)
+            first = seen.setdefault((name, merge), key)
             if first is not key:
-                self.told(duplicate_problem(name, path, first.start, key.start))
+                self.add_problem(duplicate_problem(name, path, first.start, key.start))
             if merge:
-                # As Kubernetes does: in the order written, so that what stands after it wins.
+                # As in Kubernetes, keys apply in the order written, so later keys win.
                 value.update(self.merged(child, path))
             else:
                 value[name] = self.value(child, (*path, name))
@@ -121,24 +121,24 @@ class _Constructor:
             name = key_text(read)
             if name is not None:
                 return name
-            what = "null" if read is None else target.text
+            actual = "null" if read is None else target.text
         else:
-            what = "an object" if target.kind == "mapping" else "a list"
-        self.tell(codes.KEY_NOT_TEXT, f"a key must be text, this one is {what}", path, key)
+            actual = "an object" if target.kind == "mapping" else "a list"
+        self.report(codes.KEY_NOT_TEXT, f"a key must be text, but this key is {actual}", path, key)
         return None
 
     def merged(self, node: SyntaxNode, path: Path) -> dict[str, Value]:
         target = (node.children or [node])[0] if node.kind == "alias" else node
         sources = (target.children or []) if target.kind == "sequence" else [node]
         value: dict[str, Value] = {}
-        # Of several objects the first that has a key wins.
+        # If several objects have a key, the first of them wins.
         for source in reversed(sources):
             one = self.value(source, path)
             if isinstance(one, dict):
                 value.update(one)
             else:
-                message = "<< needs an object or a list of objects"
-                self.tell(codes.MERGE_WRONG, message, path, source)
+                message = "<< requires an object or a list of objects"
+                self.report(codes.MERGE_WRONG, message, path, source)
         return value
 
     def scalar(self, node: SyntaxNode, path: Path) -> Value:
@@ -151,7 +151,7 @@ class _Constructor:
         else:
             value = self.tagged(node, path)
         if isinstance(value, float) and not math.isfinite(value):
-            self.tell(codes.VALUE_UNREADABLE, f"{node.text} cannot be said in JSON", path, node)
+            self.report(codes.VALUE_UNREADABLE, f"JSON cannot represent {node.text}", path, node)
             return None
         return value
 
@@ -170,10 +170,12 @@ class _Constructor:
             case "binary", _:
                 return self.binary(node, path)
             case (("int" | "float" | "bool" | "null" | "timestamp"), _):
-                self.tell(codes.VALUE_UNREADABLE, f"{clip(node.text)} is no !!{tag}", path, node)
+                self.report(
+                    codes.VALUE_UNREADABLE, f"{clip(node.text)} is not a valid !!{tag}", path, node
+                )
             case _:
-                message = f"the tag {format_tag(node.tag or '')} is not known"
-                self.tell(codes.TAG_UNKNOWN, message, path, node)
+                message = f"unknown tag {format_tag(node.tag or '')}"
+                self.report(codes.TAG_UNKNOWN, message, path, node)
         return None
 
     def binary(self, node: SyntaxNode, path: Path) -> Value:
@@ -181,30 +183,30 @@ class _Constructor:
             joined = "".join(node.text.split())
             return base64.b64decode(joined, validate=True).decode()
         except (binascii.Error, ValueError):
-            message = "the value of !!binary is not the base64 of UTF-8 text"
-            self.tell(codes.VALUE_UNREADABLE, message, path, node)
+            message = "the value of !!binary is not UTF-8 text in base64"
+            self.report(codes.VALUE_UNREADABLE, message, path, node)
             return None
 
-    def tell(self, code: Code, message: str, path: Path, node: SyntaxNode) -> None:
-        self.told(DocumentProblem(code, message, path, node.start))
+    def report(self, code: Code, message: str, path: Path, node: SyntaxNode) -> None:
+        self.add_problem(DocumentProblem(code, message, path, node.start))
 
-    def told(self, problem: DocumentProblem) -> None:
+    def add_problem(self, problem: DocumentProblem) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
 
 
 def duplicate_problem(name: str, path: Path, first: int, second: int) -> DocumentProblem:
-    """Make the problem of a key given twice; it is found at the second place."""
-    message = f"{clip(name)} is given twice"
+    """Make the problem of a duplicate key, at the position of the second key."""
+    message = f"duplicate key {clip(name)}"
     return DocumentProblem(codes.DUPLICATE_KEY, message, (*path, name), second, first)
 
 
 def format_tag(tag: str) -> str:
-    """Write a tag as it stands in a file."""
+    """Write a tag as it appears in a file."""
     return clip(tag.replace(_TAG, "!!", 1))
 
 
 def clip(text: str) -> str:
-    """Shorten what may be of any length, and keep it in one line."""
+    """Shorten a text of any length to one line."""
     text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}..."

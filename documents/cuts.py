@@ -1,14 +1,11 @@
-"""Changes to a text as cuts: a range, and what stands there instead.
-
-Knows lines, and nothing of YAML or JSON.
-"""
+"""Replaces ranges of a text, and finds its lines."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class EditRefusedError(Exception):
-    """A change that cannot be written; its message says why."""
+    """Raised if a change cannot be written; the message is the reason."""
 
 
 class TextChange(NamedTuple):
@@ -19,28 +16,28 @@ class TextChange(NamedTuple):
     text: str
 
 
-def apply_changes(text: str, cuts: Iterable[TextChange]) -> str:
-    """Make the cuts; what is only added at one place goes in the order given.
+def apply_changes(text: str, changes: Iterable[TextChange]) -> str:
+    """Apply the changes; insertions at one position keep their order.
 
-    Raises RefusedError.
+    Raises EditRefusedError if changes overlap.
     """
     parts = []
     at = 0
-    for cut in sorted(cuts, key=lambda each: (each.start, each.end)):
-        if cut.start < at:
+    for change in sorted(changes, key=lambda each: (each.start, each.end)):
+        if change.start < at:
             raise EditRefusedError("two changes touch the same text")
-        parts += [text[at : cut.start], cut.text]
-        at = cut.end
+        parts += [text[at : change.start], change.text]
+        at = change.end
     return "".join([*parts, text[at:]])
 
 
 def line_start(text: str, at: int) -> int:
-    """Return where the line of a place begins."""
+    """Return the start of the line at an offset."""
     return text.rfind("\n", 0, at) + 1
 
 
 def line_end(text: str, at: int) -> int:
-    """Return where the line of a place ends, before its line break."""
+    """Return the end of the line at an offset, before its line break."""
     end = text.find("\n", at)
     if end < 0:
         return len(text)
@@ -48,16 +45,16 @@ def line_end(text: str, at: int) -> int:
 
 
 def next_line(text: str, at: int) -> int:
-    """Return where the line after the line of a place begins."""
+    """Return the start of the line after the line at an offset."""
     end = text.find("\n", at)
     return len(text) if end < 0 else end + 1
 
 
 def starts_line(text: str, at: int) -> bool:
-    """Whether only spaces stand before a place in its line."""
+    """Whether only spaces precede an offset in its line."""
     return not text[line_start(text, at) : at].strip(" ")
 
 
 def column(text: str, at: int) -> int:
-    """Return how far a place is from the beginning of its line."""
+    """Return the column of an offset, from 0."""
     return at - line_start(text, at)

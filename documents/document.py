@@ -1,7 +1,4 @@
-"""A document of a file: its bytes, its value or what is wrong with it, and where things stand.
-
-Knows nothing of how documents are read, nor of what objects mean.
-"""
+"""A document of a file: its bytes, its value or findings, and positions in it."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -23,7 +20,7 @@ _KIND_SEARCHED = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A file that was read: the name that findings show, and its bytes."""
+    """A file: the name that findings show, and its bytes."""
 
     name: str
     data: bytes = field(repr=False)
@@ -31,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LocatedFinding:
-    """A finding with the place where a person finds it."""
+    """A finding with its position in a file."""
 
     finding: Finding
     source: str
@@ -43,10 +40,10 @@ class LocatedFinding:
 class Document:
     """One document of a file, or one object of a List in it.
 
-    The bytes from `start` to `end`, which begin on `line`, are this document's, whether it could
-    be read or not. With findings there is no value. Documents are counted from 1, those without
-    content left out. For an object of a List, `item` is its path in the document that has the
-    List, and `within` its path in the bytes from `start` to `end`: in JSON these are its own.
+    The document consists of the bytes from `start` to `end`, which begin on `line`, whether it is
+    readable or not. A document with findings has no value. `index` counts documents with content
+    from 1. For an object of a List, `item` is its path in the document of the List, and `within`
+    its path in the bytes from `start` to `end`; in JSON these bytes are only the object.
     """
 
     source: Source
@@ -62,17 +59,17 @@ class Document:
 
     @property
     def raw(self) -> bytes:
-        """The bytes as they are in the file."""
+        """The bytes of the document in the file."""
         return self.source.data[self.start : self.end]
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing in it but comments, or null."""
+        """Whether the document has only comments, or null."""
         return self.value is None and not self.findings
 
     @property
     def name(self) -> str:
-        """What findings call the object: `Kind/namespace/name`, or `Kind#3` without a name."""
+        """The name of the object in findings: `Kind/namespace/name`, or `Kind#3` without a name."""
         if self.value is not None:
             return name_object(self.value, self.index)
         end = min(self.end, self.start + _KIND_SEARCHED)
@@ -80,16 +77,18 @@ class Document:
         return f"{kind[1].decode() if kind else 'Document'}#{self.index}"
 
     def locate(self, path: str | Path, layouts: "LayoutCache | None" = None) -> tuple[int, int]:
-        """Return line and column of what stands at `path`, or of the nearest thing around it.
+        """Return line and column of the value at `path`, or of its nearest existing parent.
 
-        Many questions about one file are answered faster with `layouts` to remember by.
+        A shared `layouts` cache makes repeated calls for one file faster.
         """
         tokens: Path = parse_path(path) if isinstance(path, str) else path
         text, node = (layouts or LayoutCache()).get(self)
-        return self.position_of(text, find_offset(text, node, (*self.within, *tokens)) if node else 0)
+        return self.position_of(
+            text, find_offset(text, node, (*self.within, *tokens)) if node else 0
+        )
 
     def position_of(self, text: str, offset: int) -> tuple[int, int]:
-        """Return line and column in the file of an offset in this document's text."""
+        """Return line and column in the file for an offset in the text of this document."""
         line_start = text.rfind("\n", 0, offset) + 1
         if line_start:
             return self.line + text.count("\n", 0, offset), offset - line_start + 1
@@ -98,16 +97,18 @@ class Document:
         return self.line, len(before.decode(errors="replace")) + offset + 1
 
     def without_value(self) -> "Document":
-        """Return the document without its value, to keep only for saying where things stand."""
+        """Return the document without its value, which is enough to locate findings."""
         return replace(self, value=None)
 
-    def locate_finding(self, finding: Finding, layouts: "LayoutCache | None" = None) -> LocatedFinding:
-        """Give a finding about this document its place in the file."""
+    def locate_finding(
+        self, finding: Finding, layouts: "LayoutCache | None" = None
+    ) -> LocatedFinding:
+        """Add the position in the file to a finding about this document."""
         return LocatedFinding(finding, self.source.name, *self.locate(finding.path, layouts))
 
     def make_finding(self, problem: DocumentProblem, text: str) -> LocatedFinding:
-        """Make the finding of a problem met while reading, with the lines in its message."""
-        # Where the end comes too early, the last thing written is more telling than the end.
+        """Make the finding of a problem in this document, with lines in its message."""
+        # If the text ends too early, the position of its last character helps more than its end.
         line, column = self.position_of(text, min(problem.offset, len(text.rstrip())))
         message = f"line {line}: {problem.message}"
         if problem.first is not None:
@@ -117,7 +118,7 @@ class Document:
 
 
 class LayoutCache:
-    """Remembers the nodes of the document that was asked for last."""
+    """Caches the nodes of the last requested document."""
 
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
@@ -125,10 +126,10 @@ class LayoutCache:
         self._layout: tuple[str, SyntaxNode | None] = ("", None)
 
     def get(self, document: Document) -> tuple[str, SyntaxNode | None]:
-        """Return the text of a document and its nodes; None when it cannot be read."""
+        """Return the text of a document and its nodes; None if it is unreadable."""
         key = (id(document.source), document.start, document.end)
         if key != self._key:
-            # The source is kept so that its id stays its own.
+            # Keep the source alive, so that no other object gets its id.
             self._key, self._source = key, document.source
             text = decode_text(document.raw)
             self._layout = (text, parse_nodes(text, document))
@@ -136,19 +137,19 @@ class LayoutCache:
 
 
 def parse_nodes(text: str, document: Document) -> SyntaxNode | None:
-    """Return the nodes of a document's text; None when it cannot be read."""
+    """Return the nodes of a document's text; None if it is unreadable."""
     if document.findings or not text.strip():
         return None
     return jsontext.root_node(text) if document.format == "json" else compose(text)
 
 
 def decode_text(raw: bytes) -> str:
-    """Decode the bytes of a document; the byte order mark is no part of its text."""
+    """Decode the bytes of a document, without the byte order mark."""
     return raw.removeprefix(BOM).decode(errors="replace")
 
 
 def name_object(value: Value, position: int) -> str:
-    """Name an object as findings do: by kind, namespace and name, else by where it stands."""
+    """Name an object for findings: by kind, namespace and name, or by its position."""
     value = value if isinstance(value, dict) else {}
     kind, metadata = value.get("kind"), value.get("metadata")
     kind = kind if isinstance(kind, str) and kind else "Document"
@@ -160,7 +161,7 @@ def name_object(value: Value, position: int) -> str:
 
 
 def find_offset(text: str, node: SyntaxNode, path: Path) -> int:
-    """Follow a path as far as it goes; a field is found at its key."""
+    """Return the offset at a path, as far as the path exists; fields are at their key."""
     offset = node.start
     for token in path:
         children = jsontext.read_children(text, node)

@@ -1,8 +1,8 @@
-"""JSON bytes to plain values, and to nodes with places where those are asked for.
+"""Decodes JSON bytes to values, and on request to nodes with positions.
 
-Values are decoded by msgspec, and what it does not notice is proved by counting: a key given
-twice, nesting beyond the bound. Lists are cut into their items without decoding these, so that a
-file of any size is read object by object. Knows nothing of files or of Kubernetes.
+msgspec decodes the values. Counting detects two errors that msgspec does not report: duplicate keys
+and nesting beyond the limit. A List is divided into its items without decoding them, so that a file
+of any size is read object by object.
 """
 
 import json
@@ -29,14 +29,14 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class ByteRange(NamedTuple):
-    """A part of some bytes."""
+    """A range of bytes."""
 
     start: int
     end: int
 
 
 class ListShell(NamedTuple):
-    """A List without its items: its type, and where the items are."""
+    """A List without its items: its type, and the ranges of its items."""
 
     kind: str
     api_version: str
@@ -53,17 +53,17 @@ def decode(raw: bytes) -> Value:
         raise UnreadableError(_too_deep()) from None
     except msgspec.DecodeError as error:
         raise UnreadableError(_syntax(raw, f"{error}")) from None
-    if _maybe_deeper(raw) and _depth(value) > MAX_DEPTH:
+    if _may_be_too_deep(raw) and _depth(value) > MAX_DEPTH:
         raise UnreadableError(_too_deep())
-    if _maybe_twice(raw, value):
-        problems = list(_twice(raw.decode()))
+    if _may_have_duplicates(raw, value):
+        problems = list(_find_duplicates(raw.decode()))
         if problems:
             raise UnreadableError(*problems)
     return value
 
 
 def open_list(raw: bytes) -> ListShell | None:
-    """Take a List apart without decoding its items; None when it is none or cannot be read."""
+    """Find the items of a List without decoding them; None if it is unreadable or not a List."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         items = msgspec.json.decode(fields["items"], type=list[msgspec.Raw])
@@ -72,11 +72,11 @@ def open_list(raw: bytes) -> ListShell | None:
     except (KeyError, ValueError, RecursionError):
         return None
     start = _start_of_items(raw, fields) if kind.endswith("List") else None
-    return None if start is None else ListShell(kind, version, _pieces(raw, start, items))
+    return None if start is None else ListShell(kind, version, _item_ranges(raw, start, items))
 
 
 def _start_of_items(raw: bytes, fields: dict[str, msgspec.Raw]) -> int | None:
-    """Find the items by following the fields through the bytes; None when a key is there twice."""
+    """Find the start of the items by following the fields; None if a key is duplicate."""
     at = start = 0
     for name, value in fields.items():
         match = _KEY.match(raw, at)
@@ -90,7 +90,7 @@ def _start_of_items(raw: bytes, fields: dict[str, msgspec.Raw]) -> int | None:
     return start if raw[at:].strip() == b"}" else None
 
 
-def _pieces(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[ByteRange]:
+def _item_ranges(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[ByteRange]:
     for item in items:
         match = _BEFORE_ITEM.match(raw, start)
         start = match.end() if match else start
@@ -98,8 +98,8 @@ def _pieces(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[ByteRa
         start += memoryview(item).nbytes
 
 
-def _maybe_deeper(raw: bytes) -> bool:
-    """Whether brackets nest beyond the bound, those in texts taken for real ones."""
+def _may_be_too_deep(raw: bytes) -> bool:
+    """Whether brackets nest beyond the limit; brackets in strings count as well."""
     brackets = raw.translate(_BRACKETS, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
         less = brackets.replace(b"{}", b"")
@@ -121,18 +121,20 @@ def _depth(value: Value) -> int:
     return depth
 
 
-def _maybe_twice(raw: bytes, value: Value) -> bool:
-    """Whether a key may have been dropped: then the value has fewer colons than its text.
+def _may_have_duplicates(raw: bytes, value: Value) -> bool:
+    """Whether a duplicate key may have been dropped: then the value has fewer colons than the text.
 
-    Nothing escapes a colon on the way back; one that was escaped in the text ends the proof.
+    The encoder never escapes a colon. If the text has an escaped colon, the count proves nothing.
     """
     if b"\\u003a" in raw or b"\\u003A" in raw:
         return True
     return msgspec.json.encode(value).count(b":") != raw.count(b":")
 
 
-def _twice(text: str, node: SyntaxNode | None = None, path: Path = ()) -> Iterator[DocumentProblem]:
-    """Find the keys given twice, going only where the counting leaves them possible."""
+def _find_duplicates(
+    text: str, node: SyntaxNode | None = None, path: Path = ()
+) -> Iterator[DocumentProblem]:
+    """Find duplicate keys, only in parts where the count leaves them possible."""
     node = node or root_node(text)
     children = read_children(text, node)
     if node.kind == "mapping":
@@ -140,33 +142,33 @@ def _twice(text: str, node: SyntaxNode | None = None, path: Path = ()) -> Iterat
         for key, child in node.entries():
             if first.setdefault(key.text, key) is not key:
                 yield duplicate_problem(key.text, path, first[key.text].start, key.start)
-            yield from _twice_below(text, child, (*path, key.text))
+            yield from _find_duplicates_below(text, child, (*path, key.text))
     else:
         for at, child in enumerate(children):
-            yield from _twice_below(text, child, (*path, at))
+            yield from _find_duplicates_below(text, child, (*path, at))
 
 
-def _twice_below(text: str, node: SyntaxNode, path: Path) -> Iterator[DocumentProblem]:
+def _find_duplicates_below(text: str, node: SyntaxNode, path: Path) -> Iterator[DocumentProblem]:
     if node.kind == "scalar":
         return
     raw = text[node.start : node.end].encode()
-    if _maybe_twice(raw, msgspec.json.decode(raw)):
-        yield from _twice(text, node, path)
+    if _may_have_duplicates(raw, msgspec.json.decode(raw)):
+        yield from _find_duplicates(text, node, path)
 
 
 def root_node(text: str) -> SyntaxNode:
-    """Return the node of the one value in a text that was decoded before."""
-    return _node(text, _after_space(text, 0))
+    """Return the node of the single value in a text that is valid JSON."""
+    return _read_node(text, _skip_space(text, 0))
 
 
 def read_children(text: str, node: SyntaxNode) -> list[SyntaxNode]:
-    """Return the children of a node, keys and values in turn; looks them up the first time."""
+    """Return the children of a node, with alternating keys and values; parses them once."""
     if node.children is None:
         node.children = [] if node.kind == "scalar" else list(_children(text, node))
     return node.children
 
 
-def _node(text: str, start: int) -> SyntaxNode:
+def _read_node(text: str, start: int) -> SyntaxNode:
     first = text[start]
     value, end = _DECODER.raw_decode(text, start)
     if first not in "{[":
@@ -180,31 +182,31 @@ def _node(text: str, start: int) -> SyntaxNode:
 
 
 def _children(text: str, node: SyntaxNode) -> Iterator[SyntaxNode]:
-    """Read one level: between its values there are only spaces, commas and colons."""
-    at = _after_space(text, node.start + 1)
+    """Read one level; only spaces, commas and colons separate its values."""
+    at = _skip_space(text, node.start + 1)
     while at < node.end - 1:
-        child = _node(text, at)
+        child = _read_node(text, at)
         yield child
-        at = _after_space(text, child.end)
+        at = _skip_space(text, child.end)
         if text[at] in ",:":
-            at = _after_space(text, at + 1)
+            at = _skip_space(text, at + 1)
 
 
-def _after_space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
 def encoding_problem(raw: bytes) -> DocumentProblem:
-    """Say where the bytes stop being UTF-8."""
+    """Report the first byte that is not UTF-8."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        # Up to there it is text, so the place can be counted in characters.
+        # The bytes before are text, so the offset can be counted in characters.
         offset = len(raw[: error.start].decode())
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         return DocumentProblem(codes.NOT_UTF8, message, offset=offset)
-    return DocumentProblem(codes.NOT_UTF8, "a text in this document is not UTF-8")
+    return DocumentProblem(codes.NOT_UTF8, "a string in this document is not UTF-8")
 
 
 def _too_deep() -> DocumentProblem:
@@ -216,10 +218,10 @@ def _too_deep() -> DocumentProblem:
 def _syntax(raw: bytes, message: str) -> DocumentProblem:
     match = _AT_BYTE.fullmatch(message)
     if match is None:
-        # What msgspec says without a place: the end came too early, or a number is beyond a float.
-        short = message == "Input data was truncated"
-        offset = len(raw) if short else 0
-        message = "the JSON ends before it is complete" if short else message
+        # msgspec reports these without a position: truncated input, or a number beyond a float.
+        truncated = message == "Input data was truncated"
+        offset = len(raw) if truncated else 0
+        message = "the JSON ends before it is complete" if truncated else message
     else:
         offset, message = int(match[2]), match[1]
     before = raw[:offset].decode(errors="replace")
@@ -231,7 +233,7 @@ _LONGEST_SEARCH = 1 << 20
 
 
 def find_path(before: str) -> Path:
-    """Return the path of the place where a text of JSON breaks off; nothing for very long ones."""
+    """Return the path at which a JSON text ends; empty for very long texts."""
     path: list[str | int] = []
     word = ""
     if len(before) > _LONGEST_SEARCH:
@@ -247,5 +249,5 @@ def find_path(before: str) -> Path:
             last = path[-1]
             path[-1] = last + 1 if isinstance(last, int) else ""
         word = found[1:-1]
-    # An empty key is an object whose next key was not reached; a hostile path is cut short.
+    # An empty key marks an object whose next key was not reached. Long paths are truncated.
     return tuple(path[:-1] if path and path[-1] == "" else path)[:MAX_DEPTH]

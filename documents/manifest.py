@@ -1,7 +1,7 @@
-"""Whether a document is a Kubernetes object, and if not, what it is and what to do about it.
+"""Checks whether a document is a Kubernetes object, and reports what it is otherwise.
 
-Templates, placeholders, patches and values files stand beside manifests in every repository.
-Knows how these look, and nothing of any kind of object.
+Repositories mix manifests with templates, placeholders, patches and values files, which this module
+recognizes.
 """
 
 import re
@@ -12,15 +12,15 @@ from documents.paths import Path, format_path, get_value
 from documents.problems import DocumentProblem
 from documents.values import Value
 
-# {{ .Values.x }}, {% if x %}, <% x %>: never YAML where they stand alone.
+# {{ .Values.x }}, {% if x %}, <% x %>: not valid YAML on their own.
 TEMPLATE = re.compile(r"\{\{|\{%|<%")
 _NOT_IN_COMMENT = re.compile(r"(?m)^(?:[^#\n]|(?<=\S)#)*?(\{\{|\{%|<%)")
-# Openings are enough, and cost no search for an end that may not come.
+# Matching the opening is enough, and needs no search for a missing end.
 _PLACEHOLDER = re.compile(r"\$\{|\$\([A-Za-z_][\w.-]{0,200}\)|\{\{|<%")
-_WHOLE = re.compile(r"(\$\{[^}\n]*\}|\$\([A-Za-z_][\w.-]*\))")
-# As bytes, with the escapes that may hide them.
-_SIGNS = (b"$", b"{{", b"<%", b"\\u", b"\\x")
-# What an object is called and where it goes.
+_ONLY_PLACEHOLDER = re.compile(r"(\$\{[^}\n]*\}|\$\([A-Za-z_][\w.-]*\))")
+# As bytes, with the escapes that can encode them.
+_MARKERS = (b"$", b"{{", b"<%", b"\\u", b"\\x")
+# The fields that identify an object.
 _IDENTITY: tuple[Path, ...] = (
     ("apiVersion",),
     ("kind",),
@@ -28,7 +28,7 @@ _IDENTITY: tuple[Path, ...] = (
     ("metadata", "namespace"),
     ("metadata", "generateName"),
 )
-# Below these a text is a quantity or a count, and below the others it may be a script.
+# Strings below these fields are quantities or counts; elsewhere they may be scripts.
 _QUANTITIES = frozenset({"resources", "limits", "requests", "capacity"})
 _NUMBERS = frozenset({"replicas", "parallelism", "completions", "count"})
 _OBJECTS = frozenset({"metadata", "spec", "template", "containers", "initContainers", "labels"})
@@ -37,57 +37,57 @@ _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
 def may_have_placeholders(raw: bytes) -> bool:
-    """Whether a text has anything that placeholders and patches are made of; most have not."""
-    return any(sign in raw for sign in _SIGNS)
+    """Whether a text contains characters of placeholders or patches; most texts do not."""
+    return any(sign in raw for sign in _MARKERS)
 
 
 def check_object(value: Value, *, unfinished: bool = True) -> DocumentProblem | None:
-    """Return what keeps a value from being a Kubernetes object; None when nothing does.
+    """Return why a value is not a Kubernetes object; None if it is one.
 
-    Placeholders and patches are looked for where the text `may_be_unfinished`.
+    Looks for placeholders and patches only if `unfinished` is set.
     """
     if isinstance(value, list) and value and all(map(_is_operation, value)):
-        message = "this is a JSON patch, a list of operations"
+        message = "the document is a JSON patch, not an object"
         return DocumentProblem(codes.PATCH_NOT_OBJECT, message)
     if not isinstance(value, dict):
-        what = "a list" if isinstance(value, list) else "a lone value"
-        return DocumentProblem(codes.NOT_AN_OBJECT, f"the document is {what}, not an object")
-    problem = _unfinished(value) if unfinished else None
-    return problem or _identity(value)
+        actual = "a list" if isinstance(value, list) else "a single value"
+        return DocumentProblem(codes.NOT_AN_OBJECT, f"the document is {actual}, not an object")
+    problem = _find_unfinished(value) if unfinished else None
+    return problem or _check_identity(value)
 
 
-def _unfinished(value: dict[str, Value]) -> DocumentProblem | None:
+def _find_unfinished(value: dict[str, Value]) -> DocumentProblem | None:
     for path, text in _placeholders(value):
         code = codes.PLACEHOLDER_NOT_FILLED
         if TEMPLATE.search(text):
             code = codes.TEMPLATE_NOT_RENDERED
-        return DocumentProblem(code, f"{format_path(path)} has {_clip(text)}", path)
+        return DocumentProblem(code, f"{format_path(path)} contains {_clip(text)}", path)
     for path in _directives(value, ()):
-        message = f"{format_path(path)} makes this a strategic merge patch"
+        message = f"{format_path(path)} makes this document a strategic merge patch"
         return DocumentProblem(codes.PATCH_NOT_OBJECT, message, path)
     return None
 
 
-def _identity(value: dict[str, Value]) -> DocumentProblem | None:
+def _check_identity(value: dict[str, Value]) -> DocumentProblem | None:
     for name in ("apiVersion", "kind"):
-        given = value.get(name)
-        if given is None:
-            message = f"the document has no {name}{_looks_like(value)}"
+        field = value.get(name)
+        if field is None:
+            message = f"the document has no {name}{_guess_kind(value)}"
             return DocumentProblem(codes.NOT_AN_OBJECT, message)
-        if not isinstance(given, str) or not given:
+        if not isinstance(field, str) or not field:
             message = f"{name} must be text"
             return DocumentProblem(codes.NOT_AN_OBJECT, message, (name,))
     return None
 
 
-def _looks_like(value: dict[str, Value]) -> str:
+def _guess_kind(value: dict[str, Value]) -> str:
     if value.keys() & {"resources", "patches", "patchesStrategicMerge", "namePrefix", "bases"}:
-        return "; it looks like a kustomization, give the output of `kustomize build`"
+        return "; it looks like a kustomization: pass the output of `kustomize build`"
     if "metadata" in value or "spec" in value:
-        return "; it looks like a patch, give the output of `kustomize build`"
+        return "; it looks like a patch: pass the output of `kustomize build`"
     if "name" in value and "version" in value:
         return "; it looks like the Chart.yaml of a Helm chart"
-    return "; it looks like the values of a Helm chart, give the output of `helm template`"
+    return "; it looks like the values of a Helm chart: pass the output of `helm template`"
 
 
 def _is_operation(value: Value) -> bool:
@@ -95,18 +95,18 @@ def _is_operation(value: Value) -> bool:
 
 
 def _placeholders(value: dict[str, Value]) -> Iterator[tuple[Path, str]]:
-    """Yield the texts still to be filled in, where the meaning of the document hangs on them."""
+    """Yield the placeholders in fields that determine the meaning of the document."""
     for path in _IDENTITY:
         text = get_value(value, path)
         if isinstance(text, str) and _PLACEHOLDER.search(text):
             yield path, text
-    yield from _below(value, (), quantity=False)
+    yield from _placeholders_below(value, (), quantity=False)
 
 
-def _below(value: Value, path: Path, *, quantity: bool) -> Iterator[tuple[Path, str]]:
+def _placeholders_below(value: Value, path: Path, *, quantity: bool) -> Iterator[tuple[Path, str]]:
     if isinstance(value, list):
         for at, item in enumerate(value):
-            yield from _below(item, (*path, at), quantity=quantity)
+            yield from _placeholders_below(item, (*path, at), quantity=quantity)
     if not isinstance(value, dict):
         return
     for key, child in value.items():
@@ -114,16 +114,16 @@ def _below(value: Value, path: Path, *, quantity: bool) -> Iterator[tuple[Path, 
         if _PLACEHOLDER.search(key):
             yield at_key, key
         if isinstance(child, str):
-            deciding = quantity or key in _NUMBERS
-            pattern = _PLACEHOLDER.search if deciding else _WHOLE.fullmatch
-            if (deciding or key in _OBJECTS) and pattern(child):
+            decides_meaning = quantity or key in _NUMBERS
+            pattern = _PLACEHOLDER.search if decides_meaning else _ONLY_PLACEHOLDER.fullmatch
+            if (decides_meaning or key in _OBJECTS) and pattern(child):
                 yield at_key, child
         else:
-            yield from _below(child, at_key, quantity=quantity or key in _QUANTITIES)
+            yield from _placeholders_below(child, at_key, quantity=quantity or key in _QUANTITIES)
 
 
 def _directives(value: Value, path: Path) -> Iterator[Path]:
-    """Yield the keys that only a strategic merge patch has."""
+    """Yield the paths of keys that only a strategic merge patch has."""
     if isinstance(value, list):
         for at, item in enumerate(value):
             yield from _directives(item, (*path, at))
@@ -135,12 +135,12 @@ def _directives(value: Value, path: Path) -> Iterator[Path]:
 
 
 def find_template(text: str) -> DocumentProblem | None:
-    """Say that a text that is no YAML is a template, where it looks like one."""
+    """Report that a text that is not YAML looks like a template; None if it does not."""
     found = _NOT_IN_COMMENT.search(text)
     if found is None:
         return None
     shown = _clip(text[found.start(1) :].split("\n", 1)[0])
-    message = f"{shown} is for a template engine to fill in"
+    message = f"contains {shown}"
     return DocumentProblem(codes.TEMPLATE_NOT_RENDERED, message, offset=found.start(1))
 
 

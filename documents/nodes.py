@@ -1,7 +1,7 @@
-"""YAML text to a tree of nodes, each with its place in the text.
+"""Parses YAML text to a tree of nodes, each with its position in the text.
 
-Works on the events of libyaml, one after the other: neither deep nesting nor aliases can make it
-recurse or grow. Knows nothing of what scalars mean, of duplicate keys, or of files.
+The parser handles the events of libyaml one by one, so neither deep nesting nor aliases make it
+recurse or use more memory.
 """
 
 import re
@@ -26,9 +26,9 @@ NodeKind = Literal["scalar", "mapping", "sequence", "alias"]
 class SyntaxNode:
     """A value in the text: `text[start:end]`, where a block collection ends with its last child.
 
-    `children` of a mapping are keys and values in turn; None says that nobody looked yet (JSON).
-    `text` is a scalar's content or an alias's name, and `style` its quote, `|`, `>` or nothing;
-    `flow` says that a collection stands in braces or brackets.
+    `children` of a mapping alternate keys and values; None if not yet parsed (JSON only). `text` is
+    the content of a scalar or the name of an alias. `style` is its quote, `|`, `>` or empty. `flow`
+    is set for a collection in braces or brackets.
     """
 
     __slots__ = ("anchor", "children", "end", "flow", "kind", "start", "style", "tag", "text")
@@ -51,9 +51,9 @@ class SyntaxNode:
 
 
 def compose(text: str) -> SyntaxNode | None:
-    """Read the one document in `text`; None when it has only comments. Raises UnreadableError."""
+    """Parse the single document in `text`; None if it has only comments. Raises UnreadableError."""
     if found := _UNPRINTABLE.search(text):
-        message = f"the character U+{ord(found[0]):04X} cannot stand in YAML"
+        message = f"the character U+{ord(found[0]):04X} is not allowed in YAML"
         raise UnreadableError(DocumentProblem(codes.YAML_SYNTAX, message, offset=found.start()))
     composer = _Composer(text)
     try:
@@ -70,7 +70,7 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """What all events of the parser have together; each has what its kind needs."""
+    """The fields of all parser events; each kind of event sets only its own."""
 
     start_mark: _Mark
     end_mark: _Mark
@@ -82,7 +82,7 @@ class _Event(Protocol):
 
 
 class _Composer:
-    """The open collections and the anchors seen, between one event and the next."""
+    """The state of the parser between two events: open collections and known anchors."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -96,12 +96,12 @@ class _Composer:
         next_event = cast("Callable[[], _Event | None]", loader.get_event)
         try:
             while (event := next_event()) is not None:
-                self.take(event)
+                self.handle(event)
         finally:
             loader.dispose()
 
-    def take(self, event: "_Event") -> None:
-        """Take the next event; those of every line come first."""
+    def handle(self, event: "_Event") -> None:
+        """Handle the next event; the most frequent kinds come first."""
         kind: type[object] = type(event)
         if kind is yaml.ScalarEvent:
             self.add(self.scalar(event), event.anchor)
@@ -116,8 +116,8 @@ class _Composer:
                 SyntaxNode("alias", event.start_mark.index, event.end_mark.index), event.anchor
             )
         elif kind is yaml.DocumentStartEvent and self.root is not None:
-            # The splitter sees every marker that libyaml sees; this is for what it does not.
-            message = "a second document begins here without a line of its own"
+            # The splitter finds the same markers as libyaml; this is a safeguard.
+            message = "a second document begins here, not on its own line"
             raise UnreadableError(
                 DocumentProblem(codes.YAML_SYNTAX, message, offset=event.start_mark.index)
             )
@@ -132,7 +132,7 @@ class _Composer:
         return node
 
     def block_end(self, node: SyntaxNode) -> int:
-        """End a block scalar with its last line; the parser ends it where the next thing begins."""
+        """Return the end of a block scalar's last line; the parser reports a later end."""
         raw = self.text[node.start : node.end]
         if "+" not in raw.split("\n", 1)[0]:
             return node.start + len(raw.rstrip())
@@ -167,7 +167,7 @@ class _Composer:
             self.anchors[anchor] = node
         if self.open:
             children = self.open[-1].children
-            assert children is not None  # noqa: S101  # collections of YAML always have the list
+            assert children is not None  # noqa: S101  # YAML collections always have children
             children.append(node)
         else:
             self.root = node
@@ -198,7 +198,7 @@ class _Composer:
         """Return where the parser stands: the keys and indices of the open collections."""
         path: list[str | int] = []
         for depth, node in enumerate(self.open):
-            # A child that is open itself already stands among its parent's children.
+            # An open child is already in the children of its parent.
             closed = (node.children or [])[: -1 if depth < len(self.open) - 1 else None]
             if node.kind == "sequence":
                 path.append(len(closed))
@@ -208,7 +208,7 @@ class _Composer:
 
     def syntax(self, error: yaml.MarkedYAMLError) -> DocumentProblem:
         mark = error.problem_mark or error.context_mark
-        message = error.problem or "this is not YAML"
+        message = error.problem or "invalid YAML"
         if error.context:
             message = f"{message}, {error.context}"
         offset = min(mark.index, len(self.text)) if mark else 0

@@ -1,6 +1,6 @@
-"""Paths into a value: `spec.containers[0].resources.limits[nvidia.com/gpu]`, and pointers.
+"""Paths into a value: `spec.containers[0].resources.limits[nvidia.com/gpu]`, and JSON pointers.
 
-A path is a tuple of keys and indices. Knows nothing of documents.
+A path is a tuple of keys and indices.
 """
 
 import re
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]|(.)", re.DOTALL)
 
 
 def format_path(path: Path) -> str:
-    """Write a path as findings show it: keys that are no plain words stand in brackets."""
+    """Write a path as findings show it, with brackets around keys that are not plain words."""
     text = ""
     for token in path:
         if isinstance(token, str) and _PLAIN_KEY.fullmatch(token):
@@ -25,18 +25,18 @@ def format_path(path: Path) -> str:
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """Take a shown path apart; whether `[0]` is a key or an index is known where it is followed."""
+    """Parse a written path; the value decides whether `[0]` is a key or an index."""
     found = (match.groups() for match in _TOKEN.finditer(text))
     return tuple(next(part for part in groups if part is not None) for groups in found)
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """Take a JSON pointer (RFC 6901) apart."""
+    """Parse a JSON pointer (RFC 6901)."""
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
 
 
 def parse_index(token: str | int, length: int) -> int | None:
-    """Read a token as an index into a list of `length` items; None when it is none."""
+    """Parse a token as an index into a list of `length` items; None if it is not a valid index."""
     if isinstance(token, str):
         if not (token.isascii() and token.isdigit()) or len(token) > 9:
             return None
@@ -45,7 +45,7 @@ def parse_index(token: str | int, length: int) -> int | None:
 
 
 def get_value(value: Value, path: Path) -> Value:
-    """Return what stands at `path`, or None."""
+    """Return the value at `path`, or None."""
     for token in path:
         if isinstance(value, dict):
             value = value.get(f"{token}")

@@ -1,7 +1,4 @@
-"""What goes wrong inside one document, on its way to becoming a finding.
-
-Knows offsets into a document's text, and nothing of files, lines or objects.
-"""
+"""Problems of one document, with offsets into its text, before they become findings."""
 
 from typing import NamedTuple
 
@@ -10,9 +7,9 @@ from dra.finding import Code
 
 
 class DocumentProblem(NamedTuple):
-    """One thing wrong: in words, where in the value, and where in the text.
+    """One problem: its message, its path in the value, and its offset in the text.
 
-    `first` is the place it contradicts, where there is one.
+    `first` is the offset of the value that it contradicts, if there is one.
     """
 
     code: Code
@@ -23,7 +20,7 @@ class DocumentProblem(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """Ends the reading of one document; caught where documents are made, never seen outside."""
+    """Raised to stop reading one document; does not leave this package."""
 
     def __init__(self, *problems: DocumentProblem) -> None:
         super().__init__(problems[0].message)

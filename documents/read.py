@@ -1,8 +1,7 @@
-"""Files to documents: the one reader of YAML and JSON for every command.
+"""Reads the documents of YAML and JSON files, for every command.
 
-`documents` reads a stream as it is written; `objects` takes Lists apart as well and says of each
-document whether it is a Kubernetes object. Any bytes give documents, each with a value or with
-findings. Knows nothing of where bytes come from, nor of what objects mean.
+`read_documents` reads a stream as written. `read_objects` also splits Lists, and checks that each
+document is a Kubernetes object. Any bytes give documents, each with a value or with findings.
 """
 
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from documents.values import Value
 MAX_BYTES = 16 * 1024 * 1024
 MAX_UNREADABLE = 1000
 
-_FOREIGN = (
+_UNSUPPORTED_MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
@@ -30,40 +29,40 @@ _FOREIGN = (
 
 
 def read_documents(source: Source) -> Iterator[Document]:
-    """Read the documents of a file in order; those without content are there too, empty."""
-    return _bounded(_read(document) for document in _chunks(source))
+    """Read the documents of a file in order, including those without content."""
+    return _limit_unreadable(_read(document) for document in _iterate_chunks(source))
 
 
 def read_objects(source: Source) -> Iterator[Document]:
-    """Read the Kubernetes objects of a file: Lists taken apart, anything else with a finding.
+    """Read the Kubernetes objects of a file; splits Lists, and reports all other documents.
 
     A List in JSON is read item by item, whatever its size.
     """
-    return _bounded(_objects(source))
+    return _limit_unreadable(_iterate_objects(source))
 
 
-def _objects(source: Source) -> Iterator[Document]:
-    for document in _chunks(source):
+def _iterate_objects(source: Source) -> Iterator[Document]:
+    for document in _iterate_chunks(source):
         raw = document.raw.removeprefix(BOM)
         shell = jsontext.open_list(raw) if document.format == "json" else None
         if shell is not None:
-            for item in _cut(document, shell):
-                yield _recognised(item, unfinished=may_have_placeholders(item.raw))
+            for item in _split_json_list(document, shell):
+                yield _checked_object(item, unfinished=may_have_placeholders(item.raw))
         else:
             unfinished = may_have_placeholders(raw)
             for item in split_list(_read(document)):
-                yield _recognised(item, unfinished=unfinished)
+                yield _checked_object(item, unfinished=unfinished)
 
 
-def _bounded(read: Iterator[Document]) -> Iterator[Document]:
-    """Give up on a file that is nothing but mistakes: it must not become a longer list of them."""
+def _limit_unreadable(read: Iterator[Document]) -> Iterator[Document]:
+    """Stop at the limit of unreadable documents, so that one file gives few findings."""
     unreadable = 0
     for document in read:
         unreadable += bool(document.findings)
         if unreadable > MAX_UNREADABLE:
             message = f"{MAX_UNREADABLE} documents before this one could not be read"
             problem = DocumentProblem(
-                codes.MORE_UNREADABLE, f"{message}; what follows is left as it is"
+                codes.MORE_UNREADABLE, f"{message}; the rest of the file stays as it is"
             )
             rest = replace(document, value=None, findings=(), end=len(document.source.data))
             yield replace(rest, findings=(rest.make_finding(problem, ""),))
@@ -72,7 +71,7 @@ def _bounded(read: Iterator[Document]) -> Iterator[Document]:
 
 
 def split_list(document: Document) -> Iterator[Document]:
-    """Yield the objects of a List, or the document itself when it is none."""
+    """Yield the objects of a List, or the document itself if it is not a List."""
     value = document.value
     kind = value.get("kind") if isinstance(value, dict) else None
     items = value.get("items") if isinstance(value, dict) else None
@@ -81,24 +80,26 @@ def split_list(document: Document) -> Iterator[Document]:
         return
     version = value.get("apiVersion") if isinstance(value, dict) else None
     for at, item in enumerate(items):
-        typed = _typed(item, kind, version)
+        typed = _add_type(item, kind, version)
         place = ("items", at)
         yield replace(document, value=typed, index=at + 1, item=place, within=place)
 
 
-def _typed(item: Value, kind: str, version: Value) -> Value:
-    """Give an item of a typed list (`PodList`) the type that it may leave out."""
+def _add_type(item: Value, kind: str, version: Value) -> Value:
+    """Add the type to an item of a typed list (`PodList`), where it is optional."""
     if not isinstance(item, dict) or kind == "List":
         return item
     return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
 
 
-def _chunks(source: Source) -> Iterator[Document]:
-    """Yield the documents of a file, not yet read; what has content is counted."""
+def _iterate_chunks(source: Source) -> Iterator[Document]:
+    """Yield the unread documents of a file; counts those with content."""
     position = line = 1
     counted = 0
     for chunk in (
-        [Chunk(0, len(source.data))] if _foreign(source.data) else split_documents(source.data)
+        [Chunk(0, len(source.data))]
+        if _detect_encoding(source.data)
+        else split_documents(source.data)
     ):
         line += source.data.count(b"\n", counted, chunk.start)
         counted = chunk.start
@@ -109,16 +110,16 @@ def _chunks(source: Source) -> Iterator[Document]:
         position += not chunk.blank
 
 
-def _foreign(data: bytes) -> str | None:
-    """Name the encoding when it is one of those that are not read."""
-    for mark, name in _FOREIGN:
+def _detect_encoding(data: bytes) -> str | None:
+    """Return the encoding if it is not UTF-8; None otherwise."""
+    for mark, name in _UNSUPPORTED_MARKS:
         if data.startswith(mark):
             return name
     return "UTF-16" if b"\0" in data[:2] else None
 
 
 def _read(document: Document) -> Document:
-    """Read one document; what is wrong becomes its findings."""
+    """Read one document; problems become its findings."""
     raw = document.raw.removeprefix(BOM)
     try:
         if document.format == "json":
@@ -126,13 +127,15 @@ def _read(document: Document) -> Document:
         return replace(document, value=_yaml_value(raw))
     except UnreadableError as error:
         text = decode_text(raw)
-        return replace(document, findings=tuple(document.make_finding(p, text) for p in error.problems))
+        return replace(
+            document, findings=tuple(document.make_finding(p, text) for p in error.problems)
+        )
 
 
 def _read_json(document: Document, raw: bytes) -> Document:
-    """Read JSON; what only looks like it may be YAML, unless the name of the file says JSON."""
+    """Read JSON; falls back to YAML unless the file name ends with .json."""
     try:
-        _small_enough(raw, "object")
+        _check_size(raw, "object")
         return replace(document, value=jsontext.decode(raw))
     except UnreadableError as error:
         syntax = error.problems[0].code is codes.JSON_SYNTAX
@@ -141,14 +144,16 @@ def _read_json(document: Document, raw: bytes) -> Document:
         try:
             return replace(document, value=_yaml_value(raw), format="yaml")
         except UnreadableError as other:
-            # Where even YAML finds no sense, what starts as an object of JSON was meant as one.
+            # If it is not YAML either, a text that starts like a JSON object was meant as JSON.
             raise (error if raw.lstrip(b" \t\r\n{[")[:1] in {b'"', b"}"} else other) from None
 
 
 def _yaml_value(raw: bytes) -> Value:
-    _small_enough(raw, "document")
-    if encoding := _foreign(raw):
-        raise UnreadableError(DocumentProblem(codes.NOT_UTF8, f"this is {encoding}, not UTF-8"))
+    _check_size(raw, "document")
+    if encoding := _detect_encoding(raw):
+        raise UnreadableError(
+            DocumentProblem(codes.NOT_UTF8, f"the file is encoded in {encoding}, not UTF-8")
+        )
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -164,14 +169,14 @@ def _yaml_value(raw: bytes) -> Value:
         raise
 
 
-def _small_enough(raw: bytes, what: str) -> None:
+def _check_size(raw: bytes, noun: str) -> None:
     if len(raw) > MAX_BYTES:
-        message = f"the {what} has {len(raw)} bytes, at most {MAX_BYTES} are read"
+        message = f"the {noun} has {len(raw)} bytes, but at most {MAX_BYTES} are supported"
         raise UnreadableError(DocumentProblem(codes.DOCUMENT_TOO_LARGE, message))
 
 
-def _cut(document: Document, shell: jsontext.ListShell) -> Iterator[Document]:
-    """Yield the items of a List in JSON, each read from bytes of its own."""
+def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[Document]:
+    """Yield the items of a List in JSON, each read from its own bytes."""
     data = document.source.data
     base = document.end - len(document.raw.removeprefix(BOM))
     line, counted = document.line, document.start
@@ -181,13 +186,13 @@ def _cut(document: Document, shell: jsontext.ListShell) -> Iterator[Document]:
         counted = start
         item = replace(document, index=at + 1, start=start, end=end, line=line, item=("items", at))
         item = _read(item)
-        typed = _typed(item.value, shell.kind, shell.api_version)
+        typed = _add_type(item.value, shell.kind, shell.api_version)
         yield item if item.findings else replace(item, value=typed)
 
 
-def _recognised(document: Document, *, unfinished: bool) -> Document:
-    """Turn what is no Kubernetes object into a finding."""
-    # A null in a List is no comment that could be passed over.
+def _checked_object(document: Document, *, unfinished: bool) -> Document:
+    """Replace the value of a document that is not a Kubernetes object with a finding."""
+    # A null in a List is an error, unlike a document with only comments.
     if document.findings or (document.empty and not document.item):
         return document
     problem = check_object(document.value, unfinished=unfinished)

@@ -1,7 +1,7 @@
-"""What has to be cut and written where, for a text to say a changed value.
+"""Computes the text changes that turn the text of one value into the text of another.
 
-Goes down only where old and new differ. Entries and items keep their lines and comments unless
-they are themselves removed or replaced. Knows the shape of YAML and JSON on the page.
+Descends only where the old and new values differ. Entries and items keep their lines and comments
+unless they are removed or replaced.
 """
 
 import re
@@ -25,7 +25,7 @@ from documents.values import Value, equal_json
 from documents.write import TextStyle
 
 _COLON = re.compile(r"[ \t]*:")
-# From the end of one item's line to the dash of the next.
+# From the end of an item's line to the dash of the next item.
 _TO_DASH = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-(?=\s|\Z)")
 _INDENT = re.compile(r" *")
 
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 class _New(NamedTuple):
-    """An entry or item that is not in the text yet; an item has no name."""
+    """A new entry or item; an item has no name."""
 
     name: str | None
     value: Value
@@ -48,37 +48,37 @@ class _New(NamedTuple):
 def revise_text(
     text: str, style: TextStyle, root: SyntaxNode, old: Value, new: Value
 ) -> list[TextChange]:
-    """Return the cuts that make the text of `root`, which says `old`, say `new`.
+    """Return the changes that turn the text of `root` from `old` to `new`.
 
-    Raises RefusedError where the text is written in a way that cannot be followed.
+    Raises EditRefusedError if the style of the text is not supported.
     """
     reviser = _Reviser(text, style)
     reviser.revise(root, old, new)
-    return reviser.cuts
+    return reviser.changes
 
 
 class _Reviser:
-    """Collects the cuts in one text."""
+    """Collects the changes of one text."""
 
     def __init__(self, text: str, style: TextStyle) -> None:
         self.text = text
         self.style = style
-        self.cuts: list[TextChange] = []
+        self.changes: list[TextChange] = []
 
     def revise(self, root: SyntaxNode, old: Value, new: Value) -> None:
-        if equal_json(old, new) or self.inside(root, old, new):
+        if equal_json(old, new) or self.revise_inside(root, old, new):
             return
         if write.is_block(new) and not root.flow and not self.style.json:
             lines = write.write_block(new, self.style, column(self.text, root.start))
-            self.cut(root.start, root.end, self.style.newline.join(lines))
+            self.replace(root.start, root.end, self.style.newline.join(lines))
         else:
-            self.cut(root.start, root.end, self.on_line(new, root.start))
+            self.replace(root.start, root.end, self.on_line(new, root.start))
 
-    def cut(self, start: int, end: int, text: str = "") -> None:
-        self.cuts.append(TextChange(start, end, text))
+    def replace(self, start: int, end: int, text: str = "") -> None:
+        self.changes.append(TextChange(start, end, text))
 
-    def inside(self, node: SyntaxNode, old: Value, new: Value) -> bool:
-        """Change what differs within a node; False where nothing of it would stay."""
+    def revise_inside(self, node: SyntaxNode, old: Value, new: Value) -> bool:
+        """Revise the children of a node; False if none of them would stay."""
         jsontext.read_children(self.text, node)
         if node.kind == "mapping" and isinstance(old, dict) and isinstance(new, dict):
             return self.mapping(node, old, new)
@@ -103,7 +103,7 @@ class _Reviser:
         added = [
             _New(name, value)
             for name, value in new.items()
-            # What a merge key gives is only written where it is to be different.
+            # An entry from a merge key is only written if its value changes.
             if name not in names and not (name in old and equal_json(old[name], value))
         ]
         self.change(node, parts, [*([()] * len(parts)), added])
@@ -125,14 +125,14 @@ class _Reviser:
         for at, partner in enumerate(alignment.kept):
             if partner is not None and not equal_json(old[at], new[partner]):
                 child = children[at]
-                if not self.inside(child, old[at], new[partner]):
+                if not self.revise_inside(child, old[at], new[partner]):
                     self.replace_item(node, starts[at], child, new[partner])
         added = [[_New(None, new[n]) for n in numbers] for numbers in alignment.added]
         self.change(node, parts, added)
         return True
 
     def dashes(self, node: SyntaxNode) -> list[int]:
-        """Find the dash of each item of a block list; the parser does not tell."""
+        """Find the dash of each item of a block list, which the parser does not report."""
         found = []
         at = node.start
         marked = node.anchor is not None or node.tag is not None
@@ -140,7 +140,7 @@ class _Reviser:
             if number or marked:
                 match = _TO_DASH.match(self.text, line_end(self.text, at))
                 if match is None or match.end() > child.start:
-                    raise EditRefusedError("the items of this list stand in an unusual way")
+                    raise EditRefusedError("the style of this list is not supported")
                 at = match.end() - 1
             found.append(at)
             at = child.end
@@ -149,28 +149,28 @@ class _Reviser:
     def value(
         self, node: SyntaxNode, key: SyntaxNode, value: SyntaxNode, old: Value, new: Value
     ) -> None:
-        """Change the value of one entry."""
-        if self.inside(value, old, new):
+        """Revise the value of one entry."""
+        if self.revise_inside(value, old, new):
             return
         colon = _COLON.match(self.text, key.end)
         if colon is None:
             if not node.flow:
-                raise EditRefusedError("this key is written with a question mark")
-            self.cut(key.end, key.end, self.style.colon + self.on_line(new, key.start))
+                raise EditRefusedError("keys with a question mark are not supported")
+            self.replace(key.end, key.end, self.style.colon + self.on_line(new, key.start))
         elif node.flow and value.start == value.end:
-            self.cut(colon.end(), colon.end(), f" {self.on_line(new, key.start)}")
+            self.replace(colon.end(), colon.end(), f" {self.on_line(new, key.start)}")
         elif node.flow:
-            self.cut(value.start, value.end, self.on_line(new, key.start, value.style))
+            self.replace(value.start, value.end, self.on_line(new, key.start, value.style))
         elif write.is_block(new) and not (value.flow and value.children):
             self.replace_below(colon.end(), value, new, column(self.text, key.start))
         else:
             self.replace_behind(colon.end(), value, new, column(self.text, key.start))
 
     def replace_item(self, node: SyntaxNode, start: int, item: SyntaxNode, new: Value) -> None:
-        """Write another item in place of one."""
+        """Replace an item of a list."""
         indent, after = column(self.text, start), start + 1
         if node.flow:
-            self.cut(item.start, item.end, self.on_line(new, item.start, item.style))
+            self.replace(item.start, item.end, self.on_line(new, item.start, item.style))
         elif write.is_block(new) and not (item.flow and item.children):
             beside = item.start > after and "\n" not in self.text[after : item.start]
             to = column(self.text, item.start) if beside else indent + 2
@@ -180,7 +180,7 @@ class _Reviser:
             self.replace_behind(after, item, new, indent)
 
     def replace_behind(self, after: int, value: SyntaxNode, new: Value, indent: int) -> None:
-        """Write a value behind its colon or dash."""
+        """Write a value after its colon or dash."""
         rest = self.text[value.end : line_end(self.text, value.end)]
         if isinstance(new, str) and write.is_literal(new) and not rest.strip():
             self.put(
@@ -191,31 +191,31 @@ class _Reviser:
 
     def put(self, after: int, value: SyntaxNode, written: str) -> None:
         if value.start == value.end:
-            self.cut(after, after, f" {written}")
+            self.replace(after, after, f" {written}")
         elif "\n" not in self.text[after : value.start]:
-            self.cut(value.start, value.end, written)
+            self.replace(value.start, value.end, written)
         else:
-            # The lines below the key go; a comment beside it stays.
-            self.cut(after, after, f" {written}")
-            self.cut(line_end(self.text, after), line_end(self.text, value.end))
+            # Remove the lines below the key, but keep the comment after the key.
+            self.replace(after, after, f" {written}")
+            self.replace(line_end(self.text, after), line_end(self.text, value.end))
 
     def replace_below(self, after: int, value: SyntaxNode, new: Value, indent: int) -> None:
-        """Write a collection below its key, where anything may have stood before."""
+        """Write a collection below its key, in place of any earlier value."""
         deeper = indent + (self.style.list_step if isinstance(new, list) else self.style.step)
         lines = write.write_block(new, self.style, deeper)
         lines[0] = " " * deeper + lines[0]
         written = "".join(self.style.newline + line for line in lines)
         end = line_end(self.text, max(value.end, after))
         if value.start == value.end:
-            self.cut(end, end, written)
+            self.replace(end, end, written)
         elif "\n" in self.text[after : value.start]:
-            self.cut(line_end(self.text, after), end, written)
+            self.replace(line_end(self.text, after), end, written)
         else:
-            self.cut(after, value.end)
-            self.cut(end, end, written)
+            self.replace(after, value.end)
+            self.replace(end, end, written)
 
     def on_line(self, new: Value, at: int, quote: str = "") -> str:
-        """Write a value where it cannot go to lines of its own, JSON as far as its lines allow."""
+        """Write a value that cannot have its own lines; JSON may use several lines."""
         if self.style.json:
             start = line_start(self.text, at)
             if starts_line(self.text, at):
@@ -229,7 +229,7 @@ class _Reviser:
     def change(
         self, node: SyntaxNode, parts: Sequence[_Part], added: Sequence[Sequence[_New]]
     ) -> None:
-        """Remove the parts that do not survive, and add what is new before the part it precedes."""
+        """Remove the parts that do not survive, and add the new ones at their positions."""
         remove = self.remove_in_flow if node.flow else self.remove_lines
         remove(parts)
         for place, news in enumerate(added):
@@ -241,13 +241,13 @@ class _Reviser:
             add(news, before, behind)
 
     def remove_in_flow(self, parts: Sequence[_Part]) -> None:
-        """Remove parts, each with the comma behind it, the last ones with the comma before."""
+        """Remove parts with the comma after them; the last parts with the comma before them."""
         last = max(at for at, part in enumerate(parts) if part.survives)
         for at, part in enumerate(parts[:last]):
             if not part.survives:
-                self.cut(part.start, parts[at + 1].start)
+                self.replace(part.start, parts[at + 1].start)
         if last < len(parts) - 1:
-            self.cut(parts[last].end, parts[-1].end)
+            self.replace(parts[last].end, parts[-1].end)
 
     def remove_lines(self, parts: Sequence[_Part]) -> None:
         """Remove the lines of parts."""
@@ -257,35 +257,35 @@ class _Reviser:
             parts = parts[lead:]
         for part in parts:
             if not part.survives:
-                self.cut(line_start(self.text, part.start), next_line(self.text, part.end))
+                self.replace(line_start(self.text, part.start), next_line(self.text, part.end))
 
     def remove_behind_dash(self, removed: Sequence[_Part], stays: _Part) -> None:
-        """Remove the parts right behind a dash; the one that stays moves up to it."""
+        """Remove the parts right after a dash; the part that stays moves up to the dash."""
         following = [*removed[1:], stays]
         gaps = [
             self.text[line_end(self.text, part.end) : other.start]
             for part, other in zip(removed, following, strict=True)
         ]
         if not any(gap.strip() for gap in gaps):
-            self.cut(removed[0].start, stays.start)
+            self.replace(removed[0].start, stays.start)
             return
-        # Comments stand between: they stay, below the dash.
+        # Comments between the parts stay, below the dash.
         dash = len(self.text[: removed[0].start].rstrip(" "))
-        self.cut(dash, line_end(self.text, removed[0].end))
+        self.replace(dash, line_end(self.text, removed[0].end))
         for part in removed[1:]:
-            self.cut(line_start(self.text, part.start), next_line(self.text, part.end))
+            self.replace(line_start(self.text, part.start), next_line(self.text, part.end))
 
     def add_in_flow(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
         near = before or behind
-        assert near is not None  # noqa: S101  # something survives wherever something is added
+        assert near is not None  # noqa: S101  # a part survives wherever one is added
         comma = self.style.comma
         if starts_line(self.text, near.start):
             comma = f",{self.style.newline}{' ' * column(self.text, near.start)}"
         written = [self.part(new, near.start) for new in news]
         if before is not None:
-            self.cut(before.end, before.end, "".join(comma + text for text in written))
+            self.replace(before.end, before.end, "".join(comma + text for text in written))
         else:
-            self.cut(near.start, near.start, "".join(text + comma for text in written))
+            self.replace(near.start, near.start, "".join(text + comma for text in written))
 
     def part(self, new: _New, at: int) -> str:
         text = self.on_line(new.value, at)
@@ -295,7 +295,7 @@ class _Reviser:
 
     def add_lines(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
         near = before or behind
-        assert near is not None  # noqa: S101  # something survives wherever something is added
+        assert near is not None  # noqa: S101  # a part survives wherever one is added
         indent = column(self.text, near.start)
         lines = [
             line
@@ -309,17 +309,17 @@ class _Reviser:
         newline = self.style.newline
         if before is not None:
             end = self.last_line(before.end)
-            self.cut(end, end, "".join(newline + line for line in lines))
+            self.replace(end, end, "".join(newline + line for line in lines))
         else:
             lines[0] = lines[0].lstrip(" ")
             written = "".join(line + newline for line in lines)
-            self.cut(near.start, near.start, written + " " * indent)
+            self.replace(near.start, near.start, written + " " * indent)
 
     def last_line(self, end: int) -> int:
-        """Return the end of the line of a place, or of the last one before it that stays."""
+        """Return the end of the line at an offset, or of the last remaining line before it."""
         end = line_end(self.text, end)
-        for cut in reversed(self.cuts):
-            whole_lines = not cut.text and line_start(self.text, cut.start) == cut.start
-            if whole_lines and 0 < cut.start <= end <= cut.end:
-                end = line_end(self.text, line_start(self.text, cut.start - 1))
+        for change in reversed(self.changes):
+            whole_lines = not change.text and line_start(self.text, change.start) == change.start
+            if whole_lines and 0 < change.start <= end <= change.end:
+                end = line_end(self.text, line_start(self.text, change.start - 1))
         return end

@@ -1,8 +1,8 @@
-"""Edits written back into the text they are about.
+"""Writes edits back into the text of documents.
 
-Only what changes is written, at the places the parser marked and in the style around them; every
-other byte stays. What comes out is read again and compared, so that a text is either right or
-refused with a finding. Knows nothing of why anything is edited.
+Only the changed parts are written, at the positions from the parser and in the surrounding style;
+all other bytes stay. The result is read again and compared, so that every text is either correct or
+refused with a finding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ from dra.finding import Finding
 
 
 def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
-    """Return the bytes of the document with the edits made, or why they cannot be.
+    """Return the bytes of the document with the edits applied, or the finding that refuses them.
 
-    For an object of a List in YAML these are the bytes of the whole List.
+    For an object of a List in YAML, these are the bytes of the whole List.
     """
     bom = BOM if document.raw.startswith(BOM) else b""
     try:
         if document.findings:
-            raise EditRefusedError("the document cannot be read")  # noqa: TRY301  # one way out
-        return bom + _applied(document, _from_root(document, edits)).encode()
+            raise EditRefusedError("the document is unreadable")  # noqa: TRY301  # a single exit
+        return bom + _apply_checked(document, _from_root(document, edits)).encode()
     except (EditError, EditRefusedError, UnreadableError) as error:
         path = edits[0].path if edits else ()
         return codes.EDIT_REFUSED.at(format_path(path), f"{error}", object=document.name)
@@ -41,36 +41,36 @@ def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
 def rewrite_file(
     source: Source, changes: Sequence[tuple[Document, Sequence[Edit]]]
 ) -> tuple[bytes, tuple[LocatedFinding, ...]]:
-    """Return a whole file with the edits of its objects made; refused objects stay as they were."""
+    """Return a file with the edits of its objects applied; refused objects stay as they are."""
     pieces: list[bytes] = []
     refused: list[LocatedFinding] = []
     at = 0
-    for start, group in sorted(_by_text(changes).items()):
+    for start, group in sorted(_group_by_start(changes).items()):
         first = group[0][0]
-        text, findings = _together(group)
+        text, findings = _apply_group(group)
         refused += findings
         pieces += [source.data[at:start], text]
         at = first.end
     return b"".join([*pieces, source.data[at:]]), tuple(refused)
 
 
-def _by_text(
+def _group_by_start(
     changes: Sequence[tuple[Document, Sequence[Edit]]],
 ) -> dict[int, list[tuple[Document, Sequence[Edit]]]]:
-    """Group what is written into the same text: the objects of one List in YAML."""
+    """Group the changes of one text: those of the objects of one List in YAML."""
     groups: dict[int, list[tuple[Document, Sequence[Edit]]]] = {}
     for document, edits in changes:
         groups.setdefault(document.start, []).append((document, edits))
     return groups
 
 
-def _together(
+def _apply_group(
     group: Sequence[tuple[Document, Sequence[Edit]]],
 ) -> tuple[bytes, list[LocatedFinding]]:
-    """Make the edits of several objects in one text; where they fail, all that can be made."""
-    whole = replace(group[0][0], within=())
+    """Apply the edits of several objects to one text; if they fail, as many as possible."""
+    document = replace(group[0][0], within=())
     edits = [edit for each, its in group for edit in _from_root(each, its)]
-    text = apply_to_text(whole, edits)
+    text = apply_to_text(document, edits)
     if isinstance(text, bytes):
         return text, []
     alone = [(each, its, apply_to_text(each, its)) for each, its in group]
@@ -78,8 +78,8 @@ def _together(
     rest = [(each, its) for each, its, done in alone if isinstance(done, bytes)]
     if len(rest) in {0, len(group)}:
         refused = refused or [(each, text) for each, _ in group]
-        return whole.raw, [each.locate_finding(finding) for each, finding in refused]
-    written, more = _together(rest)
+        return document.raw, [each.locate_finding(finding) for each, finding in refused]
+    written, more = _apply_group(rest)
     return written, [each.locate_finding(finding) for each, finding in refused] + more
 
 
@@ -87,7 +87,7 @@ def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:
     return [Edit(each.op, (*document.within, *each.path), each.value) for each in edits]
 
 
-def _applied(document: Document, edits: Sequence[Edit]) -> str:
+def _apply_checked(document: Document, edits: Sequence[Edit]) -> str:
     text = document.raw.removeprefix(BOM).decode()
     as_json = document.format == "json"
     root, old = _read(text, as_json=as_json)
@@ -98,11 +98,11 @@ def _applied(document: Document, edits: Sequence[Edit]) -> str:
         text, revise_text(text, detect_style(text, root, as_json=as_json), root, old, new)
     )
     try:
-        said = _read(changed, as_json=as_json)[1]
+        result = _read(changed, as_json=as_json)[1]
     except UnreadableError:
-        said = None
-    if not equal_json(said, new):
-        raise EditRefusedError(_why(root))
+        result = None
+    if not equal_json(result, new):
+        raise EditRefusedError(_explain_refusal(root))
     return changed
 
 
@@ -114,12 +114,12 @@ def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
     return root, None if root is None else construct(root)
 
 
-def _why(root: SyntaxNode) -> str:
-    """Guess why a change would have changed something else: most likely it is shared."""
+def _explain_refusal(root: SyntaxNode) -> str:
+    """Explain why a change would affect other values; most likely they are shared."""
     anchors = sorted({node.anchor for node in _nodes(root) if node.anchor is not None})
     if anchors:
-        return f"the values at this place are shared with others through the anchor &{anchors[0]}"
-    return "the text is written in a way that this change cannot be fitted into"
+        return f"other values share this one through the anchor &{anchors[0]}"
+    return "the change does not fit the style of the text"
 
 
 def _nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
@@ -132,7 +132,7 @@ def _nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def detect_style(text: str, root: SyntaxNode, *, as_json: bool) -> TextStyle:
-    """See how a document is written: the first of everything counts."""
+    """Detect the style of a document from the first occurrence of each construct."""
     newline = "\r\n" if "\r\n" in text else "\n"
     if as_json:
         return _json_style(text, root, newline)
@@ -155,13 +155,13 @@ def detect_style(text: str, root: SyntaxNode, *, as_json: bool) -> TextStyle:
 
 
 def _json_style(text: str, root: SyntaxNode, newline: str) -> TextStyle:
-    """See the spaces of JSON at its first object."""
+    """Detect the spacing of JSON from its first object."""
     children = jsontext.read_children(text, root)
     if root.kind != "mapping" or not children:
         return TextStyle(newline, json=True)
     step = 2
     if starts_line(text, children[0].start) and starts_line(text, root.end - 1):
-        # The first line of an object in a List does not show how far in it stands; the last does.
+        # The first line of an object in a List does not show its indentation; the last line does.
         step = column(text, children[0].start) - column(text, root.end - 1)
     spaced = text[children[0].end : children[1].start].endswith(" ")
     commas = len(children) > 2 and text[children[1].end : children[2].start] == ","

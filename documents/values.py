@@ -1,9 +1,8 @@
-"""Plain values, and what a YAML scalar without quotes means to Kubernetes.
+"""JSON values, and how Kubernetes resolves unquoted YAML scalars.
 
-Kubernetes reads manifests by the rules of YAML 1.1 with departures of its Go library: `on`, `y`
-and `no` are booleans, `017` and `0o17` are 15, `1_000` is 1000, `1:20` and dates stay text,
-integers beyond 64 bits become floats. Values are what JSON can say. Knows nothing of text or
-positions.
+Kubernetes reads manifests by the rules of YAML 1.1, with exceptions of its Go library: `on`, `y`
+and `no` are booleans, `017` and `0o17` are 15, `1_000` is 1000, `1:20` and dates are text, and
+integers beyond 64 bits become floats.
 """
 
 import math
@@ -22,25 +21,25 @@ _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], -math.inf),
     **dict.fromkeys([".nan", ".NaN", ".NAN"], math.nan),
 }
-# The first characters of everything that is not simply text.
+# The first characters of all scalars that may not be text.
 _NOT_TEXT = frozenset("yYnNtTfFoO~0123456789+-.")
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
 _BASES = (16, 2, 8, 10)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-# Longer ones are beyond 64 bits, but for leading zeros that nobody writes.
+# Longer integers exceed 64 bits, except with many leading zeros.
 _INTEGER_LENGTH = 80
 _LARGEST_32_BITS = 3.4e38
 
 
 def resolve_scalar(text: str) -> Value:
-    """Return what a scalar without quotes and tags means."""
+    """Return the value of a scalar without quotes and tags."""
     if text and text[0] not in _NOT_TEXT:
         return text
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in "yYnNtTfFoO~":
         return text
-    # Where a number starts with its point, underscores make it text.
+    # A number that starts with its point is text if it has underscores.
     digits = text if text[0] == "." else text.replace("_", "")
     number: float | None = _integer(digits)
     if number is None and _FLOAT.fullmatch(digits):
@@ -56,12 +55,12 @@ def _integer(digits: str) -> int | None:
     number = next(int(t, base) for t, base in zip(by_base, _BASES, strict=True) if t is not None)
     if sign == "-":
         number = -number
-    # An explicit sign asks for a signed integer, one bit smaller.
+    # An explicit sign makes the integer signed, with one bit less.
     return number if -(2**63) <= number < 2 ** (63 if sign else 64) else None
 
 
 def key_text(value: Value) -> str | None:
-    """Return the text that Kubernetes makes of a scalar key; None where it refuses the key."""
+    """Return the text that Kubernetes makes of a scalar key; None if it refuses the key."""
     match value:
         case str():
             return value
@@ -76,7 +75,7 @@ def key_text(value: Value) -> str | None:
 
 
 def _short_float(value: float) -> str:
-    """Write a float as Go does with 32 bits: the fewest digits, an exponent from a million on."""
+    """Write a float as Go does with 32 bits: shortest form, with an exponent from a million."""
     try:
         narrow = _as_32_bits(value)
     except OverflowError:

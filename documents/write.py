@@ -1,7 +1,4 @@
-"""New values as text, in the style of the text around them.
-
-Knows how values are written in YAML and JSON, and nothing of where they go.
-"""
+"""Writes values as YAML or JSON, in the style of the surrounding text."""
 
 import json
 import re
@@ -9,9 +6,9 @@ from dataclasses import dataclass
 
 from documents.values import Value, resolve_scalar
 
-# Text that means itself without quotes, in block and in flow, whatever version of YAML reads it.
+# Text that needs no quotes, in block and flow style and in every YAML version.
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=:~()$*&!-]*(?: [A-Za-z0-9_./@%+=~()$*&!-]+)*")
-# Readers disagree about these: numbers of other bases, base 60, dates, the words of YAML 1.1.
+# Parsers disagree about these: numbers of other bases, base 60, dates, YAML 1.1 words.
 _DISPUTED = re.compile(
     r"[-+.]?[0-9][0-9_,.:eEoObBxXa-fA-F+-]*|[0-9]{4}-[0-9].*|[-+]?\.(?:inf|nan)|~|null"
     r"|y|n|yes|no|on|off|true|false|.*:|=|<<",
@@ -24,20 +21,20 @@ _LITERAL_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TextStyle:
-    """How a document is written, as far as that can be seen."""
+    """The detected style of a document."""
 
     newline: str = "\n"
     step: int = 2
-    # How much further in than its key a list stands.
+    # The indentation of a list relative to its key.
     list_step: int = 0
     json: bool = False
-    # Between the parts of a collection on one line.
+    # The separators of a collection on one line.
     comma: str = ", "
     colon: str = ": "
 
 
 def write_scalar(value: Value, style: TextStyle, quote: str = "") -> str:
-    """Write a value without children on one line, with the quotes that stood there before."""
+    """Write a value without children on one line, with its former quotes."""
     if not isinstance(value, str) or style.json:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     if quote == "'" and "'" not in value and value.isprintable():
@@ -51,14 +48,14 @@ def write_scalar(value: Value, style: TextStyle, quote: str = "") -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text needs no quotes anywhere."""
+    """Whether a text needs no quotes in any context."""
     if not _PLAIN.fullmatch(text) or _DISPUTED.fullmatch(text):
         return False
     return resolve_scalar(text) == text and ": " not in text and not text.startswith(("---", "..."))
 
 
 def write_quoted(text: str) -> str:
-    """Write a text in double quotes, with the escapes of YAML for what cannot be shown."""
+    """Write a text in double quotes, with YAML escapes for unprintable characters."""
     escaped = json.dumps(text, ensure_ascii=False)
     if escaped.isprintable():
         return escaped
@@ -90,7 +87,7 @@ def write_key(text: str, style: TextStyle) -> str:
 
 
 def write_indented(value: Value, style: TextStyle, indent: int) -> str:
-    """Write JSON over several lines; the first stands where it goes, the others further in."""
+    """Write JSON on several lines; the first line is not indented."""
     if not isinstance(value, dict | list) or not value:
         return write_flow(value, style)
     inner = style.newline + " " * (indent + style.step)
@@ -107,7 +104,7 @@ def write_indented(value: Value, style: TextStyle, indent: int) -> str:
 
 
 def is_block(value: Value) -> bool:
-    """Whether a value is written over several lines, below its key."""
+    """Whether a value is written on several lines below its key."""
     return isinstance(value, dict | list) and bool(value)
 
 
@@ -149,7 +146,7 @@ def write_item(value: Value, style: TextStyle, indent: int) -> list[str]:
 
 
 def write_below(value: Value, style: TextStyle, indent: int) -> list[str]:
-    """Write a value without children behind its key; a text of several lines goes below it."""
+    """Write a value without children after its key; a text of several lines goes below the key."""
     if not isinstance(value, str) or not is_literal(value):
         return [write_flow(value, style)]
     body = value.removesuffix("\n").split("\n")
@@ -159,9 +156,9 @@ def write_below(value: Value, style: TextStyle, indent: int) -> list[str]:
 
 
 def is_literal(text: str) -> bool:
-    """Whether a text of several lines can be written as it is, line by line."""
+    """Whether a text can be written as a block scalar of several lines."""
     lines = text.removesuffix("\n").split("\n")
-    # Where the first or last line is empty or set in, the indentation would have to be said.
+    # With an empty or indented first or last line, the scalar would need an indentation indicator.
     return (
         len(lines) > 1
         and lines[0][:1] not in {"", " ", "\t"}

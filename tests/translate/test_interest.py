@@ -12,7 +12,7 @@ from config.model import Configuration, Legacy
 from config.string_formats import FindingCode, NetworkName, ResourceName
 from documents.values import Value
 from tests.tables import YamlValue, load_cases
-from tests.translate.test_dialects import pod_of
+from tests.translate.test_dialects import build_pod
 from translate.interest import covers, derive_interest
 from translate.legacy.read import read_pod
 from translate.pods import TranslationContext, translate
@@ -26,7 +26,7 @@ USUAL = Configuration()
 def pods() -> list[YamlValue]:
     """Every pod of the tables and of the examples."""
     dialects = sorted((HERE / "cases" / "dialects").glob("*.yaml"))
-    found = [pod_of(case) for table in dialects for case in load_cases(table)]
+    found = [build_pod(case) for table in dialects for case in load_cases(table)]
     found += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
     for path in sorted(LEGACY.glob("*.yaml")):
         found += [_pod(each) for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))]

@@ -23,7 +23,7 @@ from facts.model import Facts, ResourceFacts
 from registration.codes import CODES
 from tests.tables import YamlValue
 from tests.translate import worlds
-from tests.translate.test_dialects import CASES, legacy_of, pod_of
+from tests.translate.test_dialects import CASES, build_pod, load_legacy
 from tests.translate.test_pods import PODS, untouched
 from translate.changes.patch import restore_original, to_operations
 from translate.decisions.outcome import resolve_asks
@@ -39,7 +39,7 @@ EXAMPLES = [
     for value in yaml.safe_load_all(path.read_text("utf-8"))
     for place in find_places(value)
 ]
-DIALECTS = [pytest.param(pod_of(p.values[0]), legacy_of(p.values[0]), id=p.id) for p in CASES]
+DIALECTS = [pytest.param(build_pod(p.values[0]), load_legacy(p.values[0]), id=p.id) for p in CASES]
 PLUGINS = ("nvidia.com/gpu", "koordinator.sh/gpu", "rdma/hca")
 
 

@@ -112,9 +112,9 @@ DUAL_ADVERTISED = Code(
         "their devices stay idle for it."
     ),
     example=(
-        "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that also "
-        "publish the same devices in ResourceSlices; the pod avoids these nodes, which leaves up "
-        "to 16 devices idle"
+        "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that "
+        "also publish the same devices in ResourceSlices; the pod avoids these nodes, which leaves "
+        "up to 16 devices idle"
     ),
     remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
