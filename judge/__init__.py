@@ -1,1 +1,1 @@
-"""What can never work, one module per question. Pure."""
+"""Finds slices, classes and claims that can never work. Pure."""

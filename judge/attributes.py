@@ -1,7 +1,6 @@
-"""Do attributes mean one thing? Types that differ between devices, names that are there twice.
+"""Checks attributes: conflicting types, duplicate names and the form of standard attributes.
 
-Over all devices of a driver, because a selector is written once for all of them. Standard
-attributes are held to their form.
+Types are compared over all devices of a driver, because one selector applies to all of them.
 """
 
 import re
@@ -27,17 +26,17 @@ _Location = tuple[str, str]
 
 
 def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
-    """Tell of an attribute that has one type on some devices of a driver and another on others."""
+    """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
     for each in slices:
         for i, device in enumerate(each.devices):
             for name, attribute in device.attributes.items():
                 place = (each.name, f"spec.devices[{i}].attributes[{name}]")
                 key = (each.driver, standard.split_name(name, each.driver))
-                for kind in _kinds(attribute):
+                for kind in _value_types(attribute):
                     seen.setdefault(key, {}).setdefault(kind, place)
-    for (driver, (domain, identifier)), places in seen.items():
-        (first, (where, _)), *others = places.items() if places else [("", ("", ""))]
+    for (driver, (domain, identifier)), locations in seen.items():
+        (first, (where, _)), *others = locations.items() if locations else [("", ("", ""))]
         for kind, (name, path) in others:
             message = (
                 f"attribute {domain}/{identifier} of {driver} has type {kind} here and {first} in "
@@ -47,46 +46,46 @@ def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
 
 
 def check_names(slices: Iterable[Slice]) -> Iterator[Finding]:
-    """Tell of names that mean two things, or nothing."""
+    """Report names that are ambiguous or that no expression can read."""
     for each in slices:
         for i, device in enumerate(each.devices):
             about, path = f"{KIND}/{each.name}", f"spec.devices[{i}]"
             for field in ("attributes", "capacity"):
                 at = f"{path}.{field}"
                 published: Mapping[str, object] = getattr(device, field)
-                yield from _twice(each.driver, published, about, at)
-                yield from _slashes(published, about, at)
+                yield from _duplicate_names(each.driver, published, about, at)
+                yield from _extra_slashes(published, about, at)
 
 
-def _twice(
+def _duplicate_names(
     driver: str, published: Mapping[str, object], about: str, path: str
 ) -> Iterator[Finding]:
     for name in published:
         domain, slash, identifier = name.partition("/")
         if slash and domain == driver and identifier in published:
-            message = f"{identifier} is there as well and means the same: expressions see either"
+            message = f"{identifier} has the same meaning; expressions see either of the two values"
             yield codes.NAME_TWICE.at(f"{path}[{name}]", message, object=about)
 
 
-def _slashes(published: Mapping[str, object], about: str, path: str) -> Iterator[Finding]:
+def _extra_slashes(published: Mapping[str, object], about: str, path: str) -> Iterator[Finding]:
     for name in published:
         if name.count("/") > 1:
             domain, _, identifier = name.partition("/")
-            message = f"{name} is read as {identifier} of {domain}, which no expression can name"
+            message = f"expressions cannot read {name}: it means {identifier} in domain {domain}"
             yield codes.NAME_SLASHES.at(f"{path}[{name}]", message, object=about)
 
 
 def check_standard_forms(slices: Iterable[Slice]) -> Iterator[Finding]:
-    """Tell of standard attributes that do not have their standard form."""
+    """Report standard attributes that do not have their standard form."""
     for each in slices:
         for i, device in enumerate(each.devices):
-            for name, problem in _unusual(device):
+            for name, problem in _nonstandard(device):
                 path = f"spec.devices[{i}].attributes[{name}]"
                 message = f"{name} of device {device.name} {problem}"
                 yield codes.STANDARD_ATTRIBUTE.at(path, message, object=f"{KIND}/{each.name}")
 
 
-def _unusual(device: Device) -> Iterator[tuple[str, str]]:
+def _nonstandard(device: Device) -> Iterator[tuple[str, str]]:
     for name, (example, form) in _FORMS.items():
         if (attribute := device.attributes.get(name)) is not None:
             values = (attribute.string,) if attribute.strings is None else attribute.strings
@@ -98,9 +97,9 @@ def _unusual(device: Device) -> Iterator[tuple[str, str]]:
         if not all(number is not None and number >= 0 for number in numbers):
             yield (
                 standard.NUMA_NODE,
-                "must be an int of zero or more; leave it out if there is none",
+                "must be an int of 0 or more; omit the attribute if there is no NUMA node",
             )
 
 
-def _kinds(attribute: Attribute) -> Iterator[str]:
+def _value_types(attribute: Attribute) -> Iterator[str]:
     return (name for field, name in _TYPES if getattr(attribute, field) is not None)

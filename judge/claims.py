@@ -1,6 +1,6 @@
-"""Do the rules of a claim hold together? Those that its annotation says, for our own allocator.
+"""Checks the rules of a claim that the annotation `drawbridge.dev/rules` holds.
 
-Everything else about claims depends on the devices there are, which is the solver's to say.
+The solver checks everything else, because it depends on the published devices.
 """
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from dra.rules import Rules, check_rules, read_rules
 
 
 def judge_claim(claim: Claim | Template, about: str) -> tuple[Finding, ...]:
-    """Give what is wrong with the rules of a claim, or of the claims that a template makes."""
+    """Return the errors in the rules of a claim, or of the claims of a template."""
     if isinstance(claim, Template):
         annotations, spec, above = claim.spec.metadata.annotations, claim.spec.spec, "spec."
     else:

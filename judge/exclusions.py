@@ -1,8 +1,8 @@
-"""Do devices exclude each other in both directions? What compatibleOnlyWith says of pairs.
+"""Checks that compatibleOnlyWith rules exclude devices in both directions.
 
-Pairs are devices of one driver on one node, or in one pool where it is no node's. The scheduler's
-side of it asks both ways, so a rule on one side is enough to exclude; that it is on one side only
-is most often a mistake. Expressions are evaluated by whoever is handed in.
+A pair is two devices of one driver on one node, or in one pool without a node. The allocator checks
+both directions, so one rule is enough to exclude a device. A rule on one side only is usually a
+mistake. The caller passes the function that evaluates expressions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,18 +10,26 @@ from itertools import combinations
 from typing import NamedTuple
 
 from dra import codes as dra_codes
-from dra.compatibility import Declaration, Evaluate, PlacedDevice, Peer, read_declarations, check_direction, find_rule
+from dra.compatibility import (
+    Declaration,
+    Evaluate,
+    Peer,
+    PlacedDevice,
+    check_direction,
+    find_rule,
+    read_declarations,
+)
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.slices import KIND, Slice
 from judge import codes
 
-# Many times what a node has; more cost their square.
+# Far more than a node has; the number of pairs is quadratic.
 MOST_COMPARED = 256
 
 
 class _Device(NamedTuple):
-    """A device that may be taken, and where it is published."""
+    """A device, and where it is published."""
 
     about: str
     path: str
@@ -35,16 +43,16 @@ class _Device(NamedTuple):
 def check_exclusions(
     slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
 ) -> Iterator[Finding]:
-    """Tell of rules that hold in one direction, cannot be evaluated, or forbid a second share."""
-    for devices in _together(slices, declarations, ask).values():
+    """Report rules that are one-sided, cannot be evaluated, or forbid a second share."""
+    for devices in _group_by_node(slices, declarations, ask).values():
         if any(each.member.rule for each in devices):
             for each in devices:
-                yield from _itself(each, ask)
+                yield from _check_itself(each, ask)
             for one, other in combinations(devices[:MOST_COMPARED], 2):
-                yield from _pair(one, other, ask)
+                yield from _check_pair(one, other, ask)
 
 
-def _together(
+def _group_by_node(
     slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
 ) -> dict[tuple[str, str], list[_Device]]:
     together: dict[tuple[str, str], list[_Device]] = {}
@@ -60,22 +68,28 @@ def _together(
     return together
 
 
-def _itself(each: _Device, ask: Evaluate) -> Iterator[Finding]:
+def _check_itself(each: _Device, ask: Evaluate) -> Iterator[Finding]:
     if not each.member.peer.device.allow_multiple_allocations:
         return
     found = check_direction(each.member, each.member, ask)
     if found is not None and not found.error:
-        message = f"device {each.name} allows multiple allocations and does not go with itself"
+        message = f"device {each.name} allows multiple allocations, but its rule excludes itself"
         yield codes.COMPATIBILITY_SELF.at(each.path, message, object=each.about)
 
 
-def _pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
-    answers = (check_direction(one.member, other.member, ask), check_direction(other.member, one.member, ask))
+def _check_pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
+    answers = (
+        check_direction(one.member, other.member, ask),
+        check_direction(other.member, one.member, ask),
+    )
     for each, found in zip((one, other), answers, strict=True):
         if found is not None and (finding := found.finding()) is not None:
             yield dra_codes.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)
             return
     if (answers[0] is None) != (answers[1] is None):
         refusing, refused = (one, other) if answers[0] else (other, one)
-        message = f"device {refusing.name} does not go with {refused.name}, which would go with it"
+        message = (
+            f"device {refusing.name} excludes {refused.name}, but {refused.name} does not exclude "
+            f"{refusing.name}"
+        )
         yield codes.COMPATIBILITY_ASYMMETRIC.at(refusing.path, message, object=refusing.about)

@@ -1,8 +1,8 @@
-"""Do expressions say what their author means? Asked of the devices that are published.
+"""Evaluates the selectors of DeviceClasses and compatibleOnlyWith on the published devices.
 
-Two kinds: the selectors of DeviceClasses, and compatibleOnlyWith. An expression may be refused by
-the API server, fail on a device (for a selector that aborts every pod that comes by), hold for no
-device, or read what nobody publishes. Without any device only the first can be told.
+An expression is wrong if the API server rejects it, if it fails on a device, if no device matches,
+or if it reads a name that no device publishes. Without devices only the first check applies. A
+failing selector aborts every pod that evaluates it.
 """
 
 import difflib
@@ -27,7 +27,7 @@ _DeviceView = Mapping[str, object]
 
 
 class PublishedDevice(NamedTuple):
-    """A device as expressions see it, and what people call it."""
+    """The name of a device, and its CEL view."""
 
     name: str
     driver: str
@@ -35,18 +35,18 @@ class PublishedDevice(NamedTuple):
 
 
 class _Expression(NamedTuple):
-    """An expression, and where it stands."""
+    """An expression, and where it is defined."""
 
     text: str
     about: str
     path: str
 
-    def tell(self, code: Code, message: str) -> Finding:
+    def finding(self, code: Code, message: str) -> Finding:
         return code.at(self.path, message, object=self.about)
 
 
 def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[PublishedDevice, ...]:
-    """Show all devices of these slices to expressions."""
+    """Return the CEL views of all devices of slices."""
     return tuple(
         PublishedDevice(
             f"{each.driver}/{each.pool}/{device.name}",
@@ -59,7 +59,7 @@ def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[Pu
 
 
 def declares_compatibility(each: Slice) -> bool:
-    """Tell whether a slice says of any device with what it goes."""
+    """Return whether a slice has a compatibility rule for any device."""
     return COMPATIBILITY_ANNOTATION in each.annotations or any(
         device.compatible_only_with is not None for device in each.devices
     )
@@ -68,8 +68,8 @@ def declares_compatibility(each: Slice) -> bool:
 def check_class_selectors(
     classes: Iterable[DeviceClass], devices: Sequence[PublishedDevice], selectors: Selectors
 ) -> Iterator[Finding]:
-    """Tell what is wrong with the selectors of classes, each where those before it hold."""
-    published = _published(devices)
+    """Report wrong selectors of classes, each on the devices that the ones before select."""
+    published = _published_names(devices)
     for each in classes:
         about, left = format_object_name(KIND, each.metadata), devices
         for i, selector in enumerate(each.spec.selectors):
@@ -77,17 +77,19 @@ def check_class_selectors(
                 continue
             place = f"spec.selectors[{i}].cel.expression"
             expression = _Expression(selector.cel.expression, about, place)
-            program, refused = _compiled(expression, selectors)
+            program, refused = _compile(expression, selectors)
             yield from refused
             if program is None:
                 break
             if devices:
-                yield from _nowhere(expression, reads(program), published)
-            tried = _tried(program, left)
-            yield from _failing(expression, tried)
+                yield from _check_reads(expression, reads(program), published)
+            tried = _evaluate_all(program, left)
+            yield from _check_failures(expression, tried)
             holding = tuple(device for device, answer in tried if answer is True)
             if left and not holding:
-                yield expression.tell(codes.SELECTOR_NEVER_TRUE, _none_of(each, left, i))
+                yield expression.finding(
+                    codes.SELECTOR_NEVER_TRUE, _no_match_message(each, left, i)
+                )
             left = holding
 
 
@@ -97,30 +99,31 @@ def check_compatible_only_with(
     devices: Sequence[PublishedDevice],
     selectors: Selectors,
 ) -> Iterator[Finding]:
-    """Tell what is wrong with the expressions of compatibleOnlyWith, each once.
+    """Report wrong expressions of compatibleOnlyWith, each once.
 
-    Where one fails on a pair of devices, and whether both sides say the same, is asked of pairs.
+    `judge.exclusions` checks errors and one-sided rules for pairs of devices.
     """
-    told: set[tuple[str, str]] = set()
-    published = _published(devices)
-    for driver, expression in _declared(slices, declarations):
-        if (driver, expression.text) in told:
+    checked: set[tuple[str, str]] = set()
+    published = _published_names(devices)
+    for driver, expression in _declared_rules(slices, declarations):
+        if (driver, expression.text) in checked:
             continue
-        told.add((driver, expression.text))
-        program, refused = _compiled(expression, selectors)
+        checked.add((driver, expression.text))
+        program, refused = _compile(expression, selectors)
         yield from refused
         others = [each for each in devices if driver in ("", each.driver)]
         if program is None or not others:
             continue
-        yield from _nowhere(expression, reads(program), published)
-        answers = [answer for _, answer in _tried(program, others)]
-        # `false` is how a device says that it goes with nothing.
+        yield from _check_reads(expression, reads(program), published)
+        answers = [answer for _, answer in _evaluate_all(program, others)]
+        # `false` declares that a device is allocated alone.
         if expression.text.strip() != "false" and not any(each is not False for each in answers):
-            message = f"it holds for none of the {len(others)} devices of {driver or 'any driver'}"
-            yield expression.tell(codes.COMPATIBILITY_NEVER, message)
+            what = "device" if len(others) == 1 else "devices"
+            message = f"matches none of {len(others)} {what} of {driver or 'any driver'}"
+            yield expression.finding(codes.COMPATIBILITY_NEVER, message)
 
 
-def _declared(
+def _declared_rules(
     slices: Iterable[Slice], declarations: Sequence[Declaration]
 ) -> Iterator[tuple[str, _Expression]]:
     for i, said in enumerate(declarations):
@@ -140,67 +143,68 @@ def _declared(
                 yield each.driver, _Expression(text, about, place)
 
 
-def _compiled(
+def _compile(
     expression: _Expression, selectors: Selectors
 ) -> tuple[Program | None, tuple[Finding, ...]]:
-    """Compile as the API server would; what it refuses is not looked at any further."""
+    """Compile an expression like the API server; None if it rejects the expression."""
     text = expression.text
     admitted, problem = selectors.admitted(text)
     if admitted:
         return selectors.stored.compile(text), ()
     if problem is not None:
         at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
-        message = f"it does not compile: {at}{problem.message}"
+        message = f"does not compile: {at}{problem.message}"
     elif (length := len(text.encode("utf-8", "replace"))) > LENGTH_LIMIT:
-        message = f"it has {length} bytes; the API server takes {LENGTH_LIMIT}"
+        message = f"has {length} bytes, but the API server allows at most {LENGTH_LIMIT}"
     else:
         cost = selectors.compile_new(text).max_cost
-        message = f"it may cost {cost}; the API server takes an estimate of {COST_LIMIT}"
-    return None, (expression.tell(codes.EXPRESSION_REFUSED, message),)
+        message = f"has an estimated cost of {cost}, but the API server allows {COST_LIMIT}"
+    return None, (expression.finding(codes.EXPRESSION_REFUSED, message),)
 
 
-def _tried(
+def _evaluate_all(
     program: Program, devices: Sequence[PublishedDevice]
 ) -> list[tuple[PublishedDevice, _Result]]:
-    """Evaluate on every device, once per distinct projection."""
+    """Evaluate a program on every device, once per distinct projection."""
     wanted = reads(program)
     known: dict[Hashable, _Result] = {}
     tried: list[tuple[PublishedDevice, _Result]] = []
     for each in devices:
         key = wanted.projection(each.view)
         if key not in known:
-            known[key] = _answer(program, each.view)
+            known[key] = _evaluate(program, each.view)
         tried.append((each, known[key]))
     return tried
 
 
-def _answer(program: Program, device: _DeviceView) -> _Result:
+def _evaluate(program: Program, device: _DeviceView) -> _Result:
     try:
         return program.evaluate(device).value is True
     except EvaluationError as error:
         return error
 
 
-def _failing(
+def _check_failures(
     expression: _Expression, tried: list[tuple[PublishedDevice, _Result]]
 ) -> Iterator[Finding]:
     failed = [(each, error) for each, error in tried if isinstance(error, EvaluationError)]
     if failed:
         device, error = failed[0]
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        message = f"it fails on device {device.name}{more}: {error.message}"
-        yield expression.tell(codes.EXPRESSION_FAILS, message)
+        message = f"fails on device {device.name}{more}: {error.message}"
+        yield expression.finding(codes.EXPRESSION_FAILS, message)
 
 
-def _none_of(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:
-    candidates = f"{len(left)} devices" + (" that the selectors before it left" if index else "")
-    return f"class {each.metadata.name} selects no device: it holds for none of the {candidates}"
+def _no_match_message(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:
+    what = "device" if len(left) == 1 else "devices"
+    candidates = f"{len(left)} {what}" + (" that the previous selectors match" if index else "")
+    return f"class {each.metadata.name} selects no device: it matches none of {candidates}"
 
 
 _FieldName = tuple[str, str, str]
 
 
-def _published(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
+def _published_names(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
     names: set[_FieldName] = set()
     for each in devices:
         device = each.view["device"]
@@ -211,7 +215,7 @@ def _published(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
     return frozenset(names)
 
 
-def _nowhere(
+def _check_reads(
     expression: _Expression, wanted: Reads, published: frozenset[_FieldName]
 ) -> Iterator[Finding]:
     for access in wanted.accesses:
@@ -223,5 +227,5 @@ def _nowhere(
         )
         hint = f"; did you mean {near[0]}?" if near else ""
         what = "attribute" if kind == "attributes" else "capacity"
-        message = f"it reads {what} {domain}/{identifier}, which no device publishes{hint}"
-        yield expression.tell(codes.READ_NOWHERE, message)
+        message = f"reads {what} {domain}/{identifier}, which no device publishes{hint}"
+        yield expression.finding(codes.READ_NOWHERE, message)

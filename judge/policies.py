@@ -1,4 +1,4 @@
-"""Can an amount be asked of a shared device? The request policies of capacities."""
+"""Checks the request policies of capacities."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ from dra.slices import KIND, Slice
 
 
 def check_request_policies(slices: Iterable[Slice]) -> Iterator[Finding]:
-    """Tell of request policies that are refused, or that stop every pod that meets them."""
+    """Report request policies that the API server rejects or that abort every pod."""
     for each in slices:
         for i, device in enumerate(each.devices):
             for name, capacity in device.capacity.items():

@@ -1,6 +1,6 @@
-"""Is a pool whole? The number of its slices, their generations, and names that must differ in it.
+"""Checks pools: the number of slices, their generations, and unique names.
 
-The scheduler takes nothing from a pool that is incomplete or invalid, and says little of it.
+The scheduler allocates nothing from an incomplete or invalid pool.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ Pools = Mapping[PoolID, tuple[Slice, ...]]
 
 
 def newest_generations(slices: Iterable[Slice]) -> Pools:
-    """Give the slices of each pool that count: those of its highest generation, by name."""
+    """Return the slices of the newest generation of each pool, by name."""
     pools: dict[PoolID, list[Slice]] = {}
     for each in sorted(slices, key=lambda each: each.name):
         pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
@@ -27,22 +27,22 @@ def _newest(members: Sequence[Slice]) -> tuple[Slice, ...]:
 
 
 def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
-    """Of a slice that is there twice keep the later one: in a cluster it is the only one."""
+    """Return the last slice of each name; in a cluster it replaces the others."""
     return tuple({each.name: each for each in slices}.values())
 
 
 def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
-    """Tell of slices that are there twice: in a cluster, the later one replaces the other."""
+    """Report slices that occur more than once; in a cluster the last one replaces the others."""
     seen: set[str] = set()
     for each in slices:
         if each.name in seen:
-            message = f"slice {each.name} is there twice; the last one counts"
+            message = f"slice {each.name} occurs more than once; the last one applies"
             yield codes.OBJECT_TWICE.at("metadata.name", message, object=f"{KIND}/{each.name}")
         seen.add(each.name)
 
 
 def find_outdated(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
-    """Tell of slices that no longer count."""
+    """Report slices of old generations."""
     for each in slices:
         pool = PoolID(each.driver, each.pool)
         highest = pools[pool][0].generation
@@ -55,38 +55,40 @@ def find_outdated(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
 
 
 def check_slice_counts(pools: Pools) -> Iterator[Finding]:
-    """Tell of pools whose slices are not as many as they say, or do not say the same."""
+    """Report pools with a wrong or inconsistent number of slices."""
     path = "spec.pool.resourceSliceCount"
     for pool, members in pools.items():
-        first, there = members[0], len(members)
+        first, number = members[0], len(members)
         differing = next((m for m in members if m.slice_count != first.slice_count), None)
         if differing is not None:
             message = (
-                f"pool {pool.name} of {pool.driver} has {differing.slice_count} slices by this "
-                f"one, {first.slice_count} by {first.name}"
+                f"this slice states {differing.slice_count} slices for pool {pool.name} of "
+                f"{pool.driver}, but slice {first.name} states {first.slice_count}"
             )
             about = f"{KIND}/{differing.name}"
             yield codes.POOL_COUNT_DISAGREES.at(path, message, object=about)
-        elif there != first.slice_count:
+        elif number != first.slice_count:
             message = (
-                f"pool {pool.name} of {pool.driver} has {there} of {first.slice_count} slices at "
+                f"pool {pool.name} of {pool.driver} has {number} of {first.slice_count} slices at "
                 f"generation {first.generation}: nothing can be allocated from it"
             )
             yield codes.POOL_INCOMPLETE.at(path, message, object=f"{KIND}/{first.name}")
 
 
 def check_unique_names(pools: Pools) -> Iterator[Finding]:
-    """Tell of devices and counter sets that have a name of another slice of the pool."""
+    """Report devices and counter sets whose name occurs in another slice of the pool."""
     for pool, members in pools.items():
         where = f"pool {pool.name} of {pool.driver}"
         devices = ((m, "spec.devices", [d.name for d in m.devices]) for m in members)
-        yield from _named(devices, f"device %s is in {where} twice")
+        yield from _check_names(devices, f"device %s occurs more than once in {where}")
         sets = ((m, "spec.sharedCounters", [s.name for s in m.shared_counters]) for m in members)
-        yield from _named(sets, f"counter set %s is in {where} twice")
+        yield from _check_names(sets, f"counter set %s occurs more than once in {where}")
 
 
-def _named(members: Iterable[tuple[Slice, str, Sequence[str]]], message: str) -> Iterator[Finding]:
-    """Tell of a name in another slice; twice in one is a limit of the API server."""
+def _check_names(
+    members: Iterable[tuple[Slice, str, Sequence[str]]], message: str
+) -> Iterator[Finding]:
+    """Report names in several slices; the API server rejects duplicates within one slice."""
     seen: dict[str, str] = {}
     for member, path, names in members:
         for i, name in enumerate(names):

@@ -1,8 +1,7 @@
-"""Would the API server take this slice? Its limits and forms, each finding with its path.
+"""Validates a ResourceSlice like the API server, with the path of each error.
 
-One slice at a time, the rules of 1.37 where they are known and of 1.36 elsewhere. Features that a
-cluster has off are not looked at, because its server drops their fields; nor is a request policy,
-which is a question of its own.
+The rules are those of Kubernetes 1.37 where known, else of 1.36. Disabled features are not checked,
+because their server drops the fields. `judge.policies` checks request policies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +29,14 @@ NAMES, VALUES, TAINTS = 32, 48, 16
 OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 _FIELDS = Attribute.__struct_fields__
-# The wire's names of an attribute's fields, beside ours.
+# The fields of an attribute, with their names in the wire format.
 _WIRE = tuple(zip(_FIELDS, ("string", "int", "bool", "version"), strict=False)) + tuple(
     zip(_FIELDS[4:], ("strings", "ints", "bools", "versions"), strict=True)
 )
 
 
 def check_api_limits(each: Slice) -> tuple[Finding, ...]:
-    """Give everything for which the API server would refuse this slice."""
+    """Return all errors for which the API server rejects the slice."""
     validator = ObjectValidator(f"{KIND}/{each.name}")
     validator.check_form("metadata.name", each.name, formats.check_subdomain)
     validator.check_form("spec.driver", each.driver, formats.check_driver_name)
@@ -48,7 +47,9 @@ def check_api_limits(each: Slice) -> tuple[Finding, ...]:
     _operations(validator, each.skip_node_operations)
     if each.partition_type_attribute is not None:
         path = "spec.partitionTypeAttribute"
-        validator.check_form(path, each.partition_type_attribute, formats.check_fully_qualified_name)
+        validator.check_form(
+            path, each.partition_type_attribute, formats.check_fully_qualified_name
+        )
     _counter_sets(validator, each.shared_counters)
     _devices(validator, each)
     return validator.result()
@@ -57,10 +58,10 @@ def check_api_limits(each: Slice) -> tuple[Finding, ...]:
 def _pool(validator: ObjectValidator, each: Slice) -> None:
     validator.check_form("spec.pool.name", each.pool, formats.check_pool_name)
     if each.generation < 0:
-        message = f"is {each.generation}, must not be below zero"
+        message = f"is {each.generation}, must not be negative"
         validator.add(codes.NOT_ALLOWED, "spec.pool.generation", message)
     if each.slice_count <= 0:
-        message = f"is {each.slice_count}, must be above zero"
+        message = f"is {each.slice_count}, must be greater than 0"
         validator.add(codes.NOT_ALLOWED, "spec.pool.resourceSliceCount", message)
 
 
@@ -71,21 +72,21 @@ def _nodes(validator: ObjectValidator, each: Slice) -> None:
         "allNodes": each.all_nodes,
         "perDeviceNodeSelection": each.per_device_node_selection,
     }
-    _one_way(validator, "spec", fields)
+    _check_node_choice(validator, "spec", fields)
     if each.node_selector is not None and len(each.node_selector.node_selector_terms) > 1:
-        message = "must be exactly one"
+        message = "must have exactly one term"
         validator.add(codes.NOT_ALLOWED, "spec.nodeSelector.nodeSelectorTerms", message)
 
 
-def _one_way(
+def _check_node_choice(
     validator: ObjectValidator, path: str, fields: Mapping[str, str | NodeSelector | bool | None]
 ) -> None:
-    """Check that exactly one of the fields that say for which nodes something is, is set."""
+    """Check that exactly one of the node fields is set."""
     there = {name: value for name, value in fields.items() if value is not None}
     for name, value in there.items():
         at = f"{path}.{name}"
         if value is False:
-            validator.add(codes.NOT_ALLOWED, at, "is false: leave it out or set it to true")
+            validator.add(codes.NOT_ALLOWED, at, "is false; omit it or set it to true")
         elif isinstance(value, str):
             validator.check_form(at, value, formats.check_subdomain)
         elif isinstance(value, NodeSelector):
@@ -104,7 +105,7 @@ def _operations(validator: ObjectValidator, operations: Sequence[str]) -> None:
     for i, operation in enumerate(operations):
         validator.check_enum(f"{path}[{i}]", operation, OPERATIONS)
     if OPERATIONS[0] in operations and not {*OPERATIONS[1:]} & {*operations}:
-        message = f"must have {OPERATIONS[1]} where it has {OPERATIONS[0]}"
+        message = f"must contain {OPERATIONS[1]} if it contains {OPERATIONS[0]}"
         validator.add(codes.EITHER_OR, path, message)
 
 
@@ -140,7 +141,7 @@ def _devices(validator: ObjectValidator, each: Slice) -> None:
 
 
 def _advanced(device: Device) -> str | None:
-    """Say what about a device halves the number of devices in its slice."""
+    """Return the feature of a device that halves the number of devices in its slice."""
     if device.taints:
         return "taints"
     if device.consumes_counters:
@@ -157,7 +158,7 @@ def _device(validator: ObjectValidator, path: str, device: Device) -> None:
         validator.add(codes.TOO_MANY, path, message)
     values = sum(max(1, _listed(attribute)) for attribute in device.attributes.values())
     if values > VALUES:
-        message = f"has {values} attribute values, list items counted, at most {VALUES} are allowed"
+        message = f"has {values} attribute values with list items, at most {VALUES} are allowed"
         validator.add(codes.TOO_MANY, path, message)
     validator.check_keys(f"{path}.attributes", device.attributes, formats.check_qualified_name)
     validator.check_keys(f"{path}.capacity", device.capacity, formats.check_qualified_name)
@@ -224,14 +225,14 @@ def _device_nodes(validator: ObjectValidator, path: str, device: Device, each: S
         "allNodes": device.all_nodes,
     }
     if each.per_device_node_selection:
-        _one_way(validator, path, fields)
+        _check_node_choice(validator, path, fields)
     else:
         for name in (name for name, value in fields.items() if value is not None):
             message = "is only allowed with perDeviceNodeSelection in the slice"
             validator.add(codes.NOT_ALLOWED, f"{path}.{name}", message)
     terms = () if device.node_selector is None else device.node_selector.node_selector_terms
     if each.per_device_node_selection and len(terms) > 1:
-        message = f"has {len(terms)} terms: whatever is allocated with this device fails"
+        message = f"has {len(terms)} terms, so every allocation with this device fails"
         validator.add(NODE_SELECTOR_TERMS, f"{path}.nodeSelector.nodeSelectorTerms", message)
 
 
@@ -239,7 +240,7 @@ def _allocatable(
     validator: ObjectValidator, path: str, name: str, resource: NodeAllocatable, device: Device
 ) -> None:
     if "/" in name and "kubernetes.io/" not in name:
-        message = "is an extended resource, which a node does not hand out itself"
+        message = "is an extended resource, not a resource of the node itself"
         validator.add(codes.NOT_ALLOWED, path, message)
     if resource.mapping is None and resource.overhead is None:
         validator.add(codes.EITHER_OR, path, "must have mapping or overhead")
@@ -251,17 +252,23 @@ def _allocatable(
         _mapping(validator, f"{path}.mapping", resource.mapping, device)
 
 
-def _mapping(validator: ObjectValidator, path: str, mapping: AllocatableMapping, device: Device) -> None:
+def _mapping(
+    validator: ObjectValidator, path: str, mapping: AllocatableMapping, device: Device
+) -> None:
     key, factor = mapping.capacity_key, mapping.capacity_multiplier
     if (key is None) == (mapping.device_multiplier is None):
-        validator.add(codes.EITHER_OR, path, "must have one of capacityKey, deviceMultiplier")
+        validator.add(
+            codes.EITHER_OR, path, "must have exactly one of capacityKey, deviceMultiplier"
+        )
     if (key is None) != (factor is None):
-        message = "must have both of capacityKey, capacityMultiplier, or none"
+        message = "must have both capacityKey and capacityMultiplier, or neither"
         validator.add(codes.EITHER_OR, path, message)
     if key is not None and key not in device.capacity:
-        message = f"is {describe_value(key)}, which is no capacity of the device"
+        message = f"is {describe_value(key)}, which is not a capacity of the device"
         validator.add(codes.REFERENCE_UNKNOWN, f"{path}.capacityKey", message)
     factors = {"capacityMultiplier": factor, "deviceMultiplier": mapping.device_multiplier}
     for field, each in factors.items():
         if each is not None and each.sign() <= 0:
-            validator.add(codes.NOT_ALLOWED, f"{path}.{field}", f"is {each}, must be above zero")
+            validator.add(
+                codes.NOT_ALLOWED, f"{path}.{field}", f"is {each}, must be greater than 0"
+            )

@@ -1,8 +1,7 @@
-"""All questions about ResourceSlices, asked in turn.
+"""Runs all checks of ResourceSlices.
 
-Of a slice that is there twice only the last one is looked at, because in a cluster it is the only
-one. Every slice is held to the API's limits; what devices have to do with each other is asked of
-those that still count.
+If a slice occurs more than once, only the last one is checked. The limits of the API apply to every
+slice; checks between devices apply to the newest generations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from judge.partitions import check_partition_types
 from judge.policies import check_request_policies
 from judge.slice_validation import check_api_limits
 
-MOST_ALIKE = 10
+MAX_EQUAL_FINDINGS = 10
 
 
 def judge_slices(
@@ -32,14 +31,14 @@ def judge_slices(
     declarations: Sequence[Declaration] = (),
     selectors: Selectors | None = None,
 ) -> tuple[Finding, ...]:
-    """Give everything that is wrong with these slices, alone and together.
+    """Return all errors of slices, alone and together.
 
-    Rules between devices, those of `declarations` first, are looked at only with `selectors`,
-    which compiles their expressions and remembers them.
+    Rules between devices are checked only with `selectors`, which compiles and caches their
+    expressions. `declarations` override the rules of slices.
     """
     last = pools.latest_slices(slices)
     newest = pools.newest_generations(last)
-    counting = tuple(each for members in newest.values() for each in members)
+    current = tuple(each for members in newest.values() for each in members)
     answers = chain(
         pools.find_repeated(slices),
         pools.find_outdated(last, newest),
@@ -48,40 +47,45 @@ def judge_slices(
         check_counters(newest),
         check_groups(newest, unset_groups),
         check_declarations(last),
-        _rules(counting, declarations, selectors) if selectors else (),
-        attributes.check_types(counting),
+        _check_rules(current, declarations, selectors) if selectors else (),
+        attributes.check_types(current),
         attributes.check_names(last),
         attributes.check_standard_forms(last),
         check_partition_types(last),
         check_request_policies(last),
     )
-    # Limits are counted where they are checked, over all codes.
-    return (*(finding for each in last for finding in check_api_limits(each)), *_shown(answers))
+    # API limits are truncated in their own check, over all codes.
+    return (
+        *(finding for each in last for finding in check_api_limits(each)),
+        *_limit_equal_findings(answers),
+    )
 
 
-def _rules(
-    counting: Sequence[Slice], declarations: Sequence[Declaration], selectors: Selectors
+def _check_rules(
+    current: Sequence[Slice], declarations: Sequence[Declaration], selectors: Selectors
 ) -> Iterator[Finding]:
     ask = evaluator(selectors.stored, list_attributes=selectors.lists)
-    yield from check_exclusions(counting, declarations, ask)
-    if declarations or any(map(declares_compatibility, counting)):
+    yield from check_exclusions(current, declarations, ask)
+    if declarations or any(map(declares_compatibility, current)):
         yield from check_compatible_only_with(
-            counting, declarations, published_devices(counting, selectors), selectors
+            current, declarations, published_devices(current, selectors), selectors
         )
 
 
-def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Pass on the first findings of each code about each object, and say how many more there are.
+def _limit_equal_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the first findings of each code and object, then the number of the others.
 
-    One wrong name may be in every device; nobody reads that a hundred times.
+    One wrong name can occur in every device.
     """
     counts: dict[tuple[str, str], int] = {}
     for finding in findings:
         key = (finding.object, finding.code)
         counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= MOST_ALIKE:
+        if counts[key] <= MAX_EQUAL_FINDINGS:
             yield finding
     for (about, code), number in counts.items():
-        if number > MOST_ALIKE:
-            message = f"{number - MOST_ALIKE} more findings of {code} in this object are not shown"
+        if number > MAX_EQUAL_FINDINGS:
+            hidden = number - MAX_EQUAL_FINDINGS
+            noun, verb = ("finding", "is") if hidden == 1 else ("findings", "are")
+            message = f"{hidden} more {noun} of {code} in this object {verb} not shown"
             yield MORE_ALIKE.at("", message, object=about)

@@ -106,8 +106,8 @@ NOT_PROMISED = Code(
     name="NotPromised",
     severity=Severity.WARNING,
     text=(
-        "A solution was found, but its devices cannot be reserved: it gives a claim a whole device "
-        "of which another claim holds a share."
+        "A solution was found, but its devices cannot be reserved: it gives a claim a whole "
+        "device of which another claim holds a share."
     ),
     example="another claim holds a device",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
@@ -130,8 +130,8 @@ SERVED_BY_PLUGIN = Code(
     name="ServedByPlugin",
     severity=Severity.INFO,
     text=(
-        "Nodes advertise a resource name that a pod requests. A device plugin serves it there, so "
-        "the pod gets no claim for it. The free devices of the plugin are not checked."
+        "Nodes advertise a resource name that a pod requests. A device plugin serves it there, "
+        "so the pod gets no claim for it. The free devices of the plugin are not checked."
     ),
     example=(
         "spec: a device plugin serves nvidia.com/gpu on 2 nodes, so the pod gets no claim for it"
