@@ -80,7 +80,7 @@ REQUEST_INCOMPLETE = Code(
     ),
     example=(
         "spec.containers[0].resources.limits[koordinator.sh/gpu-core]: "
-        "koordinator.sh/gpu-core: not a complete GPU request"
+        "koordinator.sh/gpu-core: not a valid GPU request"
     ),
     remedy="Add the missing resource, or remove the one that does not belong to the request.",
 )
@@ -223,8 +223,8 @@ LABEL_KEPT = Code(
         "pod keeps it. After the removal of the device plugin, no node has the label."
     ),
     example=(
-        "spec.nodeSelector[nvidia.com/gpu.count]: nvidia.com/gpu.count In 8 describes the "
-        "node, not a device, so it stays unchanged"
+        "spec.nodeSelector[nvidia.com/gpu.count]: nvidia.com/gpu.count In 8 cannot be "
+        "expressed as a device selector, so it stays unchanged"
     ),
     remedy="Remove the label from the pod, or set it on the nodes yourself.",
 )

@@ -93,7 +93,8 @@ def _keep(term: LabelTerm) -> LabelMeaning:
     return LabelMeaning(
         findings=(
             LABEL_KEPT.at(
-                term.where, f"{term} describes the node, not a device, so it stays unchanged"
+                term.where,
+                f"{term} cannot be expressed as a device selector, so it stays unchanged",
             ),
         ),
         kept=True,
@@ -232,7 +233,11 @@ def _in_name(to_words: Callable[[str], str]) -> Callable[[LabelTerm], LabelMeani
         selector = choices[0] if len(choices) == 1 else AnyOf(choices)
         return LabelMeaning(
             _apply_operator(term, selector),
-            (_inexact(term, "the value is searched in the product names of devices"),),
+            (
+                _inexact(
+                    term, "a device matches if its product name contains all words of the value"
+                ),
+            ),
         )
 
     return read

@@ -48,15 +48,15 @@ _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
 _ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
 _WEIGHTS: Final = "hami.io/device-scoring-weights"
-_BY_NUMBER: Final = "ignored, because the index of a GPU on its node is not a device attribute"
+_BY_NUMBER: Final = "is ignored, because the index of a GPU on its node is not a device attribute"
 # Annotations that a claim cannot express, and why.
 _NOT_EXPRESSIBLE: Final = {
     "nvidia.com/use-gpuindexes": _BY_NUMBER,
     "nvidia.com/nouse-gpuindexes": _BY_NUMBER,
     "nvidia.com/mig-profile-preference": (
-        "ignored, because the claim requests the smallest profile with enough memory"
+        "is ignored, because the claim requests the smallest profile with enough memory"
     ),
-    "hami.io/vulkan": "ignored, because the DRA driver decides which APIs a container can use",
+    "hami.io/vulkan": "is ignored, because the DRA driver decides which APIs a container can use",
 }
 _POLICIES: Final = {
     "hami.io/node-scheduler-policy": ("binpack", "spread"),
@@ -237,7 +237,7 @@ def _report_lost_hints(builder: RequestBuilder) -> None:
     if _WEIGHTS in annotations:
         builder.findings.append(_lost(_WEIGHTS, annotations[_WEIGHTS]))
     builder.findings += [
-        HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])}: {why}")
+        HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])} {why}")
         for key, why in _NOT_EXPRESSIBLE.items()
         if key in annotations
     ]

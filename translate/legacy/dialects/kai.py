@@ -147,9 +147,9 @@ def _check(pod: PodView) -> list[Finding]:
     if _FRACTION in annotations and not 0 < _decimal(annotations[_FRACTION]) < 1:
         refuse(_FRACTION, "not a positive number smaller than 1.0")
     if _MEMORY in annotations and not _is_positive(annotations[_MEMORY]):
-        refuse(_MEMORY, "not a positive whole number of MiB")
+        refuse(_MEMORY, "not a positive integer of MiB")
     if _NUMBER in annotations and not _is_positive(annotations[_NUMBER]):
-        refuse(_NUMBER, "not a positive whole number of devices")
+        refuse(_NUMBER, "not a positive integer of devices")
     return [*found, *_incomplete(pod)]
 
 

@@ -186,12 +186,12 @@ def _read_gpus(
 
 def _add(builder: RequestBuilder, ask: Ask, sums: Iterable[_PodResource]) -> None:
     found = [resource for one in sums for resource in one.sources]
-    builder.add_ask(ask, found, _users(builder.pod, found))
+    builder.add_ask(ask, found, _find_users(builder.pod, found))
 
 
-def _users(pod: PodView, found: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
-    holders = {one.container for one in found}
-    return tuple(one.user for one in pod.containers if one.user.path in holders)
+def _find_users(pod: PodView, found: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
+    paths = {one.container for one in found}
+    return tuple(one.user for one in pod.containers if one.user.path in paths)
 
 
 def _check(sums: _PodResources) -> list[Finding]:
@@ -212,9 +212,7 @@ def _check(sums: _PodResources) -> list[Finding]:
     if frozenset(sums) not in _VALID_COMBINATIONS:
         written = ", ".join(sorted({one.original_name for s in sums.values() for one in s.sources}))
         missing = f"; add {_OWN}{_MEMORY} or {_OWN}{_RATIO}" if _lacks_memory(sums) else ""
-        return [
-            REQUEST_INCOMPLETE.at(first.where, f"{written}: not a complete GPU request{missing}")
-        ]
+        return [REQUEST_INCOMPLETE.at(first.where, f"{written}: not a valid GPU request{missing}")]
     shared = sums[_SHARED].amount if _SHARED in sums else 0
     if shared:
         return _check_shares(sums, shared)
@@ -242,7 +240,7 @@ def _check_shares(sums: _PodResources, shared: int) -> list[Finding]:
         elif one.amount > 100 * shared:
             problems.append(one.reject(f"exceeds 100 for each GPU ({_OWN}{_SHARED} is {shared})"))
     if _NPU[0] in sums and shared != 1:
-        problems.append(sums[_SHARED].reject("must be 1 for slices of an NPU"))
+        problems.append(sums[_SHARED].reject("is invalid; slices of an NPU require 1"))
     if _NPU[2] in sums and sums[_NPU[2]].amount > 100:
         problems.append(sums[_NPU[2]].reject("exceeds 100 percent"))
     return problems
@@ -252,11 +250,11 @@ def check_whole_devices(one: _PodResource) -> list[Finding]:
     """Check that an amount above 100 is a number of whole devices."""
     if one.amount <= 100 or one.amount % 100 == 0:
         return []
-    near = one.amount // 100 * 100
+    lower = one.amount // 100 * 100
     return [
         one.reject(
             "is above 100 but not a multiple of 100",
-            f'Write "{near}" or "{near + 100}" in total.',
+            f'Write "{lower}" or "{lower + 100}" in total.',
         )
     ]
 

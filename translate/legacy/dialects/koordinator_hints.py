@@ -123,7 +123,7 @@ def apply_hints(
         builder.findings.append(
             AMOUNT_REFUSED.at(
                 annotation_path(HINT),
-                f"{ask.count} devices cannot have requiredTopologyScope Device",
+                f"requiredTopologyScope Device allows 1 device, but the pod requests {ask.count}",
             )
         )
     joint = pod_hints.joint if kind in pod_hints.joined else None
@@ -151,8 +151,8 @@ def _place_in_partition(
         builder.findings.append(
             HINT_LOST.at(
                 annotation_path(PARTITION),
-                f"ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but the pod requests "
-                f"{'all' if ask.count is None else ask.count}",
+                f"the annotation is ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but the "
+                f"pod requests {'all' if ask.count is None else ask.count}",
             )
         )
     return None
@@ -177,7 +177,7 @@ def _read_hint(builder: RequestBuilder, name: str, value: Value) -> DeviceHint:
             annotation_json.unreadable_annotation(HINT, f"{name} must be an object")
         )
     if name not in _KINDS:
-        _add_unknown_value(builder, HINT, f"device type {name}", tuple(_KINDS))
+        _add_unknown_value(builder, HINT, "device type", name, tuple(_KINDS))
     policy = _read_choice(builder, hint, "exclusivePolicy", _POLICIES)
     if policy == "PCIeLevel":
         _add_no_effect(
@@ -216,7 +216,7 @@ def _read_joint(
         return None, ()
     for name in listed:
         if name not in _KINDS:
-            _add_unknown_value(builder, JOINT, f"device type {name}", tuple(_KINDS))
+            _add_unknown_value(builder, JOINT, "device type", name, tuple(_KINDS))
     scope = _read_choice(builder, joint, "requiredScope", ("SamePCIe",), JOINT)
     joined = tuple(
         [
@@ -227,7 +227,9 @@ def _read_joint(
     )
     if len(joined) < 2:
         _add_no_effect(
-            builder, JOINT, "no effect, because the pod requests fewer than two of the device types"
+            builder,
+            JOINT,
+            "the annotation has no effect, because the pod requests fewer than 2 of the types",
         )
         return None, ()
     return JointAllocation(
@@ -264,17 +266,18 @@ def _read_choice(
         return ""
     if isinstance(value, str) and value in allowed:
         return value
-    _add_unknown_value(builder, key, f"{name} {format_value(value)}", allowed)
+    _add_unknown_value(builder, key, name, value, allowed)
     return ""
 
 
 def _add_unknown_value(
-    builder: RequestBuilder, key: str, what: str, allowed: tuple[str, ...]
+    builder: RequestBuilder, key: str, field: str, value: Value, allowed: tuple[str, ...]
 ) -> None:
     builder.findings.append(
         WORD_UNKNOWN.at(
             annotation_path(key),
-            f"{format_value(what)}: the value must be one of {', '.join(allowed)}",
+            f"{field} must be {'one of ' if allowed[1:] else ''}{', '.join(allowed)}, "
+            f"not {format_value(value)}",
         )
     )
 
@@ -302,7 +305,7 @@ def _read_selector(
         made = _label(key, operator, values, str(attributes.get(key, "")))
         if made is None:
             _add_unknown_value(
-                builder, HINT, f"operator {operator}", ("In", "NotIn", "Exists", "DoesNotExist")
+                builder, HINT, "operator", operator, ("In", "NotIn", "Exists", "DoesNotExist")
             )
         elif key in attributes:
             found.append(made)

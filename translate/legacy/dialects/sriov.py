@@ -137,7 +137,7 @@ def _requested_by_claim(network: PodNetwork, pool: str) -> Finding:
     return MEANING_CHANGES.at(
         annotation_path(network.key),
         f"network {network.name} uses {pool}, which a claim requests now",
-        remedy=f"Change the definition of {network.name} to the name of the claim's devices.",
+        remedy=f"Set the resource name in {network.name} to that of the claim's devices.",
     )
 
 

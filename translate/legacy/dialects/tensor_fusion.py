@@ -278,7 +278,7 @@ def _read_amount(settings: _Settings, kind: str) -> tuple[Quantity | None, list[
             try:
                 read.append(parse(settings.values[key].strip()))
             except QuantityError as error:
-                return None, [settings.reject(key, f"is not a quantity: {error}")]
+                return None, [AMOUNT_REFUSED.at(settings.where(key), f"{error}")]
             if read[-1].sign() <= 0:
                 return None, [settings.reject(key, "must be greater than 0")]
     return (read[0] if read else None), []
@@ -375,7 +375,8 @@ def _report_changes(settings: _Settings) -> list[Finding]:
     if model := format_value(settings.values.get("gpu-model", "")):
         found.append(
             LABEL_LOOSE.at(
-                settings.where("gpu-model"), f"{model} is searched in the product names of devices"
+                settings.where("gpu-model"),
+                f"a device matches if its product name contains all words of {model}",
             )
         )
     vendor = settings.values.get("vendor", "nvidia").strip().lower()

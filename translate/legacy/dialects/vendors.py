@@ -79,8 +79,8 @@ def _read_vendor(
     """Make one ask for each counting resource. The parts belong to the first one."""
     count, part = names
     parts = [one for name, one in container.resources.items() if part.fullmatch(name)]
-    rest = [one for one in container.resources.values() if one not in parts]
-    counted = [one for one in rest if count.fullmatch(one.name)]
+    others = [one for one in container.resources.values() if one not in parts]
+    counted = [one for one in others if count.fullmatch(one.name)]
     for i, one in enumerate(counted):
         _add_ask(builder, container, vendor, [one, *parts] if i == 0 else [one], one.amount)
     if parts and not counted:
