@@ -1,7 +1,8 @@
 """Tables of test cases in YAML, with a shorthand for long values.
 
-`{$text: 65}` is a text of 65 letters. `{$list: 33, of: ...}` is a list of 33 copies, in which `$i` in
-texts and keys is the number of the copy. `{$map: 33, key: ..., of: ...}` is a map of 33 copies.
+`{$text: 65}` is a text of 65 letters. `{$list: 33, of: ...}` is a list of 33 copies, and
+`{$map: 33, key: ..., of: ...}` a map of 33 copies. `$i` in their texts and keys is
+the number of the copy.
 """
 
 from pathlib import Path

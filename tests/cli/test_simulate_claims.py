@@ -135,7 +135,7 @@ def test_a_resource_of_a_device_plugin_gets_no_claim_and_is_reported(run: Run) -
     )
     code, printed, err = run(legacy("{example.com/gpu: 1}", spec="nodeName: n2"), cluster=plugin)
     assert (code, printed["pods"][0]["claims"]) == (0, [])
-    assert "info: Pod/old spec: example.com/gpu is served by a device plugin on 1 node" in err
+    assert "info: Pod/old spec: a device plugin serves example.com/gpu on 1 node" in err
     # The class serves it on the other node, and on a node whose plugin advertises none.
     _, printed, _ = run(legacy("{example.com/gpu: 1}", spec="nodeName: n1"), cluster=plugin)
     assert len(printed["pods"][0]["claims"]) == 1
@@ -147,7 +147,7 @@ def test_a_resource_of_a_device_plugin_gets_no_claim_and_is_reported(run: Run) -
 def test_an_unknown_resource_is_reported(run: Run) -> None:
     code, printed, err = run(legacy("{example.com/tpu: 1}"))
     assert (code, codes(printed["pods"][0])) == (1, ["ServedByNobody"])
-    assert "nobody serves example.com/tpu" in err
+    assert "no node advertises example.com/tpu, and no DeviceClass serves it" in err
     assert run(legacy("{example.com/tpu: 0, cpu: 1, memory: 1Gi}"))[0] == 0
 
 

@@ -39,7 +39,7 @@ def claim(requests: list[Value], constraints: list[Value] | None = None) -> Valu
     [
         (ALL, ["all devices of class c"]),
         (ALTERNATIVES, ["2 devices of class c, or else 1 device of class d"]),
-        (EQUAL, ["a, b: 1 device of class c each"]),
+        (EQUAL, ["a, b: each 1 device of class c"]),
         (
             SELECTED,
             ['1 device of class c with cores 30 and memory 3Gi where model == "m" (admin access)'],

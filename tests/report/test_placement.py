@@ -44,7 +44,7 @@ def test_a_device_whose_counters_are_in_use_is_not_free() -> None:
     use = {"counterSet": "c", "counters": {"m": {"value": "2"}}}
     small = {"counterSet": "c", "counters": {"m": {"value": "1"}}}
     devices = [
-        {"name": "whole", "consumesCounters": [use]},
+        {"name": "full", "consumesCounters": [use]},
         {"name": "part-0", "consumesCounters": [small]},
         {"name": "part-1", "consumesCounters": [small]},
     ]
@@ -53,11 +53,11 @@ def test_a_device_whose_counters_are_in_use_is_not_free() -> None:
     assert drawn(built) == [
         "node n",
         "`- pool p of d.io",
-        "   |- built          free",
+        "   |- full           free",
         "   `- part-0..1 (2)  free",
     ]
     assert drawn(built, **{"part-0": (DeviceHolder("default/a"),)})[2:] == [
-        "   |- built   counters in use",
+        "   |- full    counters in use",
         "   |- part-0  held             default/a",
         "   `- part-1  free",
     ]
