@@ -6,6 +6,7 @@ docs/architecture.md lists the files under "Where things go". A missing one fail
 import importlib
 import json
 import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -177,6 +178,14 @@ def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> N
         "docs/configuration.md",
         "docs/migrating.md",
     ]
+
+
+def test_the_architecture_page_names_what_a_dialect_module_contains() -> None:
+    row = next(line for line in PAGE.splitlines() if "translate/legacy/dialects/nos.py" in line)
+    names = set(re.findall(r"`(\w+)`", row))
+    assert {"NAME", "read"} <= names
+    for module in dialect_modules().values():
+        assert names <= vars(importlib.import_module(module)).keys(), module
 
 
 def test_the_architecture_page_lists_every_file_that_is_checked_here() -> None:
