@@ -151,8 +151,8 @@ def _place_in_partition(
         builder.findings.append(
             HINT_LOST.at(
                 annotation_path(PARTITION),
-                f"the annotation is ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but the "
-                f"pod requests {'all' if ask.count is None else ask.count}",
+                f"the annotation is ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but "
+                f"the pod requests {'all' if ask.count is None else ask.count}",
             )
         )
     return None
