@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yaml"))
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+CONTRIBUTOR_PAGES = [
+    "CONTRIBUTING.md", "SECURITY.md", "GOVERNANCE.md", "MAINTAINERS.md", "CODE_OF_CONDUCT.md",
+    "CHANGELOG.md",
+]  # fmt: skip
 # `READY := $(VENV)/.ready` in the Makefile: a target that creates the environment.
 ENVIRONMENT = ".venv/.ready"
 EMPTY_CHANGELOG = "# Changelog\n\n## Unreleased\n"
@@ -145,3 +149,11 @@ def test_tag_changelog_and_pyproject_must_name_one_version(
 
 def test_the_version_of_this_checkout_is_consistent() -> None:
     assert main([]) == 0
+
+
+@pytest.mark.parametrize("name", CONTRIBUTOR_PAGES)
+def test_links_of_contributor_pages_lead_to_files(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    for target in targets:
+        assert (ROOT / target).exists(), target
