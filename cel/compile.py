@@ -173,7 +173,7 @@ class Planner:
         cost = cost_of(resolved)
         known = [step for step in steps if isinstance(step, Known)]
         if len(known) == len(steps):
-            folded = self.folded(node, resolved, meaning, known)
+            folded = self.folded(node, meaning, known, cost)
             if folded is not None:
                 return folded
         limit, offset = self.limit, node.offset
@@ -202,17 +202,11 @@ class Planner:
         return calls.binary(meaning, self.close(one), self.close(two), cost, limit, offset)
 
     def folded(
-        self,
-        node: ast.Call,
-        resolved: Resolved,
-        meaning: Callable[..., object],
-        known: list[Known],
+        self, node: ast.Call, meaning: Callable[..., object], known: list[Known], cost: Cost | None
     ) -> Known | None:
         """A call of known arguments."""
         try:
-            return folding.call(
-                node.function, meaning, known, cost_of(resolved), early=not self.strict
-            )
+            return folding.call(node.function, meaning, known, cost, early=not self.strict)
         except EvaluationError as error:
             raise EvaluationError("constant", error.message, node.offset) from None
 
