@@ -55,7 +55,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a 
         help="the feature gate DRAListTypeAttributes (default: off; a batch sets it per line)",
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="format (default: text)"
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="output format (default: text)",
     )
 
 

@@ -24,7 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "print the configuration with its defaults, or the errors in it"
     printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
     add_config_option(printing)
-    printing.add_argument("-o", "--output", choices=["yaml", "json"], help="format (default: yaml)")
+    printing.add_argument(
+        "-o", "--output", choices=["yaml", "json"], help="output format (default: yaml)"
+    )
     text = "print the JSON Schema of the configuration"
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
 

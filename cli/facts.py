@@ -56,7 +56,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="feature gates that differ from their defaults",
     )
     parser.add_argument(
-        "-o", "--output", choices=["yaml", "json"], default="yaml", help="format (default: yaml)"
+        "-o",
+        "--output",
+        choices=["yaml", "json"],
+        default="yaml",
+        help="output format (default: yaml)",
     )
 
 

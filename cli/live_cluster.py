@@ -59,10 +59,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="?",
         const=CURRENT,
-        help="use a live cluster, by a context of the kubeconfig (default: the current context)",
+        help="use the live cluster of this kubeconfig context (default: the current context)",
     )
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="path to the kubeconfig (default: as kubectl)"
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)",
     )
 
 

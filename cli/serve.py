@@ -42,7 +42,9 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", help="the configuration file, reloaded when it changes"
     )
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="path to the kubeconfig (default: in-cluster access)"
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig file (default: the service account of the pod)",
     )
     parser.add_argument("--context", metavar="NAME", help="the context in the kubeconfig")
     parser.add_argument("--namespace", metavar="NS", help="the namespace of the installation")

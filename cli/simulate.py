@@ -59,7 +59,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubernetes-version", metavar="V", default=gates.NEWEST, help=text)
     text = "feature gates that differ from their defaults (NAME=true,...)"
     parser.add_argument("--feature-gates", metavar="GATES", default="", help=text)
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="format")
+    parser.add_argument(
+        "-o", "--output", choices=["text", "json"], default="text", help="output format"
+    )
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:

@@ -107,7 +107,7 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=["yaml", "json", "diff", "report"],
         default="yaml",
-        help="format (default: yaml)",
+        help="output format (default: yaml)",
     )
 
 
