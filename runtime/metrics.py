@@ -1,7 +1,6 @@
-"""What the processes count, under controller-runtime's names where it has one, else under ours.
+"""The metrics of all processes, with the names of controller-runtime where it has the same metric.
 
-Labels are bounded: names of ours, of the API and of outcomes, never what a tenant writes. One
-registry a process. Knows nothing of who counts.
+Label values are bounded: never text that a user writes. Each process has one registry.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,44 +16,44 @@ from prometheus_client import (
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runtime.counters import Tally, Times
+from runtime.counters import UnlockedCounter, UnlockedHistogram
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
-REQUESTS: Final = Tally(
+REQUESTS: Final = UnlockedCounter(
     "controller_runtime_webhook_requests",
     "Admission requests by webhook and HTTP status.",
     ["webhook", "code"],
     REGISTRY,
 )
-LATENCY: Final = Times(
+LATENCY: Final = UnlockedHistogram(
     "controller_runtime_webhook_latency_seconds",
-    "How long an admission request took.",
+    "Duration of admission requests in seconds.",
     "webhook",
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     REGISTRY,
 )
 IN_FLIGHT: Final = Gauge(
     "controller_runtime_webhook_requests_in_flight",
-    "Admission requests being answered.",
+    "Admission requests in progress.",
     ["webhook"],
     registry=REGISTRY,
 )
 PANICS: Final = Counter(
     "controller_runtime_webhook_panics",
-    "Admission requests that met a bug of ours.",
+    "Admission requests that ended in an unhandled exception.",
     registry=REGISTRY,
 )
-TRANSLATIONS: Final = Tally(
+TRANSLATIONS: Final = UnlockedCounter(
     "drawbridge_translations",
-    "Answers by webhook, operation and outcome.",
+    "Admission responses by webhook, operation and outcome.",
     ["webhook", "operation", "outcome"],
     REGISTRY,
 )
-FINDINGS: Final = Tally(
-    "drawbridge_findings", "Findings told in answers, by code.", ["code"], REGISTRY
+FINDINGS: Final = UnlockedCounter(
+    "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REGISTRY
 )
 TEMPLATES: Final = Counter(
     "drawbridge_templates_ensured",
@@ -69,80 +68,107 @@ CERTIFICATE: Final = Gauge(
 )
 CERTIFICATE_READS: Final = Counter(
     "drawbridge_certificate_reads",
-    "Times the serving certificate was read from its files, by result.",
+    "Reads of the serving certificate, by result.",
     ["result"],
     registry=REGISTRY,
 )
 CONFIGURATION_READS: Final = Counter(
     "drawbridge_configuration_reads",
-    "Times a changed configuration was read, by result.",
+    "Reads of a changed configuration, by result.",
     ["result"],
     registry=REGISTRY,
 )
 CONFIGURATION_GOOD: Final = Gauge(
     "drawbridge_configuration_good",
-    "1 while the configuration in use is the one in the file.",
+    "1 if the configuration in the file is in use.",
     registry=REGISTRY,
 )
 FACTS_READS: Final = Counter(
     "drawbridge_facts_reads",
-    "Times published facts were read, by result.",
+    "Reads of published facts, by result.",
     ["result"],
     registry=REGISTRY,
 )
-STEPS: Final = Counter(
+CONTROLLER_STEPS: Final = Counter(
     "drawbridge_controller_steps",
-    "Steps of the controller's duties by outcome.",
-    ["duty", "outcome"],
+    "Reconciliations by reconciler and outcome.",
+    ["reconciler", "outcome"],
     registry=REGISTRY,
 )
-MET: Final = Counter(
+CONTROLLER_EVENTS: Final = Counter(
     "drawbridge_controller_events",
-    "What the controller's duties did and met.",
-    ["duty", "what"],
+    "Changes and problems by reconciler.",
+    ["reconciler", "what"],
     registry=REGISTRY,
 )
-LEVEL: Final = Gauge(
-    "drawbridge_controller_level",
-    "What the controller's duties see now, such as conditions that are inactive.",
-    ["duty", "what"],
+# Only the leading controller sets the gauges below; in every other process they are 0.
+CONTROLLER_LEADING: Final = Gauge(
+    "drawbridge_controller_leading",
+    "1 in the controller that holds the Lease.",
+    registry=REGISTRY,
+)
+PODS_WITHOUT_TEMPLATE: Final = Gauge(
+    "drawbridge_pods_without_template",
+    "Pending pods whose ResourceClaimTemplate the controller cannot create.",
+    registry=REGISTRY,
+)
+MATCH_CONDITIONS_INACTIVE: Final = Gauge(
+    "drawbridge_match_conditions_inactive",
+    "Match conditions of the webhooks that differ from the configuration.",
+    registry=REGISTRY,
+)
+DUAL_NODES: Final = Gauge(
+    "drawbridge_dual_nodes",
+    "Nodes where a device plugin and a DRA driver advertise the same devices.",
+    registry=REGISTRY,
+)
+DUAL_NODE_IDLE_DEVICES: Final = Gauge(
+    "drawbridge_dual_node_idle_devices",
+    "DRA devices that stay idle on these nodes.",
+    registry=REGISTRY,
+)
+OTHER_WEBHOOKS: Final = Gauge(
+    "drawbridge_other_webhooks",
+    "Known webhooks of other projects that act on the same pods.",
     registry=REGISTRY,
 )
 
 
-class Watched(Protocol):
-    """What is told of a cache."""
+class CacheStatistics(Protocol):
+    """The statistics of a watch cache."""
 
     @property
     def synced(self) -> bool:
-        """Whether it has seen everything once."""
+        """Whether the first list is complete."""
 
     @property
     def restarts(self) -> int:
-        """How often its watch began again."""
+        """The number of restarts of the watch."""
 
     def age(self) -> float:
-        """Seconds since the server last said anything."""
+        """Return the seconds since the last data from the API server."""
 
 
-class Caches(Collector):
-    """Reads the caches when somebody looks, so that an age is never an old one."""
+class CacheCollector(Collector):
+    """Reads the statistics of the watch caches at scrape time."""
 
-    def __init__(self, caches: Callable[[], Iterable[tuple[str, Watched]]]) -> None:
+    def __init__(self, caches: Callable[[], Iterable[tuple[str, CacheStatistics]]]) -> None:
         self._caches = caches
 
     def collect(self) -> Iterator[Metric]:
-        """Give age, state and restarts by resource."""
+        """Return age, state and restarts by resource."""
         age = GaugeMetricFamily(
             "drawbridge_cache_age_seconds",
-            "Seconds since the API server last said anything about a cache.",
+            "Seconds since the last data from the API server for a cache.",
             labels=["resource"],
         )
         synced = GaugeMetricFamily(
-            "drawbridge_cache_synced", "1 once a cache has seen everything.", labels=["resource"]
+            "drawbridge_cache_synced",
+            "1 if the first list of a cache is complete.",
+            labels=["resource"],
         )
         restarts = CounterMetricFamily(
-            "drawbridge_watch_restarts", "Times a watch was begun again.", labels=["resource"]
+            "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
         )
         for name, cache in self._caches():
             age.add_metric([name], cache.age())
@@ -151,34 +177,36 @@ class Caches(Collector):
         yield from (age, synced, restarts)
 
 
-class Remembered(Protocol):
-    """What is told of a memory of answers."""
+class AnswerCacheStatistics(Protocol):
+    """The statistics of an answer cache."""
 
     @property
     def hits(self) -> int:
-        """Answers that were remembered."""
+        """The number of lookups that found a response."""
 
     @property
     def misses(self) -> int:
-        """Answers that had to be found."""
+        """The number of lookups that found nothing."""
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Return the number of entries."""
 
 
-class Memories(Collector):
-    """Reads the memory of answers when somebody looks."""
+class AnswerCacheCollector(Collector):
+    """Reads the statistics of the answer cache at scrape time."""
 
-    def __init__(self, memory: Remembered) -> None:
-        self._memory = memory
+    def __init__(self, cache: AnswerCacheStatistics) -> None:
+        self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Give how many answers are kept and how often that helped."""
-        kept = "drawbridge_remembered_answers"
-        yield GaugeMetricFamily(kept, "Answers kept for equal pods.", len(self._memory))
-        asked = CounterMetricFamily(
-            "drawbridge_remembered_questions", "Pods looked up by result.", labels=["result"]
+        """Return the number of entries, hits and misses."""
+        name = "drawbridge_remembered_answers"
+        yield GaugeMetricFamily(name, "Cached responses for equal pods.", len(self._cache))
+        lookups = CounterMetricFamily(
+            "drawbridge_remembered_questions",
+            "Lookups in the answer cache, by result.",
+            labels=["result"],
         )
-        asked.add_metric(["hit"], self._memory.hits)
-        asked.add_metric(["miss"], self._memory.misses)
-        yield asked
+        lookups.add_metric(["hit"], self._cache.hits)
+        lookups.add_metric(["miss"], self._cache.misses)
+        yield lookups

@@ -125,7 +125,7 @@ def no_gpu_is_handed_out_by_a_plugin_and_by_a_driver(stage: Stage) -> None:
     in_step(stage, town, probe)
     ran = town.kubectl.inside(stage.namespace).apply(probe, words=("--dry-run=server",)).done()
     assert any("advertised by a plugin on 2 nodes" in each for each in ran.warnings), ran
-    idle = f"{2 * EACH} devices of DRA stay idle on 2 nodes"
+    idle = f"idle DRA devices: {2 * EACH} on 2 nodes"
     words = (*both, idle)
     stage.wait("the log names them", lambda: _say(told(town, "DualNodes"), words))
     stage.wait("an event names them", lambda: _say(written(stage, "DualNodes"), words))

@@ -284,7 +284,7 @@ def collected(stage: Stage, town: Installed) -> None:
     before.stop()
     (after,) = (each for each in town.controllers if each is not before)
     steps = "drawbridge_controller_steps_total"
-    stage.wait("somebody looked", lambda: after.metric(steps, duty="janitor"))
+    stage.wait("somebody looked", lambda: after.metric(steps, reconciler="janitor"))
     town.heal()
 
 

@@ -36,7 +36,7 @@ async def test_the_version_is_a_minor_version(place: Place) -> None:
     assert int(minor) >= 34
 
 
-async def test_what_is_not_there_is_a_status_with_details(place: Place) -> None:
+async def test_a_missing_object_returns_a_status_with_details(place: Place) -> None:
     error = await refused(place.session.call("GET", place.path("none")))
 
     assert (error.code, error.reason, error.not_found) == (404, "NotFound", True)
@@ -45,13 +45,13 @@ async def test_what_is_not_there_is_a_status_with_details(place: Place) -> None:
     assert await place.writer.read(CONFIG_MAPS, "none", namespace=place.namespace) is None
 
 
-async def test_a_kind_that_is_not_served_is_missing_too(place: Place) -> None:
+async def test_a_kind_that_is_not_served_returns_not_found(place: Place) -> None:
     assert (await refused(place.session.call("GET", "/apis/no.such/v1/things"))).not_found
     assert (await refused(place.session.call("GET", "/api/v1/things"))).not_found
 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, TEMPLATES, LEASES, EVENTS, resources.SLICES])
-async def test_the_table_of_kinds_is_what_the_server_says(
+async def test_the_resource_table_matches_discovery(
     place: Place, resource: resources.Resource
 ) -> None:
     listed = msgspec.json.decode(await place.session.call("GET", resource.root))["resources"]
@@ -60,7 +60,7 @@ async def test_the_table_of_kinds_is_what_the_server_says(
     assert (found["kind"], found["namespaced"]) == (resource.kind, resource.namespaced)
 
 
-async def test_a_list_comes_in_pages_and_its_items_say_no_kind(place: Place) -> None:
+async def test_a_list_has_pages_and_its_items_have_no_kind(place: Place) -> None:
     for number in range(5):
         await place.make(f"page-{number}")
     names: list[str] = []
@@ -80,7 +80,7 @@ async def test_a_list_comes_in_pages_and_its_items_say_no_kind(place: Place) -> 
     ]
 
 
-async def test_selectors_choose_by_label_and_by_field(place: Place) -> None:
+async def test_label_and_field_selectors_filter_a_list(place: Place) -> None:
     for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
         value = {"metadata": {"name": name, "labels": {"colour": colour}}}
         await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
@@ -98,14 +98,14 @@ async def test_selectors_choose_by_label_and_by_field(place: Place) -> None:
 # --- creating ----------------------------------------------------------------------------------
 
 
-async def test_a_second_create_is_refused_as_already_there(place: Place) -> None:
+async def test_a_second_create_fails_with_already_exists(place: Place) -> None:
     await place.make("twice")
     error = await refused(place.make("twice"))
 
     assert (error.code, error.reason, error.conflict) == (409, "AlreadyExists", False)
 
 
-async def test_nothing_is_created_in_a_namespace_that_is_not_there(place: Place) -> None:
+async def test_a_create_in_a_missing_namespace_fails(place: Place) -> None:
     value = {"metadata": {"name": "a"}}
     error = await refused(place.writer.create(CONFIG_MAPS, value, namespace="no-such-namespace"))
 
@@ -113,7 +113,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_not_there(place: Place)
     assert error.details["kind"] == "namespaces"
 
 
-async def test_a_generated_name_begins_as_asked(place: Place) -> None:
+async def test_a_generated_name_has_the_requested_prefix(place: Place) -> None:
     value = {"metadata": {"generateName": "made-"}}
     made = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
     name = made["metadata"]["name"]
@@ -122,7 +122,7 @@ async def test_a_generated_name_begins_as_asked(place: Place) -> None:
     assert len(name) == len("made-") + 5
 
 
-async def test_a_name_is_needed_and_must_be_one(place: Place) -> None:
+async def test_a_missing_or_invalid_name_is_rejected(place: Place) -> None:
     for name in ("", "Not_A_Name"):
         value = {"metadata": {"name": name}}
         error = await refused(place.writer.create(CONFIG_MAPS, value, namespace=place.namespace))
@@ -130,7 +130,7 @@ async def test_a_name_is_needed_and_must_be_one(place: Place) -> None:
         assert (error.code, error.reason) == (422, "Invalid")
 
 
-async def test_a_dry_run_shows_the_object_and_keeps_nothing(place: Place) -> None:
+async def test_a_dry_run_returns_the_object_and_stores_nothing(place: Place) -> None:
     value = {"metadata": {"name": "dry"}, "data": {"a": "1"}}
     shown = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
     applied = await place.writer.apply(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
@@ -144,7 +144,7 @@ async def test_a_dry_run_shows_the_object_and_keeps_nothing(place: Place) -> Non
 # --- changing ----------------------------------------------------------------------------------
 
 
-async def test_a_write_based_on_an_old_version_is_a_conflict(place: Place) -> None:
+async def test_a_replace_with_an_old_version_is_a_conflict(place: Place) -> None:
     first = await place.make("old", a="1")
     await place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "2"}})
     error = await refused(place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "3"}}))
@@ -153,7 +153,7 @@ async def test_a_write_based_on_an_old_version_is_a_conflict(place: Place) -> No
     assert (await place.find("old"))["data"] == {"a": "2"}
 
 
-async def test_a_write_that_changes_nothing_gets_no_new_version(place: Place) -> None:
+async def test_a_replace_without_changes_keeps_the_version(place: Place) -> None:
     first = await place.make("same", a="1")
     again = await place.writer.replace(CONFIG_MAPS, first)
     patched = await place.writer.patch(
@@ -164,7 +164,7 @@ async def test_a_write_that_changes_nothing_gets_no_new_version(place: Place) ->
     assert len(versions) == 1
 
 
-async def test_changes_of_many_are_all_kept(place: Place) -> None:
+async def test_concurrent_changes_are_all_stored(place: Place) -> None:
     await place.make("count", n="0")
 
     def more(value: ApiObject) -> ApiObject:
@@ -181,7 +181,7 @@ async def test_changes_of_many_are_all_kept(place: Place) -> None:
     assert (await place.find("count"))["data"] == {"n": "4"}
 
 
-async def test_a_merge_patch_adds_and_takes_away(place: Place) -> None:
+async def test_a_merge_patch_adds_and_removes_fields(place: Place) -> None:
     await place.make("merge", a="1", b="2")
     patched = await place.writer.patch(
         CONFIG_MAPS, "merge", {"data": {"a": None, "c": "3"}}, namespace=place.namespace
@@ -190,7 +190,7 @@ async def test_a_merge_patch_adds_and_takes_away(place: Place) -> None:
     assert patched["data"] == {"b": "2", "c": "3"}
 
 
-async def test_an_unknown_kind_of_patch_is_refused(place: Place) -> None:
+async def test_an_unknown_patch_type_is_rejected(place: Place) -> None:
     await place.make("patched")
     call = place.writer.patch(
         CONFIG_MAPS, "patched", {}, namespace=place.namespace, content_type="application/json"
@@ -199,7 +199,7 @@ async def test_an_unknown_kind_of_patch_is_refused(place: Place) -> None:
     assert (await refused(call)).code == 415
 
 
-async def test_the_name_in_the_body_must_be_that_of_the_path(place: Place) -> None:
+async def test_the_name_in_the_body_must_match_the_path(place: Place) -> None:
     made = await place.make("here")
     made["metadata"]["name"] = "there"
     error = await refused(place.session.call("PUT", place.path("here"), body=made))
@@ -213,7 +213,7 @@ def template(name: str, count: int) -> ApiObject:
     return {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
 
 
-async def test_the_spec_of_a_template_cannot_be_changed_but_its_annotations_can(
+async def test_the_spec_of_a_template_is_immutable_but_its_annotations_are_not(
     place: Place,
 ) -> None:
     made = await place.writer.create(TEMPLATES, template("t", 1), namespace=place.namespace)
@@ -231,7 +231,7 @@ async def test_the_spec_of_a_template_cannot_be_changed_but_its_annotations_can(
 # --- deleting ----------------------------------------------------------------------------------
 
 
-async def test_a_delete_is_for_one_object_and_one_version_of_it(place: Place) -> None:
+async def test_a_delete_checks_uid_and_version(place: Place) -> None:
     made = await place.make("gone", a="1")
     metadata = made["metadata"]
     changed = await place.writer.patch(
@@ -249,7 +249,7 @@ async def test_a_delete_is_for_one_object_and_one_version_of_it(place: Place) ->
     assert await deleted() is False
 
 
-async def test_an_object_with_a_finalizer_stays_until_it_has_none(place: Place) -> None:
+async def test_an_object_stays_until_its_finalizers_are_removed(place: Place) -> None:
     value = {"metadata": {"name": "held", "finalizers": ["test.drawbridge.dev/held"]}}
     await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
     assert await place.writer.delete(CONFIG_MAPS, "held", namespace=place.namespace)
@@ -270,7 +270,7 @@ async def applied(writer: Writer, place: Place, *, force: bool = True, **data: s
     return await writer.apply(CONFIG_MAPS, value, namespace=place.namespace, force=force)
 
 
-async def test_what_is_applied_no_more_goes_and_what_others_wrote_stays(place: Place) -> None:
+async def test_fields_that_are_no_longer_applied_are_removed_and_others_stay(place: Place) -> None:
     await applied(place.writer, place, a="1", b="2")
     body = {"data": {"c": "3"}}
     await place.as_manager("else").patch(CONFIG_MAPS, "applied", body, namespace=place.namespace)
@@ -279,7 +279,7 @@ async def test_what_is_applied_no_more_goes_and_what_others_wrote_stays(place: P
     assert now["data"] == {"a": "1", "c": "3"}
 
 
-async def test_a_field_of_another_is_fought_for_only_by_force(place: Place) -> None:
+async def test_a_field_of_another_manager_needs_force(place: Place) -> None:
     await applied(place.writer, place, a="1")
     error = await refused(applied(place.as_manager("else"), place, force=False, a="2"))
 
@@ -294,7 +294,7 @@ async def test_a_field_of_another_is_fought_for_only_by_force(place: Place) -> N
     assert (await applied(place.writer, place))["data"] == {"a": "2"}
 
 
-async def test_an_apply_that_changes_nothing_gets_no_new_version(place: Place) -> None:
+async def test_an_apply_without_changes_keeps_the_version(place: Place) -> None:
     first = await applied(place.writer, place, a="1")
     again = await applied(place.writer, place, a="1")
 
@@ -311,7 +311,7 @@ def hook(name: str) -> ApiObject:
     }
 
 
-async def test_items_of_a_keyed_list_are_owned_one_by_one(place: Place) -> None:
+async def test_items_of_a_keyed_list_have_separate_owners(place: Place) -> None:
     name = f"test-{secrets.token_hex(4)}.drawbridge.dev"
     hooks = [hook("one.drawbridge.dev"), hook("two.drawbridge.dev")]
     value = {"metadata": {"name": name}, "webhooks": hooks}

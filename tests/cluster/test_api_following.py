@@ -57,7 +57,7 @@ async def newest(place: Place) -> str:
 # --- watching ----------------------------------------------------------------------------------
 
 
-async def test_a_watch_tells_of_everything_since_a_version(place: Place) -> None:
+async def test_a_watch_sends_all_changes_since_a_version(place: Place) -> None:
     since = await newest(place)
     made = await place.make("seen", a="1")
     async with watched(place, resourceVersion=since) as event:
@@ -76,7 +76,7 @@ async def test_a_watch_tells_of_everything_since_a_version(place: Place) -> None
     assert told[2][1]["data"] == {"a": "2"}
 
 
-async def test_what_is_no_longer_chosen_is_told_as_deleted(place: Place) -> None:
+async def test_an_object_that_no_longer_matches_is_sent_as_deleted(place: Place) -> None:
     value = {"metadata": {"name": "chosen", "labels": {"in": "yes"}}}
     made = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
     since = made["metadata"]["resourceVersion"]
@@ -90,7 +90,7 @@ async def test_what_is_no_longer_chosen_is_told_as_deleted(place: Place) -> None
     assert int(was["metadata"]["resourceVersion"]) > int(since)
 
 
-async def test_a_watch_from_a_forgotten_version_ends_with_410_as_an_event(place: Place) -> None:
+async def test_a_watch_from_an_expired_version_sends_a_410_event(place: Place) -> None:
     async with watched(place, resourceVersion="1") as event:
         kind, status = await event()
 
@@ -98,7 +98,7 @@ async def test_a_watch_from_a_forgotten_version_ends_with_410_as_an_event(place:
     assert (status["code"], status["reason"]) == (410, "Expired")
 
 
-async def test_a_watch_from_a_version_yet_to_come_is_silent_until_then(place: Place) -> None:
+async def test_a_watch_from_a_future_version_waits(place: Place) -> None:
     future = int(await newest(place)) + 3
     async with watched(place, resourceVersion=f"{future}") as event:
         number, reached = 0, 0
@@ -112,7 +112,7 @@ async def test_a_watch_from_a_version_yet_to_come_is_silent_until_then(place: Pl
     assert int(first["metadata"]["resourceVersion"]) > future
 
 
-async def test_a_watch_list_gives_what_is_there_and_says_where_that_ends(place: Place) -> None:
+async def test_a_watch_list_sends_the_list_and_marks_its_end(place: Place) -> None:
     for name in ("one", "two"):
         await place.make(name)
     offered = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -128,7 +128,7 @@ async def test_a_watch_list_gives_what_is_there_and_says_where_that_ends(place: 
     assert (kind, later["metadata"]["name"]) == ("ADDED", "three")
 
 
-async def test_a_watch_list_asked_wrongly_is_invalid(place: Place) -> None:
+async def test_an_invalid_watch_list_request_is_rejected(place: Place) -> None:
     query = {"watch": "true", "sendInitialEvents": "true"}
     async with contextlib.AsyncExitStack() as stack:
         stream = place.session.stream(place.path(), query=query)
@@ -165,7 +165,7 @@ async def followed(
 
 
 @pytest.mark.parametrize("options", [{"watch_list": True}, {"watch_list": False, "page": 2}])
-async def test_a_cache_follows_its_server(place: Place, options: dict[str, Any]) -> None:
+async def test_a_cache_stays_in_sync_with_its_server(place: Place, options: dict[str, Any]) -> None:
     for number in range(5):
         await place.make(f"item-{number}", n=f"{number}")
 
@@ -188,7 +188,7 @@ async def test_a_cache_follows_its_server(place: Place, options: dict[str, Any])
     assert (await place.writer.replace(CONFIG_MAPS, written))["data"] == {"n": "3", "m": "1"}
 
 
-async def test_one_leads_and_hands_over_at_once(place: Place) -> None:
+async def test_one_candidate_leads_and_hands_over_immediately(place: Place) -> None:
     async def lease() -> ApiObject:
         found = await place.writer.read(LEASES, "lead", namespace=place.namespace)
         assert found is not None
@@ -227,10 +227,10 @@ class Leads:
 
 
 def standing(place: Place, name: str) -> tuple[LeaderElector, Leads]:
-    return LeaderElector(place.session, place.namespace, "lead", name, retry=0.1), Leads()
+    return LeaderElector(place.session, place.namespace, "lead", name, retry_period=0.1), Leads()
 
 
-async def test_what_is_said_again_becomes_the_series_of_one_event(place: Place) -> None:
+async def test_a_repeated_finding_becomes_the_series_of_one_event(place: Place) -> None:
     made = await place.make("about")
     now = [0.0]
     reporter = "drawbridge.dev/test"
@@ -239,12 +239,12 @@ async def test_what_is_said_again_becomes_the_series_of_one_event(place: Place) 
     finding = Finding(
         code="NoDeviceMatches", severity=Severity.WARNING, message="ä" * 2000, remedy=""
     )
-    events.say(finding, about, "Translate")
-    await events.step()
+    events.record(finding, about, "Translate")
+    await events.write_due()
     for _ in range(3):
-        events.say(finding, about, "Translate")
+        events.record(finding, about, "Translate")
     now[0] = 61
-    await events.step()
+    await events.write_due()
     (event,) = await place.writer.list(EVENTS, namespace=place.namespace)
 
     assert events.dropped == 0

@@ -28,7 +28,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @BOTH
-async def test_listeners_are_told_of_every_change_in_order(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+async def test_listeners_receive_every_change_in_order(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
     rig.api.put(text("a", "1"))
     cache = rig.made(watch_list=watch_list)
     async with rig.running():
@@ -43,7 +43,7 @@ async def test_listeners_are_told_of_every_change_in_order(rig: Rig, watch_list:
     assert cache.problem == ""
 
 
-async def test_only_what_is_chosen_is_held(rig: Rig) -> None:
+async def test_only_selected_objects_are_cached(rig: Rig) -> None:
     rig.api.put(text("a", labels={"in": "yes"}))
     rig.api.put(text("b"))
     rig.api.put(text("c", labels={"in": "yes"}, namespace="other"))
@@ -55,7 +55,7 @@ async def test_only_what_is_chosen_is_held(rig: Rig) -> None:
         await rig.holds()
 
 
-async def test_raw_is_whole_and_namespaces_are_told_apart(rig: Rig) -> None:
+async def test_raw_is_complete_and_namespaces_are_separate(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     rig.api.put(text("a", "2", namespace="other"))
     cache = rig.made(watch_list=False)
@@ -69,7 +69,7 @@ async def test_raw_is_whole_and_namespaces_are_told_apart(rig: Rig) -> None:
     assert cache.get("a", "nowhere") is None
 
 
-async def test_an_object_of_a_megabyte_and_a_half_comes_through(rig: Rig) -> None:
+async def test_an_object_of_one_and_a_half_mebibytes_is_cached(rig: Rig) -> None:
     large = "x" * 1_500_000
     rig.api.put(text("listed", large))
     async with rig.running():
@@ -78,7 +78,7 @@ async def test_an_object_of_a_megabyte_and_a_half_comes_through(rig: Rig) -> Non
         await rig.holds(listed=large, told=large)
 
 
-async def test_a_shape_without_fields_and_a_decoder_of_ones_own_will_do(rig: Rig) -> None:
+async def test_an_empty_shape_and_a_custom_decoder_are_supported(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     cache = Cache(rig.session, CONFIG_MAPS, bytes, decode=bytes.upper)
     task = asyncio.create_task(cache.run())
@@ -91,7 +91,7 @@ async def test_a_shape_without_fields_and_a_decoder_of_ones_own_will_do(rig: Rig
     assert kept.value == kept.raw.upper()
 
 
-async def test_the_age_is_that_of_the_last_news(rig: Rig) -> None:
+async def test_the_age_counts_from_the_last_response(rig: Rig) -> None:
     assert rig.cache.age() == float("inf")
     async with rig.running():
         await rig.watched()
@@ -111,7 +111,7 @@ def unreadable(name: str, **metadata: object) -> JSON:
 
 
 @BOTH
-async def test_what_cannot_be_read_is_kept_out_and_reported_once(
+async def test_an_undecodable_object_is_left_out_and_logged_once(
     rig: Rig,
     caplog: pytest.LogCaptureFixture,
     watch_list: bool,  # noqa: FBT001  # a case
@@ -131,11 +131,11 @@ async def test_what_cannot_be_read_is_kept_out_and_reported_once(
 
     assert rig.cache.undecodable == 0
     (line,) = [each.getMessage() for each in caplog.records if each.name == "cluster.cache"]
-    assert line.startswith("ConfigMap default/bad cannot be read: ")
+    assert line.startswith("cannot decode ConfigMap default/bad: ")
     assert "`data`" in line
 
 
-async def test_what_can_no_longer_be_read_does_not_stand_there_as_it_was(rig: Rig) -> None:
+async def test_an_object_that_becomes_undecodable_is_removed(rig: Rig) -> None:
     rig.api.put(text("good", "1"))
     async with rig.running():
         await rig.watched()
@@ -150,7 +150,7 @@ async def test_what_can_no_longer_be_read_does_not_stand_there_as_it_was(rig: Ri
     assert rig.told == ["+good", "-good", "+last"]
 
 
-async def test_what_could_not_be_read_and_went_unseen_is_forgotten(rig: Rig) -> None:
+async def test_an_undecodable_object_that_a_list_lacks_is_forgotten(rig: Rig) -> None:
     rig.api.put(unreadable("bad"))
     async with rig.running():
         await rig.watched()
@@ -165,7 +165,7 @@ async def test_what_could_not_be_read_and_went_unseen_is_forgotten(rig: Rig) -> 
     assert rig.cache.undecodable == 0
 
 
-async def test_a_listener_that_raises_is_a_counted_bug(
+async def test_a_listener_that_raises_is_counted_and_logged(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
@@ -187,7 +187,7 @@ async def test_a_listener_that_raises_is_a_counted_bug(
     assert "a listener of configmaps failed" in caplog.text
 
 
-async def test_reading_much_leaves_the_garbage_collector_as_it_was(rig: Rig) -> None:
+async def test_the_garbage_collector_is_restored_after_a_list(rig: Rig) -> None:
     rig.api.put(text("a"))
     seen: list[bool] = []
     rig.cache.subscribe(lambda _before, _after: seen.append(gc.isenabled()))

@@ -24,7 +24,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 # --- what the world does -----------------------------------------------------------------------
 
 
-async def test_where_watch_lists_are_not_offered_it_reads_pages(rig: Rig) -> None:
+async def test_a_server_without_watch_lists_is_listed_in_pages(rig: Rig) -> None:
     rig.api.watch_list = False
     for number in range(5):
         rig.api.put(text(f"a{number}"))
@@ -42,7 +42,7 @@ async def test_where_watch_lists_are_not_offered_it_reads_pages(rig: Rig) -> Non
     assert ["sendInitialEvents" in seen.query for seen in asked] == [True, False, False]
 
 
-async def test_a_stream_that_breaks_before_the_list_is_whole_gives_way_to_pages(rig: Rig) -> None:
+async def test_a_broken_watch_list_falls_back_to_pages(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     rig.api.fail(500, part="configmaps", watch=True)
     async with rig.running():
@@ -53,7 +53,7 @@ async def test_a_stream_that_breaks_before_the_list_is_whole_gives_way_to_pages(
 
 
 @BOTH
-async def test_a_watch_goes_on_where_it_was_cut(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+async def test_an_interrupted_watch_continues_from_its_version(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
     rig.api.put(text("a", "1"))
     rig.made(watch_list=watch_list)
     async with rig.running():
@@ -66,7 +66,7 @@ async def test_a_watch_goes_on_where_it_was_cut(rig: Rig, watch_list: bool) -> N
     assert rig.cache.restarts == 1
 
 
-async def test_a_bookmark_is_where_the_next_watch_begins(rig: Rig) -> None:
+async def test_the_next_watch_starts_at_the_last_bookmark(rig: Rig) -> None:
     async with rig.running():
         await rig.watched()
         rig.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
@@ -79,7 +79,7 @@ async def test_a_bookmark_is_where_the_next_watch_begins(rig: Rig) -> None:
 
 
 @BOTH
-async def test_what_was_deleted_while_nobody_watched_is_found_by_the_next_list(
+async def test_a_list_finds_deletions_that_no_watch_saw(
     rig: Rig,
     watch_list: bool,  # noqa: FBT001  # a case
 ) -> None:
@@ -100,7 +100,7 @@ async def test_what_was_deleted_while_nobody_watched_is_found_by_the_next_list(
     assert rig.told == ["-a", "+c"]
 
 
-async def test_pages_that_expire_in_the_middle_are_asked_for_again(rig: Rig) -> None:
+async def test_an_expired_page_restarts_the_list(rig: Rig) -> None:
     for number in range(10):
         rig.api.put(text(f"a{number}"))
     rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=3)
@@ -113,7 +113,7 @@ async def test_pages_that_expire_in_the_middle_are_asked_for_again(rig: Rig) -> 
     assert len(rig.held()) == 10
 
 
-async def test_pages_that_always_expire_give_way_to_one_list(rig: Rig) -> None:
+async def test_a_list_without_pages_follows_repeated_expiry(rig: Rig) -> None:
     for number in range(1000):
         rig.api.put(text(f"a{number}"))
     rig.api.when(rig.api.pages.clear, method="GET", part="configmaps", times=float("inf"))
@@ -125,7 +125,7 @@ async def test_pages_that_always_expire_give_way_to_one_list(rig: Rig) -> None:
     assert len(rig.held()) == 1000
 
 
-async def test_a_server_that_is_busy_is_asked_again_when_it_says_so(rig: Rig) -> None:
+async def test_retry_after_sets_the_pause(rig: Rig) -> None:
     rig.api.fail(429, part="configmaps", watch=True, retry_after=40)
     async with rig.running():
         await rig.watched()
@@ -134,7 +134,7 @@ async def test_a_server_that_is_busy_is_asked_again_when_it_says_so(rig: Rig) ->
     assert any(40 < pause <= 50 for pause in rig.clock.pauses)
 
 
-async def test_it_is_fresh_only_while_it_follows_and_the_server_speaks(rig: Rig) -> None:
+async def test_the_cache_is_fresh_only_while_the_server_responds(rig: Rig) -> None:
     assert not rig.cache.fresh
     async with rig.running():
         await rig.watched()
@@ -150,7 +150,7 @@ async def test_it_is_fresh_only_while_it_follows_and_the_server_speaks(rig: Rig)
         await rig.fresh()
 
 
-async def test_a_right_that_is_missing_is_more_than_news(
+async def test_a_missing_permission_is_logged_as_a_warning(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.api.fail(403, part="configmaps", message="configmaps is forbidden")
@@ -164,7 +164,7 @@ async def test_a_right_that_is_missing_is_more_than_news(
     assert "INFO" in {each.levelname for each in caplog.records}
 
 
-async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -> None:
+async def test_failures_back_off_and_set_the_problem(rig: Rig) -> None:
     troubles = set[str]()
     rig.api.fail(403, part="configmaps", times=7, message="configmaps is forbidden")
     rig.api.when(lambda: troubles.add(rig.cache.problem), part="configmaps", times=7)
@@ -182,7 +182,7 @@ async def test_pauses_grow_while_nothing_works_and_say_what_is_wrong(rig: Rig) -
     assert rig.cache.problem == ""
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop(rig: Rig) -> None:
+async def test_watches_that_end_immediately_back_off(rig: Rig) -> None:
     rig.made(watch_list=False)
     rig.api.when(
         lambda: asyncio.get_running_loop().call_soon(rig.api.end_watches),
@@ -196,7 +196,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop(rig
     assert len(rig.clock.pauses) >= 4
 
 
-async def test_a_busy_server_keeps_its_history_and_is_not_listed_again(rig: Rig) -> None:
+async def test_a_busy_server_is_watched_again_without_a_list(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     rig.made(watch_list=False)
     async with rig.running():
@@ -219,7 +219,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("line", GARBAGE)
-async def test_garbage_in_a_watch_leads_to_a_new_list(rig: Rig, line: bytes) -> None:
+async def test_invalid_data_in_a_watch_causes_a_list(rig: Rig, line: bytes) -> None:
     rig.api.put(text("a", "1"))
     async with rig.running():
         await rig.watched()
@@ -233,7 +233,7 @@ async def test_garbage_in_a_watch_leads_to_a_new_list(rig: Rig, line: bytes) -> 
     assert rig.told == ["+a", "+b"]
 
 
-async def test_garbage_instead_of_a_list_is_tried_again(rig: Rig) -> None:
+async def test_an_invalid_list_is_retried(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     rig.api.fail(200, part="configmaps", body=b'{"items": [')
     rig.made(watch_list=False)
@@ -251,7 +251,7 @@ def event(kind: str, value: JSON) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
-async def test_an_old_event_changes_nothing(rig: Rig, kind: str) -> None:
+async def test_an_old_event_is_ignored(rig: Rig, kind: str) -> None:
     old = rig.api.put(text("a", "1"))
     gone = rig.api.put(text("gone", "1"))
     async with rig.running():
@@ -264,7 +264,7 @@ async def test_an_old_event_changes_nothing(rig: Rig, kind: str) -> None:
         await rig.holds(a="2", last="1")
 
 
-async def test_one_list_below_what_was_seen_is_not_believed(rig: Rig) -> None:
+async def test_one_older_list_is_rejected(rig: Rig) -> None:
     early = rig.api.saved()
     rig.api.put(text("a", "1"))
     late = rig.api.saved()
@@ -289,7 +289,7 @@ async def test_one_list_below_what_was_seen_is_not_believed(rig: Rig) -> None:
 
 
 @BOTH
-async def test_a_server_set_back_to_a_backup_is_believed_after_three_lists(
+async def test_three_older_lists_in_a_row_are_accepted(
     rig: Rig,
     watch_list: bool,  # noqa: FBT001  # a case
 ) -> None:

@@ -57,7 +57,7 @@ async def asked(credentials: Credentials) -> str:
 # --- kubeconfigs -------------------------------------------------------------------------------
 
 
-async def test_the_namespace_is_that_of_the_context(api: FakeApi, tmp_path: Path) -> None:
+async def test_the_namespace_comes_from_the_context(api: FakeApi, tmp_path: Path) -> None:
     path = config(tmp_path / "config", api.url, {"token": "secret"})
     async with await Session.open(path) as usual, await Session.open(path, "other") as other:
         assert (usual.namespace, other.namespace) == ("default", "mine")
@@ -66,7 +66,7 @@ async def test_the_namespace_is_that_of_the_context(api: FakeApi, tmp_path: Path
     assert token_of(api) == "Bearer secret"
 
 
-async def test_several_files_are_read_as_one(
+async def test_several_kubeconfig_files_are_merged(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config(tmp_path / "one", api.url, {"token": "one"})
@@ -82,13 +82,13 @@ async def test_several_files_are_read_as_one(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "there is no kubeconfig at"),
+        (None, "config does not exist"),
         ("{", "kubeconfig"),
         ("[]", "kubeconfig"),
         ('{"current-context": "x", "contexts": []}', "Expected object with name x"),
     ],
 )
-async def test_a_kubeconfig_that_leads_nowhere_is_named(
+async def test_an_unusable_kubeconfig_is_named(
     tmp_path: Path, content: str | None, said: str
 ) -> None:
     path = tmp_path / "config"
@@ -101,13 +101,13 @@ async def test_a_kubeconfig_that_leads_nowhere_is_named(
     assert str(path) in str(caught.value)
 
 
-async def test_a_context_that_is_not_there_is_named(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_unknown_context_is_named(api: FakeApi, tmp_path: Path) -> None:
     path = config(tmp_path / "config", api.url, {})
     with pytest.raises(AccessError, match="nowhere"):
         await Session.open(path, "nowhere")
 
 
-async def test_a_path_before_the_api_is_kept(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_path_in_the_server_address_is_kept(api: FakeApi, tmp_path: Path) -> None:
     path = config(tmp_path / "config", f"{api.url}/clusters/7/", {})
     async with await Session.open(path) as session:
         with pytest.raises(ApiError):
@@ -116,9 +116,7 @@ async def test_a_path_before_the_api_is_kept(api: FakeApi, tmp_path: Path) -> No
     assert api.requests[-1].path == "/clusters/7/version"
 
 
-async def test_whoever_a_kubeconfig_speaks_for_is_told_to_the_server(
-    api: FakeApi, tmp_path: Path
-) -> None:
+async def test_impersonation_fields_become_headers(api: FakeApi, tmp_path: Path) -> None:
     await asked(Credentials(config(tmp_path / "config", api.url, {"as": "jane", "as-uid": "7"})))
     assert api.requests[-1].headers["Impersonate-User"] == "jane"
     assert api.requests[-1].headers["Impersonate-Uid"] == "7"
@@ -145,7 +143,7 @@ async def test_a_proxy_of_the_environment_is_used(api: FakeApi, tmp_path: Path) 
 # --- tokens that change ------------------------------------------------------------------------
 
 
-async def test_a_token_that_is_refused_is_read_again_once(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_rejected_token_is_read_again_once(api: FakeApi, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
     path = config(tmp_path / "config", api.url, {"tokenFile": str(file)})
@@ -166,7 +164,7 @@ async def test_a_token_that_is_refused_is_read_again_once(api: FakeApi, tmp_path
         assert len(api.requests) == before + 2
 
 
-async def test_a_token_file_is_looked_at_again_after_a_minute(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_token_file_is_read_again_after_a_minute(api: FakeApi, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
     clock = Clock()
@@ -182,9 +180,7 @@ async def test_a_token_file_is_looked_at_again_after_a_minute(api: FakeApi, tmp_
     assert tokens == ["Bearer first", "Bearer first", "Bearer second"]
 
 
-async def test_a_token_that_cannot_be_read_again_is_used_as_long_as_it_is_good(
-    api: FakeApi, tmp_path: Path
-) -> None:
+async def test_an_unreadable_token_file_keeps_the_last_token(api: FakeApi, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
     clock = Clock()
@@ -199,7 +195,7 @@ async def test_a_token_that_cannot_be_read_again_is_used_as_long_as_it_is_good(
             await session.version()
 
 
-async def test_many_that_are_refused_read_the_token_once(api: FakeApi, tmp_path: Path) -> None:
+async def test_concurrent_rejections_read_the_token_once(api: FakeApi, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     path = config(
         tmp_path / "config", api.url, plugin(tmp_path, f"open({str(runs)!r},'a').write('x')")
@@ -239,7 +235,7 @@ def plugin(folder: Path, does: str = "", *, seconds: float | None = None, **stat
     return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
 
 
-async def test_a_plug_in_gives_the_token_and_is_asked_again_when_it_is_refused(
+async def test_a_plug_in_returns_the_token_and_runs_again_after_a_rejection(
     api: FakeApi, tmp_path: Path
 ) -> None:
     api.tokens = {"token-2"}
@@ -251,7 +247,7 @@ async def test_a_plug_in_gives_the_token_and_is_asked_again_when_it_is_refused(
     ]
 
 
-async def test_a_plug_in_is_asked_again_before_its_token_ends(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_plug_in_runs_again_before_its_token_expires(api: FakeApi, tmp_path: Path) -> None:
     clock = Clock()
     path = config(tmp_path / "config", api.url, plugin(tmp_path, seconds=600))
     async with Session(Credentials(path, now=clock.now)) as session:
@@ -266,7 +262,7 @@ async def test_a_plug_in_is_asked_again_before_its_token_ends(api: FakeApi, tmp_
     ]
 
 
-async def test_a_plug_in_that_fails_is_quoted(api: FakeApi, tmp_path: Path) -> None:
+async def test_the_error_of_a_plug_in_is_quoted(api: FakeApi, tmp_path: Path) -> None:
     path = config(tmp_path / "config", api.url, plugin(tmp_path, "sys.exit('please log in')"))
     with pytest.raises(AccessError) as caught:
         await Session.open(path)
@@ -275,7 +271,7 @@ async def test_a_plug_in_that_fails_is_quoted(api: FakeApi, tmp_path: Path) -> N
     assert "please log in" in str(caught.value)
 
 
-async def test_a_plug_in_that_is_not_there_is_named(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_missing_plug_in_is_named(api: FakeApi, tmp_path: Path) -> None:
     user = plugin(tmp_path)
     user["exec"]["command"] = "no-such-plug-in"
     with pytest.raises(AccessError, match="no-such-plug-in"):
@@ -285,7 +281,7 @@ async def test_a_plug_in_that_is_not_there_is_named(api: FakeApi, tmp_path: Path
 # --- certificates ------------------------------------------------------------------------------
 
 
-async def test_the_server_must_have_a_certificate_of_the_kubeconfigs_authority(
+async def test_the_server_certificate_must_match_the_ca_of_the_kubeconfig(
     tmp_path: Path,
 ) -> None:
     authority = Authority(tmp_path)
@@ -305,7 +301,7 @@ async def test_the_server_must_have_a_certificate_of_the_kubeconfigs_authority(
         assert clock.pauses == [], "what cannot get better is not tried again"
 
 
-async def test_the_name_to_expect_may_be_another_than_the_address(tmp_path: Path) -> None:
+async def test_tls_server_name_overrides_the_address(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with FakeApi(tls=authority.server("api.example.com")) as api:
         trusted = {"certificate-authority": str(authority.file)}
@@ -315,7 +311,7 @@ async def test_the_name_to_expect_may_be_another_than_the_address(tmp_path: Path
         assert await asked(Credentials(config(tmp_path / "config", api.url, {}, **named)))
 
 
-async def test_the_same_certificates_keep_their_connections(tmp_path: Path) -> None:
+async def test_unchanged_certificates_keep_connections(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     trusted = {"certificate-authority": str(authority.file)}
     credentials = Credentials(config(tmp_path / "config", "https://127.0.0.1:1", {}, **trusted))
@@ -328,7 +324,7 @@ async def test_the_same_certificates_keep_their_connections(tmp_path: Path) -> N
     assert third.tls is not second.tls
 
 
-async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+async def test_a_client_certificate_is_sent(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with FakeApi(tls=authority.server(asks=True)) as api:
         trusted = {"certificate-authority": str(authority.file)}
@@ -342,7 +338,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
 # --- in a pod ----------------------------------------------------------------------------------
 
 
-async def test_in_a_pod_its_account_is_used_and_its_token_kept_fresh(tmp_path: Path) -> None:
+async def test_a_pod_uses_its_service_account_and_renews_the_token(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     (tmp_path / "token").write_text("first\n")
     (tmp_path / "namespace").write_text("drawbridge-system\n")
@@ -367,7 +363,9 @@ async def test_in_a_pod_its_account_is_used_and_its_token_kept_fresh(tmp_path: P
     ]
 
 
-async def test_a_kubeconfig_that_is_named_wins_over_the_pod(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_explicit_kubeconfig_takes_precedence_over_the_pod(
+    api: FakeApi, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("of the pod")
     path = config(tmp_path / "config", api.url, {"token": "named"})
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}

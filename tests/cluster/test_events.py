@@ -1,6 +1,6 @@
-"""Events: told once, counted after that, and never more than is good for the server."""
+"""Events: creation, series, rate limit and failures."""
 
-# ruff: noqa: D102  # what a rig has is said by its names
+# ruff: noqa: D102  # the fields have descriptive names
 
 import asyncio
 import contextlib
@@ -33,13 +33,13 @@ def finding(
 
 
 class Rig:
-    """A server, and who tells events to it."""
+    """A fake server and an event recorder."""
 
     def __init__(self, api: FakeApi, session: Session) -> None:
         self.api = api
         self.session = session
         self.clock = Clock()
-        self.events = EventRecorder(
+        self.recorder = EventRecorder(
             Writer(session),
             "drawbridge.dev/controller",
             "drawbridge-controller-1",
@@ -47,12 +47,12 @@ class Rig:
             pause=self.clock.pause,
         )
 
-    def told(self) -> list[ApiObject]:
+    def events_written(self) -> list[ApiObject]:
         return self.api.all("events")
 
-    async def step(self, later: float = 0) -> None:
+    async def write_due(self, later: float = 0) -> None:
         self.clock.time += later
-        await self.events.write_due()
+        await self.recorder.write_due()
 
 
 @pytest_asyncio.fixture
@@ -65,9 +65,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def test_a_finding_becomes_an_event_on_its_object(rig: Rig) -> None:
-    rig.events.record(finding(remedy="ask for less"), POD, "Translate")
+    rig.recorder.record(finding(remedy="ask for less"), POD, "Translate")
     await rig.write_due()
-    (event,) = rig.told()
+    (event,) = rig.events_written()
 
     assert event["metadata"]["namespace"] == "team"
     assert event["metadata"]["name"].startswith("trainer.")
@@ -86,34 +86,34 @@ async def test_a_finding_becomes_an_event_on_its_object(rig: Rig) -> None:
     assert "series" not in event
 
 
-async def test_an_info_is_normal_and_what_has_no_namespace_is_told_in_default(rig: Rig) -> None:
+async def test_an_info_is_normal_and_cluster_scoped_events_are_in_default(rig: Rig) -> None:
     node = InvolvedObject("v1", "Node", "Gpu_1", uid="u-2")
-    rig.events.record(finding(severity=Severity.INFO), node, "Label")
+    rig.recorder.record(finding(severity=Severity.INFO), node, "Label")
     await rig.write_due()
-    (event,) = rig.told()
+    (event,) = rig.events_written()
 
     assert (event["type"], event["metadata"]["namespace"]) == ("Normal", "default")
     assert event["metadata"]["name"].startswith("gpu-1.")
     assert "namespace" not in event["regarding"]
 
 
-async def test_what_is_said_again_is_counted_once_a_minute(rig: Rig) -> None:
+async def test_repetitions_are_written_once_a_minute(rig: Rig) -> None:
     for _ in range(3):
-        rig.events.record(finding(), POD, "Translate")
+        rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
-    assert rig.told()[0]["series"]["count"] == 3
-    rig.events.record(finding(), POD, "Translate")
-    await rig.step(59)
-    assert rig.told()[0]["series"]["count"] == 3
-    await rig.step(2)
-    assert rig.told()[0]["series"]["count"] == 4
-    await rig.step(1000)
+    assert rig.events_written()[0]["series"]["count"] == 3
+    rig.recorder.record(finding(), POD, "Translate")
+    await rig.write_due(59)
+    assert rig.events_written()[0]["series"]["count"] == 3
+    await rig.write_due(2)
+    assert rig.events_written()[0]["series"]["count"] == 4
+    await rig.write_due(1000)
 
-    assert len(rig.told()) == 1
+    assert len(rig.events_written()) == 1
     assert len(rig.api.asked("PATCH", "events")) == 1
 
 
-async def test_other_objects_codes_and_words_are_other_events(rig: Rig) -> None:
+async def test_different_objects_codes_and_messages_are_different_events(rig: Rig) -> None:
     other = InvolvedObject("v1", "Pod", "trainer", "team", "u-9")
     for one in (
         (finding(), POD, "Translate"),
@@ -122,124 +122,124 @@ async def test_other_objects_codes_and_words_are_other_events(rig: Rig) -> None:
         (finding(message="else"), POD, "Translate"),
         (finding(), POD, "Judge"),
     ):
-        rig.events.record(*one)
+        rig.recorder.record(*one)
     await rig.write_due()
 
-    assert len(rig.told()) == 5
+    assert len(rig.events_written()) == 5
 
 
-async def test_a_series_that_was_silent_for_long_begins_anew(rig: Rig) -> None:
-    rig.events.record(finding(), POD, "Translate")
+async def test_a_new_event_is_created_after_a_long_silence(rig: Rig) -> None:
+    rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
     rig.clock.time += module.FORGET_SECONDS
-    rig.events.record(finding(), POD, "Translate")
+    rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
 
-    assert len(rig.told()) == 2
+    assert len(rig.events_written()) == 2
 
 
-async def test_an_event_that_the_server_forgot_is_made_again(rig: Rig) -> None:
-    rig.events.record(finding(), POD, "Translate")
+async def test_a_deleted_event_is_created_again(rig: Rig) -> None:
+    rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
-    (event,) = rig.told()
+    (event,) = rig.events_written()
     rig.api.remove("events", event["metadata"]["name"], "team")
-    rig.events.record(finding(), POD, "Translate")
-    await rig.step(61)
+    rig.recorder.record(finding(), POD, "Translate")
+    await rig.write_due(61)
 
-    assert [each["series"]["count"] for each in rig.told()] == [2]
+    assert [each["series"]["count"] for each in rig.events_written()] == [2]
 
 
-async def test_a_flood_is_held_back_and_not_lost(rig: Rig) -> None:
+async def test_a_burst_of_events_is_rate_limited_and_not_lost(rig: Rig) -> None:
     for number in range(100):
-        rig.events.record(finding(message=f"{number}"), POD, "Translate")
+        rig.recorder.record(finding(message=f"{number}"), POD, "Translate")
     await rig.write_due()
-    assert len(rig.told()) == module.BURST
-    await rig.step(1)
-    assert len(rig.told()) == module.BURST + module.RATE
-    await rig.step(1000)
-    await rig.step(1000)
-    await rig.step(1000)
+    assert len(rig.events_written()) == module.BURST
+    await rig.write_due(1)
+    assert len(rig.events_written()) == module.BURST + module.RATE
+    await rig.write_due(1000)
+    await rig.write_due(1000)
+    await rig.write_due(1000)
 
-    assert len(rig.told()) == 100
-    assert rig.events.dropped == 0
+    assert len(rig.events_written()) == 100
+    assert rig.recorder.dropped == 0
 
 
-async def test_what_is_remembered_is_bounded(rig: Rig) -> None:
+async def test_the_number_of_series_is_limited(rig: Rig) -> None:
     for number in range(module.MAX_SERIES + 7):
-        rig.events.record(finding(message=f"{number}"), POD, "Translate")
-    assert rig.events.dropped == 7
+        rig.recorder.record(finding(message=f"{number}"), POD, "Translate")
+    assert rig.recorder.dropped == 7
 
     await rig.write_due()
     rig.clock.time += module.SERIES_SECONDS
-    # What was written makes room.
-    rig.events.record(finding(message="one more"), POD, "Translate")
-    assert rig.events.dropped == 7
+    # Written series are removed to make room.
+    rig.recorder.record(finding(message="one more"), POD, "Translate")
+    assert rig.recorder.dropped == 7
 
 
 @pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, module.MAX_FAILURES)])
-async def test_what_cannot_be_written_is_dropped_and_counted(
+async def test_an_event_that_cannot_be_written_is_dropped_and_counted(
     rig: Rig, code: int, attempts: int
 ) -> None:
     rig.api.fail(code, part="events", times=float("inf"))
-    rig.events.record(finding(), POD, "Translate")
+    rig.recorder.record(finding(), POD, "Translate")
     for _ in range(5):
-        await rig.step(1)
+        await rig.write_due(1)
 
-    assert rig.events.dropped == 1
+    assert rig.recorder.dropped == 1
     assert len(rig.api.asked("POST", "events")) == attempts
 
 
 async def test_events_behind_a_closed_fence_are_dropped(rig: Rig) -> None:
     class Closed:
-        """A fence of somebody who does not lead."""
+        """A fence of a process that does not lead."""
 
         async def check(self) -> None:
             raise NotLeadingError("closed")
 
-    events = EventRecorder(Writer(rig.session, fence=Closed()), "drawbridge.dev/test", "me")
-    events.record(finding(), POD, "Translate")
-    await events.write_due()
+    recorder = EventRecorder(Writer(rig.session, fence=Closed()), "drawbridge.dev/test", "me")
+    recorder.record(finding(), POD, "Translate")
+    await recorder.write_due()
 
-    assert (events.dropped, rig.told()) == (1, [])
+    assert (recorder.dropped, rig.events_written()) == (1, [])
 
 
-async def test_an_event_whose_answer_was_lost_is_there_once(rig: Rig) -> None:
+async def test_an_event_with_a_lost_response_exists_once(rig: Rig) -> None:
     rig.api.cut(method="POST", part="events", after=True)
-    rig.events.record(finding(), POD, "Translate")
+    rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
-    await rig.step(1)
+    await rig.write_due(1)
 
-    assert len(rig.told()) == 1
-    assert rig.events.dropped == 0
+    assert len(rig.events_written()) == 1
+    assert rig.recorder.dropped == 0
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞"])
-async def test_a_note_has_at_most_1024_bytes_and_no_half_letters(rig: Rig, letter: str) -> None:
-    rig.events.record(finding(message=letter * 2000), POD, "Translate")
+async def test_a_note_has_at_most_1024_bytes_and_complete_characters(rig: Rig, letter: str) -> None:
+    rig.recorder.record(finding(message=letter * 2000), POD, "Translate")
     await rig.write_due()
-    note = rig.told()[0]["note"]
+    note = rig.events_written()[0]["note"]
 
     assert 1024 - 4 < len(note.encode()) <= 1024
     assert note == letter * (len(note) - 1) + "…"
 
 
-async def test_a_long_name_still_makes_a_name(rig: Rig) -> None:
-    about = InvolvedObject("v1", "Pod", "a" * 253, "team", "u")
-    rig.events.record(finding(), about, "x" * 200)
+async def test_a_long_object_name_is_shortened_in_the_event_name(rig: Rig) -> None:
+    involved = InvolvedObject("v1", "Pod", "a" * 253, "team", "u")
+    rig.recorder.record(finding(), involved, "x" * 200)
     await rig.write_due()
-    (event,) = rig.told()
+    (event,) = rig.events_written()
 
     assert len(event["metadata"]["name"]) == 253
     assert len(event["action"]) == 128
 
 
-async def test_running_writes_what_is_said_without_being_asked(rig: Rig) -> None:
-    task = asyncio.create_task(rig.events.run())
-    rig.events.record(finding(), POD, "Translate")
-    await rig.api.until(rig.told)
-    rig.events.record(finding(), POD, "Translate")
-    await rig.api.until(lambda: rig.told()[0].get("series"))
+async def test_run_writes_recorded_events(rig: Rig) -> None:
+    task = asyncio.create_task(rig.recorder.run())
+    rig.recorder.record(finding(), POD, "Translate")
+    await rig.api.until(rig.events_written)
+    rig.recorder.record(finding(), POD, "Translate")
+    await rig.api.until(lambda: rig.events_written()[0].get("series"))
     task.cancel()
     await asyncio.wait((task,))
 
-    assert rig.told()[0]["series"]["count"] == 2
+    assert rig.events_written()[0]["series"]["count"] == 2

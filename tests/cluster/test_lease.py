@@ -1,6 +1,6 @@
-"""One leads at a time, by nobody's clock but its own, and knows when it no longer does."""
+"""Leader election: acquisition, renewal, release and the fence."""
 
-# ruff: noqa: D102  # what a rig has is said by its names
+# ruff: noqa: D102  # the fields have descriptive names
 
 import asyncio
 import contextlib
@@ -21,24 +21,24 @@ from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
 
 pytestmark = pytest.mark.asyncio
-LEASE, RENEW, RETRY = 15, 10, 2
+LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD = 15, 10, 2
 LONG_AGO, FAR_AWAY = "1999-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"
 
 
 class Rig:
-    """A server, a clock, and one who stands for election; what it did while leading."""
+    """A fake server, a clock and an elector; records what the elector runs."""
 
     def __init__(self, api: FakeApi, session: Session) -> None:
         self.api = api
         self.session = session
         self.clock = Clock()
-        self.election = self.stands("me")
+        self.elector = self.make_elector("me")
         self.story: list[str] = []
         self.stopped = 0.0
         self.began = asyncio.Event()
         self.enough = asyncio.Event()
 
-    def stands(self, name: str) -> LeaderElector:
+    def make_elector(self, name: str) -> LeaderElector:
         return LeaderElector(
             self.session, "default", "lead", name, now=self.clock.now, pause=self.clock.pause
         )
@@ -49,8 +49,10 @@ class Rig:
         spec: JSON = held["spec"]
         return spec
 
-    def held_by(self, holder: str, *, renewed: str = LONG_AGO, seconds: int = LEASE) -> None:
-        """Write the Lease as another program does."""
+    def held_by(
+        self, holder: str, *, renewed: str = LONG_AGO, seconds: int = LEASE_DURATION
+    ) -> None:
+        """Write the Lease as another process does."""
         spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed}
         self.api.put(
             {
@@ -75,7 +77,7 @@ class Rig:
 
     @contextlib.asynccontextmanager
     async def running(self, **more: Any) -> AsyncIterator["asyncio.Task[None]"]:  # noqa: ANN401  # what leads
-        task = asyncio.create_task(self.election.run(more.get("lead", self.lead)))
+        task = asyncio.create_task(self.elector.run(more.get("lead", self.lead)))
         try:
             yield task
         finally:
@@ -99,31 +101,31 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield Rig(api, await stack.enter_async_context(session))
 
 
-async def test_whoever_finds_no_lease_makes_it(rig: Rig) -> None:
+async def test_a_missing_lease_is_created(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
-        await rig.election.check()
+        await rig.elector.check()
         spec = rig.spec()
 
-    assert spec["holderIdentity"] == rig.election.identity
-    assert spec["leaseDurationSeconds"] == LEASE
+    assert spec["holderIdentity"] == rig.elector.identity
+    assert spec["leaseDurationSeconds"] == LEASE_DURATION
     assert spec["leaseTransitions"] == 0
 
 
-async def test_whoever_may_not_touch_the_lease_says_so_loudly(
+async def test_a_missing_lease_permission_is_logged_as_a_warning(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.api.fail(403, part="leases", message="leases is forbidden")
     async with rig.running():
         await rig.leads()
 
-    (told,) = [each for each in caplog.records if "leases is forbidden" in each.getMessage()]
-    assert told.levelname == "WARNING"
+    (record,) = [each for each in caplog.records if "leases is forbidden" in each.getMessage()]
+    assert record.levelname == "WARNING"
 
 
 @pytest.mark.parametrize("renewed", [LONG_AGO, FAR_AWAY])
-@pytest.mark.parametrize("seconds", [LEASE, 60])
-async def test_a_holder_has_its_whole_time_however_its_clock_goes(
+@pytest.mark.parametrize("seconds", [LEASE_DURATION, 60])
+async def test_a_holder_keeps_the_lease_for_its_duration_regardless_of_clocks(
     rig: Rig, renewed: str, seconds: int
 ) -> None:
     rig.held_by("other", renewed=renewed, seconds=seconds)
@@ -133,11 +135,11 @@ async def test_a_holder_has_its_whole_time_however_its_clock_goes(
         waited = rig.clock.now() - started
         spec = rig.spec()
 
-    assert seconds <= waited <= seconds + 2 * RETRY
+    assert seconds <= waited <= seconds + 2 * RETRY_PERIOD
     assert spec["leaseTransitions"] == 4
 
 
-async def test_a_holder_that_renews_keeps_it(rig: Rig) -> None:
+async def test_a_renewed_lease_is_not_taken(rig: Rig) -> None:
     rig.held_by("other")
     times = 0
 
@@ -150,36 +152,36 @@ async def test_a_holder_that_renews_keeps_it(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
 
-    # Twenty times two seconds, and then the whole time once more.
-    assert rig.clock.now() - 1000 >= 20 * RETRY + LEASE - RETRY
+    # Twenty retry periods, and then the lease duration.
+    assert rig.clock.now() - 1000 >= 20 * RETRY_PERIOD + LEASE_DURATION - RETRY_PERIOD
 
 
-async def test_what_was_given_back_is_taken_at_once(rig: Rig) -> None:
+async def test_a_released_lease_is_acquired_immediately(rig: Rig) -> None:
     rig.held_by("", renewed=FAR_AWAY)
     async with rig.running():
         await rig.leads()
 
-    assert rig.clock.pauses in ([], [RETRY])
+    assert rig.clock.pauses in ([], [RETRY_PERIOD])
 
 
-async def test_nobody_passes_the_fence_before_it_leads(rig: Rig) -> None:
+async def test_the_fence_rejects_a_candidate(rig: Rig) -> None:
     rig.held_by("other")
     async with rig.running():
-        await rig.api.until(lambda: rig.election.holder)
-        with pytest.raises(NotLeadingError, match="other does"):
-            await rig.election.check()
+        await rig.api.until(lambda: rig.elector.holder)
+        with pytest.raises(NotLeadingError, match="other holds it"):
+            await rig.elector.check()
 
 
-async def test_two_of_one_name_do_not_both_lead(rig: Rig) -> None:
-    second = rig.stands("me")
+async def test_two_processes_with_one_name_do_not_both_lead(rig: Rig) -> None:
+    second = rig.make_elector("me")
     async with rig.running():
         await rig.leads()
-        # It sees the Lease of its namesake, and does not take it for its own.
-        assert await second._try() is False  # noqa: SLF001  # one round of its election
+        # The identities differ, so it does not take the Lease for its own.
+        assert await second._try_acquire() is False  # noqa: SLF001  # one attempt
         assert not second.leading
 
 
-async def test_renewing_takes_one_call(rig: Rig) -> None:
+async def test_a_renewal_is_one_request(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
         await rig.api.until(lambda: len(rig.api.asked("PUT", "leases")) >= 3)
@@ -188,7 +190,7 @@ async def test_renewing_takes_one_call(rig: Rig) -> None:
     assert rig.story == ["leads", "is stopped"]
 
 
-async def test_whoever_cannot_renew_stops_before_another_may_begin(rig: Rig) -> None:
+async def test_a_leader_that_cannot_renew_stops_before_the_lease_expires(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
         last = rig.clock.now()
@@ -197,47 +199,47 @@ async def test_whoever_cannot_renew_stops_before_another_may_begin(rig: Rig) -> 
         stopped = rig.stopped
 
     assert rig.story == ["leads", "is stopped", "leads", "is stopped"]
-    assert stopped - last <= RENEW + 2 * RETRY < LEASE
+    assert stopped - last <= RENEW_DEADLINE + 2 * RETRY_PERIOD < LEASE_DURATION
 
 
-async def test_the_fence_closes_by_itself_when_renewing_hangs(rig: Rig) -> None:
+async def test_the_fence_closes_while_a_renewal_hangs(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
         gate = rig.api.hold(method="PUT", part="leases", times=9)
         await rig.api.until(lambda: len(rig.api.asked("PUT", "leases")) > 0)
-        await rig.election.check()
-        rig.clock.time += RENEW
+        await rig.elector.check()
+        rig.clock.time += RENEW_DEADLINE
         with pytest.raises(NotLeadingError):
-            await rig.election.check()
-        assert rig.story == ["leads"], "nobody has told it yet"
+            await rig.elector.check()
+        assert rig.story == ["leads"], "the task still runs"
         gate.set()
 
 
-async def test_the_time_of_a_renewal_runs_from_its_beginning(rig: Rig) -> None:
+async def test_the_renew_deadline_counts_from_the_start_of_the_renewal(rig: Rig) -> None:
     def slow() -> None:
-        rig.clock.time += RENEW - 1
+        rig.clock.time += RENEW_DEADLINE - 1
 
-    assert await rig.election._try()  # noqa: SLF001  # one round of its election
+    assert await rig.elector._try_acquire()  # noqa: SLF001  # one attempt
     rig.api.when(slow, method="PUT", part="leases")
-    assert await rig.election._try()  # noqa: SLF001  # and the next
-    await rig.election.check()
+    assert await rig.elector._try_acquire()  # noqa: SLF001  # a second attempt
+    await rig.elector.check()
     rig.clock.time += 1
     with pytest.raises(NotLeadingError):
-        await rig.election.check()
+        await rig.elector.check()
 
 
-async def test_an_answer_that_was_lost_costs_nothing(rig: Rig) -> None:
+async def test_a_lost_response_does_not_end_the_leadership(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
         rig.api.cut(method="PUT", part="leases", after=True)
         before = len(rig.api.asked("PUT", "leases"))
         await rig.api.until(lambda: len(rig.api.asked("PUT", "leases")) >= before + 5)
-        await rig.election.check()
+        await rig.elector.check()
 
     assert rig.story == ["leads", "is stopped"]
 
 
-async def test_whoever_sees_another_in_its_place_stops_at_once(rig: Rig) -> None:
+async def test_a_leader_that_sees_another_holder_stops_immediately(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
         rig.held_by("other")
@@ -245,10 +247,10 @@ async def test_whoever_sees_another_in_its_place_stops_at_once(rig: Rig) -> None
         await rig.api.until(lambda: "is stopped" in rig.story)
         stopped = rig.clock.now()
 
-    assert stopped - before <= 3 * RETRY
+    assert stopped - before <= 3 * RETRY_PERIOD
 
 
-async def test_a_task_that_stops_at_the_fence_is_no_failure(rig: Rig) -> None:
+async def test_a_task_that_the_fence_stops_is_not_a_failure(rig: Rig) -> None:
     times = 0
 
     async def lead() -> None:
@@ -265,17 +267,17 @@ async def test_a_task_that_stops_at_the_fence_is_no_failure(rig: Rig) -> None:
         assert not task.done()
 
 
-async def test_when_the_work_is_done_the_lease_is_given_back(rig: Rig) -> None:
+async def test_the_lease_is_released_when_the_task_ends(rig: Rig) -> None:
     rig.enough.set()
     async with rig.running() as task:
         await asyncio.wait_for(task, 10)
 
     assert rig.story == ["leads", "is done"]
     assert rig.spec()["holderIdentity"] == ""
-    assert not rig.election.leading
+    assert not rig.elector.leading
 
 
-async def test_when_the_work_fails_the_lease_is_given_back_and_the_reason_told(rig: Rig) -> None:
+async def test_the_lease_is_released_and_the_error_raised_when_the_task_fails(rig: Rig) -> None:
     async def lead() -> None:
         raise ZeroDivisionError
 
@@ -286,10 +288,10 @@ async def test_when_the_work_fails_the_lease_is_given_back_and_the_reason_told(r
     assert rig.spec()["holderIdentity"] == ""
 
 
-async def test_whoever_does_not_lead_gives_nothing_back(rig: Rig) -> None:
+async def test_a_candidate_does_not_release_the_lease(rig: Rig) -> None:
     rig.held_by("other")
     async with rig.running():
-        await rig.api.until(lambda: rig.election.holder)
+        await rig.api.until(lambda: rig.elector.holder)
 
     assert rig.spec()["holderIdentity"] == "other"
     assert rig.writes() == 0
@@ -298,8 +300,8 @@ async def test_whoever_does_not_lead_gives_nothing_back(rig: Rig) -> None:
 # --- the fence around writes -------------------------------------------------------------------
 
 
-async def test_nothing_is_written_behind_a_closed_fence(rig: Rig) -> None:
-    writer = Writer(rig.session, fence=rig.election)
+async def test_a_closed_fence_rejects_writes(rig: Rig) -> None:
+    writer = Writer(rig.session, fence=rig.elector)
     value = {"metadata": {"name": "a"}}
     with pytest.raises(NotLeadingError):
         await writer.create(CONFIG_MAPS, value, namespace="default")
@@ -310,13 +312,13 @@ async def test_nothing_is_written_behind_a_closed_fence(rig: Rig) -> None:
     assert [seen.query.get("dryRun") for seen in rig.api.asked("POST", "configmaps")] == ["All"]
 
 
-async def test_the_fence_is_asked_again_before_a_write_is_repeated(rig: Rig) -> None:
+async def test_the_fence_is_checked_before_every_retry(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
-        writer = Writer(rig.session, fence=rig.election)
+        writer = Writer(rig.session, fence=rig.elector)
 
         def late() -> None:
-            rig.clock.time += RENEW
+            rig.clock.time += RENEW_DEADLINE
 
         rig.api.when(late, method="POST", part="configmaps")
         rig.api.fail(429, method="POST", part="configmaps", retry_after=0)
@@ -328,5 +330,5 @@ async def test_the_fence_is_asked_again_before_a_write_is_repeated(rig: Rig) -> 
     assert len(rig.api.asked("POST", "configmaps")) == 1
 
 
-async def test_the_clock_goes_on() -> None:
+async def test_the_boot_time_is_monotonic() -> None:
     assert boot_time() <= boot_time()

@@ -11,5 +11,5 @@ CASES = load_cases(Path(__file__).parent / "proxies.yaml")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['url']} {case['env']}")
-def test_the_proxy_is_the_one_that_the_environment_says(case: YamlValue) -> None:
+def test_the_environment_selects_the_proxy(case: YamlValue) -> None:
     assert proxy_for(case["url"], case["env"]) == case["via"]

@@ -52,7 +52,7 @@ async def refused(session: Session, method: str, **more: object) -> ApiError:
 
 @asynchronous
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_what_was_refused_unbegun_is_tried_again_when_the_server_says(
+async def test_a_throttled_request_is_retried_after_retry_after(
     api: FakeApi, session: Session, clock: Clock, method: str
 ) -> None:
     api.fail(429, times=2, retry_after=7)
@@ -63,9 +63,7 @@ async def test_what_was_refused_unbegun_is_tried_again_when_the_server_says(
 
 
 @asynchronous
-async def test_trying_again_has_an_end_that_says_when_to_come_back(
-    api: FakeApi, session: Session
-) -> None:
+async def test_the_last_attempt_raises_with_retry_after(api: FakeApi, session: Session) -> None:
     api.fail(429, times=100, retry_after=3)
     error = await refused(session, "GET")
 
@@ -74,7 +72,7 @@ async def test_trying_again_has_an_end_that_says_when_to_come_back(
 
 
 @asynchronous
-async def test_what_would_be_too_late_is_not_waited_for(
+async def test_a_pause_beyond_the_timeout_is_not_waited_for(
     api: FakeApi, session: Session, clock: Clock
 ) -> None:
     api.fail(429, times=100, retry_after=60)
@@ -86,7 +84,7 @@ async def test_what_would_be_too_late_is_not_waited_for(
 
 @asynchronous
 @pytest.mark.parametrize(("method", "code"), [("GET", 503), ("PUT", 500), ("DELETE", 504)])
-async def test_a_failure_is_tried_again_where_the_server_asks_and_twice_does_no_harm(
+async def test_an_idempotent_request_is_retried_if_the_server_sends_retry_after(
     api: FakeApi, session: Session, method: str, code: int
 ) -> None:
     made = api.put({"apiVersion": "v1", "kind": "ConfigMap", **BODY})
@@ -101,7 +99,7 @@ async def test_a_failure_is_tried_again_where_the_server_asks_and_twice_does_no_
     ("method", "code", "after"),
     [("GET", 503, None), ("POST", 503, 1), ("POST", 500, 1), ("GET", 404, 1), ("GET", 409, 1)],
 )
-async def test_other_failures_are_told_at_once(
+async def test_other_failures_are_raised_immediately(
     api: FakeApi, session: Session, method: str, code: int, after: float | None
 ) -> None:
     api.fail(code, retry_after=after)
@@ -112,16 +110,14 @@ async def test_other_failures_are_told_at_once(
 
 
 @asynchronous
-async def test_a_read_that_was_cut_off_is_read_again(api: FakeApi, session: Session) -> None:
+async def test_an_interrupted_read_is_retried(api: FakeApi, session: Session) -> None:
     api.cut(times=3)
 
     assert json.loads(await session.call("GET", PATH))["items"] == []
 
 
 @asynchronous
-async def test_a_create_that_was_cut_off_may_have_happened_and_is_not_repeated(
-    api: FakeApi, session: Session
-) -> None:
+async def test_an_interrupted_create_is_not_retried(api: FakeApi, session: Session) -> None:
     api.cut(method="POST", after=True)
     error = await refused(session, "POST", body=BODY)
 
@@ -133,18 +129,20 @@ async def test_a_create_that_was_cut_off_may_have_happened_and_is_not_repeated(
 
 
 @asynchronous
-async def test_a_patch_that_may_add_twice_is_not_repeated(api: FakeApi, session: Session) -> None:
+async def test_a_json_patch_is_not_retried(api: FakeApi, session: Session) -> None:
     api.put({"apiVersion": "v1", "kind": "ConfigMap", **BODY})
     api.cut(method="PATCH", after=True)
     body = [{"op": "add", "path": "/metadata/finalizers", "value": ["a.b/c"]}]
     with pytest.raises(UnreachableError):
-        await session.call("PATCH", f"{PATH}/a", body=body, content_type="application/json-patch+json")
+        await session.call(
+            "PATCH", f"{PATH}/a", body=body, content_type="application/json-patch+json"
+        )
 
     assert len(api.asked("PATCH", "configmaps")) == 1
 
 
 @asynchronous
-async def test_a_create_that_reached_nobody_is_tried_again(
+async def test_a_create_without_a_connection_is_retried(
     api: FakeApi, session: Session, clock: Clock
 ) -> None:
     port = urlsplit(api.url).port
@@ -161,20 +159,18 @@ async def test_a_create_that_reached_nobody_is_tried_again(
 
 
 @asynchronous
-async def test_a_server_that_never_answers_is_given_up_in_time(
-    api: FakeApi, session: Session
-) -> None:
+async def test_a_server_that_never_responds_times_out(api: FakeApi, session: Session) -> None:
     api.hold(part="configmaps", times=9)
     error = await refused(session, "GET", seconds=0.05)
 
-    assert (error.code, error.message) == (0, f"GET {PATH}: no answer in 0.05 s")
+    assert (error.code, error.message) == (0, f"GET {PATH}: no response in 0.05 s")
 
 
 @asynchronous
-async def test_the_guard_is_asked_before_every_attempt(api: FakeApi, session: Session) -> None:
+async def test_the_check_runs_before_every_attempt(api: FakeApi, session: Session) -> None:
     asked = 0
 
-    async def guard() -> None:
+    async def check() -> None:
         nonlocal asked
         asked += 1
         if asked == 3:
@@ -182,7 +178,7 @@ async def test_the_guard_is_asked_before_every_attempt(api: FakeApi, session: Se
 
     api.fail(429, times=9, retry_after=0)
     with pytest.raises(PermissionError):
-        await session.call("GET", PATH, guard=guard)
+        await session.call("GET", PATH, check=check)
 
     assert len(api.requests) == 2
 
@@ -190,7 +186,7 @@ async def test_the_guard_is_asked_before_every_attempt(api: FakeApi, session: Se
 # --- answers -----------------------------------------------------------------------------------
 
 
-def test_an_error_that_is_no_status_is_told_by_its_beginning() -> None:
+def test_an_error_without_a_status_is_shortened() -> None:
     error = error_from_response(502, {}, b"<html>Bad gateway" + b"." * 5000)
 
     assert (error.code, error.reason) == (502, "")
@@ -209,7 +205,7 @@ def test_an_error_that_is_no_status_is_told_by_its_beginning() -> None:
         ("1e9", {}, None),
     ],
 )
-def test_the_time_to_come_back_is_in_the_header_or_in_the_details(
+def test_retry_after_comes_from_the_header_or_the_details(
     header: str, details: dict[str, int], seconds: float | None
 ) -> None:
     status = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "details": details}
@@ -219,7 +215,7 @@ def test_the_time_to_come_back_is_in_the_header_or_in_the_details(
 
 
 @given(st.lists(st.binary(max_size=20)), st.data())
-def test_lines_are_the_same_however_they_arrive(lines: list[bytes], data: st.DataObject) -> None:
+def test_lines_do_not_depend_on_chunk_boundaries(lines: list[bytes], data: st.DataObject) -> None:
     wanted = [line for line in (each.replace(b"\n", b"") for each in lines) if line.strip()]
     text = b"".join(line + b"\n" for line in wanted) + b"unfinished"
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))))
@@ -230,10 +226,10 @@ def test_lines_are_the_same_however_they_arrive(lines: list[bytes], data: st.Dat
     assert found == wanted
 
 
-def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    reader = LineSplitter(longest=100)
+def test_the_length_of_a_line_is_limited() -> None:
+    reader = LineSplitter(max_line_bytes=100)
     assert reader.feed(b"x" * 99) == []
-    with pytest.raises(UnreachableError, match="above 100 bytes"):
+    with pytest.raises(UnreachableError, match="longer than 100 bytes"):
         reader.feed(b"x" * 2)
 
 
@@ -241,9 +237,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
 
 
 @asynchronous
-async def test_a_stream_that_says_nothing_for_long_is_broken(
-    api: FakeApi, session: Session
-) -> None:
+async def test_an_idle_stream_is_closed(api: FakeApi, session: Session) -> None:
     async with session.stream(PATH, query={"watch": "true"}, idle_seconds=0.05) as chunks:
         with pytest.raises(UnreachableError):
             await anext(chunks)
@@ -252,7 +246,7 @@ async def test_a_stream_that_says_nothing_for_long_is_broken(
 
 
 @asynchronous
-async def test_a_stream_that_the_server_ends_has_ended(api: FakeApi, session: Session) -> None:
+async def test_a_stream_ends_when_the_server_closes_it(api: FakeApi, session: Session) -> None:
     async with session.stream(PATH, query={"watch": "true"}) as chunks:
         await api.until(lambda: api.store.watchers)
         api.end_watches()
@@ -260,7 +254,7 @@ async def test_a_stream_that_the_server_ends_has_ended(api: FakeApi, session: Se
 
 
 @asynchronous
-async def test_a_stream_that_is_refused_says_why(api: FakeApi, session: Session) -> None:
+async def test_a_rejected_stream_raises_the_error(api: FakeApi, session: Session) -> None:
     api.fail(403, message="configmaps is forbidden")
     with pytest.raises(ApiError, match="403 Forbidden: configmaps is forbidden"):
         async with session.stream(PATH, query={"watch": "true"}):
@@ -268,9 +262,7 @@ async def test_a_stream_that_is_refused_says_why(api: FakeApi, session: Session)
 
 
 @asynchronous
-async def test_calls_at_the_same_time_do_not_wait_for_each_other(
-    api: FakeApi, session: Session
-) -> None:
+async def test_concurrent_calls_do_not_block_each_other(api: FakeApi, session: Session) -> None:
     gate = api.hold(part="configmaps", times=110)
     calls = [asyncio.create_task(session.call("GET", PATH)) for _ in range(110)]
     await api.until(lambda: len(api.requests) == 110)

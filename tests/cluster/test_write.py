@@ -48,7 +48,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield Rig(api, Writer(session, pause=clock.pause), clock)
 
 
-async def test_bodies_are_compact_and_name_their_kind_and_their_writer(rig: Rig) -> None:
+async def test_bodies_are_compact_and_have_a_kind_and_a_field_manager(rig: Rig) -> None:
     value = {"metadata": {"name": "a"}, "data": {"text": "ä b"}}
     await rig.writer.create(CONFIG_MAPS, value, namespace="default")
     await rig.writer.apply(CONFIG_MAPS, value, namespace="default", force=False)
@@ -61,7 +61,7 @@ async def test_bodies_are_compact_and_name_their_kind_and_their_writer(rig: Rig)
     assert applied.headers["Content-Type"] == "application/apply-patch+yaml"
 
 
-async def test_objects_of_the_cluster_have_no_namespace_in_their_path(rig: Rig) -> None:
+async def test_cluster_scoped_objects_have_no_namespace_in_their_path(rig: Rig) -> None:
     rig.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     body = {"metadata": {"labels": {"a": "b"}}}
     await rig.writer.patch(NODES, "n", body, namespace="ignored")
@@ -69,7 +69,7 @@ async def test_objects_of_the_cluster_have_no_namespace_in_their_path(rig: Rig) 
     assert rig.api.asked("PATCH", "nodes")[0].path == "/api/v1/nodes/n"
 
 
-async def test_a_list_is_read_in_pages_and_at_once_where_they_expire(rig: Rig) -> None:
+async def test_a_list_is_read_in_pages_and_without_pages_after_expiry(rig: Rig) -> None:
     for number in range(600):
         rig.put(f"a{number:03}")
     found = await rig.writer.list(CONFIG_MAPS)
@@ -81,7 +81,7 @@ async def test_a_list_is_read_in_pages_and_at_once_where_they_expire(rig: Rig) -
     assert "limit" not in rig.api.asked("GET", "configmaps")[-1].query
 
 
-async def test_a_change_begins_again_when_somebody_was_faster(rig: Rig) -> None:
+async def test_a_change_is_retried_after_a_conflict(rig: Rig) -> None:
     rig.put("a", theirs="0", ours="0")
     rig.api.when(lambda: rig.put("a", theirs="1", ours="0"), method="PUT", times=1)
 
@@ -96,7 +96,7 @@ async def test_a_change_begins_again_when_somebody_was_faster(rig: Rig) -> None:
     assert len(rig.clock.pauses) == 1
 
 
-async def test_a_change_that_always_comes_too_late_is_given_up(rig: Rig) -> None:
+async def test_a_change_with_repeated_conflicts_fails(rig: Rig) -> None:
     rig.put("a", n="0")
     numbers = iter(range(1, 101))
     rig.api.when(lambda: rig.put("a", n=f"{next(numbers)}"), method="PUT", times=100)
@@ -125,11 +125,11 @@ async def test_a_change_that_changes_nothing_writes_nothing(
     assert rig.api.asked("PUT", "configmaps") == []
 
 
-async def test_a_change_of_what_is_not_there_is_none(rig: Rig) -> None:
+async def test_a_change_of_a_missing_object_returns_none(rig: Rig) -> None:
     assert await rig.writer.change(CONFIG_MAPS, "no", lambda value: value, namespace="x") is None
 
 
-async def test_a_change_whose_answer_was_lost_is_seen_to_be_done(rig: Rig) -> None:
+async def test_a_change_with_a_lost_response_is_applied_once(rig: Rig) -> None:
     rig.put("a", n="0")
     rig.api.cut(method="PUT", after=True)
 
@@ -142,7 +142,7 @@ async def test_a_change_whose_answer_was_lost_is_seen_to_be_done(rig: Rig) -> No
     assert made["data"] == {"n": "1"}
 
 
-async def test_the_status_is_written_apart(rig: Rig) -> None:
+async def test_the_status_is_a_subresource(rig: Rig) -> None:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -159,7 +159,7 @@ async def test_the_status_is_written_apart(rig: Rig) -> None:
     assert rig.api.asked("PUT", "claims")[0].path.endswith("/resourceclaims/c/status")
 
 
-async def test_a_delete_whose_answer_was_lost_has_happened(rig: Rig) -> None:
+async def test_a_delete_with_a_lost_response_succeeds(rig: Rig) -> None:
     rig.put("a")
     rig.api.cut(method="DELETE", after=True)
 
@@ -167,7 +167,7 @@ async def test_a_delete_whose_answer_was_lost_has_happened(rig: Rig) -> None:
     assert rig.api.get("configmaps", "a") is None
 
 
-async def test_no_field_of_a_newer_server_is_lost_on_the_way(rig: Rig) -> None:
+async def test_unknown_fields_are_kept(rig: Rig) -> None:
     strange = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     rig.api.put({**strange, "future": {"field": [1, 2.5, None, True]}})
     read = await rig.writer.read(CONFIG_MAPS, "a", namespace="default")

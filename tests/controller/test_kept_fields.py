@@ -1,4 +1,4 @@
-"""What the API server would drop is never written into a claim, nor silently left out of one."""
+"""A field that the API server drops is never written into a claim and never silently left out."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ OFFERED = Facts(
 )
 ALL = tuple(sorted(FIELD_PROBES))
 WRITTEN = ("exactly.capacity", "firstAvailable", "constraints.distinctAttribute")
-# Where a field is in a claim.
+# The path of each field in a request.
 USED = {
     "exactly.adminAccess": ("exactly", "adminAccess"),
     "exactly.capacity": ("exactly", "capacity"),
@@ -51,7 +51,7 @@ def keeping(*fields: str, served: bool = False) -> Facts:
 
 
 def used(claim: Any) -> set[str]:  # noqa: ANN401  # plain JSON
-    """The fields of a claim's spec that a server may drop."""
+    """Return the fields of a claim spec that a server may drop."""
     devices = claim["devices"]
     found = {
         name
@@ -70,13 +70,13 @@ def claims(facts: Facts) -> list[set[str]]:
     return [used(get_value(each.object, ("spec", "spec"))) for each in made]
 
 
-def test_the_tables_use_every_field_that_they_can() -> None:
+def test_the_test_tables_use_every_written_field() -> None:
     found = set[str]().union(*claims(keeping(*ALL)))
     assert found >= {*WRITTEN}
 
 
 @pytest.mark.parametrize("dropped", WRITTEN)
-def test_a_field_that_is_dropped_is_never_written(dropped: str) -> None:
+def test_a_dropped_field_is_never_written(dropped: str) -> None:
     for fields in claims(keeping(*(each for each in ALL if each != dropped))):
         assert dropped not in fields
 
@@ -86,7 +86,7 @@ def part(**more: str) -> YamlValue:
     return {"spec": {"containers": [{"name": "a", "resources": {"limits": limits}}]}}
 
 
-def test_a_part_of_a_gpu_is_refused_with_the_reason_and_no_whole_one_is_taken() -> None:
+def test_a_gpu_share_is_denied_with_the_reason_if_capacity_is_dropped() -> None:
     assert translate(part(), make_context(Configuration(), keeping(*ALL))).templates
     done = translate(part(), make_context(Configuration(), keeping()))
     assert done.templates == ()
@@ -97,6 +97,6 @@ def test_a_part_of_a_gpu_is_refused_with_the_reason_and_no_whole_one_is_taken() 
     assert "this API server (1.34) drops exactly.capacity from claims" in said
 
 
-def test_a_part_of_a_gpu_that_a_plugin_serves_is_left_to_it() -> None:
+def test_a_gpu_share_that_a_plugin_serves_is_not_translated() -> None:
     done = translate(part(), make_context(Configuration(), keeping(served=True)))
     assert (done.templates, done.edits) == ((), ())

@@ -62,8 +62,8 @@ def test_a_missing_webhook_is_reported_and_not_created() -> None:
     assert build_apply_object(without, OURS) is None
     (found,) = find_inactive(without, USUAL)
     assert (found.code, found.path) == ("NameNotActive", "webhooks")
-    assert "no webhook pods.drawbridge.dev" in found.message
-    assert "Apply the manifests" in found.remedy
+    assert "webhook pods.drawbridge.dev is missing" in found.message
+    assert "Apply the installation manifests" in found.remedy
 
 
 def test_without_conditions_every_pod_is_sent() -> None:
@@ -74,13 +74,13 @@ def test_without_conditions_every_pod_is_sent() -> None:
 def test_a_different_condition_is_reported_with_the_configured_names() -> None:
     (found,) = find_inactive(live(asks("false")), NETWORKED)
     assert (found.code, found.path) == ("NameNotActive", "webhooks[1].matchConditions")
-    assert f"its condition {CONDITION_NAME} is another than ours" in found.message
-    assert found.message.endswith("configured names that may not be active: default/a")
+    assert f"condition {CONDITION_NAME} has a different expression" in found.message
+    assert found.message.endswith("configured names that may be inactive: default/a")
 
 
 def test_an_additional_condition_is_reported() -> None:
     (found,) = find_inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
-    assert "condition mine is not ours and may keep pods from us" in found.message
+    assert "condition mine is not managed by Drawbridge and may exclude pods" in found.message
 
 
 CHOOSING = Configuration(scope=Scope(namespace_selector=LabelSelector()))
@@ -116,7 +116,7 @@ def test_selected_namespaces_that_the_webhook_includes_are_not_reported(
 
 def test_a_missing_webhook_configuration_is_reported() -> None:
     (found,) = find_inactive(None, USUAL)
-    assert "there is no MutatingWebhookConfiguration drawbridge" in found.message
+    assert "MutatingWebhookConfiguration drawbridge does not exist" in found.message
 
 
 CEL = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
@@ -217,4 +217,4 @@ def test_an_inactive_condition_is_reported_and_applied_once() -> None:
     asyncio.run(reconciler.reconcile())
     assert webhooks.requests == [("apply", WEBHOOK_CONFIGURATION)]
     assert len(reporter.codes) == 1
-    assert reporter.gauges == {("conditions", "inactive"): 0}
+    assert reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 0}

@@ -1,11 +1,11 @@
-"""Other webhooks on the same pods, from their configurations: the table."""
+"""Detection of other webhooks that act on the same pods."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.other_webhooks import others
+from registration.other_webhooks import find_other_webhooks
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "others.yaml")
@@ -39,11 +39,11 @@ def configuration(kind: str, name: str, webhooks: YamlValue) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_other_webhooks(case: YamlValue) -> None:
+def test_other_webhooks_are_found_as_the_table_says(case: YamlValue) -> None:
     mutating, validating = case.get("configurations", {}), case.get("validating", {})
     seen = [configuration("MutatingWebhookConfiguration", *each) for each in mutating.items()]
     seen += [configuration("ValidatingWebhookConfiguration", *each) for each in validating.items()]
-    found = others(reversed(seen))
+    found = find_other_webhooks(reversed(seen))
     expected = case.get("says", [])
     assert len(found) == len(expected), [each.message for each in found]
     for finding, words in zip(found, expected, strict=True):
@@ -52,5 +52,5 @@ def test_the_table_of_other_webhooks(case: YamlValue) -> None:
         assert finding.remedy == remedy
 
 
-def test_objects_without_anything_in_them_are_passed_over() -> None:
-    assert others([{}, {"metadata": None, "webhooks": None}, {"webhooks": [{}]}]) == ()
+def test_empty_objects_are_ignored() -> None:
+    assert find_other_webhooks([{}, {"metadata": None, "webhooks": None}, {"webhooks": [{}]}]) == ()

@@ -124,11 +124,11 @@ async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]
         assert await asyncio.wait_for(task, 20) == 0
 
 
-def test_it_brings_everything_in_order_and_gives_the_lease_back(tmp_path: Path) -> None:
-    asyncio.run(_in_order(tmp_path))
+def test_it_reconciles_everything_and_releases_the_lease(tmp_path: Path) -> None:
+    asyncio.run(_everything(tmp_path))
 
 
-async def _in_order(tmp_path: Path) -> None:
+async def _everything(tmp_path: Path) -> None:
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
         for each in (CLASS, SLICE, NODE, WEBHOOKS, TEAM):
@@ -152,7 +152,7 @@ async def _in_order(tmp_path: Path) -> None:
         assert leading() == 0
 
 
-def test_a_waiting_pod_gets_its_template_and_gets_it_again(tmp_path: Path) -> None:
+def test_a_missing_and_a_deleted_template_are_created(tmp_path: Path) -> None:
     asyncio.run(_templates(tmp_path))
 
 
@@ -223,7 +223,7 @@ async def _mirrored(tmp_path: Path) -> None:
             await api.until(lambda: not mirrored())
 
 
-def test_other_webhooks_of_both_kinds_are_told(tmp_path: Path) -> None:
+def test_other_webhooks_of_both_kinds_are_reported(tmp_path: Path) -> None:
     asyncio.run(_others(tmp_path))
 
 
@@ -241,22 +241,24 @@ async def _others(tmp_path: Path) -> None:
                 }
             )
 
-        def told(order: str) -> bool:
-            return any(f"HAMi: vgpu.hami.io of hami-webhook {order}" in n for n in notes(api))
+        def is_reported(order: str) -> bool:
+            return any(
+                f"HAMi: webhook vgpu.hami.io of hami-webhook {order}" in n for n in notes(api)
+            )
 
         async with running(api, tmp_path):
-            await api.until(lambda: told("runs after ours"))
-            await api.until(lambda: told("checks after ours"))
+            await api.until(lambda: is_reported("runs after Drawbridge"))
+            await api.until(lambda: is_reported("checks pods after Drawbridge"))
 
 
-def test_a_configuration_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> None:
+def test_an_invalid_configuration_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
     wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
     assert asyncio.run(process.run(wrong)) == REFUSED
 
 
 @pytest.mark.parametrize("name", ["health", "metrics"])
-def test_a_port_that_is_taken_is_told(
+def test_a_port_in_use_is_logged(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -279,7 +281,7 @@ def test_a_port_that_is_taken_is_told(
 
         assert asyncio.run(play()) == REFUSED
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert lines[-1]["msg"] == "the process cannot go on"
+    assert lines[-1]["msg"] == "the process cannot continue"
     assert lines[-1]["reason"] == f"{name} cannot listen on {where}: Address already in use"
 
 
@@ -296,7 +298,7 @@ def labels(api: FakeApi, name: str) -> dict[str, str]:
 
 
 def notes(api: FakeApi) -> list[str]:
-    """What events say."""
+    """The notes of all events."""
     return [each["note"] for each in api.all("events")]
 
 

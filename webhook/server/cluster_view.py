@@ -1,7 +1,7 @@
-"""A view of the cluster for admission: watched objects, answered from memory.
+"""A view of the cluster for admission, from watch caches.
 
-Fulfils `webhook.admission.protocols.Known`. An unreadable object does not replace the last good
-one.
+Implements `webhook.admission.protocols.ClusterView`. An unreadable object does not replace the last
+readable one.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.cache import Cache, Kept
+from cluster.cache import Cache, CachedObject
 from cluster.resources import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -24,182 +24,195 @@ from config.model import Configuration
 from dra.finding import Finding
 from dra.names import FACTS_CONFIG_MAP, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from registration import match_conditions, published_facts
-from registration.other_webhooks import others
+from registration.other_webhooks import find_other_webhooks
 from runtime import metrics
-from runtime.logs import say
-from translate.pods import Given, given
+from runtime.logs import log_event
+from translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.resource_quotas import ResourceQuota
 
 _LOG: Final = logging.getLogger("webhook.server.cluster_view")
-OURS: Final = "app.kubernetes.io/managed-by=drawbridge"
+OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-class _Labelled(msgspec.Struct, frozen=True):
+class _LabeledMetadata(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] | None = None
 
 
-class Namespace(msgspec.Struct, frozen=True):
-    """A Namespace, as far as it is looked at."""
+class NamespaceObject(msgspec.Struct, frozen=True):
+    """A Namespace with its labels only."""
 
-    metadata: _Labelled = _Labelled()
-
-
-class Anything(msgspec.Struct, frozen=True):
-    """An object that is kept as it is."""
+    metadata: _LabeledMetadata = _LabeledMetadata()
 
 
-class Known:
-    """The caches, and what follows from them."""
+class OpaqueObject(msgspec.Struct, frozen=True):
+    """An object whose fields are not decoded. The cache keeps its raw bytes."""
+
+
+class WatchedClusterView:
+    """The watch caches, and values derived from them."""
 
     def __init__(self, session: Session, namespace: str, configuration: Configuration) -> None:
-        self.namespaces = Cache(session, NAMESPACES, Namespace)
+        self.namespaces = Cache(session, NAMESPACES, NamespaceObject)
         self.ranges = Cache(session, LIMIT_RANGES, LimitRange)
-        self.hard = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, Anything)
-        self.templates = Cache(session, TEMPLATES, Anything, labels=OURS)
+        self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
+        self.webhooks = Cache(session, MUTATING_WEBHOOKS, OpaqueObject)
+        self.templates = Cache(session, TEMPLATES, OpaqueObject, labels=OWN_LABEL_SELECTOR)
         self.facts = Cache(
             session,
             CONFIG_MAPS,
-            published_facts.Published,
+            published_facts.FactsConfigMap,
             namespace=namespace,
             fields=f"metadata.name={FACTS_CONFIG_MAP}",
         )
-        self._where = f"{namespace}/{FACTS_CONFIG_MAP}"
+        self._facts_name = f"{namespace}/{FACTS_CONFIG_MAP}"
         self._configuration = configuration
-        self._given: Given | None = None
-        self._complete = False
-        self._limits: dict[str, tuple[LimitRange, ...]] = {}
-        self._quotas: dict[str, tuple[ResourceQuota, ...]] = {}
-        self._others: tuple[Finding, ...] | None = None
-        self._unsent: tuple[Finding, ...] | None = None
-        self.facts.subscribe(self._facts_changed)
-        self.namespaces.subscribe(self._namespace_changed)
-        self.ranges.subscribe(lambda *both: _forget(self._limits, *both))
-        self.hard.subscribe(lambda *both: _forget(self._quotas, *both))
-        self.webhooks.subscribe(self._webhooks_changed)
+        self._context: TranslationContext | None = None
+        self._is_complete = False
+        self._ranges_by_namespace: dict[str, tuple[LimitRange, ...]] = {}
+        self._quotas_by_namespace: dict[str, tuple[ResourceQuota, ...]] = {}
+        self._other_webhooks: tuple[Finding, ...] | None = None
+        self._inactive_conditions: tuple[Finding, ...] | None = None
+        self.facts.subscribe(self._on_facts)
+        self.namespaces.subscribe(self._on_namespace)
+        self.ranges.subscribe(lambda *both: _forget(self._ranges_by_namespace, *both))
+        self.quotas.subscribe(lambda *both: _forget(self._quotas_by_namespace, *both))
+        self.webhooks.subscribe(self._on_webhooks)
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:
-        """Every cache; each has to be run."""
-        needed = (self.namespaces, self.ranges, self.hard, self.webhooks, self.facts)
-        return (*needed, self.templates)
+        """All caches. The caller must run each of them."""
+        required = (self.namespaces, self.ranges, self.quotas, self.webhooks, self.facts)
+        return (*required, self.templates)
 
-    def named(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Every cache with the name that metrics give it."""
+    def named_caches(self) -> Iterator[tuple[str, Cache[Any]]]:
+        """Return all caches with their names in metrics."""
         return ((cache.resource.plural, cache) for cache in self.caches)
 
-    def missing(self) -> list[str]:
-        """Say what is not known yet; without that no answer would be right."""
-        if self._complete:  # what was read once is kept in step, and asked for in every request
+    def find_missing(self) -> list[str]:
+        """Return the reasons why requests cannot be handled yet."""
+        if self._is_complete:  # this runs for every request, and a synced cache stays synced
             return []
-        # Templates are not needed: what the watch does not tell is asked for one by one.
+        # The template cache is optional: missing templates are read from the API server.
         waiting = (each for each in self.caches[:-1] if not each.synced)
-        found = [f"{each.resource.plural} are not read yet: {each.trouble}" for each in waiting]
-        if self._given is None:
-            found.append(f"no facts: the controller has not published ConfigMap {self._where} yet")
-        self._complete = not found
-        return found
+        missing = [f"{each.resource.plural} are not synced yet: {each.problem}" for each in waiting]
+        if self._context is None:
+            missing.append(
+                f"no facts: the controller has not published ConfigMap {self._facts_name} yet"
+            )
+        self._is_complete = not missing
+        return missing
 
     def configure(self, configuration: Configuration) -> None:
-        """Take another configuration from now on."""
-        self._configuration, self._unsent = configuration, None
-        if self._given is not None:
-            self._given = given(configuration, self._given.facts)
+        """Use a new configuration."""
+        self._configuration, self._inactive_conditions = configuration, None
+        if self._context is not None:
+            self._context = make_context(configuration, self._context.facts)
 
-    def given(self) -> Given | None:
-        """What decides translations; None until facts were read once."""
-        return self._given
+    def translation_context(self) -> TranslationContext | None:
+        """Return configuration and facts, or None until the facts have been loaded."""
+        return self._context
 
-    def namespace(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace; None while unknown.
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, or None if it is unknown.
 
-        So is one without the label, where only those with it are sent to us and our news of
-        namespaces may be old: somebody has labelled it since, and counts on its pods being
-        translated.
+        A namespace without the translate label is also unknown if the API server sends only pods of
+        labeled namespaces and the cache may be stale: a user may have added the label since.
         """
-        kept = self.namespaces.get(name)
-        if kept is None:
+        cached = self.namespaces.get(name)
+        if cached is None:
             return None
-        labels = kept.value.metadata.labels or _NO_LABELS
-        if TRANSLATE_LABEL not in labels and not self.namespaces.fresh and self._labelled():
+        labels = cached.value.metadata.labels or _NO_LABELS
+        if (
+            TRANSLATE_LABEL not in labels
+            and not self.namespaces.fresh
+            and self._requires_namespace_label()
+        ):
             return None
         return labels
 
-    def _labelled(self) -> bool:
-        return match_conditions.labelled(self._live())
+    def _requires_namespace_label(self) -> bool:
+        return match_conditions.requires_namespace_label(self._read_own_webhooks())
 
-    def _live(self) -> Any:  # noqa: ANN401  # JSON
-        """Our webhook configuration as it is."""
-        kept = self.webhooks.get(WEBHOOK_CONFIGURATION)
-        return None if kept is None else msgspec.json.decode(kept.raw)
+    def _read_own_webhooks(self) -> Any:  # noqa: ANN401  # JSON
+        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
+        return None if cached is None else msgspec.json.decode(cached.raw)
 
-    def limits(self, namespace: str) -> Sequence[LimitRange]:
-        """The LimitRanges of a namespace."""
-        found = self._limits.get(namespace)
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
+        """Return the LimitRanges of a namespace."""
+        found = self._ranges_by_namespace.get(namespace)
         if found is None:
-            found = tuple(kept.value for kept in self.ranges.all(namespace))
-            self._limits[namespace] = found
+            found = tuple(cached.value for cached in self.ranges.all(namespace))
+            self._ranges_by_namespace[namespace] = found
         return found
 
-    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        """The ResourceQuotas of a namespace."""
-        found = self._quotas.get(namespace)
+    def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Return the ResourceQuotas of a namespace."""
+        found = self._quotas_by_namespace.get(namespace)
         if found is None:
-            found = tuple(kept.value for kept in self.hard.all(namespace))
-            self._quotas[namespace] = found
+            found = tuple(cached.value for cached in self.quotas.all(namespace))
+            self._quotas_by_namespace[namespace] = found
         return found
 
-    def others(self) -> Sequence[Finding]:
-        """What there is to say of other webhooks that touch the same pods."""
-        if self._others is None:
-            read = (msgspec.json.decode(kept.raw) for kept in self.webhooks.all())
-            self._others = tuple(others(read))
-        return self._others
+    def other_webhooks(self) -> Sequence[Finding]:
+        """Return findings about other webhooks that handle the same pods."""
+        if self._other_webhooks is None:
+            read = (msgspec.json.decode(cached.raw) for cached in self.webhooks.all())
+            self._other_webhooks = tuple(find_other_webhooks(read))
+        return self._other_webhooks
 
-    def unsent(self) -> Sequence[Finding]:
-        """Why pods may be made without our being asked, at this moment."""
-        if self._unsent is None:
-            self._unsent = match_conditions.inactive(self._live(), self._configuration)
-        return self._unsent
+    def inactive_conditions(self) -> Sequence[Finding]:
+        """Return findings about pods that the API server may not send to the webhook."""
+        if self._inactive_conditions is None:
+            self._inactive_conditions = match_conditions.find_inactive(
+                self._read_own_webhooks(), self._configuration
+            )
+        return self._inactive_conditions
 
-    def _facts_changed(
+    def _on_facts(
         self,
-        _before: Kept[published_facts.Published] | None,
-        after: Kept[published_facts.Published] | None,
+        _before: CachedObject[published_facts.FactsConfigMap] | None,
+        after: CachedObject[published_facts.FactsConfigMap] | None,
     ) -> None:
         if after is None:
-            say(_LOG, logging.WARNING, "facts are gone, the last ones go on", of=self._where)
+            text = "facts ConfigMap deleted, the last facts stay in use"
+            log_event(_LOG, logging.WARNING, text, of=self._facts_name)
             return
         try:
-            digest = published_facts.current(after.value)
-            if self._given is not None and digest == self._given.digest:
+            digest = published_facts.read_current_hash(after.value)
+            if self._context is not None and digest == self._context.facts_digest:
                 return
-            found = published_facts.facts(after.value)
-        except published_facts.UnpublishedError as error:
+            facts = published_facts.read_facts(after.value)
+        except published_facts.PublishedFactsError as error:
             metrics.FACTS_READS.labels("error").inc()
-            text = "facts cannot be read, the last ones go on"
-            say(_LOG, logging.ERROR, text, of=self._where, reason=str(error))
+            text = "facts cannot be read, the last facts stay in use"
+            log_event(_LOG, logging.ERROR, text, of=self._facts_name, reason=str(error))
             return
         metrics.FACTS_READS.labels("success").inc()
-        say(_LOG, logging.INFO, "facts in use", hash=digest)
-        self._given = given(self._configuration, found)
+        log_event(_LOG, logging.INFO, "facts in use", hash=digest)
+        self._context = make_context(self._configuration, facts)
 
-    def _namespace_changed(
-        self, before: Kept[Namespace] | None, after: Kept[Namespace] | None
+    def _on_namespace(
+        self,
+        before: CachedObject[NamespaceObject] | None,
+        after: CachedObject[NamespaceObject] | None,
     ) -> None:
-        """Forget what was remembered of a namespace that is gone, though it never had any."""
+        """Forget the derived values of a deleted namespace, even if they are empty."""
         if before is not None and after is None:
-            self._limits.pop(before.name, None)
-            self._quotas.pop(before.name, None)
+            self._ranges_by_namespace.pop(before.name, None)
+            self._quotas_by_namespace.pop(before.name, None)
 
-    def _webhooks_changed(self, *_: object) -> None:
-        self._others = self._unsent = None
+    def _on_webhooks(self, *_: object) -> None:
+        self._other_webhooks = self._inactive_conditions = None
 
 
-def _forget(remembered: dict[str, Any], before: Kept[Any] | None, after: Kept[Any] | None) -> None:
-    """Forget what followed from an object of a namespace that changed."""
-    for kept in (before, after):
-        if kept is not None:
-            remembered.pop(kept.namespace, None)
+def _forget(
+    by_namespace: dict[str, Any],
+    before: CachedObject[Any] | None,
+    after: CachedObject[Any] | None,
+) -> None:
+    """Forget the values derived from a changed object of a namespace."""
+    for cached in (before, after):
+        if cached is not None:
+            by_namespace.pop(cached.namespace, None)

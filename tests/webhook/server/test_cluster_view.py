@@ -1,4 +1,4 @@
-"""What admission knows follows the cluster; what was read once outlives what cannot be read."""
+"""The cluster view follows the cluster, and keeps the last readable objects."""
 
 import asyncio
 import contextlib
@@ -15,19 +15,27 @@ from dra.names import FACTS_CONFIG_MAP, POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from facts import serialized
 from facts.model import Cluster, Facts
 from registration import match_conditions
-from registration.published_facts import Published, UnpublishedError, facts, key
+from registration.published_facts import (
+    FactsConfigMap,
+    PublishedFactsError,
+    build_data_key,
+    read_facts,
+)
 from tests.cluster.fake.api import FakeApi
-from translate.interest import interest
+from translate.interest import derive_interest
 from translate.legacy.codes import NETWORK_UNKNOWN
-from webhook.server.cluster_view import Known
+from webhook.server.cluster_view import WatchedClusterView
 
 SYSTEM = "drawbridge-system"
 FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36"))
 
 
 def published(*versions: Facts, current: str = "") -> dict[str, Any]:
-    """Write the ConfigMap as the controller does; the last version is the current one."""
-    data = {key(serialized.digest(each)): serialized.canonical(each).decode() for each in versions}
+    """Build the ConfigMap like the controller. The last version is the current one."""
+    data = {
+        build_data_key(serialized.digest(each)): serialized.canonical(each).decode()
+        for each in versions
+    }
     data["current"] = current or serialized.digest(versions[-1])
     return {
         "apiVersion": "v1",
@@ -47,8 +55,8 @@ def namespace(name: str, **labels: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def ours(**webhook: object) -> dict[str, Any]:
-    """Write our own webhook configuration."""
+def build_own_webhooks(**webhook: object) -> dict[str, Any]:
+    """Build the webhook configuration of Drawbridge."""
     return {
         "apiVersion": match_conditions.API_VERSION,
         "kind": match_conditions.KIND,
@@ -57,167 +65,173 @@ def ours(**webhook: object) -> dict[str, Any]:
     }
 
 
-class Town(NamedTuple):
-    """A cluster, and what is known of it."""
+class ViewHarness(NamedTuple):
+    """A fake API server and the view of it."""
 
     api: FakeApi
-    known: Known
+    view: WatchedClusterView
 
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Wait for a change to arrive; the listeners of `known` were there first."""
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a change makes the condition true."""
         news = asyncio.Event()
-        for cache in self.known.caches:
+        for cache in self.view.caches:
             cache.subscribe(lambda *_: news.set())
-        while not true():
+        while not condition():
             news.clear()
             await news.wait()
 
 
 @contextlib.asynccontextmanager
-async def town(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[Town]:
-    """Start with these objects; everything is read once."""
+async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[ViewHarness]:
+    """Run a view of a cluster with these objects, after all caches are synced."""
     async with FakeApi() as api:
         for each in objects:
             api.put(each)
         async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
-            known = Known(session, SYSTEM, Configuration())
-            tasks = [asyncio.create_task(each.run()) for each in known.caches]
+            view = WatchedClusterView(session, SYSTEM, Configuration())
+            tasks = [asyncio.create_task(each.run()) for each in view.caches]
             try:
-                for each in known.caches:
-                    await each.until_synced()
-                yield Town(api, known)
+                for each in view.caches:
+                    await each.wait_until_synced()
+                yield ViewHarness(api, view)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_before_anything_is_read_everything_is_missing(tmp_path: Path) -> None:
+def test_everything_is_missing_before_the_caches_are_synced(tmp_path: Path) -> None:
     async def play() -> list[str]:
         async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as way:
-            return Known(way, SYSTEM, Configuration()).missing()
+            return WatchedClusterView(way, SYSTEM, Configuration()).find_missing()
 
     missing = asyncio.run(play())
     assert any("namespaces" in each for each in missing)
     assert any(f"{SYSTEM}/{FACTS_CONFIG_MAP}" in each for each in missing)
 
 
-def test_facts_are_followed(tmp_path: Path) -> None:
+def test_the_view_follows_the_facts(tmp_path: Path) -> None:
     async def play() -> None:
-        async with town(tmp_path) as there:
-            (missing,) = there.known.missing()
+        async with run_view(tmp_path) as harness:
+            (missing,) = harness.view.find_missing()
             assert "controller" in missing
-            there.api.put(published(FIRST))
-            await there.until(lambda: not there.known.missing())
-            given = there.known.given()
-            assert given is not None
-            assert (given.facts, given.digest) == (FIRST, serialized.digest(FIRST))
-            assert there.known.given() is given
-            there.api.put(published(FIRST, SECOND))
-            await there.until(lambda: there.known.given() is not given)
-            given = there.known.given()
-            assert given is not None
-            assert (given.facts, given.digest) == (SECOND, serialized.digest(SECOND))
+            harness.api.put(published(FIRST))
+            await harness.wait_until(lambda: not harness.view.find_missing())
+            context = harness.view.translation_context()
+            assert context is not None
+            assert (context.facts, context.digest) == (FIRST, serialized.digest(FIRST))
+            assert harness.view.translation_context() is context
+            harness.api.put(published(FIRST, SECOND))
+            await harness.wait_until(lambda: harness.view.translation_context() is not context)
+            context = harness.view.translation_context()
+            assert context is not None
+            assert (context.facts, context.digest) == (SECOND, serialized.digest(SECOND))
 
     asyncio.run(play())
 
 
-def test_a_new_configuration_counts_at_once(tmp_path: Path) -> None:
+def test_a_new_configuration_takes_effect_at_once(tmp_path: Path) -> None:
     other = Configuration(legacy=msgspec.structs.replace(Configuration().legacy, units={}))
 
     async def play() -> None:
-        async with town(tmp_path, published(FIRST)) as there:
-            there.known.configure(other)
-            given = there.known.given()
-            assert given is not None
-            assert given.configuration is other
-            assert given.facts == FIRST
+        async with run_view(tmp_path, published(FIRST)) as harness:
+            harness.view.configure(other)
+            context = harness.view.translation_context()
+            assert context is not None
+            assert context.configuration is other
+            assert context.facts == FIRST
 
     asyncio.run(play())
 
 
-def test_facts_that_are_unreadable_or_gone_keep_the_last_ones(
+def test_unreadable_or_deleted_facts_keep_the_last_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        async with town(tmp_path, published(FIRST)) as there:
-            given = there.known.given()
-            revision = there.known.facts.revision
-            there.api.put(published(FIRST, current=f"sha256:{'0' * 64}"))
-            await there.until(lambda: there.known.facts.revision != revision)
-            there.api.remove("ConfigMap", FACTS_CONFIG_MAP, SYSTEM)
-            await there.until(lambda: there.known.facts.get(FACTS_CONFIG_MAP, SYSTEM) is None)
-            assert there.known.given() is given
-            assert there.known.missing() == []
+        async with run_view(tmp_path, published(FIRST)) as harness:
+            context = harness.view.translation_context()
+            revision = harness.view.facts.revision
+            harness.api.put(published(FIRST, current=f"sha256:{'0' * 64}"))
+            await harness.wait_until(lambda: harness.view.facts.revision != revision)
+            harness.api.remove("ConfigMap", FACTS_CONFIG_MAP, SYSTEM)
+            await harness.wait_until(
+                lambda: harness.view.facts.get(FACTS_CONFIG_MAP, SYSTEM) is None
+            )
+            assert harness.view.translation_context() is context
+            assert harness.view.find_missing() == []
 
     asyncio.run(play())
-    told = [getattr(record, "fields", {}).get("reason", "") for record in caplog.records]
-    assert any("facts-0000000000000000.json" in each for each in told)
+    reasons = [getattr(record, "fields", {}).get("reason", "") for record in caplog.records]
+    assert any("facts-0000000000000000.json" in each for each in reasons)
 
 
 def test_labels_are_the_same_object_until_they_change(tmp_path: Path) -> None:
     async def play() -> None:
-        async with town(tmp_path, namespace("a", team="x")) as there:
-            assert there.known.namespace("nowhere") is None
-            labels = there.known.namespace("a")
-            assert labels is there.known.namespace("a")
+        async with run_view(tmp_path, namespace("a", team="x")) as harness:
+            assert harness.view.namespace_labels("nowhere") is None
+            labels = harness.view.namespace_labels("a")
+            assert labels is harness.view.namespace_labels("a")
             assert labels is not None
             assert labels["team"] == "x"
-            assert there.known.namespace("default") is not None
-            there.api.put(namespace("a", team="y"))
-            await there.until(lambda: labels is not there.known.namespace("a"))
-            assert (there.known.namespace("a") or {})["team"] == "y"
+            assert harness.view.namespace_labels("default") is not None
+            harness.api.put(namespace("a", team="y"))
+            await harness.wait_until(lambda: labels is not harness.view.namespace_labels("a"))
+            assert (harness.view.namespace_labels("a") or {})["team"] == "y"
 
     asyncio.run(play())
 
 
-def test_a_namespace_without_the_label_is_unknown_while_its_news_may_be_old(
+def test_a_namespace_without_the_label_is_unknown_while_the_cache_may_be_stale(
     tmp_path: Path,
 ) -> None:
     needs = {"matchExpressions": [{"key": "drawbridge.dev/translate", "operator": "Exists"}]}
     label = {"drawbridge.dev/translate": "enforce"}
 
     async def play() -> None:
-        async with town(tmp_path, namespace("plain"), namespace("in", **label)) as there:
-            api, known = there.api, there.known
+        async with run_view(tmp_path, namespace("plain"), namespace("in", **label)) as harness:
+            api, view = harness.api, harness.view
             await api.until(lambda: api.asked("GET", "namespaces", watch=True))
             api.fail(503, part="namespaces", times=1000, retry_after=0.01)
             api.cut_watches()
-            while not known.namespaces.trouble:  # noqa: ASYNC110  # nothing says when
+            while not view.namespaces.trouble:  # noqa: ASYNC110  # there is no event for this
                 await asyncio.sleep(0)
-            # Somebody sends every pod, and this one is none of ours.
-            assert known.namespace("plain") is not None
-            api.put(ours(namespaceSelector=needs))
-            await there.until(lambda: known.webhooks.get(WEBHOOK_CONFIGURATION) is not None)
-            assert known.namespace("plain") is None
-            assert known.namespace("in") == label
+            # The webhook configuration selects all namespaces, so a missing label is reliable.
+            assert view.namespace_labels("plain") is not None
+            api.put(build_own_webhooks(namespaceSelector=needs))
+            await harness.wait_until(lambda: view.webhooks.get(WEBHOOK_CONFIGURATION) is not None)
+            assert view.namespace_labels("plain") is None
+            assert view.namespace_labels("in") == label
             api.heal()
-            while not known.namespaces.fresh:  # noqa: ASYNC110  # nothing says when
+            while not view.namespaces.fresh:  # noqa: ASYNC110  # there is no event for this
                 await asyncio.sleep(0)
-            assert known.namespace("plain") is not None
+            assert view.namespace_labels("plain") is not None
 
     asyncio.run(play())
 
 
-def test_limits_and_quotas_are_those_of_the_namespace_and_follow_changes(tmp_path: Path) -> None:
+def test_limits_and_quotas_follow_changes_of_their_namespace(tmp_path: Path) -> None:
     limit = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
     hard = {"hard": {"requests.nvidia.com/gpu": "1"}}
 
     async def play() -> None:
         ranges = namespaced("LimitRange", "l", limit, "a")
         quota = namespaced("ResourceQuota", "q", hard, "a")
-        async with town(tmp_path, ranges, quota) as there:
-            assert [each.metadata.name for each in there.known.limits("a")] == ["l"]
-            assert [each.metadata.name for each in there.known.quotas("a")] == ["q"]
-            assert (there.known.limits("b"), there.known.quotas("b")) == ((), ())
-            there.api.put(namespaced("ResourceQuota", "q2", hard, "b"))
-            there.api.remove("LimitRange", "l", "a")
-            await there.until(lambda: not there.known.limits("a") and bool(there.known.quotas("b")))
+        async with run_view(tmp_path, ranges, quota) as harness:
+            assert [each.metadata.name for each in harness.view.limit_ranges("a")] == ["l"]
+            assert [each.metadata.name for each in harness.view.resource_quotas("a")] == ["q"]
+            assert (harness.view.limit_ranges("b"), harness.view.resource_quotas("b")) == ((), ())
+            harness.api.put(namespaced("ResourceQuota", "q2", hard, "b"))
+            harness.api.remove("LimitRange", "l", "a")
+            await harness.wait_until(
+                lambda: (
+                    not harness.view.limit_ranges("a") and bool(harness.view.resource_quotas("b"))
+                )
+            )
 
     asyncio.run(play())
 
 
-def test_other_webhooks_are_named_once_they_are_there(tmp_path: Path) -> None:
+def test_other_webhooks_are_reported_when_they_exist(tmp_path: Path) -> None:
     hook = {
         "name": "vgpu.hami.io",
         "rules": [
@@ -238,48 +252,48 @@ def test_other_webhooks_are_named_once_they_are_there(tmp_path: Path) -> None:
     }
 
     async def play() -> None:
-        async with town(tmp_path) as there:
-            assert not there.known.others()
-            there.api.put(configuration)
-            await there.until(lambda: bool(there.known.others()))
-            assert there.known.others() is there.known.others()
-            assert "hami" in there.known.others()[0].message.lower()
+        async with run_view(tmp_path) as harness:
+            assert not harness.view.other_webhooks()
+            harness.api.put(configuration)
+            await harness.wait_until(lambda: bool(harness.view.other_webhooks()))
+            assert harness.view.other_webhooks() is harness.view.other_webhooks()
+            assert "hami" in harness.view.other_webhooks()[0].message.lower()
 
     asyncio.run(play())
 
 
-def test_what_keeps_pods_from_us_is_known_while_it_does(tmp_path: Path) -> None:
-    wanted = match_conditions.conditions(interest(Configuration()))[POD_WEBHOOK]
+def test_inactive_conditions_are_reported_while_they_differ(tmp_path: Path) -> None:
+    wanted = match_conditions.build_conditions(derive_interest(Configuration()))[POD_WEBHOOK]
     held = [{"name": name, "expression": text} for name, text in wanted.items()]
 
     async def play() -> None:
-        async with town(tmp_path) as there:
-            (found,) = there.known.unsent()
-            assert "there is no MutatingWebhookConfiguration" in found.message
-            there.api.put(ours(matchConditions=held))
-            await there.until(lambda: not there.known.unsent())
-            # Without networks, and without a word about them, fewer pods are to be sent.
+        async with run_view(tmp_path) as harness:
+            (found,) = harness.view.inactive_conditions()
+            assert "MutatingWebhookConfiguration drawbridge does not exist" in found.message
+            harness.api.put(build_own_webhooks(matchConditions=held))
+            await harness.wait_until(lambda: not harness.view.inactive_conditions())
+            # Without findings about networks, the conditions select fewer pods.
             quiet = {"findings": {NETWORK_UNKNOWN.name: "off"}}
-            there.known.configure(msgspec.convert(quiet, Configuration))
-            (found,) = there.known.unsent()
+            harness.view.configure(msgspec.convert(quiet, Configuration))
+            (found,) = harness.view.inactive_conditions()
             assert found.code == "NameNotActive"
-            there.known.configure(Configuration())
-            assert not there.known.unsent()
+            harness.view.configure(Configuration())
+            assert not harness.view.inactive_conditions()
 
     asyncio.run(play())
 
 
-def test_without_the_right_to_watch_templates_all_the_rest_is_ready(tmp_path: Path) -> None:
+def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path) -> None:
     async def play() -> list[str]:
         async with FakeApi() as api:
             api.put(published(FIRST))
             api.fail(403, method="GET", part="resourceclaimtemplates", times=1000)
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
-                known = Known(session, SYSTEM, Configuration())
-                tasks = [asyncio.create_task(each.run()) for each in known.caches]
-                for each in known.caches[:-1]:
-                    await each.until_synced()
-                missing = known.missing()
+                view = WatchedClusterView(session, SYSTEM, Configuration())
+                tasks = [asyncio.create_task(each.run()) for each in view.caches]
+                for each in view.caches[:-1]:
+                    await each.wait_until_synced()
+                missing = view.find_missing()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -291,11 +305,14 @@ def test_without_the_right_to_watch_templates_all_the_rest_is_ready(tmp_path: Pa
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (None, "is no hash"),
-        ({"current": "abc"}, "is no hash"),
-        ({"current": f"sha256:{'a' * 64}"}, "is not there"),
-        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "{"}, "is no JSON"),
-        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "[" * 9999}, "is no JSON"),
+        (None, "is not a valid hash"),
+        ({"current": "abc"}, "is not a valid hash"),
+        ({"current": f"sha256:{'a' * 64}"}, "does not exist"),
+        ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "{"}, "is not valid JSON"),
+        (
+            {"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "[" * 9999},
+            "is not valid JSON",
+        ),
         ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": "[]"}, "json: "),
         ({"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": '{"names": 3}'}, "names"),
         (
@@ -307,6 +324,6 @@ def test_without_the_right_to_watch_templates_all_the_rest_is_ready(tmp_path: Pa
         ),
     ],
 )
-def test_what_is_published_wrongly_is_named(data: dict[str, str] | None, why: str) -> None:
-    with pytest.raises(UnpublishedError, match=why):
-        facts(Published(data))
+def test_invalid_published_facts_raise_an_error(data: dict[str, str] | None, why: str) -> None:
+    with pytest.raises(PublishedFactsError, match=why):
+        read_facts(FactsConfigMap(data))
