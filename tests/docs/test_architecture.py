@@ -156,6 +156,20 @@ def test_links_within_the_page_lead_to_a_heading() -> None:
         assert target in headings, target
 
 
+def test_functions_and_fields_that_the_end_to_end_page_names_exist() -> None:
+    page = (ROOT / "docs" / "e2e.md").read_text("utf-8").partition("## Writing a scenario")[2]
+    text = page.partition("## Legacy manifests")[0]
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "e2e").rglob("*.py"))
+    code = " ".join(re.findall(r"`([^`]+)`", text.replace("```", "")))
+    names = set(re.findall(r"(?<=\.)([a-z_]{3,})\b(?!\.|/)|\b([a-z_]{3,})\(", code))
+    named = {first or second for first, second in names} - {"yaml", "py", "dev"}
+    assert {"installed", "driver"} <= named
+    for name in named:
+        assert re.search(rf"def {name}\(|\bself\.{name}\b|^    {name}: ", sources, re.MULTILINE), (
+            name
+        )
+
+
 def test_implied_arrows_are_left_out() -> None:
     graph: Graph = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset()}
     assert without_implied(graph) == {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset()}

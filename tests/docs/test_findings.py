@@ -41,7 +41,7 @@ def test_a_code_shared_by_two_packages_is_listed_once() -> None:
 
 
 def test_a_package_cannot_have_two_codes_of_one_name() -> None:
-    with pytest.raises(ValueError, match="judge has two codes of the name Lost"):
+    with pytest.raises(ValueError, match="judge has two codes with the name Lost"):
         Codes("judge", [code("Lost", "a"), code("Lost", "b")])
 
 
