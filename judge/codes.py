@@ -260,7 +260,7 @@ SELECTOR_NEVER_TRUE = Code(
     name="SelectorNeverTrue",
     severity=Severity.WARNING,
     text="The selectors of a class match no published device, so its claims are never allocated.",
-    example="class gpu selects no device: it holds for none of the 8 devices",
+    example="class gpu selects no device: it matches none of 8 devices",
     remedy="Compare the values in the expression with those the driver publishes.",
 )
 COMPATIBILITY_NEVER = Code(
@@ -270,7 +270,7 @@ COMPATIBILITY_NEVER = Code(
         "A compatibleOnlyWith matches no published device, so devices with it are only allocated "
         "alone. If that is intended, use `false`."
     ),
-    example="spec.devices[0].compatibleOnlyWith.expression: it holds for none of the 8 devices",
+    example="spec.devices[0].compatibleOnlyWith.expression: matches none of 8 devices of d.io",
     remedy="Compare the values in the expression with those the driver publishes, or use `false`.",
 )
 READ_NOWHERE = Code(
