@@ -12,7 +12,7 @@ import msgspec
 
 from documents.values import Value
 from dra.finding import Finding
-from translate.pods import Given
+from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.resource_quotas import ResourceQuota
 
@@ -20,50 +20,50 @@ OUT: Final = "outside"
 IN: Final = "inside"
 
 
-class Known:
+class SampleClusterView:
     """Two namespaces, one of them opted in, and what decides there."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, context: TranslationContext) -> None:
+        self._context = context
         self._labels: dict[str, Mapping[str, str]] = {
             OUT: {"kubernetes.io/metadata.name": OUT},
             IN: {"kubernetes.io/metadata.name": IN, "drawbridge.dev/translate": "enforce"},
         }
 
-    def given(self) -> Given | None:
+    def translation_context(self) -> TranslationContext | None:
         """What decides."""
-        return self._given
+        return self._context
 
-    def namespace(self, name: str) -> Mapping[str, str] | None:
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """The labels of a namespace."""
         return self._labels.get(name)
 
-    def limits(self, namespace: str) -> Sequence[LimitRange]:
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         """None."""
         del namespace
         return ()
 
-    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+    def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
         """None."""
         del namespace
         return ()
 
-    def others(self) -> Sequence[Finding]:
+    def other_webhooks(self) -> Sequence[Finding]:
         """None."""
         return ()
 
-    def unsent(self) -> Sequence[Finding]:
+    def inactive_conditions(self) -> Sequence[Finding]:
         """Nothing keeps pods away."""
         return ()
 
 
-class Store:
+class MemoryTemplateStore:
     """Keeps what was created, as a watch would tell it."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Mapping[str, Value]] = {}
 
-    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """What a watch would have said."""
         return self._kept.get((namespace, name))
 
@@ -82,7 +82,7 @@ class Store:
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Read one."""
-        return self.seen(namespace, name)
+        return self.get_cached(namespace, name)
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Nothing to do."""

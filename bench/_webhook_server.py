@@ -1,4 +1,4 @@
-"""The server of the webhook bench: real admission behind the real door, and an echo beside it.
+"""The server of the webhook bench: the real admission and HTTP handlers, and an echo handler.
 
 Its cluster is the sample inventory, known from memory. Runs on the core it is told to.
 """
@@ -16,20 +16,20 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from bench._cluster import Known, Store
-from cli.input_files import read
-from cli.world import world
+from bench._cluster import MemoryTemplateStore, SampleClusterView
+from cli.cluster_objects import sort_documents
+from cli.input_files import read_documents
 from config.model import Configuration
-from facts.gather import Objects, gather
+from facts.gather import FactsInput, gather_facts
 from runtime import logs
 from runtime.health import Address
-from runtime.listener import Gate
-from runtime.tls import Certificate
-from translate.pods import Given, given
-from webhook.admission.answer_cache import Memory
-from webhook.admission.handler import Admission
-from webhook.admission.templates import Made
-from webhook.server.http_handler import Door
+from runtime.listener import TLSListener
+from runtime.tls import ServingCertificate
+from translate.pods import TranslationContext, make_context
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.handler import AdmissionHandler
+from webhook.admission.templates import TemplateCache
+from webhook.server.http_handler import AdmissionHTTPHandler
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
 ECHO: Final = "/echo?timeout=5s"
@@ -38,12 +38,12 @@ _PATCH: Final = base64.b64encode(
 ).decode()
 
 
-def sampled() -> Given:
+def sampled() -> TranslationContext:
     """Give what decides on the sample inventory."""
-    samples = world(read([str(SAMPLES)], sys.stdin.buffer))
-    objects = Objects(samples.slices, samples.classes, samples.nodes)
+    samples = sort_documents(read_documents([str(SAMPLES)], sys.stdin.buffer))
+    objects = FactsInput(samples.slices, samples.classes, samples.nodes)
     configuration = Configuration()
-    return given(configuration, gather(objects, configuration).facts)
+    return make_context(configuration, gather_facts(objects, configuration).facts)
 
 
 async def echo(request: web.BaseRequest) -> web.Response:
@@ -61,17 +61,19 @@ async def echo(request: web.BaseRequest) -> web.Response:
 
 async def serve(certificate: str, key: str) -> None:
     """Serve until killed."""
-    pair = Certificate(certificate, key)
+    pair = ServingCertificate(certificate, key)
     pair.refresh()
-    made = Made(Store(), lambda: datetime.now(UTC))
-    door = Door(Admission(Known(sampled()), made, Memory()), list)
+    made = TemplateCache(MemoryTemplateStore(), lambda: datetime.now(UTC))
+    handler = AdmissionHTTPHandler(
+        AdmissionHandler(SampleClusterView(sampled()), made, AnswerCache()), list
+    )
 
     async def handle(request: web.BaseRequest) -> web.Response:
-        return await (echo(request) if request.raw_path == ECHO else door.handle(request))
+        return await (echo(request) if request.raw_path == ECHO else handler.handle(request))
 
-    gate = Gate(Address("127.0.0.1", 0), pair, handle)
-    await gate.open()
-    print(gate.port, flush=True)
+    listener = TLSListener(Address("127.0.0.1", 0), pair, handle)
+    await listener.open()
+    print(listener.port, flush=True)
     await asyncio.Event().wait()
 
 

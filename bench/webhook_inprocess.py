@@ -14,21 +14,21 @@ from typing import Any
 
 import msgspec
 
-from bench._cluster import IN, OUT, Known, Store
+from bench._cluster import IN, OUT, MemoryTemplateStore, SampleClusterView
 from bench.webhook import pod as written
 from config.model import Configuration
-from facts.model import Class, Facts, Name
+from facts.model import ClassFacts, Facts, ResourceFacts
 from runtime import review
-from translate.pods import given
-from webhook.admission.answer_cache import Memory
-from webhook.admission.handler import Admission
-from webhook.admission.templates import Made
+from translate.pods import make_context
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.handler import AdmissionHandler
+from webhook.admission.templates import TemplateCache
 
 ROUNDS, CALLS = 7, 400
 GPU = "gpu.nvidia.com"
 FACTS = Facts(
-    classes=(Class(GPU, drivers=(GPU,), devices=64),),
-    names=(Name("nvidia.com/gpu", nodes=8, devices=64, most=8),),
+    classes=(ClassFacts(GPU, drivers=(GPU,), devices=64),),
+    names=(ResourceFacts("nvidia.com/gpu", nodes=8, devices=64, most=8),),
 )
 
 
@@ -41,11 +41,11 @@ class _Review(msgspec.Struct):
 
 
 _ECHO = msgspec.json.Decoder(_Review)
-_READY = review.allowed([{"op": "add", "path": "/metadata/labels/a", "value": "b"}])
+_READY = review.compose_allowed([{"op": "add", "path": "/metadata/labels/a", "value": "b"}])
 
 
 async def _echo(body: bytes) -> bytes:
-    return review.answer(_ECHO.decode(body).request.uid, _READY)
+    return review.compose_review(_ECHO.decode(body).request.uid, _READY)
 
 
 def _body(
@@ -88,10 +88,10 @@ async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float
 
 
 async def _rows() -> None:
-    admission = Admission(
-        Known(given(Configuration(), FACTS)),
-        Made(Store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
-        Memory(),
+    admission = AdmissionHandler(
+        SampleClusterView(make_context(Configuration(), FACTS)),
+        TemplateCache(MemoryTemplateStore(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
+        AnswerCache(),
     )
     number = _numbers()
     best: dict[str, float] = {}
@@ -100,7 +100,7 @@ async def _rows() -> None:
         best["echo"] = min(best.get("echo", 1e9), await _timed(_echo, bodies))
         for name, make in _KINDS.items():
             bodies = [make(next(number)) for _ in range(CALLS)]
-            best[name] = min(best.get(name, 1e9), await _timed(admission.pods, bodies))
+            best[name] = min(best.get(name, 1e9), await _timed(admission.review_pod, bodies))
     print(f"{'':26} {'us':>8} {'of the echo':>12}   ({len(bodies[0])} bytes, best of {ROUNDS})")
     for name, took in best.items():
         print(f"{name:26} {took:8.1f} {best['echo'] / took:12.2f}")

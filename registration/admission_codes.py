@@ -1,107 +1,141 @@
-"""The findings of this package."""
+"""The finding codes of the webhook."""
 
 from dra.finding import Code, Codes, Severity
 
 LABEL_UNKNOWN = Code(
     name="ScopeLabelUnknown",
     severity=Severity.WARNING,
-    text="A namespace's label drawbridge.dev/translate has a value that it cannot have.",
-    example="the label of namespace team-a is on; nothing is translated there",
-    remedy="Label the namespace enforce, report or off.",
+    text="The namespace label drawbridge.dev/translate has an invalid value.",
+    example=(
+        "namespace team-a has the label value on, which is not valid; its pods are not translated"
+    ),
+    remedy="Set the label of the namespace to enforce, report or off.",
 )
 POD_LABEL_UNKNOWN = Code(
     name="PodLabelUnknown",
     severity=Severity.WARNING,
     text=(
-        "A pod's label drawbridge.dev/translate has a value that means nothing on a pod: a pod can "
-        "opt out, and what else is done is for its namespace to say."
+        "The label drawbridge.dev/translate of a pod has a value without effect. A pod can only "
+        "opt out with the value off. The label of the namespace sets the mode."
     ),
-    example="metadata.labels[drawbridge.dev/translate]: it is report, and only off has a meaning",
-    remedy="Label the pod off to leave it as it is, or its namespace report or off.",
+    example=(
+        "metadata.labels[drawbridge.dev/translate]: the label value is report, but on a pod only "
+        "off has an effect"
+    ),
+    remedy=(
+        "To opt out, set the label of the pod to off. To change the mode, set the label of the "
+        "namespace."
+    ),
 )
 TEMPLATE_TAKEN = Code(
     name="TemplateTaken",
     severity=Severity.ERROR,
     text=(
-        "A ResourceClaimTemplate of the name that stands for the pod's claim says something else. "
-        "The name is made from the content, so somebody wrote the template by hand."
+        "A ResourceClaimTemplate with the name for the claim of the pod exists with different "
+        "content. The name is a hash of the content, so a user or another tool created this "
+        "template."
     ),
-    example="ResourceClaimTemplate team-a/drawbridge-0a1b...: it says something else",
-    remedy="Delete the template; it is made again as it has to be.",
+    example="ResourceClaimTemplate team-a/drawbridge-0a1b... exists with different content",
+    remedy="Delete the template, so that it is created again with the right content.",
 )
 FIELD_DROPPED = Code(
     name="ClaimFieldDropped",
     severity=Severity.ERROR,
     text=(
-        "The API server drops a field of the claim because it is older or a feature is off, and "
-        "would allocate more, or something else, than the pod asked for."
+        "The API server drops a field of the claim, because it is an older version or a feature "
+        "gate is disabled. It would allocate more devices or other devices than the pod requests."
     ),
-    example="spec.spec.devices.requests[0].exactly.capacity: it is not kept",
-    remedy="Turn the feature on in API server and scheduler, or ask for whole devices.",
+    example=(
+        "ResourceClaimTemplate drawbridge-0a1b...: this API server drops the field "
+        "spec.spec.devices.requests[0].exactly.capacity"
+    ),
+    remedy=(
+        "Enable the feature gate in the API server and the scheduler, or request entire devices."
+    ),
 )
 TEMPLATE_LATER = Code(
     name="TemplateLater",
     severity=Severity.INFO,
-    text="The template of a pod's claim could not be made at once; the pod waits until it is.",
-    example="ResourceClaimTemplate drawbridge-0a1b...: the API server did not answer in time",
-    remedy="Nothing has to be done; the controller makes it.",
+    text=(
+        "The template for a claim of the pod has not been created yet. The pod stays pending "
+        "until it exists."
+    ),
+    example="ResourceClaimTemplate team-a/drawbridge-0a1b... has not been created yet",
+    remedy="No action is needed. The controller creates the template.",
 )
 TEMPLATE_REFUSED = Code(
     name="TemplateRefused",
     severity=Severity.WARNING,
     text=(
-        "The API server refuses the template of a pod's claim: for a quota, a policy, or a right "
-        "that is missing. The pod waits until it is made."
+        "The API server rejects the template for a claim of the pod because of a quota, a policy, "
+        "or a missing permission. The pod stays pending until the template exists."
     ),
     example="ResourceClaimTemplate drawbridge-0a1b...: 403 Forbidden: exceeded quota: objects",
-    remedy="See to what the message names; the controller tries again every few seconds.",
+    remedy="Fix the cause that the message names. The controller tries again every few seconds.",
 )
 LIMIT_EXCEEDED = Code(
     name="LimitRangeExceeded",
     severity=Severity.ERROR,
-    text="What a pod asks of a device plugin breaks a LimitRange of its namespace.",
-    example="LimitRange gpus: at most 2 nvidia.com/gpu per Container, and main asks for 4",
-    remedy="Ask for what the LimitRange allows, or have it changed.",
+    text="The device requests of a pod violate a LimitRange of the namespace.",
+    example=(
+        "LimitRange gpus allows at most 2 nvidia.com/gpu per Container, but container main has "
+        "limit 4 and request 4"
+    ),
+    remedy="Request an amount that the LimitRange allows, or have the LimitRange changed.",
 )
 LIMIT_UNMEETABLE = Code(
     name="LimitRangeUnmeetable",
     severity=Severity.ERROR,
     text=(
-        "A LimitRange wants every container, or the pod, to ask for a device by its old name. A "
-        "translated pod does not, and the API server would refuse it."
+        "A LimitRange requires each container or pod to request a device by its legacy name. A "
+        "translated pod has no such request, so the API server would reject it."
     ),
-    example="LimitRange gpus: at least 1 nvidia.com/gpu per Container",
-    remedy="Take the entry out of the LimitRange, and limit claims by a ResourceQuota.",
+    example=(
+        "LimitRange gpus requires at least 1 nvidia.com/gpu per Container, but container main "
+        "requests these devices through a claim"
+    ),
+    remedy="Remove the entry from the LimitRange, and limit claims with a ResourceQuota.",
 )
 QUOTA_EXCEEDED = Code(
     name="QuotaExceeded",
     severity=Severity.ERROR,
-    text="The claims of the pod would be charged more than is left of a ResourceQuota.",
-    example="ResourceQuota gpus: requests.nvidia.com/gpu: asked 2, used 7 of 8",
-    remedy="Wait until something is released, ask for less, or have the quota raised.",
+    text="The charges for the claims of the pod exceed the remaining amount of a ResourceQuota.",
+    example=(
+        "ResourceQuota gpus: requests.nvidia.com/gpu: the claims of the pod request 2, but 7 of 8 "
+        "are in use"
+    ),
+    remedy="Wait until devices are released, request fewer devices, or have the quota raised.",
 )
 QUOTA_ELSEWHERE = Code(
     name="QuotaNotOnClaims",
     severity=Severity.WARNING,
     text=(
-        "A ResourceQuota limits a legacy name that no class maps, and so does not count the claims "
-        "that pods are translated to. Claims are counted by their class."
+        "A ResourceQuota limits a legacy name that no DeviceClass maps. It does not count the "
+        "claims of translated pods, because claims are charged to their DeviceClass."
     ),
-    example="ResourceQuota gpus: requests.nvidia.com/gpu counts no claims; nothing else does",
+    example=(
+        "ResourceQuota gpus: requests.nvidia.com/gpu does not count claims; no quota limits them"
+    ),
     remedy="Limit <class>.deviceclass.resource.k8s.io/devices in the namespace.",
 )
 DEVICES_FIXED = Code(
     name="DevicesFixed",
     severity=Severity.ERROR,
-    text="What a pod asks of devices cannot be changed once the pod is there.",
-    example="spec.containers[0].resources.limits: nvidia.com/gpu was 1 and is 2 now",
+    text="The device requests of an existing pod cannot be changed.",
+    example=(
+        "spec.containers[0].resources.limits: container main: the update changes nvidia.com/gpu "
+        "from 1 to 2"
+    ),
     remedy="Delete the pod and create it again.",
 )
 HINT_FIXED = Code(
     name="HintWithoutEffect",
     severity=Severity.WARNING,
-    text="An annotation or label about devices is written on a pod whose devices are chosen.",
-    example="metadata.annotations[gpu-fraction]: it was 0.5 when the pod was created, and is 0.7",
+    text="An update changes an annotation about devices after the devices of the pod were chosen.",
+    example=(
+        "metadata.annotations[gpu-fraction]: the value was 0.5 when the pod was created, and the "
+        "update changes it to 0.7"
+    ),
     remedy="Delete the pod and create it again.",
 )
 CODES = Codes(

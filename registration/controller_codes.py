@@ -1,99 +1,115 @@
-"""The findings of this package."""
+"""The finding codes of the controller."""
 
 from dra.finding import Code, Codes, Severity
 
 VERSION_UNKNOWN = Code(
     name="ServerVersionUnknown",
     severity=Severity.WARNING,
-    text="The API server is of a version that is not known here; the nearest known one is assumed.",
-    example="the API server is 1.39, and 1.37 is assumed",
-    remedy="Use a release of Drawbridge that knows the version.",
+    text=(
+        "This release does not know the version of the API server. It assumes the nearest known "
+        "version."
+    ),
+    example="the API server has version 1.39, assuming 1.37",
+    remedy="Install a release of Drawbridge that supports this version.",
 )
 PROBE_REFUSED = Code(
     name="ProbeRefused",
     severity=Severity.WARNING,
     text=(
-        "Whether the API server keeps a field of a claim could not be tried, because it refused "
-        "the trial. Nothing that needs the field is translated."
+        "The API server rejected a dry run that checks whether it keeps a field of a claim. "
+        "Requests that need the field are not translated."
     ),
     example="exactly.capacity: 422 Invalid: spec.spec.devices.requests[0]: ...",
-    remedy="See what the message names; another admission webhook may refuse the template.",
+    remedy=(
+        "Fix the cause that the message names. Another admission webhook may reject the template."
+    ),
 )
 NAME_NOT_ACTIVE = Code(
     name="NameNotActive",
     severity=Severity.WARNING,
     text=(
-        "The webhook configuration in the cluster does not send every pod that the configuration "
-        "of Drawbridge speaks of, so such pods may be admitted untranslated."
+        "The webhook configuration in the cluster does not select every pod that the Drawbridge "
+        "configuration covers. Such pods may be admitted without translation."
     ),
-    example="webhook pods.drawbridge.dev: its condition asks-for-devices is another than ours",
+    example="webhook pods.drawbridge.dev: condition asks-for-devices has a different expression",
     remedy=(
-        "Wait a moment, the controller corrects it; if the message stays, see that the controller "
-        "runs, may patch the configuration, and that nobody else writes these matchConditions."
+        "Wait until the controller updates the webhook configuration. If the message stays, check "
+        "that the controller runs, that it may patch the configuration, and that no other client "
+        "changes these matchConditions."
     ),
 )
 DUAL_NODES = Code(
     name="DualNodes",
     severity=Severity.WARNING,
     text=(
-        "Nodes advertise a device plugin's resource beside slices with the same devices. One "
-        "device could be handed out twice, so translated pods keep off these nodes."
+        "Nodes advertise a device plugin resource in addition to ResourceSlices with the same "
+        "devices. To avoid that a device is allocated twice, translated pods do not run on these "
+        "nodes."
     ),
     example="gpu-a, gpu-b advertise nvidia.com/gpu beside slices: 16 devices of DRA stay idle",
-    remedy="Turn the device plugin off there, or the DRA driver.",
+    remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
 DUAL_HELD = Code(
     name="DualNodesHeld",
     severity=Severity.WARNING,
     text=(
-        "A node no longer advertises the devices that slices show, but what its device plugin gave "
-        "away is still held. Translated pods keep off until it is given back."
+        "A node no longer advertises a device plugin resource for the devices in its "
+        "ResourceSlices, but running pods still use devices that the plugin allocated. Translated "
+        "pods do not run on the node until these pods are gone."
     ),
     example="gpu-a: 3 pods still hold what a plugin gave them for nvidia.com/gpu",
-    remedy="Drain the node, or delete these pods: the label goes with the last of them.",
+    remedy="Drain the node, or delete these pods. The controller then removes the node label.",
 )
 OTHER_WEBHOOK = Code(
     name="OtherWebhook",
     severity=Severity.WARNING,
-    text="Another webhook changes or checks the same pods for devices.",
-    example="hami-webhook (vgpu.hami.io, HAMi) runs after ours on the same pods",
-    remedy="Keep it off the namespaces that are translated, by its namespaceSelector.",
+    text="Another webhook changes or checks the device requests of the same pods.",
+    example=(
+        "HAMi: webhook vgpu.hami.io of hami-webhook runs after Drawbridge; it assigns pods with "
+        "its resources to hami-scheduler and may reject privileged pods"
+    ),
+    remedy="Exclude translated namespaces in the namespaceSelector of that webhook.",
 )
 TEMPLATE_UNKNOWN = Code(
     name="TemplateNotReproduced",
     severity=Severity.WARNING,
     text=(
-        "A pod waits for a ResourceClaimTemplate that is gone, and what the pod says does not "
-        "give a template of that name with any facts that are still known."
+        "A pod waits for a deleted ResourceClaimTemplate, and translating the pod again with the "
+        "available versions of the facts gives no template with that name."
     ),
     example="drawbridge-4b7d... was made with facts sha256:ab.., which are no longer kept",
-    remedy="Delete the pod; its owner makes it again, and it is translated anew.",
+    remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
 )
 QUOTA_MIRRORED = Code(
     name="QuotaMirrored",
     severity=Severity.INFO,
     text=(
-        "No class is mapped to a resource with a quota. What claims may hold is limited by a "
-        "quota of ours, drawbridge-quota, and device plugins and claims share the limit. Each is "
-        "held to it at once; what both take at the same moment may together be up to twice the "
-        "limit. The entry count/recounts.drawbridge.dev limits nothing."
+        "No DeviceClass maps to a resource with a quota. Claims are therefore limited by the "
+        "ResourceQuota drawbridge-quota, and device plugin requests and claims share the limit. "
+        "If both are created at the same time, the total can reach twice the limit. The entry "
+        "count/recounts.drawbridge.dev limits nothing."
     ),
     example="requests.nvidia.com/gpu: 10 in team-a: gpu.nvidia.com 10 in drawbridge-quota",
-    remedy="A DeviceClass with that extendedResourceName lets Kubernetes count both by itself.",
+    remedy="To let Kubernetes count both, create a DeviceClass with that extendedResourceName.",
 )
 QUOTA_UNBOUND = Code(
     name="QuotaDoesNotBind",
     severity=Severity.WARNING,
-    text="A quota on a device resource does not limit the claims that take its place.",
+    text="A quota on a device resource does not limit the claims that replace the resource.",
     example="requests.nvidia.com/gpumem in team-a limits no number of devices",
-    remedy="Limit the class by <class>.deviceclass.resource.k8s.io/devices in a quota of your own.",
+    remedy=(
+        "Limit the class by <class>.deviceclass.resource.k8s.io/devices in another ResourceQuota."
+    ),
 )
 QUOTA_SHARES = Code(
     name="QuotaCountsDevices",
     severity=Severity.INFO,
-    text="The resource is a share of a device, and the quota of its class counts every one as one.",
+    text=(
+        "The resource is a share of a device, but the quota of its DeviceClass counts each share "
+        "as one device."
+    ),
     example="requests.nvidia.com/gpu.shared: 10 in team-a: each share counts as a device",
-    remedy="Set the limit for shares, not for devices.",
+    remedy="Set the limit to a number of shares, not of devices.",
 )
 
 CODES = Codes(

@@ -1,9 +1,9 @@
-"""Other webhooks that change or check the same pods for devices, told from their configurations.
+"""Report known webhooks of other projects that change or check the same pods.
 
-They are recognised by the names that their charts give them. Whether one meets a pod of ours is
-judged by its rules and by what its selectors say of our own label; of other labels nothing is
-known here, so they count as matching. The API server calls mutating webhooks by the name of their
-configuration, then in the order of its list, and all validating ones after these.
+A project is recognized by the names in its webhook configuration. A webhook is reported if its
+rules match pod creation and its selectors do not exclude translated namespaces. Selectors on
+labels other than the translate label count as matching. The API server calls mutating webhooks in
+the order of their configuration names, and all validating webhooks after these.
 """
 
 import re
@@ -15,136 +15,141 @@ from dra.names import TRANSLATE_LABEL
 from registration.controller_codes import OTHER_WEBHOOK
 from registration.scope import Mode
 
-Object = dict[str, Any]
+WebhookConfiguration = dict[str, Any]
 _MUTATING: Final = "MutatingWebhookConfiguration"
 
 
-class Project(NamedTuple):
-    """A project whose webhook is known, by words in its names, service or path."""
+class KnownProject(NamedTuple):
+    """A project whose webhook is recognized by a pattern in its names or its service."""
 
     name: str
-    words: re.Pattern[str]
-    does: str
+    pattern: re.Pattern[str]
+    effect: str
     remedy: str
-    # Whether it should have run before ours, because it adds what is translated.
-    first: bool = False
+    # Whether it must run before Drawbridge, because it adds requests that Drawbridge translates.
+    must_run_first: bool = False
 
 
-def _of(name: str, words: str, does: str, remedy: str, *, first: bool = False) -> Project:
-    return Project(name, re.compile(words), does, remedy, first)
+def _project(
+    name: str, pattern: str, effect: str, remedy: str, *, must_run_first: bool = False
+) -> KnownProject:
+    return KnownProject(name, re.compile(pattern), effect, remedy, must_run_first)
 
 
-_KEEP_OFF: Final = (
-    f"Keep it off translated namespaces: namespaceSelector {TRANSLATE_LABEL} NotIn [enforce]."
+_EXCLUDE: Final = (
+    "Exclude translated namespaces from it: "
+    f"set namespaceSelector {TRANSLATE_LABEL} NotIn [enforce]."
 )
-# In this order: the first that fits names the project.
-PROJECTS: Final[tuple[Project, ...]] = (
-    _of(
+# The first pattern that matches names the project.
+PROJECTS: Final[tuple[KnownProject, ...]] = (
+    _project(
         "HAMi-DRA",
         r"hami-?dra",
-        "translates the same resources into claims of its own",
-        f"Let one of the two translate. {_KEEP_OFF}",
+        "translates the same resources into its own claims",
+        f"Use only one of the two to translate. {_EXCLUDE}",
     ),
-    _of(
+    _project(
         "HAMi",
         r"vgpu\.hami\.io|hami-(webhook|scheduler)|\bhami\b",
-        "hands pods with its resources to hami-scheduler and may refuse privileged ones",
-        "Label translated namespaces hami.io/webhook: ignore.",
+        "assigns pods with its resources to hami-scheduler and may reject privileged pods",
+        "Add the label hami.io/webhook: ignore to translated namespaces.",
     ),
-    _of(
+    _project(
         "Koordinator",
         r"koordinator|koord-manager",
-        "rewrites Koordinator's resources and may set the scheduler",
-        _KEEP_OFF,
+        "rewrites Koordinator resources and may set the scheduler",
+        _EXCLUDE,
     ),
-    _of(
+    _project(
         "KAI",
         r"\bkai-|kai\.scheduler|run-?ai|run\.ai|pod-?grouper",
-        "adds environment and configuration for fractions of GPUs",
-        _KEEP_OFF,
+        "adds environment variables and configuration for GPU fractions",
+        _EXCLUDE,
     ),
-    _of(
+    _project(
         "tensor-fusion",
         r"tensor-?fusion",
-        "replaces GPUs by remote ones and creates workloads, also on dry runs",
-        'Label the pods tensor-fusion.ai/enabled: "false", or keep one of the two off.',
+        "replaces GPUs with remote GPUs and creates workloads, even on dry runs",
+        'Add the label tensor-fusion.ai/enabled: "false" to the pods, or use only one of the two.',
     ),
-    _of(
+    _project(
         "network-resources-injector",
         r"network-?resources-?injector",
         "adds the resources of secondary networks to the first container",
-        "Let it run before ours; after it, ours is called again only where reinvocation is on.",
-        first=True,
+        "Make it run before Drawbridge, or set reinvocationPolicy: IfNeeded for Drawbridge.",
+        must_run_first=True,
     ),
-    _of(
+    _project(
         "Volcano",
         r"volcano-admission|volcano\.sh",
-        "sets queue and scheduler of Volcano's pods",
-        "Map the device classes in Volcano's queues; they count extended resources.",
+        "sets the queue and the scheduler of Volcano pods",
+        "Map the device classes in the Volcano queues; queues count extended resources.",
     ),
-    _of(
+    _project(
         "Kueue",
         r"kueue",
-        "gates pods until their queue admits what they ask for",
-        "Map the device classes in Kueue's configuration; queues count extended resources.",
-        first=True,
+        "adds scheduling gates until a queue admits the requests of the pod",
+        "Map the device classes in the Kueue configuration; queues count extended resources.",
+        must_run_first=True,
     ),
-    _of(
+    _project(
         "InstaSlice",
         r"instaslice",
-        "gates pods that ask for MIG resources until it has made a slice",
-        _KEEP_OFF,
+        "adds scheduling gates to pods that request MIG resources until a slice exists",
+        _EXCLUDE,
     ),
-    _of(
+    _project(
         "GKE Warden",
         r"warden-(mutating|validating)|gke-.*gpu",
-        "changes and checks pods that ask for GPUs",
-        "Nothing can be changed there; watch what it refuses.",
+        "changes and checks pods that request GPUs",
+        "This webhook cannot be configured. Check which pods it rejects.",
     ),
-    _of(
+    _project(
         "NVIDIA",
         r"nvidia|gpu-operator",
-        "changes or checks pods that ask for GPUs",
-        _KEEP_OFF,
+        "changes or checks pods that request GPUs",
+        _EXCLUDE,
     ),
 )
 
 
-def others(configurations: Iterable[Object], ours: str = "drawbridge") -> tuple[Finding, ...]:
-    """Name the known webhooks that may touch the pods we translate, in the order of their calls."""
+def find_other_webhooks(
+    configurations: Iterable[WebhookConfiguration], own_name: str = "drawbridge"
+) -> tuple[Finding, ...]:
+    """Report the known webhooks that may handle translated pods, in the order of their calls."""
     found = []
-    for each in configurations:
-        name = (each.get("metadata") or {}).get("name", "")
-        kind = each.get("kind") or _MUTATING
-        if name == ours:
+    for configuration in configurations:
+        name = (configuration.get("metadata") or {}).get("name", "")
+        kind = configuration.get("kind") or _MUTATING
+        if name == own_name:
             continue
-        for webhook in each.get("webhooks") or ():
-            project = _project(name, webhook)
-            if project is not None and _on_pods(webhook) and _may_match(webhook):
-                at = _At(kind, name, f"{webhook.get('name')}")
-                told = _finding(at, project, _order(kind, name, ours))
-                found.append(((kind != _MUTATING, name), told))
+        for webhook in configuration.get("webhooks") or ():
+            project = _recognize(name, webhook)
+            if project is not None and _matches_pods(webhook) and _may_match_namespace(webhook):
+                source = _Source(kind, name, f"{webhook.get('name')}")
+                finding = _build_finding(source, project, _describe_order(kind, name, own_name))
+                found.append(((kind != _MUTATING, name), finding))
     return tuple(finding for _, finding in sorted(found, key=lambda each: each[0]))
 
 
-class _At(NamedTuple):
-    """A webhook, for messages."""
+class _Source(NamedTuple):
+    """The webhook that a message names."""
 
     kind: str
     configuration: str
     webhook: str
 
 
-def _project(configuration: str, webhook: Mapping[str, Any]) -> Project | None:
+def _recognize(configuration: str, webhook: Mapping[str, Any]) -> KnownProject | None:
     client = webhook.get("clientConfig") or {}
     service = client.get("service") or {}
     texts = (configuration, webhook.get("name"), service.get("name"), service.get("namespace"))
-    known = " ".join(f"{each}".lower() for each in texts if each)
-    return next((each for each in PROJECTS if each.words.search(known)), None)
+    names = " ".join(f"{each}".lower() for each in texts if each)
+    return next((each for each in PROJECTS if each.pattern.search(names)), None)
 
 
-def _on_pods(webhook: Mapping[str, Any]) -> bool:
-    """Whether its rules name pods when they are made."""
+def _matches_pods(webhook: Mapping[str, Any]) -> bool:
+    """Return whether a rule of the webhook matches the creation of pods."""
     return any(
         {"", "*"} & set(rule.get("apiGroups") or ())
         and {"pods", "*", "*/*"} & set(rule.get("resources") or ())
@@ -153,35 +158,36 @@ def _on_pods(webhook: Mapping[str, Any]) -> bool:
     )
 
 
-def _may_match(webhook: Mapping[str, Any]) -> bool:
-    """Whether its selector of namespaces leaves those in that we translate."""
+def _may_match_namespace(webhook: Mapping[str, Any]) -> bool:
+    """Return whether the namespaceSelector may match translated namespaces."""
     selector = webhook.get("namespaceSelector") or {}
-    wanted = (selector.get("matchLabels") or {}).get(TRANSLATE_LABEL, Mode.ENFORCE)
-    if wanted != Mode.ENFORCE:
+    required = (selector.get("matchLabels") or {}).get(TRANSLATE_LABEL, Mode.ENFORCE)
+    if required != Mode.ENFORCE:
         return False
     for each in selector.get("matchExpressions") or ():
         if each.get("key") != TRANSLATE_LABEL:
             continue
-        named = Mode.ENFORCE in (each.get("values") or ())
+        lists_enforce = Mode.ENFORCE in (each.get("values") or ())
         operator = each.get("operator")
-        if operator == "DoesNotExist" or (operator == "NotIn" and named):
+        if operator == "DoesNotExist" or (operator == "NotIn" and lists_enforce):
             return False
-        if operator == "In" and not named:
+        if operator == "In" and not lists_enforce:
             return False
     return True
 
 
-def _order(kind: str, theirs: str, ours: str) -> str:
+def _describe_order(kind: str, name: str, own_name: str) -> str:
     if kind != _MUTATING:
-        return "checks after ours"
-    return "runs before ours" if theirs < ours else "runs after ours"
+        return "checks pods after Drawbridge"
+    return "runs before Drawbridge" if name < own_name else "runs after Drawbridge"
 
 
-def _finding(at: _At, project: Project, order: str) -> Finding:
-    late = project.first and order == "runs after ours"
-    again = " (it should run before; ours is called again then)" if late else ""
+def _build_finding(source: _Source, project: KnownProject, order: str) -> Finding:
+    late = project.must_run_first and order == "runs after Drawbridge"
+    note = " (it must run before; the API server then calls Drawbridge again)" if late else ""
     message = (
-        f"{project.name}: {at.webhook} of {at.configuration} {order}{again}; it {project.does}"
+        f"{project.name}: webhook {source.webhook} of {source.configuration} {order}{note}; "
+        f"it {project.effect}"
     )
-    about = f"{at.kind}/{at.configuration}"
+    about = f"{source.kind}/{source.configuration}"
     return OTHER_WEBHOOK.at("webhooks", message, object=about, remedy=project.remedy)

@@ -1,48 +1,49 @@
-"""Which templates are ours: those whose name stands for their content.
+"""Recognize the ResourceClaimTemplates that Drawbridge owns.
 
-Anybody may write a label or an annotation; nobody finds another content for a name. Knows nothing
-of pods.
+The name of an owned template is the hash of its content. Labels and annotations do not prove
+ownership, because any user can write them.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
 from dra.names import TEMPLATE_PREFIX, USED_ANNOTATION
-from translate.changes.template import template
-from translate.legacy.pod_view import mapping
+from translate.changes.template import make_template
+from translate.legacy.pod_view import as_mapping
 
-# When a pod last referred to it, as admission notes; the content does not say it.
 _NAME: Final = re.compile(rf"{re.escape(TEMPLATE_PREFIX)}[0-9a-f]{{32}}")
-_INNER: Final = ("spec", "metadata")
+_CLAIM_METADATA: Final = ("spec", "metadata")
 
 
-def may_be_ours(name: str) -> bool:
-    """Whether a template may be ours by its name."""
+def has_owned_name(name: str) -> bool:
+    """Return whether a name has the format of an owned template's name."""
     return _NAME.fullmatch(name) is not None
 
 
-def stands_for_content(stored: Value) -> bool:
-    """Whether the name of a stored template is the hash of what it says.
+def name_matches_content(stored: Value) -> bool:
+    """Return whether the name of a stored template is the hash of its content.
 
-    Labels and annotations that somebody put on it later are passed over, if it had none before.
+    If the template had no labels and annotations when it was created, those that were added later
+    do not matter.
     """
-    name = get(stored, ("metadata", "name"))
-    spec = mapping(get(stored, ("spec", "spec")))
-    inner = {
-        "claim_labels": _texts(stored, (*_INNER, "labels")),
-        "claim_annotations": _texts(stored, (*_INNER, "annotations")),
+    name = get_value(stored, ("metadata", "name"))
+    spec = as_mapping(get_value(stored, ("spec", "spec")))
+    claim_metadata = {
+        "claim_labels": _read_strings(stored, (*_CLAIM_METADATA, "labels")),
+        "claim_annotations": _read_strings(stored, (*_CLAIM_METADATA, "annotations")),
     }
-    labels = _texts(stored, ("metadata", "labels"))
-    annotations = _texts(stored, ("metadata", "annotations"))
+    labels = _read_strings(stored, ("metadata", "labels"))
+    annotations = _read_strings(stored, ("metadata", "annotations"))
+    # The time of the last use is not part of the content.
     annotations.pop(USED_ANNOTATION, None)
-    own = template(spec, **inner)
-    marked = template(spec, labels=labels, annotations=annotations, **inner)
-    return name in (own.name, marked.name)
+    plain = make_template(spec, **claim_metadata)
+    annotated = make_template(spec, labels=labels, annotations=annotations, **claim_metadata)
+    return name in (plain.name, annotated.name)
 
 
-def _texts(stored: Value, path: tuple[str, ...]) -> dict[str, str]:
-    held: Mapping[str, Value] = mapping(get(stored, path))
-    return {key: value for key, value in held.items() if isinstance(value, str)}
+def _read_strings(stored: Value, path: tuple[str, ...]) -> dict[str, str]:
+    values: Mapping[str, Value] = as_mapping(get_value(stored, path))
+    return {key: value for key, value in values.items() if isinstance(value, str)}

@@ -1,7 +1,6 @@
-"""The facts that the controller publishes, as one ConfigMap: which are current, and reading them.
+"""Read the facts that the controller publishes in a ConfigMap.
 
-A hash that does not fit its content is an error, never facts. Knows nothing of watching, nor of
-what facts mean.
+The hash of the facts must match their content. Otherwise reading fails.
 """
 
 from collections.abc import Mapping
@@ -13,52 +12,53 @@ from dra.finding import Finding
 from facts import serialized
 from facts.model import Facts
 
-CURRENT: Final = "current"
-_SHORT: Final = 16
-_HASH: Final = "sha256:"
+CURRENT_KEY: Final = "current"
+_SHORT_HASH_LENGTH: Final = 16
+_HASH_PREFIX: Final = "sha256:"
 
 
-class UnpublishedError(Exception):
-    """The ConfigMap does not hold facts that can be used; says what is wrong with it."""
+class PublishedFactsError(Exception):
+    """The ConfigMap does not contain usable facts. The message describes the problem."""
 
 
-class Published(msgspec.Struct, frozen=True):
-    """The ConfigMap, as it is on the wire."""
+class FactsConfigMap(msgspec.Struct, frozen=True):
+    """The ConfigMap in its wire format."""
 
     data: Mapping[str, str] | None = None
 
 
-def key(digest: str) -> str:
-    """Under which key the facts with this hash stand."""
-    return f"facts-{digest.removeprefix(_HASH)[:_SHORT]}.json"
+def build_data_key(digest: str) -> str:
+    """Return the key in `data` that holds the facts with this hash."""
+    return f"facts-{digest.removeprefix(_HASH_PREFIX)[:_SHORT_HASH_LENGTH]}.json"
 
 
-def current(published: Published) -> str:
-    """The hash of the facts that count; UnpublishedError where it does not say."""
-    said = (published.data or {}).get(CURRENT, "")
-    if not said.startswith(_HASH):
-        raise UnpublishedError(f"data.{CURRENT} is no hash: {said[:80]!r}")
-    return said
+def read_current_hash(config_map: FactsConfigMap) -> str:
+    """Return the hash of the current facts. Raise PublishedFactsError if it is not valid."""
+    digest = (config_map.data or {}).get(CURRENT_KEY, "")
+    if not digest.startswith(_HASH_PREFIX):
+        raise PublishedFactsError(f"data.{CURRENT_KEY} is not a valid hash: {digest[:80]!r}")
+    return digest
 
 
-def facts(published: Published) -> Facts:
-    """Read the current facts; UnpublishedError says why there are none."""
-    said = current(published)
-    content = (published.data or {}).get(key(said))
+def read_facts(config_map: FactsConfigMap) -> Facts:
+    """Read the current facts. Raise PublishedFactsError if they are missing or invalid."""
+    digest = read_current_hash(config_map)
+    key = build_data_key(digest)
+    content = (config_map.data or {}).get(key)
     if content is None:
-        raise UnpublishedError(f"data.{key(said)} is not there, and data.{CURRENT} names it")
+        raise PublishedFactsError(f"data.{CURRENT_KEY} refers to data.{key}, which does not exist")
     try:
         plain = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnpublishedError(f"data.{key(said)} is no JSON: {error}") from None
-    found = serialized.read(plain)
-    if not isinstance(found, Facts):
-        raise UnpublishedError(f"data.{key(said)}: {_first(found)}")
-    if (has := serialized.digest(found)) != said:
-        raise UnpublishedError(f"data.{key(said)} has the hash {has}, not {said}")
-    return found
+        raise PublishedFactsError(f"data.{key} is not valid JSON: {error}") from None
+    facts = serialized.read_facts(plain)
+    if not isinstance(facts, Facts):
+        raise PublishedFactsError(f"data.{key}: {_format_first(facts)}")
+    if (actual := serialized.facts_hash(facts)) != digest:
+        raise PublishedFactsError(f"data.{key} has the hash {actual}, expected {digest}")
+    return facts
 
 
-def _first(findings: tuple[Finding, ...]) -> str:
+def _format_first(findings: tuple[Finding, ...]) -> str:
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     return f"{findings[0].path}: {findings[0].message}{more}"

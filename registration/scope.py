@@ -1,7 +1,7 @@
-"""Whose pods are translated: the namespace's label, then selectors, then a share of owners.
+"""Decide which pods Drawbridge translates: namespace label, selector, opt-out label, and rollout.
 
-A pod can only opt out. Everything is said by the pod and its namespace, so that no look-up is
-needed and every replica says the same. Knows nothing of devices.
+The decision depends only on the pod and its namespace, so all replicas agree. A pod can opt out,
+but not opt in.
 """
 
 import enum
@@ -17,131 +17,135 @@ from dra.finding import Finding
 from dra.names import TRANSLATE_LABEL
 from registration.admission_codes import LABEL_UNKNOWN, POD_LABEL_UNKNOWN
 
-# Who makes ReplicaSets names them after itself and a hash that is on the pod as well.
-_HASHES: Final = {
+# Controllers that name a ReplicaSet after themselves and a hash also put the hash on the pod.
+_HASH_LABELS: Final = {
     "pod-template-hash": "Deployment",
     "rollouts-pod-template-hash": "Rollout",
 }
-# Who makes other owners of pods says by a label of the pod who it is.
-_LABELS: Final = {
+# Other controllers put their own name in a label on the pod.
+_OWNER_LABELS: Final = {
     "jobset.sigs.k8s.io/jobset-name": "JobSet",
     "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
 }
-_TIMED: Final = re.compile(r"(.+)-\d{8,}")
-_SHARES: Final = 2**32
+_CRON_JOB_NAME: Final = re.compile(r"(.+)-\d{8,}")
+_HASH_RANGE: Final = 2**32
 
 
 class Mode(enum.StrEnum):
-    """What is done for the pods of a namespace."""
+    """The translation mode of a namespace."""
 
     ENFORCE = "enforce"
     REPORT = "report"
     OFF = "off"
 
 
-class InScope(NamedTuple):
-    """The mode of a namespace, and what there is to say of how it came about."""
+class NamespaceScope(NamedTuple):
+    """The mode of a namespace, and findings about its label."""
 
     mode: Mode
     findings: tuple[Finding, ...] = ()
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """An owner as a pod names it."""
+class PodOwner(msgspec.Struct, frozen=True):
+    """An entry of `metadata.ownerReferences` of a pod."""
 
     kind: str = ""
     name: str = ""
     controller: bool | None = None
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a pod's metadata decides about its scope."""
+class PodMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a pod's metadata that decide its scope."""
 
     name: str = ""
     generate_name: str = ""
     labels: Mapping[str, str] | None = None
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: tuple[PodOwner, ...] | None = None
 
 
-def of_namespace(name: str, labels: Mapping[str, str], scope: Scope) -> InScope:
-    """Say what is done in a namespace."""
+def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -> NamespaceScope:
+    """Decide the mode of a namespace from its labels and the configuration."""
     if name in scope.exclude_namespaces:
-        return InScope(Mode.OFF)
-    said = labels.get(TRANSLATE_LABEL)
-    if said is None:
+        return NamespaceScope(Mode.OFF)
+    value = labels.get(TRANSLATE_LABEL)
+    if value is None:
         selector = scope.namespace_selector
-        chosen = selector is not None and matches(selector, labels)
-        return InScope(Mode.ENFORCE if chosen else Mode.OFF)
-    if said in set(Mode):
-        return InScope(Mode(said))
-    told = LABEL_UNKNOWN.at(
+        selected = selector is not None and selector_matches(selector, labels)
+        return NamespaceScope(Mode.ENFORCE if selected else Mode.OFF)
+    if value in set(Mode):
+        return NamespaceScope(Mode(value))
+    finding = LABEL_UNKNOWN.at(
         f"metadata.labels[{TRANSLATE_LABEL}]",
-        f"the label of namespace {name} is {said or 'empty'}; nothing is translated there",
+        f"namespace {name} has the label value {value or 'empty'}, which is not valid; "
+        "its pods are not translated",
         object=f"Namespace/{name}",
     )
-    return InScope(Mode.OFF, (told,))
+    return NamespaceScope(Mode.OFF, (finding,))
 
 
-def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels match, as Kubernetes decides it."""
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether the labels match the selector, with the semantics of Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _matches(each, labels) for each in selector.match_expressions
+        _requirement_matches(each, labels) for each in selector.match_expressions
     )
 
 
-def _matches(one: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(one.key)
-    match one.operator:
+def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
         case Operator.IN:
-            return value is not None and value in one.values
+            return value is not None and value in requirement.values
         case Operator.NOT_IN:
-            return value is None or value not in one.values
+            return value is None or value not in requirement.values
         case Operator.EXISTS:
             return value is not None
         case Operator.DOES_NOT_EXIST:
             return value is None
 
 
-def opted_out(pod: Metadata) -> bool:
-    """Tell whether the pod says that it stays as it is."""
+def is_opted_out(pod: PodMetadata) -> bool:
+    """Return whether the pod opts out by its label."""
     return (pod.labels or {}).get(TRANSLATE_LABEL) == Mode.OFF
 
 
-def mislabelled(pod: Metadata, mode: Mode) -> tuple[Finding, ...]:
-    """Tell of a pod's label that does not do what somebody hopes for."""
-    said = (pod.labels or {}).get(TRANSLATE_LABEL)
-    if said in (None, Mode.OFF, mode):
+def find_label_without_effect(pod: PodMetadata, mode: Mode) -> tuple[Finding, ...]:
+    """Return a finding if the translate label of the pod has a value without effect."""
+    value = (pod.labels or {}).get(TRANSLATE_LABEL)
+    if value in (None, Mode.OFF, mode):
         return ()
-    message = f"it is {said or 'empty'}, and only off has a meaning on a pod"
+    message = f"the label value is {value or 'empty'}, but on a pod only off has an effect"
     return (POD_LABEL_UNKNOWN.at(f"metadata.labels[{TRANSLATE_LABEL}]", message),)
 
 
-def owner(namespace: str, pod: Metadata) -> str:
-    """Name the root owner of a pod, as far as the pod shows it."""
+def find_root_owner(namespace: str, pod: PodMetadata) -> str:
+    """Return `namespace/kind/name` of the root owner, as far as the pod shows it."""
     owners = pod.owner_references or ()
     first = next((each for each in owners if each.controller), owners[0] if owners else None)
     if first is None:
         return f"{namespace}/Pod/{pod.name or pod.generate_name}"
-    kind, name = _root(first, pod.labels or {})
+    kind, name = _resolve_root(first, pod.labels or {})
     return f"{namespace}/{kind}/{name}"
 
 
-def _root(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:
-    """Say who made the owner, where that shows."""
-    for label, kind in _LABELS.items():
+def _resolve_root(owner: PodOwner, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return kind and name of the object that created the owner, if labels or name show it."""
+    for label, kind in _OWNER_LABELS.items():
         if name := labels.get(label):
             return kind, name
     if owner.kind == "ReplicaSet":
-        for label, kind in _HASHES.items():
+        for label, kind in _HASH_LABELS.items():
             digest = labels.get(label)
             if digest and owner.name.endswith(f"-{digest}"):
                 return kind, owner.name.removesuffix(f"-{digest}")
-    elif owner.kind == "Job" and (timed := _TIMED.fullmatch(owner.name)):
-        return "CronJob", timed[1]
+    elif owner.kind == "Job" and (cron_job := _CRON_JOB_NAME.fullmatch(owner.name)):
+        return "CronJob", cron_job[1]
     return owner.kind, owner.name
 
 
-def rolled_out(owner: str, percent: int) -> bool:
-    """Tell whether an owner is among the first `percent`; who is in stays in as it grows."""
+def is_rolled_out(owner: str, percent: int) -> bool:
+    """Return whether the rollout includes an owner.
+
+    An owner that is included stays included when `percent` grows.
+    """
     share = int.from_bytes(hashlib.sha256(owner.encode("utf-8", "replace")).digest()[:4], "big")
-    return share * 100 < percent * _SHARES
+    return share * 100 < percent * _HASH_RANGE

@@ -1,82 +1,86 @@
-"""ResourceClaimTemplates as the API server stores them: what we send, and what it dropped."""
+"""Build ResourceClaimTemplate objects, and compare them with what the API server stored."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import USED_ANNOTATION
 from registration.admission_codes import FIELD_DROPPED, TEMPLATE_REFUSED
-from translate.changes.template import Template, says_the_same
-from translate.legacy.pod_view import items, mapping
+from translate.changes.template import ClaimTemplate, has_same_content
+from translate.legacy.pod_view import as_list, as_mapping
 
-# Watches select templates by this label; no decision trusts it.
-_OURS: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}
+# Watches select templates by this label. No decision depends on it.
+_MANAGED_BY: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _ALWAYS_KEPT: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
 
 
-def refusal(name: str, why: str) -> Finding:
-    """Say why a template cannot be made now."""
-    return TEMPLATE_REFUSED.at("spec.resourceClaims", f"ResourceClaimTemplate {name}: {why}")
+def build_refused_finding(name: str, reason: str) -> Finding:
+    """Return the finding for a template that the API server rejects."""
+    return TEMPLATE_REFUSED.at("spec.resourceClaims", f"ResourceClaimTemplate {name}: {reason}")
 
 
-def lost(stored: Mapping[str, Value], template: Template) -> Finding | None:
-    """Tell which field of a template the API server dropped."""
-    if says_the_same(stored, template):
+def find_dropped_field(stored: Mapping[str, Value], template: ClaimTemplate) -> Finding | None:
+    """Return a finding that names the first template field that the API server dropped."""
+    if has_same_content(stored, template):
         return None
-    ours, theirs = (get(dict(each), ("spec",)) for each in (template.object, stored))
-    field = _dropped(ours, theirs, "spec") or "spec"
+    sent, kept = (get_value(dict(each), ("spec",)) for each in (template.object, stored))
+    field = _find_dropped_path(sent, kept, "spec") or "spec"
     return FIELD_DROPPED.at(
         field,
-        f"ResourceClaimTemplate {template.name}: this API server does not keep {field}",
+        f"ResourceClaimTemplate {template.name}: this API server drops the field {field}",
     )
 
 
-def _dropped(ours: Value, theirs: Value, path: str) -> str:
-    """Find the first place that says less than it should."""
-    if isinstance(ours, dict):
-        held = mapping(theirs)
-        for key, value in ours.items():
-            if key not in held:
+def _find_dropped_path(sent: Value, stored: Value, path: str) -> str:
+    """Return the path of the first value that was sent but not stored, or an empty string."""
+    if isinstance(sent, dict):
+        stored_fields = as_mapping(stored)
+        for key, value in sent.items():
+            if key not in stored_fields:
                 return f"{path}.{key}"
-            if found := _dropped(value, held[key], f"{path}.{key}"):
+            if found := _find_dropped_path(value, stored_fields[key], f"{path}.{key}"):
                 return found
         return ""
-    if isinstance(ours, list):
-        listed = items(theirs)
-        for number, value in enumerate(ours):
-            if number >= len(listed):
+    if isinstance(sent, list):
+        stored_items = as_list(stored)
+        for number, value in enumerate(sent):
+            if number >= len(stored_items):
                 return f"{path}[{number}]"
-            if found := _dropped(value, listed[number], f"{path}[{number}]"):
+            if found := _find_dropped_path(value, stored_items[number], f"{path}[{number}]"):
                 return found
     return ""
 
 
-def demanding(template: Template) -> bool:
-    """Whether it says anything that an older API server might drop."""
-    devices = mapping(get(template.object, ("spec", "spec", "devices")))
-    for request in items(devices.get("requests")):
-        if not _ALWAYS_KEPT.issuperset(mapping(mapping(request).get("exactly"))):
+def may_be_dropped(template: ClaimTemplate) -> bool:
+    """Return whether the template sets any field that an older API server might drop."""
+    devices = as_mapping(get_value(template.object, ("spec", "spec", "devices")))
+    for request in as_list(devices.get("requests")):
+        if not _ALWAYS_KEPT.issuperset(as_mapping(as_mapping(request).get("exactly"))):
             return True
-        if "firstAvailable" in mapping(request):
+        if "firstAvailable" in as_mapping(request):
             return True
-    return any("distinctAttribute" in mapping(each) for each in items(devices.get("constraints")))
+    constraints = as_list(devices.get("constraints"))
+    return any("distinctAttribute" in as_mapping(each) for each in constraints)
 
 
-def placed(template: Template, namespace: str, now: datetime) -> dict[str, Value]:
-    """Put a template into a namespace, marked as ours and as used: no part of what it says."""
-    metadata = mapping(template.object.get("metadata"))
-    placed: Value = {
+def build_object(template: ClaimTemplate, namespace: str, now: datetime) -> dict[str, Value]:
+    """Return the object to create: in a namespace, labeled as managed, and marked as used now."""
+    metadata = as_mapping(template.object.get("metadata"))
+    new_metadata: Value = {
         **metadata,
         "namespace": namespace,
-        "labels": {**mapping(metadata.get("labels")), **_OURS},
-        "annotations": {**mapping(metadata.get("annotations")), USED_ANNOTATION: written(now)},
+        "labels": {**as_mapping(metadata.get("labels")), **_MANAGED_BY},
+        "annotations": {
+            **as_mapping(metadata.get("annotations")),
+            USED_ANNOTATION: format_time(now),
+        },
     }
-    return {**template.object, "metadata": placed}
+    return {**template.object, "metadata": new_metadata}
 
 
-def written(moment: datetime) -> str:
-    """Format a time for the annotation of last use."""
+def format_time(moment: datetime) -> str:
+    """Format a time for the annotation that records the last use."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,1 @@
-"""What every process shares: TLS listener, review decoding, settings, logs, metrics, shutdown."""
+"""Code that all processes share: TLS, review decoding, settings, logs, metrics, and shutdown."""

@@ -1,7 +1,7 @@
-"""Counters for what happens with every request: plain numbers that are read when somebody looks.
+"""Counters and histograms without locks, for values that change with every request.
 
-Whoever counts and whoever looks share one event loop, so nothing is locked: a locked counter costs
-as much as reading the request's envelope. Knows nothing of what is counted.
+Updates and scrapes run in the same event loop, so no locks are needed. A locked counter of
+prometheus_client costs as much as decoding the envelope of a request.
 """
 
 from bisect import bisect_left
@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from prometheus_client.registry import Collector
 
 
-class Tally(Collector):
-    """How often something happened, by labels."""
+class UnlockedCounter(Collector):
+    """A counter with labels."""
 
     def __init__(
         self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
@@ -24,11 +24,11 @@ class Tally(Collector):
         registry.register(self)
 
     def add(self, *labels: str) -> None:
-        """Count one more."""
+        """Increment the counter with these labels."""
         self._counts[labels] = self._counts.get(labels, 0) + 1
 
     def collect(self) -> Iterator[Metric]:
-        """Give all counts."""
+        """Return all counts."""
         name, text, labels = self._family
         family = CounterMetricFamily(name, text, labels=labels)
         for values, count in self._counts.items():
@@ -36,8 +36,8 @@ class Tally(Collector):
         yield family
 
 
-class Times(Collector):
-    """How long something took, by a label, in buckets."""
+class UnlockedHistogram(Collector):
+    """A histogram of durations with one label."""
 
     def __init__(
         self, name: str, text: str, label: str, bounds: Sequence[float], registry: CollectorRegistry
@@ -49,7 +49,7 @@ class Times(Collector):
         registry.register(self)
 
     def add(self, label: str, seconds: float) -> None:
-        """Count one more that took so long."""
+        """Observe a duration."""
         counts = self._counts.get(label)
         if counts is None:
             counts = self._counts[label] = [0] * (len(self._bounds) + 1)
@@ -57,7 +57,7 @@ class Times(Collector):
         self._sums[label] = self._sums.get(label, 0.0) + seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Give all buckets, each with those below it as Prometheus wants them."""
+        """Return cumulative buckets, as Prometheus expects them."""
         name, text, labels = self._family
         family = HistogramMetricFamily(name, text, labels=labels)
         names = (*(f"{float(each)}" for each in self._bounds), "+Inf")

@@ -1,7 +1,4 @@
-"""Health and metrics on ports of their own, plain HTTP, for kubelets and Prometheus.
-
-Both processes use it. Knows nothing of what readiness depends on: it is told what is missing.
-"""
+"""Serve health probes and metrics over plain HTTP, on two separate ports."""
 
 import asyncio
 import contextlib
@@ -13,18 +10,20 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from runtime.addresses import Address, address
-from runtime.logs import of_connections, say
+from runtime.addresses import Address, parse_address
+from runtime.logs import connection_logger, log_event
 from runtime.metrics import REGISTRY
 
 _LOG: Final = logging.getLogger("runtime")
 _METHODS: Final = ("GET", "HEAD")
-__all__ = ["Address", "address", "listener", "operations"]
-Ready = Callable[[], Sequence[str]]
+__all__ = ["Address", "open_listening_socket", "parse_address", "serve_operations"]
+# Returns the reasons why the process is not ready.
+ReadinessCheck = Callable[[], Sequence[str]]
+_Handler = Callable[[web.BaseRequest], web.Response]
 
 
-def listener(at: Address, name: str) -> socket.socket:
-    """Open a socket that listens, and say so in the log."""
+def open_listening_socket(at: Address, name: str) -> socket.socket:
+    """Open a listening socket, and log its address."""
     family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -35,39 +34,38 @@ def listener(at: Address, name: str) -> socket.socket:
         opened.close()
         message = f"{name} cannot listen on {at.host}:{at.port}: {error.strerror or error}"
         raise OSError(error.errno, message) from None
-    opened.setblocking(False)  # noqa: FBT003  # the socket's own form
-    say(_LOG, logging.INFO, "listening", name=name, address=shown(opened))
+    opened.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+    log_event(_LOG, logging.INFO, "listening", name=name, address=format_address(opened))
     return opened
 
 
-def shown(opened: socket.socket) -> str:
-    """Write the address of a listener as a client would."""
+def format_address(opened: socket.socket) -> str:
+    """Return the address of a socket as a client writes it."""
     host, port = opened.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextlib.asynccontextmanager
-async def operations(health: Address, metrics: Address, ready: Ready) -> AsyncIterator[None]:
-    """Serve /healthz and /readyz on one port and /metrics on another, until left."""
+async def serve_operations(
+    health: Address, metrics: Address, check_ready: ReadinessCheck
+) -> AsyncIterator[None]:
+    """Serve /healthz and /readyz on one port and /metrics on another, until the context exits."""
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(_served(health, "health", _health(ready)))
-        await stack.enter_async_context(_served(metrics, "metrics", _metrics))
+        await stack.enter_async_context(_serve(health, "health", _health_handler(check_ready)))
+        await stack.enter_async_context(_serve(metrics, "metrics", _handle_metrics))
         yield
 
 
-Handler = Callable[[web.BaseRequest], web.Response]
-
-
 @contextlib.asynccontextmanager
-async def _served(at: Address, name: str, answer: Handler) -> AsyncIterator[None]:
+async def _serve(at: Address, name: str, handler: _Handler) -> AsyncIterator[None]:
     async def handle(request: web.BaseRequest) -> web.Response:
         if request.method not in _METHODS:
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
-        return answer(request)
+        return handler(request)
 
-    server = web.Server(handle, logger=of_connections(), access_log=None, keepalive_timeout=75)
+    server = web.Server(handle, logger=connection_logger(), access_log=None, keepalive_timeout=75)
     loop = asyncio.get_running_loop()
-    listening = await loop.create_server(server, sock=listener(at, name))
+    listening = await loop.create_server(server, sock=open_listening_socket(at, name))
     try:
         yield
     finally:
@@ -75,22 +73,22 @@ async def _served(at: Address, name: str, answer: Handler) -> AsyncIterator[None
         await server.shutdown(1)
 
 
-def _health(ready: Ready) -> Handler:
-    def answer(request: web.BaseRequest) -> web.Response:
-        # That this is answered at all is what liveness asks: the loop turns.
+def _health_handler(check_ready: ReadinessCheck) -> _Handler:
+    def handle(request: web.BaseRequest) -> web.Response:
+        # Any response proves that the event loop runs, which is all that liveness checks.
         if request.path in ("/healthz", "/livez"):
             return web.Response(text="ok\n")
         if request.path != "/readyz":
-            return web.Response(status=404, text="there are /healthz and /readyz\n")
-        missing = ready()
+            return web.Response(status=404, text="the valid paths are /healthz and /readyz\n")
+        missing = check_ready()
         text = "".join(f"{each}\n" for each in missing) or "ok\n"
         return web.Response(status=503 if missing else 200, text=text)
 
-    return answer
+    return handle
 
 
-def _metrics(request: web.BaseRequest) -> web.Response:
+def _handle_metrics(request: web.BaseRequest) -> web.Response:
     if request.path != "/metrics":
-        return web.Response(status=404, text="there is /metrics\n")
+        return web.Response(status=404, text="the valid path is /metrics\n")
     headers = {"Content-Type": CONTENT_TYPE_LATEST}
     return web.Response(body=generate_latest(REGISTRY), headers=headers)

@@ -1,8 +1,8 @@
-"""The listener of admission: TLS, bounds on what strangers can hold open, and a graceful end.
+"""The TLS listener of the webhook: bounded connections, and a graceful shutdown.
 
-The API server goes on using the connections it has to a process that is about to stop, so the end
-has an order: answers that close their connection, then no new connections, then the rest is given
-a bounded time. Knows nothing of what is asked and answered.
+The API server reuses open connections to a process that is about to stop. A graceful shutdown
+therefore has three steps: responses close their connection, the listener accepts no new
+connections, and the remaining requests get a limited time.
 """
 
 import asyncio
@@ -13,32 +13,38 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from runtime.health import Address, listener
-from runtime.logs import of_connections, say
-from runtime.tls import Certificate
+from runtime.health import Address, open_listening_socket
+from runtime.logs import connection_logger, log_event
+from runtime.tls import ServingCertificate
 
 _LOG: Final = logging.getLogger("runtime")
-# Longer than the 90 s for which the API server keeps an idle connection: were we first, a request
-# already on its way would be lost.
-_IDLE: Final = 120.0
-_HANDSHAKE: Final = 10.0
-_GOODBYE: Final = 2.0
-# An answer given before its request was read is lost unless somebody still takes the rest.
+# Longer than the 90 s for which the API server keeps an idle connection. A shorter timeout could
+# close a connection while a request is on its way.
+_IDLE_TIMEOUT: Final = 120.0
+_HANDSHAKE_TIMEOUT: Final = 10.0
+_TLS_SHUTDOWN_TIMEOUT: Final = 2.0
+# A response that is sent before the whole request has arrived is lost, unless the rest of the
+# request is still read for a while.
 LINGER: Final = 1.0
-CONNECTIONS: Final = 800
-Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+MAX_CONNECTIONS: Final = 800
+HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class _Bounded(web.Server):
-    """Serves so many connections; above that the one that has been silent longest goes."""
+class _BoundedServer(web.Server):
+    """Bounds the number of idle connections. A new one closes the longest idle one."""
 
-    def __init__(self, handle: Handle, most: int, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(self._busy, **options)
+    def __init__(
+        self,
+        handle: HandleFunction,
+        max_connections: int,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(self._handle_tracked, **options)
         self._handle = handle
-        self._most = most
-        self._idle: dict[object, RequestHandler] = {}  # in the order of their last answer
+        self._max_connections = max_connections
+        self._idle: dict[object, RequestHandler] = {}  # in the order of their last response
 
-    async def _busy(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle_tracked(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         self._idle.pop(connection, None)
         try:
@@ -49,8 +55,8 @@ class _Bounded(web.Server):
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._idle) >= self._most:
-            # The API server asks again on a new connection; a request that came is never cut.
+        if len(self._idle) >= self._max_connections:
+            # The API server retries on a new connection. A request in progress is never closed.
             next(iter(self._idle.values())).force_close()
         self._idle[handler] = handler
 
@@ -59,58 +65,58 @@ class _Bounded(web.Server):
         super().connection_lost(handler, exc)
 
 
-class Gate:
-    """Listens from `open` to `close`."""
+class TLSListener:
+    """Accepts TLS connections from `open` to `close`."""
 
     def __init__(
         self,
         at: Address,
-        certificate: Certificate,
-        handle: Handle,
+        certificate: ServingCertificate,
+        handle: HandleFunction,
         *,
-        most: int = CONNECTIONS,
+        max_connections: int = MAX_CONNECTIONS,
         linger: float = LINGER,
     ) -> None:
         self._at = at
         self._certificate = certificate
         self._handle = handle
-        self._most = most
+        self._max_connections = max_connections
         self._linger = linger
-        self._server: _Bounded | None = None
+        self._server: _BoundedServer | None = None
         self._listening: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Begin to listen; OSError when the address cannot be had."""
-        self._server = _Bounded(
+        """Start to listen. Raise OSError if the address is not available."""
+        self._server = _BoundedServer(
             self._handle,
-            self._most,
-            logger=of_connections(),
+            self._max_connections,
+            logger=connection_logger(),
             access_log=None,
-            keepalive_timeout=_IDLE,
+            keepalive_timeout=_IDLE_TIMEOUT,
             lingering_time=self._linger,
             auto_decompress=False,
         )
         self._listening = await asyncio.get_running_loop().create_server(
             self._server,
-            sock=listener(self._at, "admission"),
+            sock=open_listening_socket(self._at, "admission"),
             ssl=self._certificate.context,
-            ssl_handshake_timeout=_HANDSHAKE,
-            ssl_shutdown_timeout=_GOODBYE,
+            ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT,
         )
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port number."""
         if self._listening is None:
-            raise RuntimeError("the gate is not open")
+            raise RuntimeError("the listener is not open")
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
     async def close(self, seconds: float) -> None:
-        """Take no more connections, and give the requests that are there so long."""
+        """Accept no more connections, and give open requests this many seconds."""
         if self._listening is None or self._server is None:
             return
         self._listening.close()
         self._server.pre_shutdown()
         await self._server.shutdown(seconds)
-        say(_LOG, logging.INFO, "admission closed")
+        log_event(_LOG, logging.INFO, "admission closed")

@@ -1,7 +1,7 @@
-"""Logs: one JSON object a line on the error stream, for machines first and safe in a terminal.
+"""Write logs as one JSON object per line to standard error, safe to show in a terminal.
 
-`ts`, `level`, `logger`, `msg`, then whatever fields the caller gives. Only a bug of ours carries a
-stack. Knows nothing of what is logged.
+Each line has `ts`, `level`, `logger`, `msg`, and the fields of the caller. Only unhandled
+exceptions have a stack.
 """
 
 import asyncio
@@ -20,84 +20,83 @@ import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-# JSON escapes the C0 controls by itself. The rest that moves a cursor or turns text around in a
-# terminal can come with any name a tenant writes.
+# JSON escapes C0 control characters only. Names from users may contain other characters that move
+# the cursor of a terminal or reverse text.
 _UNSAFE: Final = {
     code: f"\\u{code:04x}"
     for code in (*range(0x7F, 0xA0), *range(0x200B, 0x2010), *range(0x2028, 0x202F), 0xFEFF)
 } | {code: f"\\u{code:04x}" for code in range(0x2066, 0x206A)}
 _NAMES: Final = {getattr(logging, name.upper()): name for name in LEVELS}
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
-_LONGEST: Final = 4096
-_STACK: Final = 16384
-TOGETHER: Final = 0.1  # seconds that a line may wait for others
-_LINES: Final = 256
+_MAX_TEXT: Final = 4096
+_MAX_STACK: Final = 16384
+FLUSH_DELAY: Final = 0.1  # seconds that a buffered line may wait
+_MAX_BUFFERED: Final = 256
+
+_BufferedLine = tuple[float, int, str, str, Mapping[str, object]]
 
 
-_Waiting = tuple[float, int, str, str, Mapping[str, object]]
-
-
-class Lines(logging.Formatter):
-    """Turns any record into one line of JSON, whatever is in it."""
+class JSONLineFormatter(logging.Formatter):
+    """Formats any record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line; a value that JSON does not have is shown as text."""
+        """Return the line. A value without a JSON representation is converted to text."""
         fields: Mapping[str, object] = getattr(record, "fields", {})
-        own = _content(record.created, record.levelno, record.name, record.getMessage())
-        content = {**own, **fields, **own}  # our four first, and by no field put out
+        own = _build_header(record.created, record.levelno, record.name, record.getMessage())
+        content = {**own, **fields, **own}  # the header is first, and no field replaces it
         if record.exc_info and record.exc_info[0]:
             content["error"] = _cut(f"{record.exc_info[0].__name__}: {record.exc_info[1]}")
-            content["stack"] = _cut(self.formatException(record.exc_info), _STACK)
-        return _line(content)
+            content["stack"] = _cut(self.formatException(record.exc_info), _MAX_STACK)
+        return _encode_line(content)
 
 
-class _Written(logging.StreamHandler[TextIO]):
-    """Writes lines, also without a record: one is made for every translated pod.
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, and buffers those that occur for every translated pod.
 
-    Those lines wait a moment for each other: to put them into words and to write them one by one,
-    between two requests, costs three times as much. All else is written at once, after what waits.
+    Formatting and writing each of these lines between two requests would cost three times as much.
+    All other lines are written at once, after the buffered ones.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._waiting: list[_Waiting] = []
-        self._writes: asyncio.AbstractEventLoop | None = None  # the loop that will write them
+        self._buffered: list[_BufferedLine] = []
+        self._flush_loop: asyncio.AbstractEventLoop | None = None  # has a flush scheduled
 
     def write(
-        self, level: int, name: str, msg: str, fields: Mapping[str, object], *, soon: bool
+        self, level: int, name: str, msg: str, fields: Mapping[str, object], *, buffered: bool
     ) -> None:
-        self._waiting.append((time.time(), level, name, msg, fields))
-        if not soon or len(self._waiting) > _LINES or not self._will_write():
+        self._buffered.append((time.time(), level, name, msg, fields))
+        if not buffered or len(self._buffered) > _MAX_BUFFERED or not self._schedule_flush():
             self.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record after all that was said before it."""
+        """Write a record after all buffered lines."""
         self.flush()
         super().emit(record)
 
     def flush(self) -> None:
-        """Write what waits."""
-        waiting, self._waiting, self._writes = self._waiting, [], None
-        lines = [_worded(*said) for said in waiting]
-        # Whoever read the log may be gone; that is no reason to fail a request.
+        """Write all buffered lines."""
+        buffered, self._buffered, self._flush_loop = self._buffered, [], None
+        lines = [_format_line(*each) for each in buffered]
+        # A closed stream must not fail a request.
         with contextlib.suppress(OSError, ValueError):
             if lines:
                 self.stream.write(self.terminator.join([*lines, ""]))
             super().flush()
 
-    def _will_write(self) -> bool:
-        running = _running_loop()
-        if running is not None and self._writes is not running:
-            running.call_later(TOGETHER, self.flush)
-            self._writes = running
+    def _schedule_flush(self) -> bool:
+        running = _find_running_loop()
+        if running is not None and self._flush_loop is not running:
+            running.call_later(FLUSH_DELAY, self.flush)
+            self._flush_loop = running
         return running is not None
 
 
-class _Quiet(logging.Filter):
-    """Tells of broken requests without a stack: they are somebody else's mistake, not a bug."""
+class _ClientErrorFilter(logging.Filter):
+    """Logs malformed requests at info and without a stack, because clients cause them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep every record; take the stack off those about the outside."""
+        """Keep every record, and remove the stack of client errors."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError | OSError):
             record.fields = {"error": _cut(f"{type(error).__name__}: {error}", 300)}
@@ -107,92 +106,94 @@ class _Quiet(logging.Filter):
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send everything that is logged in this process to `stream`, the error stream by default."""
-    # The error stream may have been closed before we started; then nobody is told.
-    nowhere = Path(os.devnull)
-    handler = _Written(stream or sys.stderr or nowhere.open("w", encoding="utf-8"))
-    handler.setFormatter(Lines())
+    """Send all logs of this process to `stream`, or to standard error by default."""
+    # Standard error may have been closed before the start of the process.
+    fallback = Path(os.devnull)
+    handler = _LineHandler(stream or sys.stderr or fallback.open("w", encoding="utf-8"))
+    handler.setFormatter(JSONLineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The kubelet's own probes would fill the log otherwise.
+    # Without this, the probes of the kubelet fill the log.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
-def say(log: logging.Logger, level: int, msg: str, **fields: object) -> None:
-    """Log a line with fields of its own."""
-    _say(log, level, msg, fields, soon=False)
+def log_event(log: logging.Logger, level: int, msg: str, **fields: object) -> None:
+    """Log a line with fields."""
+    _log(log, level, msg, fields, buffered=False)
 
 
-def say_soon(log: logging.Logger, level: int, msg: str, **fields: object) -> None:
-    """Log a line of which there are thousands: within a tenth of a second, with the others."""
-    _say(log, level, msg, fields, soon=level <= logging.INFO)
+def log_event_buffered(log: logging.Logger, level: int, msg: str, **fields: object) -> None:
+    """Log a frequent line: it is written within 0.1 seconds, together with others."""
+    _log(log, level, msg, fields, buffered=level <= logging.INFO)
 
 
-def _say(
-    log: logging.Logger, level: int, msg: str, fields: Mapping[str, object], *, soon: bool
+def _log(
+    log: logging.Logger, level: int, msg: str, fields: Mapping[str, object], *, buffered: bool
 ) -> None:
     if not log.isEnabledFor(level):
         return
-    # Who else listens gets a record; where nobody does, that would be most of the line's cost.
+    # Other handlers need a record. Without them, skip it: it is most of the cost of a line.
     only = logging.root.handlers[0] if len(logging.root.handlers) == 1 else None
-    if isinstance(only, _Written):
-        only.write(level, log.name, msg, fields, soon=soon)
+    if isinstance(only, _LineHandler):
+        only.write(level, log.name, msg, fields, buffered=buffered)
     else:
         log.log(level, "%s", msg, extra={"fields": fields})
 
 
-def of_connections() -> logging.Logger:
-    """The logger to hand to an HTTP server for what goes wrong before a request is one."""
+def connection_logger() -> logging.Logger:
+    """Return the logger for an HTTP server, for errors before a request is complete."""
     log = logging.getLogger("serve.connections")
-    if not any(isinstance(each, _Quiet) for each in log.filters):
-        log.addFilter(_Quiet())
+    if not any(isinstance(each, _ClientErrorFilter) for each in log.filters):
+        log.addFilter(_ClientErrorFilter())
     return log
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _find_running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
-    except RuntimeError:  # before the loop, after it, or in a thread beside it
+    except RuntimeError:  # no loop runs in this thread
         return None
 
 
-def _worded(created: float, level: int, name: str, msg: str, fields: Mapping[str, object]) -> str:
-    own = _content(created, level, name, msg)
-    return _line({**own, **fields, **own})
+def _format_line(
+    created: float, level: int, name: str, msg: str, fields: Mapping[str, object]
+) -> str:
+    own = _build_header(created, level, name, msg)
+    return _encode_line({**own, **fields, **own})
 
 
-def _content(created: float, level: int, name: str, msg: str) -> dict[str, Any]:
-    shown = _NAMES.get(level) or logging.getLevelName(level).lower()
-    return {"ts": _instant(created), "level": shown, "logger": name, "msg": _cut(msg)}
+def _build_header(created: float, level: int, name: str, msg: str) -> dict[str, Any]:
+    level_name = _NAMES.get(level) or logging.getLevelName(level).lower()
+    return {"ts": _format_time(created), "level": level_name, "logger": name, "msg": _cut(msg)}
 
 
-def _instant(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03}Z"
+def _format_time(seconds: float) -> str:
+    full_seconds = int(seconds)
+    return f"{_format_second(full_seconds)}.{int((seconds - full_seconds) * 1000):03}Z"
 
 
 @functools.lru_cache(maxsize=2)
-def _second(whole: int) -> str:
-    # Thousands of lines are written in one second, and to format it costs a third of a line.
-    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def _format_second(seconds: int) -> str:
+    # Thousands of lines share a second, and formatting it costs a third of a line.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _line(content: Mapping[str, object]) -> str:
+def _encode_line(content: Mapping[str, object]) -> str:
     try:
         raw = _ENCODER.encode(content)
-    except (TypeError, ValueError, RecursionError):  # lone surrogates, keys that are no text
-        raw = msgspec.json.encode({str(name): _plain(item) for name, item in content.items()})
+    except (TypeError, ValueError, RecursionError):  # lone surrogates, or keys that are not text
+        raw = msgspec.json.encode({str(name): _to_plain(item) for name, item in content.items()})
     text = raw.decode()
     return text if text.isascii() and "\x7f" not in text else text.translate(_UNSAFE)
 
 
-def _plain(value: Any) -> object:  # noqa: ANN401  # anything at all may be logged
+def _to_plain(value: Any) -> object:  # noqa: ANN401  # callers may log any value
     if isinstance(value, bool | int | float | None):
         return value
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def _cut(text: str, most: int = _LONGEST) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
+def _cut(text: str, max_length: int = _MAX_TEXT) -> str:
+    return text if len(text) <= max_length else f"{text[:max_length]}..."

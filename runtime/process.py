@@ -1,7 +1,4 @@
-"""What both processes are: a session, background work, an end by signal, and an exit code.
-
-Knows nothing of what is served.
-"""
+"""Run a process: connect to the API server, run background tasks, and return an exit code."""
 
 import argparse
 import asyncio
@@ -11,29 +8,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from typing import Any, Final
 
 from cluster.session import AccessError, Session
-from runtime.logs import say
-from runtime.shutdown import Stop
+from runtime.logs import log_event
+from runtime.shutdown import StopSignal
 
 REFUSED: Final = 2
 BUG: Final = 3
-Serve = Callable[[Stop, Session], Awaitable[None]]
+ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
 
 
-async def live(options: argparse.Namespace, log: logging.Logger, serve: Serve) -> int:
-    """Serve until told to stop; 0 for a graceful end, 2 for what cannot go on, 3 for a bug."""
-    stop = Stop()
+async def run_process(
+    options: argparse.Namespace, log: logging.Logger, serve: ServeFunction
+) -> int:
+    """Serve until a stop signal.
+
+    Return 0 after a graceful stop, 2 if the process cannot continue, or 3 after an unhandled
+    exception.
+    """
+    stop = StopSignal()
     stop.install()
     try:
         async with await Session.open(options.kubeconfig, options.context) as session:
             await serve(stop, session)
     except AccessError as error:
-        say(log, logging.ERROR, "no way to the API server", reason=str(error))
+        log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))
         return REFUSED
     except OSError as error:
-        say(log, logging.ERROR, "the process cannot go on", reason=error.strerror or str(error))
+        reason = error.strerror or str(error)
+        log_event(log, logging.ERROR, "the process cannot continue", reason=reason)
         return REFUSED
-    except ExceptionGroup as bugs:
-        log.critical("a bug ended the process", exc_info=bugs)
+    except ExceptionGroup as errors:
+        log.critical("the process ended in an unhandled exception", exc_info=errors)
         return BUG
     finally:
         stop.remove()
@@ -41,10 +45,10 @@ async def live(options: argparse.Namespace, log: logging.Logger, serve: Serve) -
 
 
 @contextlib.asynccontextmanager
-async def running(background: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run these beside what is inside; one that fails ends the process, not quietly itself."""
+async def run_background(coroutines: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run coroutines while the context is open. If one fails, the context fails as well."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in background]
+        tasks = [group.create_task(each) for each in coroutines]
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
-"""AdmissionReview v1: what is asked, and how an answer is written.
+"""Decode AdmissionReview v1 requests, and compose responses.
 
-Only the envelope is decoded; the objects stay bytes until somebody needs them. Any bytes give a
-request, or a value that says what is wrong. Knows nothing of pods.
+Only the envelope is decoded. The objects stay raw bytes. Malformed input never raises: decoding
+returns a `Malformed` value that describes the problem.
 """
 
 import base64
@@ -15,47 +15,47 @@ from documents.values import Value
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-# What msgspec raises for bytes that are not JSON, not UTF-8, nested too deeply, or of other types.
+# Exceptions of msgspec for invalid JSON, invalid UTF-8, deep nesting, or unexpected types.
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-_RAW_NOTHING: Final = (b"", b"null")
+_NO_OBJECT: Final = (b"", b"null")
 
 
-class GroupKind(msgspec.Struct, frozen=True):
-    """Of what kind the object is."""
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    """The kind of the object."""
 
     kind: str
     group: str = ""
     version: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, rename="camel"):
-    """What is asked, without the objects."""
+class RequestEnvelope(msgspec.Struct, frozen=True, rename="camel"):
+    """An admission request without its objects."""
 
     uid: str
-    kind: GroupKind
-    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]  # counted: there is no other
+    kind: GroupVersionKind
+    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]  # a metric label, so bounded
     namespace: str = ""
     name: str = ""
     sub_resource: str | None = None
     dry_run: bool | None = None
 
 
-class Request(Asked, frozen=True):
-    """What is asked; the objects are bytes, empty where there is none."""
+class AdmissionRequest(RequestEnvelope, frozen=True):
+    """An admission request. The objects are raw bytes, empty if they are missing."""
 
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """Why bytes are no review; with the uid, where at least that can be read."""
+    """Why a review is malformed, and its uid if that is readable."""
 
     why: str
     uid: str = ""
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a request is refused, as a Status says it."""
+    """The Status of a denied request."""
 
     code: int
     reason: str
@@ -65,111 +65,111 @@ class Denial(msgspec.Struct, frozen=True):
 class _Review(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    request: Request
+    request: AdmissionRequest
 
 
-class _Called(msgspec.Struct, frozen=True):
+class _UidRequest(msgspec.Struct, frozen=True):
     uid: str
 
 
-class _Uid(msgspec.Struct, frozen=True):
-    request: _Called
+class _UidReview(msgspec.Struct, frozen=True):
+    request: _UidRequest
 
 
-_REVIEW: Final = msgspec.json.Decoder(_Review)
-_UID: Final = msgspec.json.Decoder(_Uid)
-_OBJECT: Final = msgspec.json.Decoder()
+_REVIEW_DECODER: Final = msgspec.json.Decoder(_Review)
+_UID_DECODER: Final = msgspec.json.Decoder(_UidReview)
+_OBJECT_DECODER: Final = msgspec.json.Decoder()
 _ENCODER: Final = msgspec.json.Encoder()
 _HEAD: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
 _ALLOWED: Final = b',"allowed":true}}'
 
 
-def decode(body: bytes) -> Request | Malformed:
-    """Read a review; whatever else it says is not looked at."""
+def decode_review(body: bytes) -> AdmissionRequest | Malformed:
+    """Decode a review. Unknown fields are ignored."""
     try:
-        review = _REVIEW.decode(body)
+        review = _REVIEW_DECODER.decode(body)
     except UNDECODABLE as error:
-        return Malformed(f"this is no {KIND}: {error}", _uid(body))
+        return Malformed(f"the body is not a valid {KIND}: {error}", _read_uid(body))
     request = review.request
-    if well_formed(review.api_version, review.kind, request):
+    if is_well_formed(review.api_version, review.kind, request):
         return request
     if review.api_version != API_VERSION or review.kind != KIND:
-        said = f"{review.kind} of {review.api_version}"
-        return Malformed(f"{KIND} of {API_VERSION} is needed, not {said}", request.uid)
+        actual = f"{review.api_version} {review.kind}"
+        return Malformed(f"expected {API_VERSION} {KIND}, not {actual}", request.uid)
     return Malformed("request.uid is empty")
 
 
-def well_formed(api_version: str, kind: str, asked: Asked) -> bool:
-    """Tell whether a review is one of those that are answered."""
-    return api_version == API_VERSION and kind == KIND and bool(asked.uid)
+def is_well_formed(api_version: str, kind: str, request: RequestEnvelope) -> bool:
+    """Return whether a review has the supported version and kind, and a uid."""
+    return api_version == API_VERSION and kind == KIND and bool(request.uid)
 
 
-def _uid(body: bytes) -> str:
+def _read_uid(body: bytes) -> str:
     try:
-        return _UID.decode(body).request.uid
+        return _UID_DECODER.decode(body).request.uid
     except UNDECODABLE:
         return ""
 
 
-def value(raw: msgspec.Raw) -> dict[str, Value] | Malformed:
+def decode_object(raw: msgspec.Raw) -> dict[str, Value] | Malformed:
     """Decode an object of a review."""
-    if bytes(raw) in _RAW_NOTHING:
-        return Malformed("the object is not there")
+    if bytes(raw) in _NO_OBJECT:
+        return Malformed("the object is missing")
     try:
-        read: Value = _OBJECT.decode(raw)
+        decoded: Value = _OBJECT_DECODER.decode(raw)
     except UNDECODABLE as error:
-        return Malformed(f"the object cannot be read: {error}")
-    return read if isinstance(read, dict) else Malformed("the object is no object")
+        return Malformed(f"the object cannot be decoded: {error}")
+    return decoded if isinstance(decoded, dict) else Malformed("the object is not a JSON object")
 
 
-def object_of(body: bytes) -> dict[str, Value] | Malformed:
-    """Decode the object of a review that was read before."""
-    read = decode(body)
-    return read if isinstance(read, Malformed) else value(read.object)
+def decode_review_object(body: bytes) -> dict[str, Value] | Malformed:
+    """Decode a review again, and return its object."""
+    request = decode_review(body)
+    return request if isinstance(request, Malformed) else decode_object(request.object)
 
 
-def answer(uid: str, rest: bytes = _ALLOWED) -> bytes:
-    """Write an answer from the part that does not depend on the uid."""
-    return b"".join((_HEAD, _ENCODER.encode(uid), rest))
+def compose_review(uid: str, tail: bytes = _ALLOWED) -> bytes:
+    """Compose a response from its uid and the tail that does not depend on the uid."""
+    return b"".join((_HEAD, _ENCODER.encode(uid), tail))
 
 
-def allowed(
+def compose_allowed(
     patch: Sequence[Mapping[str, Value]] = (),
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Write what follows the uid in an answer that lets the object in."""
+    """Compose the tail of a response that allows the object."""
     if not patch and not warnings and not audit:
         return _ALLOWED
     response: dict[str, object] = {"allowed": True}
     if patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(_encoded(patch)).decode("ascii")
-    return _rest(response, warnings, audit)
+        response["patch"] = base64.b64encode(_encode_patch(patch)).decode("ascii")
+    return _compose_tail(response, warnings, audit)
 
 
-def _encoded(patch: Sequence[Mapping[str, Value]]) -> bytes:
+def _encode_patch(patch: Sequence[Mapping[str, Value]]) -> bytes:
     try:
         return _ENCODER.encode(patch)
     except UnicodeEncodeError:
-        # Half a character that somebody wrote into an annotation: escaped, as it was there.
+        # A lone surrogate from a user's annotation. The json module escapes it.
         return json.dumps(patch).encode()
 
 
-def denied(
+def compose_denied(
     denial: Denial, warnings: Sequence[str] = (), audit: Mapping[str, str] | None = None
 ) -> bytes:
-    """Write what follows the uid in an answer that refuses the object."""
+    """Compose the tail of a response that denies the object."""
     status = {
         "status": "Failure",
         "code": denial.code,
         "reason": denial.reason,
         "message": denial.message,
     }
-    return _rest({"allowed": False, "status": status}, warnings, audit)
+    return _compose_tail({"allowed": False, "status": status}, warnings, audit)
 
 
-def _rest(
+def _compose_tail(
     response: dict[str, object], warnings: Sequence[str], audit: Mapping[str, str] | None
 ) -> bytes:
     if warnings:

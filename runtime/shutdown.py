@@ -1,7 +1,4 @@
-"""SIGTERM and SIGINT: the first asks for a graceful end, the second ends at once.
-
-Knows nothing of what has to be ended.
-"""
+"""Handle SIGTERM and SIGINT: the first signal starts a graceful stop, the second exits at once."""
 
 import asyncio
 import logging
@@ -9,44 +6,44 @@ import os
 import signal
 from typing import Final
 
-from runtime.logs import say
+from runtime.logs import log_event
 
 _LOG: Final = logging.getLogger("runtime")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stop:
-    """Whether this process was asked to end."""
+class StopSignal:
+    """Records whether a signal requested the stop of this process."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def install(self) -> None:
-        """Listen to the signals of this process; only the main thread's loop can."""
+        """Install the signal handlers. This works in the event loop of the main thread only."""
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
-            loop.add_signal_handler(each, self.ask, each)
+            loop.add_signal_handler(each, self.request, each)
 
     def remove(self) -> None:
-        """Give the signals back."""
+        """Remove the signal handlers."""
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
             loop.remove_signal_handler(each)
 
-    def ask(self, number: int = signal.SIGTERM) -> None:
-        """Ask for the end; the second time there is nothing to wait for any more."""
-        if self._asked.is_set():
-            say(_LOG, logging.WARNING, "stopped at once", signal=signal.Signals(number).name)
-            # Not sys.exit: it would wait for what does not end, and that is why it was asked twice.
+    def request(self, number: int = signal.SIGTERM) -> None:
+        """Request the stop. The second request exits immediately."""
+        if self._requested.is_set():
+            log_event(_LOG, logging.WARNING, "stopped at once", signal=signal.Signals(number).name)
+            # sys.exit would wait for tasks that do not end.
             os._exit(128 + number)
-        say(_LOG, logging.INFO, "stopping", signal=signal.Signals(number).name)
-        self._asked.set()
+        log_event(_LOG, logging.INFO, "stopping", signal=signal.Signals(number).name)
+        self._requested.set()
 
     @property
-    def asked(self) -> bool:
-        """Whether the end was asked for."""
-        return self._asked.is_set()
+    def is_requested(self) -> bool:
+        """Whether the stop was requested."""
+        return self._requested.is_set()
 
-    async def wanted(self) -> None:
-        """Wait until the end is asked for."""
-        await self._asked.wait()
+    async def wait(self) -> None:
+        """Wait until the stop is requested."""
+        await self._requested.wait()

@@ -1,15 +1,12 @@
-"""How long an answer may take: `?timeout=5s` of the API server, with a margin for the way back.
-
-Knows nothing of requests.
-"""
+"""Parse the timeout of the API server, and compute a deadline with a margin for the response."""
 
 import re
 from typing import Final
 from urllib.parse import parse_qsl
 
 DEFAULT: Final = 5.0
-LONGEST: Final = 30.0  # what a webhook configuration can say at most
-_SHORTEST: Final = 0.05
+MAX_TIMEOUT: Final = 30.0  # the maximum in a webhook configuration
+_MIN_DEADLINE: Final = 0.05
 _MARGIN, _SHARE = 0.5, 0.1
 _UNITS: Final = {
     "ns": 1e-9,
@@ -22,12 +19,12 @@ _UNITS: Final = {
     "h": 3600.0,
 }
 _PART: Final = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{0,9}})?|\.[0-9]{{1,9}})({'|'.join(_UNITS)})")
-_LONGEST_TEXT: Final = 64
+_MAX_TEXT: Final = 64
 
 
-def duration(text: str) -> float | None:
-    """Read a duration as Go writes it, in seconds; None for anything else."""
-    if not text or len(text) > _LONGEST_TEXT:
+def parse_duration(text: str) -> float | None:
+    """Parse a duration in the format of Go. Return seconds, or None if it is invalid."""
+    if not text or len(text) > _MAX_TEXT:
         return None
     seconds, end = 0.0, 0
     while end < len(text):
@@ -39,15 +36,15 @@ def duration(text: str) -> float | None:
     return seconds
 
 
-def allowed(query: str) -> float:
-    """How long the caller waits, as its query says; the default where it says nothing sensible."""
-    said = next((value for name, value in parse_qsl(query) if name == "timeout"), "")
-    seconds = duration(said)
+def read_timeout(query: str) -> float:
+    """Return the timeout in seconds from a query string, or the default if it is not valid."""
+    text = next((value for name, value in parse_qsl(query) if name == "timeout"), "")
+    seconds = parse_duration(text)
     if seconds is None or seconds <= 0:
         return DEFAULT
-    return min(seconds, LONGEST)
+    return min(seconds, MAX_TIMEOUT)
 
 
-def deadline(seconds: float) -> float:
-    """How long we may take when the caller waits so long: an answer has to arrive as well."""
-    return max(_SHORTEST, seconds - min(_MARGIN, seconds * _SHARE))
+def compute_deadline(seconds: float) -> float:
+    """Return the time to compose a response, so that it arrives within the caller's timeout."""
+    return max(_MIN_DEADLINE, seconds - min(_MARGIN, seconds * _SHARE))

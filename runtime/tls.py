@@ -1,8 +1,8 @@
-"""The serving certificate: read from files, and again when they change, under live connections.
+"""Load the serving certificate from files, and reload it when they change.
 
-Each pair gets a context of its own that is swapped in at the handshake, because a pair that does
-not match would break the context it is loaded into. A bad pair is reported and the last good one
-goes on. Knows nothing of who signs, nor of what is served.
+Open connections are not affected. Each certificate gets its own SSL context, because loading a
+mismatched key pair would break an existing context. The handshake switches to the newest context.
+An invalid pair is logged, and the last valid one stays in use.
 """
 
 import asyncio
@@ -15,99 +15,104 @@ from pathlib import Path
 from typing import Final
 
 from runtime import metrics
-from runtime.logs import say
+from runtime.logs import log_event
 
 _LOG: Final = logging.getLogger("runtime.tls")
-EVERY: Final = 5.0  # seconds between looks; a mounted Secret is swapped once a minute or so
-_NONE: Final = "no serving certificate yet"
+POLL_INTERVAL: Final = 5.0  # seconds; the kubelet updates a mounted Secret about once a minute
+_NO_CERTIFICATE: Final = "no serving certificate yet"
 
 
-class Certificate:
-    """A pair of files and the context that serves them."""
+class ServingCertificate:
+    """A certificate and its key in two files, and the SSL context that serves them."""
 
     def __init__(self, certificate: str, key: str) -> None:
         self._files = (certificate, key)
         self._seen = b""
         self._newest: ssl.SSLContext | None = None
         self.expires: float | None = None  # Unix time
-        # What listens keeps this one for good; it only ever hands over to the newest.
-        self.context = _context()
-        self.context.sni_callback = self._hand_over
+        # The listener keeps this context. Its callback switches to the newest context.
+        self.context = _create_context()
+        self.context.sni_callback = self._use_newest
 
-    def missing(self) -> str:
-        """Say what keeps this from serving; empty when nothing does."""
+    def find_problem(self) -> str:
+        """Return why there is no valid certificate, or an empty string."""
         if self.expires is None:
-            return f"{_NONE}: {self._files[0]}"
+            return f"{_NO_CERTIFICATE}: {self._files[0]}"
         if self.expires <= time.time():
-            return f"the serving certificate expired at {_shown(self.expires)}"
+            return f"the serving certificate expired at {_format_time(self.expires)}"
         return ""
 
     def refresh(self) -> bool:
-        """Read the files if they changed; whether there is a new certificate now."""
+        """Read the files if they changed. Return whether a new certificate is in use."""
         try:
             content = tuple(Path(each).read_bytes() for each in self._files)
         except OSError as error:
-            return self._failed(str(error).encode(), f"{error.strerror}: {error.filename}")
-        mark = hashlib.sha256(b"\0".join(content)).digest()
-        if mark == self._seen:
+            return self._report_failure(str(error).encode(), f"{error.strerror}: {error.filename}")
+        digest = hashlib.sha256(b"\0".join(content)).digest()
+        if digest == self._seen:
             return False
         try:
-            fresh = _context()
+            fresh = _create_context()
             fresh.load_cert_chain(*self._files, password=_no_password)
-            expires = _expiry(fresh)
+            expires = _handshake_expiry(fresh)
         except (ssl.SSLError, OSError, ValueError) as error:
-            return self._failed(mark, getattr(error, "reason", None) or str(error))
-        self._seen, self._newest, self.expires = mark, fresh, expires
+            return self._report_failure(digest, _describe_error(error))
+        self._seen, self._newest, self.expires = digest, fresh, expires
         metrics.CERTIFICATE.set(expires)
         metrics.CERTIFICATE_READS.labels("success").inc()
-        say(_LOG, logging.INFO, "certificate in use", expires=_shown(expires))
+        log_event(_LOG, logging.INFO, "certificate in use", expires=_format_time(expires))
         return True
 
-    async def run(self, every: float = EVERY) -> None:
-        """Look at the files now and then, until cancelled."""
+    async def run(self, interval: float = POLL_INTERVAL) -> None:
+        """Poll the files until cancelled."""
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(interval)
             self.refresh()
 
-    def _failed(self, mark: bytes, reason: str) -> bool:
-        # Said once for a state of the files: a pair half written is whole at the next look.
-        if mark != self._seen:
-            self._seen = mark
+    def _report_failure(self, digest: bytes, reason: str) -> bool:
+        # Log each content once. A partly written pair is complete at the next poll.
+        if digest != self._seen:
+            self._seen = digest
             metrics.CERTIFICATE_READS.labels("error").inc()
-            kept = "the one before goes on" if self._newest else _NONE
+            instead = "the previous certificate stays in use" if self._newest else _NO_CERTIFICATE
             text = "the certificate cannot be used"
             files = list(self._files)
-            say(_LOG, logging.ERROR, text, reason=reason, files=files, instead=kept)
+            log_event(_LOG, logging.ERROR, text, reason=reason, files=files, instead=instead)
         return False
 
-    def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+    def _use_newest(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
         # Called for every handshake, also when the client names no server.
         if self._newest is not None:
             connection.context = self._newest
 
 
-def _context() -> ssl.SSLContext:
+def _describe_error(error: Exception) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError | UnicodeDecodeError) else None
+    return reason or str(error)
+
+
+def _create_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # The API server never speaks HTTP/2 to a Service's webhook.
+    # The API server never uses HTTP/2 for the webhook of a Service.
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask a terminal for the password of an encrypted key.
-    raise ValueError("the key is encrypted; a key file without a password is needed")
+    # Without this callback, OpenSSL prompts on the terminal for the password of an encrypted key.
+    raise ValueError("the key is encrypted; use a key file without a password")
 
 
-def _shown(instant: float) -> str:
+def _format_time(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="seconds")[:19] + "Z"
 
 
-def _expiry(serving: ssl.SSLContext) -> float:
-    """Shake hands with ourselves in memory: that proves the pair, and shows the certificate."""
+def _handshake_expiry(serving: ssl.SSLContext) -> float:
+    """Verify the pair by a handshake in memory, and return when the certificate expires."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE  # whom clients trust is theirs to say
+    trusting.verify_mode = ssl.CERT_NONE  # only the clients decide whom they trust
     ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(ours, theirs, server_side=True)
     client = trusting.wrap_bio(theirs, ours)
@@ -116,28 +121,28 @@ def _expiry(serving: ssl.SSLContext) -> float:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    return not_after(client.getpeercert(binary_form=True) or b"")
+    return read_expiry(client.getpeercert(binary_form=True) or b"")
 
 
-def not_after(certificate: bytes) -> float:
-    """Read the end of validity out of a certificate in DER; Unix time."""
-    _, whole, _ = _element(certificate)
-    _, body, _ = _element(whole)
-    tag, _, rest = _element(body)
-    # A version comes first where there is one, then serial number, algorithm and issuer.
+def read_expiry(certificate: bytes) -> float:
+    """Return the end of the validity of a DER certificate, in Unix time."""
+    _, outer, _ = _read_element(certificate)
+    _, body, _ = _read_element(outer)
+    tag, _, rest = _read_element(body)
+    # An optional version comes first, then the serial number, the algorithm and the issuer.
     for _ in range(3 if tag == 0xA0 else 2):
-        _, _, rest = _element(rest)
-    _, validity, _ = _element(rest)
-    _, _, after_start = _element(validity)
-    tag, end, _ = _element(after_start)
+        _, _, rest = _read_element(rest)
+    _, validity, _ = _read_element(rest)
+    _, _, after_start = _read_element(validity)
+    tag, end, _ = _read_element(after_start)
     form = "%y%m%d%H%M%SZ" if tag == 0x17 else "%Y%m%d%H%M%SZ"
     return datetime.strptime(end.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
 
 
-def _element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Take one element off: its tag, its content, and what follows."""
+def _read_element(der: bytes) -> tuple[int, bytes, bytes]:
+    """Split off one element. Return its tag, its content, and the remaining bytes."""
     if len(der) < 2:
-        raise ValueError("the certificate ends too early")
+        raise ValueError("the certificate is truncated")
     size, start = der[1], 2
     if size & 0x80:
         start += size & 0x7F

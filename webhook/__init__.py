@@ -1,1 +1,1 @@
-"""The admission webhook: pure handlers in `admission`, the process in `server`."""
+"""The admission webhook: handlers in `admission`, the process in `server`."""

@@ -96,12 +96,12 @@ def told(ran: Ran, kind: str, count: int = 1) -> None:
         f"pods will be translated: {LEGACY}: {count} of container main -> "
         f"{count} {plural} of class {GPU} (claim drawbridge)"
     ), ran
-    assert last.startswith(f"all of it: kubectl get {kind}"), ran
+    assert last.startswith(f"details: kubectl get {kind}"), ran
 
 
 def followed(kubectl: Kubectl, ran: Ran) -> str:
     """Do what the last warning says, as a person would who wants to know all of it."""
-    words = ran.warnings[-1].removeprefix("all of it: ")
+    words = ran.warnings[-1].removeprefix("details: ")
     path = f"{kubectl.program.parent}{os.pathsep}{COMMANDS}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "KUBECONFIG": str(kubectl.access), "PATH": path}
     done = run(["sh", "-c", words], (words,), environment=environment)

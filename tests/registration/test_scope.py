@@ -1,4 +1,4 @@
-"""Whose pods are translated."""
+"""The scope decision: which pods are translated."""
 
 import pytest
 from hypothesis import given
@@ -8,32 +8,32 @@ from config.model import LabelRequirement, LabelSelector, Operator, Scope
 from config.string_formats import LabelKey, LabelValue
 from dra.names import TRANSLATE_LABEL
 from registration.scope import (
-    Metadata,
     Mode,
-    Owner,
-    matches,
-    of_namespace,
-    opted_out,
-    owner,
-    rolled_out,
+    PodMetadata,
+    PodOwner,
+    decide_namespace_scope,
+    find_root_owner,
+    is_opted_out,
+    is_rolled_out,
+    selector_matches,
 )
-from tests.tables import Plain
+from tests.tables import YamlValue
 
 HASH = {"pod-template-hash": "6b7f5c4d9"}
 
 
-def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> Metadata:
-    return Metadata(labels=labels, owner_references=(Owner(kind, name, controller=True),))
+def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> PodMetadata:
+    return PodMetadata(labels=labels, owner_references=(PodOwner(kind, name, controller=True),))
 
 
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        (Metadata("web"), "team/Pod/web"),
-        (Metadata(generate_name="job-"), "team/Pod/job-"),
+        (PodMetadata("web"), "team/Pod/web"),
+        (PodMetadata(generate_name="job-"), "team/Pod/job-"),
         (owned("ReplicaSet", "web-6b7f5c4d9", HASH), "team/Deployment/web"),
         (owned("ReplicaSet", "web-a-6b7f5c4d9", HASH), "team/Deployment/web-a"),
-        # Somebody's own ReplicaSet, whose pods have no hash, or another one.
+        # A ReplicaSet without a Deployment: its pods have no hash, or another one.
         (owned("ReplicaSet", "web-6b7f5c4d9"), "team/ReplicaSet/web-6b7f5c4d9"),
         (owned("ReplicaSet", "web", HASH), "team/ReplicaSet/web"),
         (owned("Job", "report-29384750"), "team/CronJob/report"),
@@ -42,11 +42,11 @@ def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> Metadat
         (owned("StatefulSet", "db"), "team/StatefulSet/db"),
         (owned("DaemonSet", "agent"), "team/DaemonSet/agent"),
         (
-            Metadata(owner_references=(Owner("A", "a"), Owner("B", "b", controller=True))),
+            PodMetadata(owner_references=(PodOwner("A", "a"), PodOwner("B", "b", controller=True))),
             "team/B/b",
         ),
-        (Metadata(owner_references=(Owner("A", "a"), Owner("B", "b"))), "team/A/a"),
-        (Metadata("x", owner_references=()), "team/Pod/x"),
+        (PodMetadata(owner_references=(PodOwner("A", "a"), PodOwner("B", "b"))), "team/A/a"),
+        (PodMetadata("x", owner_references=()), "team/Pod/x"),
         (
             owned("ReplicaSet", "web-5d4f8", {"rollouts-pod-template-hash": "5d4f8"}),
             "team/Rollout/web",
@@ -58,28 +58,28 @@ def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> Metadat
         ),
     ],
 )
-def test_the_root_owner_is_named_as_the_pod_shows_it(pod: Metadata, expected: str) -> None:
-    assert owner("team", pod) == expected
+def test_the_root_owner_is_derived_from_the_pod(pod: PodMetadata, expected: str) -> None:
+    assert find_root_owner("team", pod) == expected
 
 
 @given(st.text(max_size=40), st.integers(0, 100), st.integers(0, 100))
-def test_who_is_in_a_rollout_stays_in_as_it_grows(name: str, one: int, other: int) -> None:
+def test_an_owner_stays_in_a_growing_rollout(name: str, one: int, other: int) -> None:
     less, more = sorted((one, other))
-    assert not rolled_out(name, less) or rolled_out(name, more)
-    assert rolled_out(name, 100)
-    assert not rolled_out(name, 0)
+    assert not is_rolled_out(name, less) or is_rolled_out(name, more)
+    assert is_rolled_out(name, 100)
+    assert not is_rolled_out(name, 0)
 
 
-def test_a_rollout_takes_about_its_share() -> None:
+def test_a_rollout_includes_about_its_share() -> None:
     names = [f"team/Deployment/web-{i}" for i in range(2000)]
     for percent in (1, 10, 30, 70):
-        share = sum(rolled_out(each, percent) for each in names) / 20
+        share = sum(is_rolled_out(each, percent) for each in names) / 20
         assert abs(share - percent) < 4
 
 
 def test_a_rollout_is_the_same_on_every_replica() -> None:
-    # Pinned: a release that chose others would translate and untranslate by halves.
-    chosen = [i for i in range(40) if rolled_out(f"team/Deployment/web-{i}", 20)]
+    # Fixed values: another choice in a new release would change which pods are translated.
+    chosen = [i for i in range(40) if is_rolled_out(f"team/Deployment/web-{i}", 20)]
     assert chosen == [0, 11, 25, 26, 29, 30]
 
 
@@ -99,7 +99,7 @@ def test_a_rollout_is_the_same_on_every_replica() -> None:
 )
 def test_the_label_decides_before_the_selector(labels: dict[str, str], expected: Mode) -> None:
     selector = LabelSelector({LabelKey("tier"): LabelValue("gpu")})
-    found = of_namespace("team", labels, Scope(namespace_selector=selector))
+    found = decide_namespace_scope("team", labels, Scope(namespace_selector=selector))
     assert found.mode is expected
     unknown = labels.get(TRANSLATE_LABEL) not in {None, *Mode}
     assert [each.code for each in found.findings] == ["ScopeLabelUnknown"] * unknown
@@ -107,7 +107,10 @@ def test_the_label_decides_before_the_selector(labels: dict[str, str], expected:
 
 def test_the_system_namespace_is_out_whatever_is_said() -> None:
     scope = Scope(namespace_selector=LabelSelector())
-    assert of_namespace("kube-system", {TRANSLATE_LABEL: "enforce"}, scope) == (Mode.OFF, ())
+    assert decide_namespace_scope("kube-system", {TRANSLATE_LABEL: "enforce"}, scope) == (
+        Mode.OFF,
+        (),
+    )
 
 
 def requirement(operator: str, *values: str) -> LabelSelector:
@@ -134,12 +137,12 @@ def requirement(operator: str, *values: str) -> LabelSelector:
     ],
 )
 def test_selectors_match_as_in_kubernetes(
-    selector: LabelSelector, labels: dict[str, str], expected: Plain
+    selector: LabelSelector, labels: dict[str, str], expected: YamlValue
 ) -> None:
-    assert matches(selector, labels) is expected
+    assert selector_matches(selector, labels) is expected
 
 
 def test_a_pod_can_only_opt_out() -> None:
-    assert opted_out(Metadata(labels={TRANSLATE_LABEL: "off"}))
-    assert not opted_out(Metadata(labels={TRANSLATE_LABEL: "report"}))
-    assert not opted_out(Metadata())
+    assert is_opted_out(PodMetadata(labels={TRANSLATE_LABEL: "off"}))
+    assert not is_opted_out(PodMetadata(labels={TRANSLATE_LABEL: "report"}))
+    assert not is_opted_out(PodMetadata())

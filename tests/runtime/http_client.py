@@ -1,4 +1,4 @@
-"""A client that sends what it is told, byte for byte, and reads one answer after the other."""
+"""An HTTP client that sends raw bytes and reads one response after another."""
 
 import asyncio
 import contextlib
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 from tests.runtime.key_pairs import NAME
 
 
-class Answer(NamedTuple):
-    """One HTTP answer."""
+class Response(NamedTuple):
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
 
-    def json(self) -> Any:  # noqa: ANN401  # whatever JSON says
-        """Read the body."""
+    def json(self) -> Any:  # noqa: ANN401  # JSON
+        """Decode the body."""
         return json.loads(self.body)
 
 
-class Line:
-    """One connection."""
+class Connection:
+    """An open connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -34,44 +34,44 @@ class Line:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self) -> Answer:
-        """Read one answer; IncompleteReadError when the connection ends before."""
+    async def read_response(self) -> Response:
+        """Read one response. Raise IncompleteReadError if the connection ends before."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         pairs = (line.partition(":") for line in lines if line)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         body = await self.reader.readexactly(int(headers.get("content-length", "0")))
-        return Answer(int(first.split()[1]), headers, body)
+        return Response(int(first.split()[1]), headers, body)
 
-    async def ask(self, data: bytes) -> Answer:
-        """Send and read."""
+    async def send_request(self, data: bytes) -> Response:
+        """Send a request and read the response."""
         await self.send(data)
-        return await self.answer()
+        return await self.read_response()
 
-    async def ended(self) -> bool:
-        """Wait for the other side to end the connection."""
+    async def wait_closed(self) -> bool:
+        """Wait until the server closes the connection."""
         try:
             return await self.reader.read() == b""
         except ConnectionError:
             return True
 
-    def certificate(self) -> bytes:
-        """Give what the other side showed, in DER."""
+    def read_certificate(self) -> bytes:
+        """Return the certificate of the server in DER."""
         shown: bytes = self.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return shown
 
 
 @contextlib.asynccontextmanager
-async def line(
+async def connect(
     port: int, context: ssl.SSLContext | None = None, name: str | None = NAME
-) -> AsyncIterator[Line]:
-    """Open a connection; with a context it is TLS, and `name` the server named."""
+) -> AsyncIterator[Connection]:
+    """Open a connection. With a context it uses TLS, and `name` is the server name."""
     server = name if context else None
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname=server, limit=1 << 24
     )
     try:
-        yield Line(reader, writer)
+        yield Connection(reader, writer)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -84,20 +84,20 @@ def request(
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Write a request; headers given replace those that a review comes with."""
-    said = {
+    """Build a request. `headers` replace the default headers of a review."""
+    all_headers = {
         "Host": NAME,
         "User-Agent": "kube-apiserver-admission",
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
         **(headers or {}),
     }
-    lines = "".join(f"{name}: {value}\r\n" for name, value in said.items() if value)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items() if value)
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def review(uid: str = "u-1", padding: int = 0) -> bytes:
-    """Write a review with this uid, and so many bytes more."""
+    """Build a review with this uid, and a number of padding bytes."""
     asked = {"uid": uid, "operation": "CREATE", "object": {"padding": "x" * padding}}
     return json.dumps(
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}

@@ -1,4 +1,4 @@
-"""Pairs of certificate and key with the dates and the key that a test wants."""
+"""Create certificates and keys for tests."""
 
 import datetime as dt
 import ssl
@@ -15,16 +15,16 @@ NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
 DAY = dt.timedelta(days=1)
 
 
-class Pair(NamedTuple):
-    """What stands in the two files, and when it ends."""
+class KeyPair(NamedTuple):
+    """A certificate, its key, and the end of its validity."""
 
     certificate: bytes
     key: bytes
     end: dt.datetime
 
 
-def pair(end: dt.datetime = NOW + DAY) -> Pair:
-    """Make a pair that is its own authority."""
+def create_pair(end: dt.datetime = NOW + DAY) -> KeyPair:
+    """Create a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     certificate = (
@@ -44,20 +44,20 @@ def pair(end: dt.datetime = NOW + DAY) -> Pair:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM), private, end)
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private, end)
 
 
-def put(folder: Path, one: Pair) -> tuple[str, str]:
-    """Write a pair where a Secret would be mounted; the two paths."""
+def write_pair(folder: Path, one: KeyPair) -> tuple[str, str]:
+    """Write a pair to files as in a mounted Secret. Return the two paths."""
     certificate, key = folder / "tls.crt", folder / "tls.key"
     certificate.write_bytes(one.certificate)
     key.write_bytes(one.key)
     return str(certificate), str(key)
 
 
-def trusting(one: Pair) -> ssl.SSLContext:
-    """Make the client's side: it believes this pair and no other, as the API server does."""
+def create_client_context(one: KeyPair) -> ssl.SSLContext:
+    """Create a client context that trusts only this certificate, like the API server."""
     context = ssl.create_default_context(cadata=one.certificate.decode())
-    # The rig's certificates are no model of RFC 5280, and newer Pythons look closely.
+    # The test certificates do not follow RFC 5280 strictly, which newer Python versions check.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     return context

@@ -1,4 +1,4 @@
-"""Health and metrics on ports of their own, addresses, and the lines that say where they are."""
+"""The health and metrics servers, listen addresses, and logs."""
 
 import asyncio
 import io
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from runtime import logs
-from runtime.health import Address, address, operations
+from runtime.health import Address, parse_address, serve_operations
 from tests.runtime import http_client
-from tests.runtime.http_client import Answer
+from tests.runtime.http_client import Response
 
 ANY = Address("127.0.0.1", 0)
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """Take what would go to the error stream."""
+    """Capture the log of the process."""
     root, stream = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
     logs.configure("debug", stream)
@@ -27,8 +27,8 @@ def lines() -> Iterator[io.StringIO]:
     root.handlers[:], root.level = handlers, level
 
 
-def only() -> None:
-    """Let nobody but ours listen, as in a process of ours; the test runner does here."""
+def remove_other_handlers() -> None:
+    """Remove the log handlers of the test runner, as in a real process."""
     del logging.getLogger().handlers[1:]
 
 
@@ -36,11 +36,11 @@ def read(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def asked(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> list[Answer]:
-    """Ask each of (listener, path) in turn."""
+def asked(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> list[Response]:
+    """Send a request to each (listener, path)."""
 
-    async def play() -> list[Answer]:
-        async with operations(ANY, ANY, lambda: missing):
+    async def play() -> list[Response]:
+        async with serve_operations(ANY, ANY, lambda: missing):
             ports = {
                 each["name"]: int(each["address"].rpartition(":")[2])
                 for each in read(stream)
@@ -48,29 +48,29 @@ def asked(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> 
             }
             answers = []
             for name, path in wanted:
-                async with http_client.line(ports[name]) as line:
-                    answers.append(await line.ask(http_client.request("GET", path)))
+                async with http_client.connect(ports[name]) as connection:
+                    answers.append(await connection.send_request(http_client.request("GET", path)))
             return answers
 
     return asyncio.run(play())
 
 
-def test_what_is_ready_says_so(lines: io.StringIO) -> None:
+def test_a_ready_process_responds_with_ok(lines: io.StringIO) -> None:
     health, ready = asked(lines, [], ("health", "/healthz"), ("health", "/readyz"))
     assert (health.status, health.body) == (200, b"ok\n")
     assert (ready.status, ready.body) == (200, b"ok\n")
 
 
-def test_what_is_missing_is_listed_and_the_process_is_alive_all_the_same(
+def test_readyz_lists_what_is_missing_and_healthz_is_ok(
     lines: io.StringIO,
 ) -> None:
-    missing = ["namespaces are not read yet", "no serving certificate yet"]
+    missing = ["namespaces are not synced yet", "no serving certificate yet"]
     health, ready = asked(lines, missing, ("health", "/healthz"), ("health", "/readyz"))
     assert health.status == 200
     assert (ready.status, ready.body.decode().splitlines()) == (503, missing)
 
 
-def test_metrics_have_the_names_that_dashboards_know(lines: io.StringIO) -> None:
+def test_metrics_have_the_documented_names(lines: io.StringIO) -> None:
     (answer,) = asked(lines, [], ("metrics", "/metrics"))
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -87,7 +87,7 @@ def test_metrics_have_the_names_that_dashboards_know(lines: io.StringIO) -> None
         assert f"# TYPE {name} " in text
 
 
-def test_each_port_has_its_own_paths_and_no_other(lines: io.StringIO) -> None:
+def test_each_port_serves_only_its_own_paths(lines: io.StringIO) -> None:
     wrong = [("health", "/metrics"), ("metrics", "/readyz"), ("health", "/"), ("metrics", "/")]
     assert [each.status for each in asked(lines, [], *wrong)] == [404] * 4
 
@@ -97,129 +97,133 @@ def test_each_port_has_its_own_paths_and_no_other(lines: io.StringIO) -> None:
     [
         ("10.0.0.1:9443", ("10.0.0.1", 9443)),
         ("127.0.0.1:0", ("127.0.0.1", 0)),
-        (":8080", ("0.0.0.0", 8080)),  # noqa: S104  # what an empty host means
+        (":8080", ("0.0.0.0", 8080)),  # noqa: S104  # an empty host means all interfaces
         ("[::1]:8081", ("::1", 8081)),
         ("[::]:0", ("::", 0)),
     ],
 )
-def test_addresses(text: str, read_: tuple[str, int]) -> None:
-    assert address(text) == read_
+def test_valid_addresses_are_parsed(text: str, read_: tuple[str, int]) -> None:
+    assert parse_address(text) == read_
 
 
 @pytest.mark.parametrize(
     "text", ["", "9443", "host:", "host:x", "::1:80", "a:65536", "a:-1", "a:²"]
 )
-def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+def test_an_invalid_address_is_named_in_the_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"such as") as refused:
-        address(text)
+        parse_address(text)
     assert text in str(refused.value)
 
 
-def test_a_line_is_json_whatever_is_in_it(lines: io.StringIO) -> None:
+def test_every_log_line_is_valid_json(lines: io.StringIO) -> None:
     log = logging.getLogger("runtime.test")
-    logs.say(log, logging.INFO, "said", uid="u-1", name="a\x1b[31m\x9b\u202e\ud800", n={1: {2}})
+    logs.log_event(
+        log, logging.INFO, "logged", uid="u-1", name="a\x1b[31m\x9b\u202e\ud800", n={1: {2}}
+    )
     line = lines.getvalue()
     assert line.count("\n") == 1
     assert all(ord(letter) >= 32 for letter in line[:-1])
     assert not set("\x9b\u202e") & set(line)
-    (said,) = read(lines)
-    assert list(said)[:4] == ["ts", "level", "logger", "msg"]
-    assert (said["level"], said["logger"], said["msg"]) == ("info", "runtime.test", "said")
-    assert said["uid"] == "u-1"
-    assert said["ts"].endswith("Z")
+    (line,) = read(lines)
+    assert list(line)[:4] == ["ts", "level", "logger", "msg"]
+    assert (line["level"], line["logger"], line["msg"]) == ("info", "runtime.test", "logged")
+    assert line["uid"] == "u-1"
+    assert line["ts"].endswith("Z")
 
 
-def test_a_field_cannot_take_the_place_of_what_every_line_has(lines: io.StringIO) -> None:
-    logs.say(logging.getLogger("runtime.test"), logging.INFO, "said", ts="never", logger="me")
-    (said,) = read(lines)
-    assert (said["logger"], said["ts"] == "never") == ("runtime.test", False)
+def test_a_field_cannot_replace_the_header_of_a_line(lines: io.StringIO) -> None:
+    logs.log_event(
+        logging.getLogger("runtime.test"), logging.INFO, "logged", ts="never", logger="me"
+    )
+    (line,) = read(lines)
+    assert (line["logger"], line["ts"] == "never") == ("runtime.test", False)
 
 
 async def _raise(bug: Exception) -> None:
     raise bug
 
 
-def test_a_bug_has_its_stack_in_the_same_line(lines: io.StringIO) -> None:
+def test_an_exception_has_its_stack_in_the_same_line(lines: io.StringIO) -> None:
     bug = RuntimeError("line\nbreak")
     try:
         asyncio.run(_raise(bug))
     except RuntimeError:
         logging.getLogger("runtime.test").exception("a bug")
-    (said,) = read(lines)
-    assert said["error"] == "RuntimeError: line\nbreak"
-    assert "test_health" in said["stack"]
+    (line,) = read(lines)
+    assert line["error"] == "RuntimeError: line\nbreak"
+    assert "test_health" in line["stack"]
 
 
-def test_a_log_that_nobody_reads_any_more_fails_nobody() -> None:
+def test_a_closed_log_stream_causes_no_exception() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
     logs.configure("info", stream)
     stream.close()
     try:
-        logs.say(logging.getLogger("runtime.test"), logging.INFO, "said")
+        logs.log_event(logging.getLogger("runtime.test"), logging.INFO, "logged")
     finally:
         root.handlers[:], root.level = handlers, level
 
 
-async def said_in_turn(stream: io.StringIO) -> list[list[str]]:
-    """Say lines that wait and lines that do not; gives what was written after each pair."""
+async def log_in_turn(stream: io.StringIO) -> list[list[str]]:
+    """Log buffered and unbuffered lines. Return the written lines after each pair."""
     log, seen = logging.getLogger("runtime.test"), []
-    together = (("one", logs.say_soon), ("two", logs.say_soon))
-    at_once = (("three", logs.say_soon), ("four", logs.say))
+    together = (("one", logs.log_event_buffered), ("two", logs.log_event_buffered))
+    at_once = (("three", logs.log_event_buffered), ("four", logs.log_event))
     for pair in (together, at_once):
-        for word, say in pair:
-            say(log, logging.INFO, word)
+        for word, write in pair:
+            write(log, logging.INFO, word)
         seen.append([each["msg"] for each in read(stream)])
-    logs.say_soon(log, logging.INFO, "five")
-    logs.say_soon(log, logging.ERROR, "six")
+    logs.log_event_buffered(log, logging.INFO, "five")
+    logs.log_event_buffered(log, logging.ERROR, "six")
     seen.append([each["msg"] for each in read(stream)])
-    logs.say_soon(log, logging.INFO, "seven")
+    logs.log_event_buffered(log, logging.INFO, "seven")
     log.warning("eight")
     seen.append([each["msg"] for each in read(stream)])
-    logs.say_soon(log, logging.INFO, "nine")
+    logs.log_event_buffered(log, logging.INFO, "nine")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     seen.append([each["msg"] for each in read(stream)])
-    logs.say_soon(log, logging.INFO, "ten")
+    logs.log_event_buffered(log, logging.INFO, "ten")
     return seen
 
 
-def test_lines_of_pods_wait_for_each_other_and_for_nothing_else(
+def test_buffered_lines_are_written_together_and_in_order(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only()
-    monkeypatch.setattr(logs, "TOGETHER", 0)
-    seen = asyncio.run(asyncio.wait_for(said_in_turn(lines), 5))
+    remove_other_handlers()
+    monkeypatch.setattr(logs, "FLUSH_DELAY", 0)
+    seen = asyncio.run(asyncio.wait_for(log_in_turn(lines), 5))
     words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     assert seen == [[], words[:4], words[:6], words[:8], words]
-    # The loop of the tenth has ended: nobody would write it later.
-    logs.say_soon(logging.getLogger("runtime.test"), logging.INFO, "eleven")
+    # The event loop of the tenth line has ended, so the next line flushes it.
+    logs.log_event_buffered(logging.getLogger("runtime.test"), logging.INFO, "eleven")
     assert [each["msg"] for each in read(lines)] == [*words, "ten", "eleven"]
 
 
-def test_a_flood_of_lines_is_written_before_it_is_large(lines: io.StringIO) -> None:
-    only()
+def test_the_buffer_is_flushed_when_it_is_full(lines: io.StringIO) -> None:
+    remove_other_handlers()
 
     async def play() -> None:
         for _ in range(1000):
-            logs.say_soon(logging.getLogger("runtime.test"), logging.INFO, "said")
+            logs.log_event_buffered(logging.getLogger("runtime.test"), logging.INFO, "logged")
         assert len(read(lines)) > 700
 
     asyncio.run(play())
 
 
-def test_lines_that_wait_are_written_when_the_process_ends(lines: io.StringIO) -> None:
-    only()
+def test_buffered_lines_are_written_when_the_process_exits(lines: io.StringIO) -> None:
+    remove_other_handlers()
 
     async def play() -> None:
-        logs.say_soon(logging.getLogger("runtime.test"), logging.INFO, "last")
+        logs.log_event_buffered(logging.getLogger("runtime.test"), logging.INFO, "last")
 
     asyncio.run(play())
     logging.shutdown([lambda: logging.getLogger().handlers[0]])  # as Python itself does at the end
     assert [each["msg"] for each in read(lines)] == ["last"]
 
 
-def test_lines_of_other_libraries_are_json_too(lines: io.StringIO) -> None:
+def test_lines_of_other_libraries_are_json(lines: io.StringIO) -> None:
     logging.getLogger("asyncio").warning("%s took %d", "something", 3)
     assert read(lines)[0]["msg"] == "something took 3"

@@ -1,4 +1,4 @@
-"""Reviews of every kind of damage: each gets the answer that fits, and none an exception."""
+"""Damaged reviews get the check_reply response, and never cause an exception."""
 
 import asyncio
 import copy
@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.review import Malformed, Request, decode
-from tests.tables import Plain
-from tests.webhook.admission.harness import Known, Town, pod, review
+from runtime.review import AdmissionRequest, Malformed, decode_review
+from tests.tables import YamlValue
+from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
 from webhook.admission.handler import Reply
 
 GOOD = review(pod({"nvidia.com/gpu": "1"}))
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 
-async def asked(body: bytes) -> tuple[Reply, Reply]:
-    town = Town(Known(namespaces={"team": {"drawbridge.dev/translate": "enforce"}, "": {}}))
-    return await town.admission.pods(body), await town.admission.workloads(body)
+async def review_both(body: bytes) -> tuple[Reply, Reply]:
+    harness = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE, "": {}}))
+    return await harness.admission.review_pod(body), await harness.admission.review_workload(body)
 
 
-def right(reply: Reply) -> None:
-    """Check that an answer is one that the API server can read."""
+def check_reply(reply: Reply) -> None:
+    """Check that the API server can read a response."""
     if reply.status == 400:
         assert not reply.uid
         assert reply.body
@@ -44,27 +44,27 @@ def right(reply: Reply) -> None:
 
 
 def replies(body: bytes) -> tuple[Reply, Reply]:
-    both = asyncio.run(asked(body))
+    both = asyncio.run(review_both(body))
     for each in both:
-        right(each)
+        check_reply(each)
     return both
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webhook.admission.handler._STEP", 1e-9)
 
 
-def test_a_pod_without_a_namespace_is_refused_by_that() -> None:
-    whole = msgspec.json.decode(GOOD)
-    del whole["request"]["namespace"]
-    reply, _ = replies(msgspec.json.encode(whole))
+def test_a_pod_without_a_namespace_is_denied() -> None:
+    body = msgspec.json.decode(GOOD)
+    del body["request"]["namespace"]
+    reply, _ = replies(msgspec.json.encode(body))
     status = msgspec.json.decode(reply.body)["response"]["status"]
     assert (reply.outcome, status["code"]) == ("error", 400)
     assert "request.namespace" in status["message"]
 
 
-def test_a_good_one_is_translated() -> None:
+def test_a_valid_review_is_translated() -> None:
     assert replies(GOOD)[0].outcome == "translated"
 
 
@@ -87,7 +87,7 @@ def test_a_good_one_is_translated() -> None:
         GOOD.replace(b'"request":', b'"requests":'),
     ],
 )
-def test_what_is_no_review_is_no_request(body: bytes) -> None:
+def test_an_invalid_review_gets_status_400(body: bytes) -> None:
     for each in replies(body):
         assert each.status == 400
 
@@ -109,55 +109,57 @@ def test_what_is_no_review_is_no_request(body: bytes) -> None:
         ),
     ],
 )
-def test_what_is_wrong_around_a_uid_is_refused_by_it(old: bytes, new: bytes) -> None:
+def test_a_malformed_review_with_a_uid_is_denied(old: bytes, new: bytes) -> None:
     assert old in GOOD
     for each in replies(GOOD.replace(old, new)):
         assert each.uid == UID
         assert msgspec.json.decode(each.body)["response"]["status"]["code"] == 400
 
 
-def test_of_a_key_twice_the_last_counts_as_for_the_api_server() -> None:
+def test_the_last_of_duplicate_keys_is_used() -> None:
     twice = GOOD.replace(b'"operation":"CREATE"', b'"operation":"DELETE","operation":"CREATE"')
     assert replies(twice)[0].outcome == "translated"
 
 
-def test_invalid_utf_8_within_the_pod_is_refused() -> None:
+def test_invalid_utf_8_in_a_pod_is_rejected() -> None:
     for reply in replies(GOOD.replace(b'"image":"x"', b'"image":"\xff"')):
         assert reply.uid == UID or reply.status == 400
         assert reply.outcome == "error"
 
 
-def test_a_pod_nested_without_end_is_refused() -> None:
+def test_a_deeply_nested_pod_is_rejected() -> None:
     deep = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
     body = GOOD.replace(b'"image":"x"', b'"image":' + deep)
     for reply in replies(body):
         assert reply.outcome == "error"
 
 
-def test_a_huge_pod_is_translated_and_its_bytes_forgotten() -> None:
+def test_a_huge_pod_is_translated_but_its_bytes_are_not_cached() -> None:
     big = pod({"nvidia.com/gpu": "1"})
     big["spec"]["containers"][0]["env"] = [
         {"name": f"V{i}", "value": "v" * 1000} for i in range(5000)
     ]
-    town = Town()
-    reply = asyncio.run(town.admission.pods(review(big)))
+    harness = AdmissionHarness()
+    reply = asyncio.run(harness.admission.review_pod(review(big)))
     assert reply.outcome == "translated"
-    assert len(town.memory) == 1, "what it asks is remembered, its bytes are not"
+    assert len(harness.answers) == 1, "the essence is cached, the bytes are not"
 
 
-def places(value: Plain, path: tuple[Plain, ...] = ()) -> Iterator[tuple[Plain, ...]]:
+def find_paths(
+    value: YamlValue, path: tuple[YamlValue, ...] = ()
+) -> Iterator[tuple[YamlValue, ...]]:
     yield path
     if isinstance(value, dict):
         for key, each in value.items():
-            yield from places(each, (*path, key))
+            yield from find_paths(each, (*path, key))
     if isinstance(value, list):
         for number, each in enumerate(value):
-            yield from places(each, (*path, number))
+            yield from find_paths(each, (*path, number))
 
 
-WHOLE = json.loads(GOOD)
-PLACES = [path for path in places(WHOLE) if path]
-WRONG: Plain = [
+GOOD_VALUE = json.loads(GOOD)
+PATHS = [path for path in find_paths(GOOD_VALUE) if path]
+WRONG_VALUES: YamlValue = [
     None,
     True,
     0,
@@ -175,41 +177,41 @@ WRONG: Plain = [
 ]
 
 
-def with_instead(path: tuple[Plain, ...], value: Plain) -> bytes:
-    whole = copy.deepcopy(WHOLE)
-    holder = whole
+def replace_value(path: tuple[YamlValue, ...], value: YamlValue) -> bytes:
+    body = copy.deepcopy(GOOD_VALUE)
+    parent = body
     for each in path[:-1]:
-        holder = holder[each]
-    holder[path[-1]] = value
-    return json.dumps(whole).encode()
+        parent = parent[each]
+    parent[path[-1]] = value
+    return json.dumps(body).encode()
 
 
-@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
-def test_a_wrong_value_at_any_place_gets_an_answer(path: tuple[Plain, ...]) -> None:
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
+def test_a_wrong_value_at_any_path_gets_a_response(path: tuple[YamlValue, ...]) -> None:
     async def ask() -> None:
-        for value in WRONG:
-            for reply in await asked(with_instead(path, value)):
-                right(reply)
+        for value in WRONG_VALUES:
+            for reply in await review_both(replace_value(path, value)):
+                check_reply(reply)
 
     asyncio.run(ask())
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, len(GOOD)), st.integers(0, len(GOOD)), st.binary(max_size=6))
-def test_damaged_bytes_get_an_answer(at: int, to: int, instead: bytes) -> None:
+def test_damaged_bytes_get_a_response(at: int, to: int, instead: bytes) -> None:
     begin, end = sorted((at, to))
     replies(GOOD[:begin] + instead + GOOD[min(end, begin + 12) :])
     replies(GOOD[:begin])
 
 
-JSON: Plain = st.recursive(
+JSON: YamlValue = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda below: (
         st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3)
     ),
     max_leaves=8,
 )
-PODS: Plain = st.fixed_dictionaries(
+PODS: YamlValue = st.fixed_dictionaries(
     {},
     optional={
         "metadata": JSON
@@ -268,38 +270,45 @@ PODS: Plain = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=50)
 @given(PODS, PODS, st.sampled_from(["CREATE", "UPDATE", "DELETE", "X", ""]))
-def test_any_object_gets_an_answer(new: Plain, old: Plain, operation: str) -> None:
+def test_any_object_gets_a_response(new: YamlValue, old: YamlValue, operation: str) -> None:
     if isinstance(old.get("metadata"), dict):
         notes = {"drawbridge.dev/original": '[{"op":"remove","path":"/spec/resourceClaims"}]'}
         old["metadata"] = {**old["metadata"], "annotations": notes}
-    whole = {
-        **WHOLE,
-        "request": {**WHOLE["request"], "operation": operation, "object": new, "oldObject": old},
+    body = {
+        **GOOD_VALUE,
+        "request": {
+            **GOOD_VALUE["request"],
+            "operation": operation,
+            "object": new,
+            "oldObject": old,
+        },
     }
-    replies(json.dumps(whole).encode())
+    replies(json.dumps(body).encode())
 
 
-def test_what_is_decoded_says_what_was_asked() -> None:
-    found = decode(review(pod(), dryRun=True, subResource="resize", operation="UPDATE", old=pod()))
-    assert isinstance(found, Request)
+def test_a_decoded_review_has_the_fields_of_the_request() -> None:
+    found = decode_review(
+        review(pod(), dryRun=True, subResource="resize", operation="UPDATE", old=pod())
+    )
+    assert isinstance(found, AdmissionRequest)
     assert (found.uid, found.operation, found.dry_run) == (UID, "UPDATE", True)
     assert (found.kind.kind, found.sub_resource, found.namespace) == ("Pod", "resize", "team")
-    assert isinstance(decode(b"no"), Malformed)
+    assert isinstance(decode_review(b"no"), Malformed)
 
 
-def damaged(random_: random.Random, old: Plain) -> bytes:
-    """Damage a review of a pod with a bit of everything, at up to three places."""
-    whole = json.loads(review(RICH, operation=random_.choice(["CREATE", "UPDATE"]), old=old))
+def damage_review(random_: random.Random, old: YamlValue) -> bytes:
+    """Damage the review of a complex pod at up to three paths."""
+    body = json.loads(review(COMPLEX_POD, operation=random_.choice(["CREATE", "UPDATE"]), old=old))
     for _ in range(random_.randint(1, 3)):
-        path = random_.choice([each for each in places(whole) if each])
-        holder = whole
+        path = random_.choice([each for each in find_paths(body) if each])
+        parent = body
         for step in path[:-1]:
-            holder = holder[step]
-        holder[path[-1]] = copy.deepcopy(random_.choice(WRONG))
-    return json.dumps(whole).encode()
+            parent = parent[step]
+        parent[path[-1]] = copy.deepcopy(random_.choice(WRONG_VALUES))
+    return json.dumps(body).encode()
 
 
-RICH: Plain = pod(
+COMPLEX_POD: YamlValue = pod(
     {"nvidia.com/gpu": "1", "cpu": "1"},
     initContainers=[{"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
     resourceClaims=[{"name": "drawbridge", "resourceClaimTemplateName": "mine"}],
@@ -307,22 +316,22 @@ RICH: Plain = pod(
     nodeSelector={"nvidia.com/gpu.product": "A100"},
     volumes=[{"name": "kube-api-access-abcde"}, {"hostPath": {"path": "/dev/infiniband"}}],
 )
-RICH["metadata"] |= {
+COMPLEX_POD["metadata"] |= {
     "labels": {"app": "x"},
     "annotations": {"nvidia.com/use-gputype": "A100", "drawbridge.dev/original": "[]"},
     "ownerReferences": [{"kind": "StatefulSet", "name": "p"}],
 }
-RICH["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+COMPLEX_POD["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
 
-def test_reviews_damaged_at_several_places_get_an_answer() -> None:
+def test_reviews_with_several_damaged_values_get_a_response() -> None:
     async def ask() -> None:
-        town, random_ = Town(), random.Random(8)
-        made = await town.pod(RICH)
+        harness, random_ = AdmissionHarness(), random.Random(8)
+        made = await harness.pod(COMPLEX_POD)
         assert made.reply.outcome == "translated"
         for _ in range(300):
-            body = damaged(random_, made.after)
-            right(await town.admission.pods(body))
-            right(await town.admission.workloads(body))
+            body = damage_review(random_, made.after)
+            check_reply(await harness.admission.review_pod(body))
+            check_reply(await harness.admission.review_workload(body))
 
     asyncio.run(ask())

@@ -1,4 +1,4 @@
-"""The configuration is read again when its file changes, and a broken one changes nothing."""
+"""The configuration is reloaded when its file changes, and an invalid file is not used."""
 
 import asyncio
 from pathlib import Path
@@ -18,13 +18,13 @@ def good() -> float | None:
     return metrics.REGISTRY.get_sample_value("drawbridge_configuration_good")
 
 
-def test_without_a_file_there_are_the_defaults() -> None:
+def test_without_a_file_the_defaults_are_used() -> None:
     settings = Settings(known=CODES)
     assert settings.load() == ()
     assert settings.current == Configuration()
 
 
-def test_a_changed_file_is_used_and_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+def test_a_changed_file_is_used_and_passed_to_listeners(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     settings = Settings(str(file), known=CODES)
@@ -38,8 +38,8 @@ def test_a_changed_file_is_used_and_told_to_whoever_wants_to_know(tmp_path: Path
     assert told == [Configuration(), settings.current]
 
 
-def test_a_mount_that_swaps_its_links_is_seen(tmp_path: Path) -> None:
-    """A ConfigMap's files are links into a folder that is another one after each change."""
+def test_a_mount_that_swaps_its_symlinks_is_reloaded(tmp_path: Path) -> None:
+    """The files of a ConfigMap are symlinks to a directory that changes with each update."""
     for name, text in (("..1", HEAD), ("..2", RENAMED)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text(text)
@@ -64,7 +64,7 @@ def test_a_mount_that_swaps_its_links_is_seen(tmp_path: Path) -> None:
         (f"{HEAD}quotas: []\n", "FieldUnavailable", "quotas"),
     ],
 )
-def test_a_broken_file_is_reported_and_the_last_good_one_goes_on(
+def test_an_invalid_file_is_reported_and_the_last_valid_one_stays_in_use(
     text: str, code: str, path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -81,20 +81,20 @@ def test_a_broken_file_is_reported_and_the_last_good_one_goes_on(
     assert code in str(caplog.records[-1].fields)  # type: ignore[attr-defined]
     caplog.clear()
     assert settings.reload() == ()
-    assert not caplog.records  # said once
+    assert not caplog.records  # logged once
     file.write_text(RENAMED)
     assert settings.reload() == ()
     assert good() == 1
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     settings = Settings(str(tmp_path / "nowhere.yaml"), known=CODES)
     (finding,) = settings.load()
     assert "nowhere.yaml" in finding.message
     assert "--config" in finding.remedy
 
 
-def test_a_file_that_goes_away_keeps_what_was_read(tmp_path: Path) -> None:
+def test_a_deleted_file_keeps_the_loaded_configuration(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(RENAMED)
     settings = Settings(str(file), known=CODES)
@@ -104,10 +104,10 @@ def test_a_file_that_goes_away_keeps_what_was_read(tmp_path: Path) -> None:
     assert settings.current.legacy.renames
 
 
-def test_the_file_is_looked_at_while_the_process_runs(
+def test_the_file_is_polled_while_the_process_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also after a bug in reading it."""
+    """An exception does not end the polling."""
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     settings = Settings(str(file), known=CODES)
@@ -121,10 +121,10 @@ def test_the_file_is_looked_at_while_the_process_runs(
         def once() -> None:
             monkeypatch.setattr(settings, "reload", reload)
             failed.set()
-            raise RuntimeError("not thought of")
+            raise RuntimeError("unexpected")
 
         monkeypatch.setattr(settings, "reload", once)
-        running = asyncio.create_task(settings.run(every=0))
+        running = asyncio.create_task(settings.run(interval=0))
         await failed.wait()
         file.write_text(RENAMED)
         await changed.wait()

@@ -1,8 +1,8 @@
-"""Durations as Go writes them."""
+"""Timeouts in the format of Go durations."""
 
 import pytest
 
-from runtime.timeouts import DEFAULT, LONGEST, allowed, deadline, duration
+from runtime.timeouts import DEFAULT, MAX_TIMEOUT, compute_deadline, parse_duration, read_timeout
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ from runtime.timeouts import DEFAULT, LONGEST, allowed, deadline, duration
         ("1s" * 40, None),
     ],
 )
-def test_durations(text: str, seconds: float | None) -> None:
-    assert duration(text) == (None if seconds is None else pytest.approx(seconds))
+def test_go_durations_are_parsed(text: str, seconds: float | None) -> None:
+    assert parse_duration(text) == (None if seconds is None else pytest.approx(seconds))
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_durations(text: str, seconds: float | None) -> None:
     [
         ("timeout=3s", 3),
         ("a=b&timeout=3s", 3),
-        ("timeout=2m", LONGEST),
+        ("timeout=2m", MAX_TIMEOUT),
         ("timeout=0s", DEFAULT),
         ("timeout=%31s", 1),
         ("timeout", DEFAULT),
         ("", DEFAULT),
     ],
 )
-def test_what_a_caller_says(query: str, seconds: float) -> None:
-    assert allowed(query) == seconds
+def test_the_timeout_is_read_from_the_query(query: str, seconds: float) -> None:
+    assert read_timeout(query) == seconds
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.06, 0.5, 1, 5, 30])
-def test_there_is_time_for_the_way_back(seconds: float) -> None:
-    assert deadline(seconds) < max(seconds, 0.06)
-    assert deadline(seconds) >= min(0.05, seconds * 0.5)
+def test_the_deadline_leaves_time_for_the_response(seconds: float) -> None:
+    assert compute_deadline(seconds) < max(seconds, 0.06)
+    assert compute_deadline(seconds) >= min(0.05, seconds * 0.5)

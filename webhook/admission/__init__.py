@@ -1,4 +1,4 @@
 """Admission handlers: AdmissionReview bytes in, response bytes out.
 
-The handlers state what they need of the cluster as protocols and do no I/O of their own.
+The handlers define protocols for what they need from the cluster, and do no I/O of their own.
 """

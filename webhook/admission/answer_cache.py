@@ -1,9 +1,8 @@
-"""Answers that were given before, so that equal pods of one owner are translated once.
+"""Cache responses for pods, so that equal pods of one owner are translated once.
 
-Pods of one owner differ in a name, in the volume of their service account's token, in their number.
-A key is the pod's own bytes without these; it is compared byte for byte, so that no two pods are
-taken for each other by chance. Only an answer that names its pod is kept for that name alone.
-Bounded in entries and in bytes. Knows nothing of what is answered.
+The pods of an owner differ only in their name, their index, and the volume of their service account
+token. The cache key is the raw pod without these parts. Keys are compared byte for byte. A response
+that contains the name of a pod is cached for that name only. Entries and bytes are bounded.
 """
 
 import re
@@ -13,147 +12,149 @@ from typing import Final, NamedTuple
 import msgspec
 
 from documents.values import Value
-from webhook.admission.created_pod import Bare, Head
-from webhook.admission.pods import Answer
+from webhook.admission.created_pod import RawPod, RawPodMetadata
+from webhook.admission.pods import PodResponse
 
-_TOKEN: Final = b'"name":"kube-api-access-'
-_TOKEN_SIZE: Final = len(_TOKEN) + 6  # five letters and the quote
-_NAMELESS: Final = frozenset({"ReplicaSet", "DaemonSet", "ReplicationController"})
-_CLAIM: Final = b'"claimName":"'
-# What StatefulSets and Jobs write on each of their pods; no dialect reads it. A quote within a text
-# is escaped, so these can only be keys.
-_NUMBERED: Final = re.compile(
+_TOKEN_VOLUME: Final = b'"name":"kube-api-access-'
+_TOKEN_SIZE: Final = len(_TOKEN_VOLUME) + 6  # five letters and the quote
+# These owners do not write the name of the pod into its spec.
+_KINDS_WITHOUT_POD_NAME: Final = frozenset({"ReplicaSet", "DaemonSet", "ReplicationController"})
+_CLAIM_NAME: Final = b'"claimName":"'
+# Labels and annotations that StatefulSets and Jobs set on each pod. No dialect reads them. A quote
+# inside a JSON string is escaped, so the pattern matches only keys.
+_INDEX_ENTRY: Final = re.compile(
     rb'"(statefulset\.kubernetes\.io/pod-name|apps\.kubernetes\.io/pod-index'
     rb'|batch\.kubernetes\.io/job-completion-index)":"[^"\\]*"'
 )
 
 
-class Key(NamedTuple):
-    """What an answer depends on, beside configuration, facts and surroundings."""
+class AnswerKey(NamedTuple):
+    """The parts of a pod and its namespace that decide the response."""
 
     namespace: str
     mode: str
     labels: bytes
     annotations: bytes
     spec: bytes
-    name: str = ""  # of a pod without an owner, if its answer names it
+    name: str = ""  # of a pod without an owner, if the response contains it
 
-    def of(self, name: str) -> "Key":
-        """Give the key of the one pod of that name."""
+    def with_name(self, name: str) -> "AnswerKey":
+        """Return the key for the pod with this name only."""
         return self._replace(name=name)
 
 
-_ESSENTIAL: Final = b"essence"  # no labels are written so
+_ESSENCE_LABELS: Final = b"essence"  # no pod has these bytes as labels
 
 
-def key(pod: Bare, namespace: str, mode: str) -> Key:
-    """Make the key of a pod."""
-    head = pod.metadata
-    labels, annotations = bytes(head.labels), bytes(head.annotations)
-    if not head.owner_references:
-        return Key(namespace, mode, labels, annotations, _spec(bytes(pod.spec), ""))
-    return Key(
+def build_key(pod: RawPod, namespace: str, mode: str) -> AnswerKey:
+    """Build the key of a pod."""
+    metadata = pod.metadata
+    labels, annotations = bytes(metadata.labels), bytes(metadata.annotations)
+    if not metadata.owner_references:
+        return AnswerKey(namespace, mode, labels, annotations, _normalize_spec(bytes(pod.spec), ""))
+    return AnswerKey(
         namespace,
         mode,
-        _unnumbered(labels),
-        _unnumbered(annotations),
-        _spec(bytes(pod.spec), _own_name(head)),
+        _clear_index(labels),
+        _clear_index(annotations),
+        _normalize_spec(bytes(pod.spec), _name_in_spec(metadata)),
     )
 
 
-def called(pod: Bare) -> str:
-    """Give the name by which an answer may call the pod: of those with an owner there are more."""
+def unique_name(pod: RawPod) -> str:
+    """Return the name of a pod without an owner, or an empty string for a pod with an owner."""
     return "" if pod.metadata.owner_references else pod.metadata.name
 
 
-def essential(own: Key, essence: Value) -> Key:
-    """Make the key of all pods with this essence, for an answer that is the same for all."""
-    return Key(own.namespace, own.mode, _ESSENTIAL, b"", msgspec.json.encode(essence))
+def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
+    """Build the key for all pods with the same essence."""
+    return AnswerKey(own.namespace, own.mode, _ESSENCE_LABELS, b"", msgspec.json.encode(essence))
 
 
-def _own_name(head: Head) -> str:
-    """Give the name that a spec may hold as its pod's own; most owners give their pods none."""
-    if _NAMELESS.issuperset([each.kind for each in head.owner_references or ()]):
+def _name_in_spec(metadata: RawPodMetadata) -> str:
+    """Return the name of the pod that its spec may contain. Most owners do not write it."""
+    owners = metadata.owner_references or ()
+    if _KINDS_WITHOUT_POD_NAME.issuperset([each.kind for each in owners]):
         return ""
-    # An indexed Job gives its pods a host name, and a name that begins with that.
-    return head.name or head.generate_name.removesuffix("-")
+    # An indexed Job sets a hostname, and a generateName that begins with it.
+    return metadata.name or metadata.generate_name.removesuffix("-")
 
 
-def _unnumbered(texts: bytes) -> bytes:
-    if b"-index" in texts or b"/pod-name" in texts:
-        return _NUMBERED.sub(rb'"\1":""', texts)
-    return texts
+def _clear_index(entries: bytes) -> bytes:
+    if b"-index" in entries or b"/pod-name" in entries:
+        return _INDEX_ENTRY.sub(rb'"\1":""', entries)
+    return entries
 
 
-def _spec(spec: bytes, name: str) -> bytes:
-    """Leave out of a spec what is the pod's own and decides nothing."""
-    at = spec.find(_TOKEN)
+def _normalize_spec(spec: bytes, name: str) -> bytes:
+    """Remove the parts of a spec that differ between the pods of an owner."""
+    at = spec.find(_TOKEN_VOLUME)
     if at >= 0:
         token = spec[at : at + _TOKEN_SIZE]
         if token.endswith(b'"'):
-            spec = spec.replace(token, _TOKEN + b'"')
+            spec = spec.replace(token, _TOKEN_VOLUME + b'"')
     if name:
         text = name.encode("utf-8", "replace")
         spec = spec.replace(b'"hostname":"' + text + b'"', b'"hostname":""')
-        if _CLAIM in spec:
-            of_pod = re.escape(text)
-            spec = re.sub(rb'("claimName":"[^"\\]*-)' + of_pod + b'"', rb'\1"', spec)
+        if _CLAIM_NAME in spec:
+            pattern = rb'("claimName":"[^"\\]*-)' + re.escape(text) + b'"'
+            spec = re.sub(pattern, rb'\1"', spec)
     return spec
 
 
-class Memory:
-    """The answers of late, for as long as what decides them stays the same."""
+class AnswerCache:
+    """A bounded LRU cache of responses. It is valid for one configuration and one set of facts."""
 
-    def __init__(self, entries: int = 4096, most: int = 32 * 1024 * 1024) -> None:
+    def __init__(self, max_entries: int = 4096, max_bytes: int = 32 * 1024 * 1024) -> None:
         self.hits = 0
         self.misses = 0
-        self._entries = entries
-        self._most = most
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Key, tuple[Answer, int]] = OrderedDict()
-        self._by: tuple[object, object] = (None, None)
+        self._entries: OrderedDict[AnswerKey, tuple[PodResponse, int]] = OrderedDict()
+        self._inputs: tuple[object, object] = (None, None)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    def under(self, given: object, others: object) -> None:
-        """Forget everything if what decides answers is not what it was."""
-        last = self._by
-        if last[0] is given and last[1] is others:
+    def invalidate_on_change(self, context: object, other_webhooks: object) -> None:
+        """Clear the cache if an input of all responses has changed."""
+        last = self._inputs
+        if last[0] is context and last[1] is other_webhooks:
             return
-        if last != (given, others):
-            self._kept.clear()
+        if last != (context, other_webhooks):
+            self._entries.clear()
             self._bytes = 0
-        self._by = (given, others)
+        self._inputs = (context, other_webhooks)
 
-    def get(self, key: Key, name: str = "") -> Answer | None:
-        """Return the answer that was given for this key, or to the pod of this name."""
-        answer = self.alike(key, name)
-        if answer is None:
+    def get(self, key: AnswerKey, name: str = "") -> PodResponse | None:
+        """Return the response for a key, or for the pod with this name. Count a hit or a miss."""
+        response = self.find(key, name)
+        if response is None:
             self.misses += 1
         else:
             self.hits += 1
-        return answer
+        return response
 
-    def alike(self, key: Key, name: str = "") -> Answer | None:
-        """Return the answer for pods of this essence; what is counted are pods."""
-        held = self._kept.get(key)
-        if held is None and name:
-            key = key.of(name)
-            held = self._kept.get(key)
-        if held is None:
+    def find(self, key: AnswerKey, name: str = "") -> PodResponse | None:
+        """Do the same as `get`, but do not count."""
+        entry = self._entries.get(key)
+        if entry is None and name:
+            key = key.with_name(name)
+            entry = self._entries.get(key)
+        if entry is None:
             return None
-        self._kept.move_to_end(key)
-        return held[0]
+        self._entries.move_to_end(key)
+        return entry[0]
 
-    def put(self, key: Key, answer: Answer, size: int) -> None:
-        """Keep an answer of so many bytes; the one used least lately goes first."""
+    def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
+        """Add a response of the given size in bytes. Evict the least recently used entries."""
         size += len(key.spec) + len(key.annotations) + len(key.labels)
-        if size > self._most // 8:
+        if size > self._max_bytes // 8:
             return
-        held = self._kept.pop(key, None)
-        self._bytes += size - (held[1] if held else 0)
-        self._kept[key] = (answer, size)
-        while len(self._kept) > self._entries or self._bytes > self._most:
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._bytes -= gone
+        replaced = self._entries.pop(key, None)
+        self._bytes += size - (replaced[1] if replaced else 0)
+        self._entries[key] = (response, size)
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            _, (_, evicted_size) = self._entries.popitem(last=False)
+            self._bytes -= evicted_size

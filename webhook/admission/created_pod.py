@@ -1,80 +1,80 @@
-"""A pod as far as admission reads one: what is looked at before it is known whether it is new.
+"""Decode the review of a created pod in one pass, as far as the answer cache needs it.
 
-Most pods were answered for before, so the review of a created one is read in one pass, and its
-object only as far as that takes to be seen. Knows nothing of answers.
+Labels, annotations and spec stay raw bytes. Most pods have a cached answer, so a full decode is
+rarely needed.
 """
 
 from typing import Final
 
 import msgspec
 
-from registration.scope import Metadata, Owner
+from registration.scope import PodMetadata, PodOwner
 from runtime import review
-from runtime.review import UNDECODABLE, Asked, Malformed
+from runtime.review import UNDECODABLE, Malformed, RequestEnvelope
 
 
-class Head(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a pod's metadata is looked at; the bytes are decoded when they are needed."""
+class RawPodMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of a pod. Labels and annotations stay raw bytes."""
 
     name: str = ""
     generate_name: str = ""
     labels: msgspec.Raw = msgspec.Raw()
     annotations: msgspec.Raw = msgspec.Raw()
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: tuple[PodOwner, ...] | None = None
 
 
-class Bare(msgspec.Struct, frozen=True):
-    """A pod as far as it has to be read to be recognised."""
+class RawPod(msgspec.Struct, frozen=True):
+    """A pod whose spec stays raw bytes."""
 
-    metadata: Head
+    metadata: RawPodMetadata
     spec: msgspec.Raw
 
 
-class Created(Asked, frozen=True):
-    """What is asked about a pod that is being created."""
+class CreateRequest(RequestEnvelope, frozen=True):
+    """An admission request for a pod that is being created."""
 
-    object: Bare | None = None
+    object: RawPod | None = None
 
 
 class _Review(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    request: Created
+    request: CreateRequest
 
 
-_BARE: Final = msgspec.json.Decoder(Bare)
-_REVIEW: Final = msgspec.json.Decoder(_Review)
-_TEXTS: Final = msgspec.json.Decoder(dict[str, str] | None)
+_POD_DECODER: Final = msgspec.json.Decoder(RawPod)
+_REVIEW_DECODER: Final = msgspec.json.Decoder(_Review)
+_LABELS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
 
 
-def created(body: bytes) -> Created | None:
-    """Read the review of a pod that is being created; None for whatever else it may be."""
+def decode_create_request(body: bytes) -> CreateRequest | None:
+    """Decode the review of a pod that is being created. Return None for any other body."""
     try:
-        read = _REVIEW.decode(body)
+        decoded = _REVIEW_DECODER.decode(body)
     except UNDECODABLE:
         return None
-    asked = read.request
-    plain = asked.operation == "CREATE" and not asked.sub_resource and asked.object is not None
-    pod = asked.kind.kind == "Pod" and not asked.kind.group
-    return (
-        asked if plain and pod and review.well_formed(read.api_version, read.kind, asked) else None
-    )
+    request = decoded.request
+    is_create = request.operation == "CREATE" and not request.sub_resource
+    is_pod = request.kind.kind == "Pod" and not request.kind.group
+    if not is_create or request.object is None or not is_pod:
+        return None
+    return request if review.is_well_formed(decoded.api_version, decoded.kind, request) else None
 
 
-def bare(raw: msgspec.Raw) -> Bare | Malformed:
-    """Read as much of a pod as a key needs."""
+def decode_pod(raw: msgspec.Raw) -> RawPod | Malformed:
+    """Decode a pod as far as the answer cache needs it."""
     try:
-        return _BARE.decode(raw)
+        return _POD_DECODER.decode(raw)
     except UNDECODABLE as error:
-        return Malformed(f"the pod cannot be read: {error}")
+        return Malformed(f"the pod cannot be decoded: {error}")
 
 
-def metadata(pod: Bare) -> Metadata | Malformed:
-    """Read what decides about the scope of a pod."""
-    head = pod.metadata
-    raw = bytes(head.labels)
+def decode_metadata(pod: RawPod) -> PodMetadata | Malformed:
+    """Decode the metadata that decides the scope of a pod."""
+    metadata = pod.metadata
+    raw = bytes(metadata.labels)
     try:
-        labels = _TEXTS.decode(raw) if raw else None
+        labels = _LABELS_DECODER.decode(raw) if raw else None
     except UNDECODABLE as error:
-        return Malformed(f"metadata.labels cannot be read: {error}")
-    return Metadata(head.name, head.generate_name, labels, head.owner_references)
+        return Malformed(f"metadata.labels cannot be decoded: {error}")
+    return PodMetadata(metadata.name, metadata.generate_name, labels, metadata.owner_references)

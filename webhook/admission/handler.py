@@ -1,8 +1,7 @@
-"""The two questions of the API server, from bytes to bytes.
+"""Handle AdmissionReviews of pods and workloads: bytes in, bytes out.
 
-What is known of the cluster and the templates is handed in; a handler waits for nothing but a
-template that is not there yet, and for a namespace that was made this moment. Everything malformed
-gets an answer; what raises is a bug, and its caller answers for it.
+The handler waits only for a template that does not exist yet, and for a namespace that was just
+created. Malformed input gets a response. An exception is a bug, and the caller handles it.
 """
 
 import asyncio
@@ -12,37 +11,38 @@ from typing import Final, NamedTuple
 import msgspec
 
 from config.model import Configuration, Scope
-from config.policy import treated
-from documents.patch import Edit
+from config.policy import apply_policies
 from documents.values import Value
 from dra.finding import Finding, Severity
 from dra.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from registration import scope
 from registration.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
-from registration.scope import InScope, Mode
+from registration.scope import Mode, NamespaceScope
 from runtime import review
-from runtime.review import Asked, Denial, Malformed, Request
-from translate.changes.patch import operations
-from translate.changes.template import Template
-from translate.essence import essence
-from translate.interest import Interest, covers, interest
-from translate.pods import Given
+from runtime.review import AdmissionRequest, Denial, Malformed, RequestEnvelope
+from translate.changes.patch import to_operations
+from translate.changes.template import ClaimTemplate
+from translate.essence import reduce_to_essence
+from translate.interest import Interest, covers, derive_interest
+from translate.pods import TranslationContext
 from webhook.admission import answer_cache, created_pod, messages, pods, updates, workloads
-from webhook.admission.answer_cache import Key, Memory
-from webhook.admission.claim_summary import Claims
-from webhook.admission.created_pod import Bare
-from webhook.admission.pods import Answer, Manner, Outcome, Said
-from webhook.admission.protocols import Ensured, Known, Templates
+from webhook.admission.answer_cache import AnswerCache, AnswerKey
+from webhook.admission.claim_summary import ClaimSummaries
+from webhook.admission.created_pod import RawPod
+from webhook.admission.pods import PartialResponse, PodDecision, PodResponse, ResponseOptions
+from webhook.admission.protocols import ClusterView, TemplateEnsurer, TemplateStatus
 
-# How long a template is waited for where nobody says how long there is.
-_SECONDS: Final = 4.0
-# How long a namespace may be unknown: a watch is behind by much less.
+# How long to wait for a template if the request has no timeout.
+_TEMPLATE_TIMEOUT: Final = 4.0
+# How long to wait for an unknown namespace, in steps. The watch is usually much faster.
 _STEP, _STEPS = 0.05, 20
 _OPT_OUT: Final = TRANSLATE_LABEL.encode()
+_ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
+_EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What goes back to the API server, and what is counted and logged of it.
+    """The HTTP response for the API server, and the values for metrics and logs.
 
     `outcome` is one of allowed, translated, reported, denied, error.
     """
@@ -57,325 +57,343 @@ class Reply(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Question(NamedTuple):
-    """What is asked about a pod that is being created, and what it is answered with."""
+class _PodRequest(NamedTuple):
+    """A request for a pod that is being created, and the inputs of the response."""
 
-    request: Asked
+    request: RequestEnvelope
     body: bytes
     mode: Mode
-    given: Given
+    context: TranslationContext
     seconds: float | None
 
 
-class Admission:
-    """Answers reviews; keeps only what it can make again."""
+class AdmissionHandler:
+    """Handles reviews. All its state is cache."""
 
-    def __init__(self, known: Known, templates: Templates, memory: Memory) -> None:
-        self._known = known
+    def __init__(
+        self, cluster: ClusterView, templates: TemplateEnsurer, cache: AnswerCache
+    ) -> None:
+        self._cluster = cluster
         self._templates = templates
-        self._memory = memory
-        self._claims = Claims()
-        self._seen: tuple[Configuration, Interest] | None = None
-        self._scopes: dict[str, tuple[Mapping[str, str], Scope, InScope]] = {}
+        self._cache = cache
+        self._summaries = ClaimSummaries()
+        self._interest: tuple[Configuration, Interest] | None = None
+        self._scopes: dict[str, tuple[Mapping[str, str], Scope, NamespaceScope]] = {}
 
-    async def pods(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer a review of a pod; `seconds` is how long the API server waits."""
-        created = created_pod.created(body)
+    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a pod. `seconds` is the time until the API server gives up."""
+        created = created_pod.decode_create_request(body)
         if created is not None and created.object is not None:
-            return await self._pod(created, created.object, body, seconds)
-        request = review.decode(body)
+            return await self._review_create(created, created.object, body, seconds)
+        request = review.decode_review(body)
         if isinstance(request, Malformed):
-            return _malformed(request)
+            return _reply_malformed(request)
         if request.kind.kind != "Pod" or request.kind.group:
-            return _wrong(request, f"/admit/pods is for pods, not for {request.kind.kind}")
+            return _reply_invalid(request, f"/admit/pods accepts pods, not {request.kind.kind}")
         if request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
-            return _reply(request, Said(review.allowed(), "allowed"))
+            return _reply(request, _allow())
         if request.operation == "UPDATE":
-            return self._updated(request)
-        return await self._pod(request, created_pod.bare(request.object), body, seconds)
+            return self._review_update(request)
+        return await self._review_create(
+            request, created_pod.decode_pod(request.object), body, seconds
+        )
 
-    async def _pod(
-        self, request: Asked, pod: Bare | Malformed, body: bytes, seconds: float | None
+    async def _review_create(
+        self, request: RequestEnvelope, pod: RawPod | Malformed, body: bytes, seconds: float | None
     ) -> Reply:
-        given = self._known.given()
-        if given is None:
-            return _unready(request, "configuration and facts are not read yet")
+        context = self._cluster.translation_context()
+        if context is None:
+            return _reply_unready(request, "configuration and facts are not loaded yet")
         if not request.namespace:
-            return _wrong(request, "request.namespace is empty: every pod has a namespace")
-        found = await self._scope(request.namespace, given.configuration.scope, seconds)
-        if found is None:
-            return _unready(request, f"namespace {request.namespace} is not known here yet")
-        if found.mode is Mode.OFF:
-            return _reply(request, _outside(found))
+            return _reply_invalid(request, "request.namespace is empty, but pods are namespaced")
+        decided = await self._decide_scope(request.namespace, context.configuration.scope, seconds)
+        if decided is None:
+            return _reply_unready(request, f"namespace {request.namespace} is not cached yet")
+        if decided.mode is Mode.OFF:
+            return _reply(request, _allow_out_of_scope(decided))
         if isinstance(pod, Malformed):
-            return _wrong(request, pod.why)
-        return await self._created(pod, _Question(request, body, found.mode, given, seconds))
+            return _reply_invalid(request, pod.why)
+        return await self._translate(
+            pod, _PodRequest(request, body, decided.mode, context, seconds)
+        )
 
-    async def workloads(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer a review of an object that makes pods: warnings, early refusals, no change."""
-        request = review.decode(body)
+    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of an object that creates pods: warn or deny, but never change it."""
+        request = review.decode_review(body)
         if isinstance(request, Malformed):
-            return _malformed(request)
-        given = self._known.given()
-        if request.sub_resource or request.operation not in {"CREATE", "UPDATE"} or given is None:
-            return _reply(request, Said(review.allowed(), "allowed"))
-        found = await self._scope(request.namespace, given.configuration.scope, seconds)
-        if found is None or found.mode is Mode.OFF:
-            return _reply(request, _outside(found))
-        around = workloads.Around(self._known.limits(request.namespace), self._known.unsent())
-        said = workloads.answer(request, found.mode, given, self._claims, around)
-        if isinstance(said, Malformed):
-            return _wrong(request, said.why)
-        return _reply(request, said)
+            return _reply_malformed(request)
+        context = self._cluster.translation_context()
+        is_write = request.operation in {"CREATE", "UPDATE"}
+        if request.sub_resource or not is_write or context is None:
+            return _reply(request, _allow())
+        decided = await self._decide_scope(request.namespace, context.configuration.scope, seconds)
+        if decided is None or decided.mode is Mode.OFF:
+            return _reply(request, _allow_out_of_scope(decided))
+        workload_context = workloads.WorkloadContext(
+            self._cluster.limit_ranges(request.namespace), self._cluster.inactive_conditions()
+        )
+        response = workloads.respond(
+            request, decided.mode, context, self._summaries, workload_context
+        )
+        if isinstance(response, Malformed):
+            return _reply_invalid(request, response.why)
+        return _reply(request, response)
 
-    async def _scope(self, name: str, scopes: Scope, seconds: float | None) -> InScope | None:
-        """Say what is done in the namespace; wait a little for one that was made this moment."""
-        labels = self._known.namespace(name)
+    async def _decide_scope(
+        self, name: str, configured: Scope, seconds: float | None
+    ) -> NamespaceScope | None:
+        """Decide the scope of a namespace. Wait a short time if the namespace is unknown."""
+        labels = self._cluster.namespace_labels(name)
         if labels is None:
-            labels = await self._appears(name, seconds)
+            labels = await self._wait_for_namespace(name, seconds)
         if labels is None:
             return None
-        held = self._scopes.get(name)
-        if held is not None and held[0] is labels and held[1] is scopes:
-            return held[2]
-        found = scope.of_namespace(name, labels, scopes)
+        cached = self._scopes.get(name)
+        if cached is not None and cached[0] is labels and cached[1] is configured:
+            return cached[2]
+        decided = scope.decide_namespace_scope(name, labels, configured)
         if len(self._scopes) > 10_000:
             self._scopes.clear()
-        self._scopes[name] = (labels, scopes, found)
-        return found
+        self._scopes[name] = (labels, configured, decided)
+        return decided
 
-    async def _appears(self, name: str, seconds: float | None) -> Mapping[str, str] | None:
-        """Wait for a namespace, a second or half of the time there is."""
-        waits = _STEPS if seconds is None else min(_STEPS, int(seconds / _STEP / 2))
-        for _ in range(waits):
+    async def _wait_for_namespace(
+        self, name: str, seconds: float | None
+    ) -> Mapping[str, str] | None:
+        """Wait for a namespace: one second, but at most half of the available time."""
+        steps = _STEPS if seconds is None else min(_STEPS, int(seconds / _STEP / 2))
+        for _ in range(steps):
             await asyncio.sleep(_STEP)
-            labels = self._known.namespace(name)
+            labels = self._cluster.namespace_labels(name)
             if labels is not None:
                 return labels
         return None
 
-    async def _created(self, pod: Bare, asked: _Question) -> Reply:
-        request = asked.request
-        out = _stays(pod, request.namespace, asked.given)
-        if isinstance(out, Malformed):
-            return _wrong(request, out.why)
-        if out:
-            return _reply(request, Said(review.allowed(), "allowed"))
-        answer = self._answer(pod, asked)
-        if isinstance(answer, Malformed):
-            return _wrong(request, answer.why)
-        said = self._surrounded(pod, answer, asked)
-        if said.outcome == "translated":
-            said = await self._ensured(answer, said, asked)
-        return _reply(request, said, pod.metadata.name or pod.metadata.generate_name)
+    async def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply:
+        request = pod_request.request
+        excluded = _is_excluded(pod, request.namespace, pod_request.context)
+        if isinstance(excluded, Malformed):
+            return _reply_invalid(request, excluded.why)
+        if excluded:
+            return _reply(request, _allow())
+        cached = self._get_or_compose(pod, pod_request)
+        if isinstance(cached, Malformed):
+            return _reply_invalid(request, cached.why)
+        response = self._apply_namespace_limits(pod, cached, pod_request)
+        if response.outcome == "translated":
+            response = await self._ensure_templates(cached, response, pod_request)
+        return _reply(request, response, pod.metadata.name or pod.metadata.generate_name)
 
-    def _answer(self, pod: Bare, asked: _Question) -> Answer | Malformed:
-        """Give the answer of the pod alone: remembered, else made."""
-        given, others = asked.given, self._known.others()
-        self._memory.under(given, others)
-        key, name = (
-            answer_cache.key(pod, asked.request.namespace, asked.mode),
-            answer_cache.called(pod),
-        )
-        answer = self._memory.get(key, name)
-        if answer is not None:
-            return answer
-        value = review.object_of(asked.body)
+    def _get_or_compose(self, pod: RawPod, pod_request: _PodRequest) -> PodResponse | Malformed:
+        """Return the response from the cache, or compose it and add it to the cache."""
+        context, others = pod_request.context, self._cluster.other_webhooks()
+        self._cache.invalidate_on_change(context, others)
+        key = answer_cache.build_key(pod, pod_request.request.namespace, pod_request.mode)
+        name = answer_cache.unique_name(pod)
+        cached = self._cache.get(key, name)
+        if cached is not None:
+            return cached
+        value = review.decode_review_object(pod_request.body)
         if isinstance(value, Malformed):
             return value
-        if not covers(value, self._interest(given)):
-            answer = Answer(Outcome(), Said(review.allowed(), "allowed"))
+        if not covers(value, self._get_interest(context)):
+            cached = PodResponse(PodDecision(), _allow())
         else:
-            answer = self._alike(essence(value), key.of(name), given, others)
-        self._keep(key, name, answer)
-        return answer
+            essence = reduce_to_essence(value)
+            cached = self._compose_for_essence(essence, key.with_name(name), context, others)
+        self._add_to_cache(key, name, cached)
+        return cached
 
-    def _keep(self, key: Key, name: str, answer: Answer) -> None:
-        """Remember an answer: for its pod alone if that is named in it."""
-        own = key.of(name) if answer.said.named else key
-        self._memory.put(own, answer, 2 * len(answer.said.rest))
+    def _add_to_cache(self, key: AnswerKey, name: str, cached: PodResponse) -> None:
+        """Cache a response. If it contains the name of the pod, cache it for that name only."""
+        own = key.with_name(name) if cached.response.has_command else key
+        self._cache.put(own, cached, 2 * len(cached.response.tail))
 
-    def _alike(self, pod: Value, own: Key, given: Given, others: Sequence[Finding]) -> Answer:
-        """Give the answer for all pods that ask alike."""
-        key = answer_cache.essential(own, pod)
-        answer = self._memory.alike(key, own.name)
-        if answer is not None:
-            return answer
-        outcome = pods.decide(pod, own.namespace, given, self._claims)
-        if outcome.edits or outcome.refused:
-            about = (*outcome.findings, *treated(others, given.configuration.findings))
-            outcome = msgspec.structs.replace(outcome, findings=about)
-        manner = _manner(own.name, own.namespace, Mode(own.mode), given)
-        answer = Answer(outcome, pods.say(outcome, manner))
-        self._keep(key, own.name, answer)
-        return answer
+    def _compose_for_essence(
+        self, essence: Value, own: AnswerKey, context: TranslationContext, others: Sequence[Finding]
+    ) -> PodResponse:
+        """Return the response for all pods with the same essence."""
+        key = answer_cache.build_essence_key(own, essence)
+        cached = self._cache.find(key, own.name)
+        if cached is not None:
+            return cached
+        decision = pods.decide(essence, own.namespace, context, self._summaries)
+        if decision.edits or decision.is_denied:
+            about = (*decision.findings, *apply_policies(others, context.configuration.findings))
+            decision = msgspec.structs.replace(decision, findings=about)
+        options = _build_options(own.name, own.namespace, Mode(own.mode), context)
+        cached = PodResponse(decision, pods.compose_response(decision, options))
+        self._add_to_cache(key, own.name, cached)
+        return cached
 
-    def _interest(self, given: Given) -> Interest:
-        """Say what makes a pod worth looking at, as the conditions of the webhook do."""
-        if self._seen is None or self._seen[0] is not given.configuration:
-            self._seen = (given.configuration, interest(given.configuration))
-        return self._seen[1]
+    def _get_interest(self, context: TranslationContext) -> Interest:
+        """Return which pods may have device requests, as the match conditions define it."""
+        if self._interest is None or self._interest[0] is not context.configuration:
+            self._interest = (context.configuration, derive_interest(context.configuration))
+        return self._interest[1]
 
-    def _surrounded(self, pod: Bare, answer: Answer, asked: _Question) -> Said:
-        """Give the answer with what stands in the namespace today."""
-        outcome = answer.outcome
-        if not outcome.edits or outcome.refused:
-            return answer.said
-        namespace, given = asked.request.namespace, asked.given
-        ranges = self._known.limits(namespace)
-        quotas = self._known.quotas(namespace)
-        about = _mislabelled(pod, asked.mode, given)
-        if not ranges and not quotas and not about:
-            return answer.said
-        found, edits = pods.surroundings(outcome, ranges, quotas, given)
-        if not found and not edits and not about:
-            return answer.said
-        found = (*found, *about)
-        return pods.say(outcome, _manner("", namespace, asked.mode, given), found, edits)
+    def _apply_namespace_limits(
+        self, pod: RawPod, cached: PodResponse, pod_request: _PodRequest
+    ) -> PartialResponse:
+        """Return the response, with findings about current limits, quotas and the pod's label."""
+        decision = cached.decision
+        if not decision.edits or decision.is_denied:
+            return cached.response
+        namespace, context = pod_request.request.namespace, pod_request.context
+        ranges = self._cluster.limit_ranges(namespace)
+        quotas = self._cluster.resource_quotas(namespace)
+        label_findings = _check_label(pod, pod_request.mode, context)
+        if not ranges and not quotas and not label_findings:
+            return cached.response
+        findings, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
+        if not findings and not edits and not label_findings:
+            return cached.response
+        options = _build_options("", namespace, pod_request.mode, context)
+        return pods.compose_response(decision, options, (*findings, *label_findings), edits)
 
-    async def _ensured(self, answer: Answer, said: Said, asked: _Question) -> Said:
-        """See to the templates; one that is taken or cannot be had refuses the pod."""
-        request, given = asked.request, asked.given
-        ask = self._templates.look if request.dry_run else self._templates.ensure
-        waits = _SECONDS if asked.seconds is None else asked.seconds
-        templates, name = answer.outcome.templates, request.namespace
-        states: Sequence[Ensured | Finding]
+    async def _ensure_templates(
+        self, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
+    ) -> PartialResponse:
+        """Ensure the templates. Deny the pod if one has a conflict or cannot be created."""
+        request, context = pod_request.request, pod_request.context
+        ensure = self._templates.preview if request.dry_run else self._templates.ensure
+        seconds = _TEMPLATE_TIMEOUT if pod_request.seconds is None else pod_request.seconds
+        templates, namespace = cached.decision.templates, request.namespace
+        states: Sequence[TemplateStatus | Finding]
         if len(templates) == 1:
-            states = (await ask(name, templates[0], waits),)
+            states = (await ensure(namespace, templates[0], seconds),)
         else:
-            states = await asyncio.gather(*(ask(name, each, waits) for each in templates))
-        if _FINE.issuperset(states):
-            return said
+            states = await asyncio.gather(*(ensure(namespace, each, seconds) for each in templates))
+        if _EXISTING.issuperset(states):
+            return response
         found = [
-            each if isinstance(each, Finding) else _about(name, template, each)
+            each if isinstance(each, Finding) else _report_template(namespace, template, each)
             for template, each in zip(templates, states, strict=True)
-            if each not in _FINE and not (request.dry_run and each is Ensured.LATER)
+            if each not in _EXISTING and not (request.dry_run and each is TemplateStatus.PENDING)
         ]
-        told_of = tuple(treated(found, given.configuration.findings))
-        if not told_of:
-            return said
-        more, edits = self._again(name, answer, given)
-        manner = _manner("", name, Mode.ENFORCE, given)
-        return pods.say(answer.outcome, manner, (*told_of, *more), edits)
+        findings = tuple(apply_policies(found, context.configuration.findings))
+        if not findings:
+            return response
+        ranges = self._cluster.limit_ranges(namespace)
+        quotas = self._cluster.resource_quotas(namespace)
+        more, edits = pods.check_namespace_limits(cached.decision, ranges, quotas, context)
+        options = _build_options("", namespace, Mode.ENFORCE, context)
+        return pods.compose_response(cached.decision, options, (*findings, *more), edits)
 
-    def _again(
-        self, namespace: str, answer: Answer, given: Given
-    ) -> tuple[tuple[Finding, ...], tuple[Edit, ...]]:
-        known = self._known
-        return pods.surroundings(
-            answer.outcome, known.limits(namespace), known.quotas(namespace), given
-        )
-
-    def _updated(self, request: Request) -> Reply:
-        """Keep a translated pod as it is; every other update is let through."""
+    def _review_update(self, request: AdmissionRequest) -> Reply:
+        """Keep the translation of an updated pod. Allow all other updates unchanged."""
         if _ORIGINAL not in bytes(request.old_object):
-            return _reply(request, Said(review.allowed(), "allowed"))
-        old, new = review.value(request.old_object), review.value(request.object)
+            return _reply(request, _allow())
+        old, new = review.decode_object(request.old_object), review.decode_object(request.object)
         if isinstance(old, Malformed) or isinstance(new, Malformed):
-            return _wrong(request, "an update needs object and oldObject")
-        if not updates.marked(old):
-            return _reply(request, Said(review.allowed(), "allowed"))
-        given = self._known.given() or Given()
-        edits, found = updates.healed(old, new, given.configuration.legacy)
-        told_of = tuple(treated(found, given.configuration.findings))
-        outcome = Outcome(edits, findings=told_of, operations=operations(edits))
-        manner = Manner(Mode.ENFORCE, "", _command(request.name, request.namespace, Mode.ENFORCE))
-        said = pods.say(outcome, manner)
-        if not edits or any(each.severity is Severity.ERROR for each in told_of):
-            return _reply(request, said)
-        return _reply(request, Said(said.rest, "allowed", said.codes))
+            return _reply_invalid(request, "a review of an UPDATE needs object and oldObject")
+        if not updates.is_translated(old):
+            return _reply(request, _allow())
+        context = self._cluster.translation_context() or TranslationContext()
+        edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
+        findings = tuple(apply_policies(found, context.configuration.findings))
+        decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
+        command = _build_command(request.name, request.namespace, Mode.ENFORCE)
+        response = pods.compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
+        if not edits or any(each.severity is Severity.ERROR for each in findings):
+            return _reply(request, response)
+        return _reply(request, PartialResponse(response.tail, "allowed", response.codes))
 
 
-_ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
-_FINE: Final = frozenset({Ensured.MADE, Ensured.THERE})
-
-
-def _stays(pod: Bare, namespace: str, given: Given) -> bool | Malformed:
-    """Tell whether the pod opted out, or is not among those that the rollout has reached."""
-    percent = given.configuration.scope.rollout.percent
+def _is_excluded(pod: RawPod, namespace: str, context: TranslationContext) -> bool | Malformed:
+    """Return whether the pod opted out, or the rollout does not include it yet."""
+    percent = context.configuration.scope.rollout.percent
     if percent >= 100 and _OPT_OUT not in bytes(pod.metadata.labels):
         return False
-    read = created_pod.metadata(pod)
-    if isinstance(read, Malformed):
-        return read
-    chosen = scope.rolled_out(scope.owner(namespace, read), percent)
-    return scope.opted_out(read) or not chosen
+    metadata = created_pod.decode_metadata(pod)
+    if isinstance(metadata, Malformed):
+        return metadata
+    included = scope.is_rolled_out(scope.find_root_owner(namespace, metadata), percent)
+    return scope.is_opted_out(metadata) or not included
 
 
-def _mislabelled(pod: Bare, mode: Mode, given: Given) -> tuple[Finding, ...]:
-    """Tell of a label by which the pod does not opt out."""
+def _check_label(pod: RawPod, mode: Mode, context: TranslationContext) -> tuple[Finding, ...]:
+    """Report a translate label of the pod that has no effect."""
     if _OPT_OUT not in bytes(pod.metadata.labels):
         return ()
-    read = created_pod.metadata(pod)
-    found = () if isinstance(read, Malformed) else scope.mislabelled(read, mode)
-    return tuple(treated(found, given.configuration.findings))
+    metadata = created_pod.decode_metadata(pod)
+    if isinstance(metadata, Malformed):
+        return ()
+    found = scope.find_label_without_effect(metadata, mode)
+    return tuple(apply_policies(found, context.configuration.findings))
 
 
-def _about(namespace: str, template: Template, state: Ensured) -> Finding:
-    """Say why a template is not what it has to be."""
+def _report_template(namespace: str, template: ClaimTemplate, status: TemplateStatus) -> Finding:
+    """Report a template that does not exist, or that has different content."""
     name = f"ResourceClaimTemplate {namespace}/{template.name}"
-    if state is Ensured.TAKEN:
-        remedy = f"kubectl delete resourceclaimtemplate -n {namespace} {template.name}"
+    if status is TemplateStatus.CONFLICT:
+        command = f"kubectl delete resourceclaimtemplate -n {namespace} {template.name}"
         return TEMPLATE_TAKEN.at(
             "spec.resourceClaims",
-            f"{name} is there and says something else",
-            remedy=f"Delete it, it is made again as it has to be: {remedy}",
+            f"{name} exists with different content",
+            remedy=f"Delete the template, so that it is created again: {command}",
         )
-    return TEMPLATE_LATER.at("spec.resourceClaims", f"{name} could not be made at once")
+    return TEMPLATE_LATER.at("spec.resourceClaims", f"{name} has not been created yet")
 
 
-def _command(name: str, namespace: str, mode: Mode) -> str:
-    """Name the command that tells what no warning has room for."""
-    who = f"{name or 'POD'} -n {namespace}"
+def _build_command(name: str, namespace: str, mode: Mode) -> str:
+    """Return the line with the command that prints all findings."""
+    pod = f"{name or 'POD'} -n {namespace}"
     if mode is Mode.REPORT:
-        # A pod that has its node would be left as it is.
-        read = f"kubectl get pod {who} -o yaml | grep -v nodeName:"
-        return f"all of it: {read} | drawbridge translate -f - --context"
-    return f"all of it: kubectl drawbridge explain {who}"
+        # Without nodeName: `drawbridge translate` leaves scheduled pods unchanged.
+        manifest = f"kubectl get pod {pod} -o yaml | grep -v nodeName:"
+        return f"details: {manifest} | drawbridge translate -f - --context"
+    return f"details: kubectl drawbridge explain {pod}"
 
 
-def _manner(name: str, namespace: str, mode: Mode, given: Given) -> Manner:
-    return Manner(mode, given.digest, _command(name, namespace, mode))
+def _build_options(
+    name: str, namespace: str, mode: Mode, context: TranslationContext
+) -> ResponseOptions:
+    return ResponseOptions(mode, context.facts_digest, _build_command(name, namespace, mode))
 
 
-def _outside(found: InScope | None) -> Said:
-    """Answer for a namespace where nothing is translated."""
-    if found is None or not found.findings:
-        return Said(review.allowed(), "allowed")
-    lines = [messages.short(messages.line(each)) for each in found.findings]
-    codes = tuple(each.code for each in found.findings)
-    return Said(review.allowed((), lines), "allowed", codes)
+def _allow() -> PartialResponse:
+    return PartialResponse(review.compose_allowed(), "allowed")
 
 
-def _reply(request: Asked, said: Said, name: str = "") -> Reply:
+def _allow_out_of_scope(decided: NamespaceScope | None) -> PartialResponse:
+    """Compose the response for a namespace whose pods are not translated."""
+    if decided is None or not decided.findings:
+        return _allow()
+    lines = [messages.shorten(messages.format_finding(each)) for each in decided.findings]
+    codes = tuple(each.code for each in decided.findings)
+    return PartialResponse(review.compose_allowed((), lines), "allowed", codes)
+
+
+def _reply(request: RequestEnvelope, response: PartialResponse, name: str = "") -> Reply:
     return Reply(
         200,
-        review.answer(request.uid, said.rest),
+        review.compose_review(request.uid, response.tail),
         request.uid,
         request.operation,
-        said.outcome,
-        said.codes,
+        response.outcome,
+        response.codes,
         request.namespace,
         name or request.name,
     )
 
 
-def _wrong(request: Asked, why: str) -> Reply:
-    """Refuse what is no pod, or no object, although the envelope is right."""
-    denial = Denial(400, "BadRequest", messages.safe(why, 1024))
-    return _reply(request, Said(review.denied(denial), "error"))
+def _reply_invalid(request: RequestEnvelope, why: str) -> Reply:
+    """Deny a valid review whose object is invalid."""
+    denial = Denial(400, "BadRequest", messages.sanitize(why, 1024))
+    return _reply(request, PartialResponse(review.compose_denied(denial), "error"))
 
 
-def _unready(request: Asked, why: str) -> Reply:
-    """Refuse what cannot be answered yet; whoever asks again gets an answer."""
+def _reply_unready(request: RequestEnvelope, why: str) -> Reply:
+    """Deny a review that cannot be handled yet."""
     denial = Denial(503, "ServiceUnavailable", f"{why}; try again")
-    return _reply(request, Said(review.denied(denial), "error"))
+    return _reply(request, PartialResponse(review.compose_denied(denial), "error"))
 
 
-def _malformed(found: Malformed) -> Reply:
-    """Answer bytes that are no review: a denial where at least the uid can be read."""
-    why = messages.safe(found.why, 1024)
-    if not found.uid:
+def _reply_malformed(malformed: Malformed) -> Reply:
+    """Respond to a malformed review: a denial if it has a uid, otherwise HTTP status 400."""
+    why = messages.sanitize(malformed.why, 1024)
+    if not malformed.uid:
         return Reply(400, why.encode(), outcome="error")
-    body = review.answer(found.uid, review.denied(Denial(400, "BadRequest", why)))
-    return Reply(200, body, found.uid, outcome="error")
+    denied = review.compose_denied(Denial(400, "BadRequest", why))
+    return Reply(200, review.compose_review(malformed.uid, denied), malformed.uid, outcome="error")

@@ -1,8 +1,8 @@
-"""LimitRanges on the legacy names that are taken out of a pod.
+"""Check LimitRanges for the legacy device requests that a translation removes from a pod.
 
-The API server's own check of them runs after us and no longer sees those names, so it is made here,
-in its sense. It also fills defaults in again where a name is missing, so where a LimitRange speaks
-of a name, an amount of none is left. Knows nothing of claims.
+The LimitRanger plugin of the API server runs after the webhook and no longer sees these requests,
+so the webhook checks them with the same semantics. LimitRanger also adds defaults for missing
+names. Where a LimitRange has an entry for a name, the translated pod keeps an amount of 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,185 +12,196 @@ import msgspec
 from msgspec.structs import replace
 
 from documents.patch import Edit
-from documents.paths import show
+from documents.paths import format_path
 from documents.values import Value
 from dra.finding import Finding
 from dra.quantity import Quantity, QuantityError, from_json
 from registration.admission_codes import LIMIT_EXCEEDED, LIMIT_UNMEETABLE
 from translate.changes.patch import Patch
-from webhook.admission.removed_requests import Asked, Holder
+from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
-Amounts = Mapping[str, str | int | float]
-_NONE: Final = "0"
-_Amounts = tuple[Mapping[str, int], Mapping[str, int]]
-_Look = Callable[[Holder, tuple[str, ...]], _Amounts]
+QuantityMap = Mapping[str, str | int | float]
+_ZERO: Final = "0"
+_LimitsAndRequests = tuple[Mapping[str, int], Mapping[str, int]]
+_ReadAmounts = Callable[[ContainerRequests, tuple[str, ...]], _LimitsAndRequests]
 
 
-class Named(msgspec.Struct, frozen=True):
-    """The metadata that is looked at."""
+class NamedMetadata(msgspec.Struct, frozen=True):
+    """The name and the namespace of an object."""
 
     name: str = ""
     namespace: str = ""
 
 
-class Limit(msgspec.Struct, frozen=True, rename="camel"):
-    """One entry of a LimitRange, as it is on the wire."""
+class LimitRangeItem(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of a LimitRange in its wire format."""
 
     type: str = ""
-    max: Amounts | None = None
-    min: Amounts | None = None
-    default: Amounts | None = None
-    default_request: Amounts | None = None
-    max_limit_request_ratio: Amounts | None = None
+    max: QuantityMap | None = None
+    min: QuantityMap | None = None
+    default: QuantityMap | None = None
+    default_request: QuantityMap | None = None
+    max_limit_request_ratio: QuantityMap | None = None
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """The entries."""
+class LimitRangeSpec(msgspec.Struct, frozen=True):
+    """The spec of a LimitRange."""
 
-    limits: tuple[Limit, ...] | None = ()
+    limits: tuple[LimitRangeItem, ...] | None = ()
 
 
 class LimitRange(msgspec.Struct, frozen=True):
-    """A LimitRange, as it is on the wire."""
+    """A LimitRange in its wire format."""
 
-    metadata: Named = Named()
-    spec: Limits = Limits()
+    metadata: NamedMetadata = NamedMetadata()
+    spec: LimitRangeSpec = LimitRangeSpec()
 
 
-class _Taker(msgspec.Struct, frozen=True):
-    """Whoever a limit is about: a container or the whole pod."""
+class _Target(msgspec.Struct, frozen=True):
+    """The container or the pod that a limit applies to."""
 
     path: str
-    words: str
+    name: str
     limits: Mapping[str, int]
     requests: Mapping[str, int]
 
 
-def findings(asked: Asked, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
-    """Tell what the pod's asking breaks, and what makes a translated pod impossible."""
-    broken = tuple(_broken(asked, ranges, _before))
-    if broken:
+def check_pod(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
+    """Report limits that the original pod exceeds, or that no translated pod can meet."""
+    violations = tuple(_find_violations(removed, ranges, _original_amounts))
+    if violations:
         return tuple(
-            LIMIT_EXCEEDED.at(taker.path, f"{words}, and {taker.words} {has}")
-            for taker, words, has in broken
+            LIMIT_EXCEEDED.at(target.path, f"{rule}, but {target.name} has {amounts}")
+            for target, rule, amounts in violations
         )
     return tuple(
-        LIMIT_UNMEETABLE.at(taker.path, f"{words}, which {taker.words} asks for by a claim now")
-        for taker, words, _ in _broken(asked, ranges, _after)
+        LIMIT_UNMEETABLE.at(
+            target.path, f"{rule}, but {target.name} requests these devices through a claim"
+        )
+        for target, rule, _ in _find_violations(removed, ranges, _translated_amounts)
     )
 
 
-def early(asked: Asked, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
-    """Tell the same of a pod template, in which nothing is filled in yet.
+def check_template(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
+    """Report the same for a pod template, which has no defaults yet.
 
-    Requests will be what the limits are; what a container does not ask for is not known.
+    The API server sets missing requests to the limits. Containers without device requests are not
+    checked.
     """
-    holders = tuple(map(_filled, (each for each in asked.holders if each.taken)))
-    return findings(Asked(asked.names, holders), ranges)
+    containers = tuple(map(_add_requests, (each for each in removed.containers if each.removed)))
+    return check_pod(RemovedRequests(removed.names, containers), ranges)
 
 
-def _filled(holder: Holder) -> Holder:
-    parts = (holder.before.get(part) for part in ("limits", "requests"))
+def _add_requests(container: ContainerRequests) -> ContainerRequests:
+    parts = (container.before.get(part) for part in ("limits", "requests"))
     limits, requests = (each if isinstance(each, dict) else {} for each in parts)
     before: dict[str, Value] = {"limits": limits, "requests": {**limits, **requests}}
-    return replace(holder, before=before)
+    return replace(container, before=before)
 
 
-def kept(asked: Asked, ranges: Sequence[LimitRange]) -> tuple[Edit, ...]:
-    """Leave an amount of none in the translated pod where a LimitRange speaks of a name."""
-    spoken = _spoken(ranges)
+def keep_zero_amounts(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Edit, ...]:
+    """Return edits that keep an amount of 0 for each removed name that a LimitRange lists."""
+    listed = _listed_names(ranges)
     edits: list[Edit] = []
-    for holder in asked.holders:
-        names = [name for name in holder.taken if name in spoken]
-        patch = Patch({"resources": {**holder.left}})
-        for name in names:
-            patch.put(("resources", "limits", name), _NONE)
-            patch.put(("resources", "requests", name), _NONE)
-        edits += (Edit(one.op, (*holder.path, *one.path), one.value) for one in patch.edits)
+    for container in removed.containers:
+        patch = Patch({"resources": {**container.after}})
+        for name in container.removed:
+            if name in listed:
+                patch.put(("resources", "limits", name), _ZERO)
+                patch.put(("resources", "requests", name), _ZERO)
+        edits += (Edit(one.op, (*container.path, *one.path), one.value) for one in patch.edits)
     return tuple(edits)
 
 
-def _spoken(ranges: Sequence[LimitRange]) -> frozenset[str]:
+def _listed_names(ranges: Sequence[LimitRange]) -> frozenset[str]:
     return frozenset(
         name
         for each in ranges
-        for one in each.spec.limits or ()
-        for amounts in (one.max, one.min, one.default, one.default_request)
+        for item in each.spec.limits or ()
+        for amounts in (item.max, item.min, item.default, item.default_request)
         for name in amounts or ()
     )
 
 
-def _before(holder: Holder, names: tuple[str, ...]) -> _Amounts:
-    return holder.amounts("limits", names), holder.amounts("requests", names)
+def _original_amounts(container: ContainerRequests, names: tuple[str, ...]) -> _LimitsAndRequests:
+    return container.get_amounts("limits", names), container.get_amounts("requests", names)
 
 
-def _after(holder: Holder, names: tuple[str, ...]) -> _Amounts:
-    none = dict.fromkeys(holder.taken, 0)
-    limits, requests = _before(holder, names)
-    return {**limits, **none}, {**requests, **none}
+def _translated_amounts(container: ContainerRequests, names: tuple[str, ...]) -> _LimitsAndRequests:
+    zeros = dict.fromkeys(container.removed, 0)
+    limits, requests = _original_amounts(container, names)
+    return {**limits, **zeros}, {**requests, **zeros}
 
 
-def _broken(
-    asked: Asked, ranges: Sequence[LimitRange], look: _Look
-) -> Iterator[tuple[_Taker, str, str]]:
-    """Give who breaks what, in words."""
+def _find_violations(
+    removed: RemovedRequests, ranges: Sequence[LimitRange], read_amounts: _ReadAmounts
+) -> Iterator[tuple[_Target, str, str]]:
+    """Yield the target, the rule, and the amounts of each violation."""
     for each in ranges:
-        for one in each.spec.limits or ():
-            for taker in _takers(one.type, asked, look):
-                for name in asked.names:
-                    for words, has in _against(one, name, taker):
-                        yield taker, f"LimitRange {each.metadata.name} wants {words}", has
+        for item in each.spec.limits or ():
+            for target in _find_targets(item.type, removed, read_amounts):
+                for name in removed.names:
+                    for rule, amounts in _check_item(item, name, target):
+                        yield target, f"LimitRange {each.metadata.name} {rule}", amounts
 
 
-def _takers(kind: str, asked: Asked, look: _Look) -> Iterator[_Taker]:
+def _find_targets(
+    kind: str, removed: RemovedRequests, read_amounts: _ReadAmounts
+) -> Iterator[_Target]:
     if kind == "Container":
-        for holder in asked.holders:
-            # As the API server does: init containers are looked at with the pod only.
-            if holder.path[1] == "containers":
-                where = show((*holder.path, "resources"))
-                yield _Taker(where, f"container {holder.name}", *look(holder, asked.names))
+        for container in removed.containers:
+            # Like LimitRanger, check init containers with the pod only.
+            if container.path[1] == "containers":
+                path = format_path((*container.path, "resources"))
+                amounts = read_amounts(container, removed.names)
+                yield _Target(path, f"container {container.name}", *amounts)
     elif kind == "Pod":
-        looks = [(holder.init, *look(holder, asked.names)) for holder in asked.holders]
-        limits = _summed((init, amounts) for init, amounts, _ in looks)
-        requests = _summed((init, amounts) for init, _, amounts in looks)
-        yield _Taker("spec", "the pod", limits, requests)
+        amounts_of_all = [
+            (each.init, *read_amounts(each, removed.names)) for each in removed.containers
+        ]
+        limits = _sum_pod((init, amounts) for init, amounts, _ in amounts_of_all)
+        requests = _sum_pod((init, amounts) for init, _, amounts in amounts_of_all)
+        yield _Target("spec", "the pod", limits, requests)
 
 
-def _summed(parts: Iterable[tuple[bool, Mapping[str, int]]]) -> dict[str, int]:
-    """Add up what runs at once; an init container that ends counts alone."""
+def _sum_pod(parts: Iterable[tuple[bool, Mapping[str, int]]]) -> dict[str, int]:
+    """Sum the containers that run together. Each init container counts on its own."""
     total: dict[str, int] = {}
-    alone: dict[str, int] = {}
+    init_max: dict[str, int] = {}
     for init, amounts in parts:
         for name, amount in amounts.items():
             if init:
-                alone[name] = max(alone.get(name, 0), amount)
+                init_max[name] = max(init_max.get(name, 0), amount)
             else:
                 total[name] = total.get(name, 0) + amount
-    return {name: max(total.get(name, 0), alone.get(name, 0)) for name in {**total, **alone}}
+    return {name: max(total.get(name, 0), init_max.get(name, 0)) for name in {**total, **init_max}}
 
 
-def _against(one: Limit, name: str, taker: _Taker) -> Iterator[tuple[str, str]]:
-    limit, request = taker.limits.get(name), taker.requests.get(name)
-    has = f"has {_says(limit)} as limit and {_says(request)} as request"
-    if (least := _read(one.min, name)) is not None and (
+def _check_item(item: LimitRangeItem, name: str, target: _Target) -> Iterator[tuple[str, str]]:
+    limit, request = target.limits.get(name), target.requests.get(name)
+    amounts = f"limit {_format(limit)} and request {_format(request)}"
+    if (least := _read(item.min, name)) is not None and (
         request is None or _of(request) < least or (limit is not None and _of(limit) < least)
     ):
-        yield f"at least {least} {name} per {one.type}", has
-    if (most := _read(one.max, name)) is not None and (
+        yield f"requires at least {least} {name} per {item.type}", amounts
+    if (most := _read(item.max, name)) is not None and (
         limit is None or most < _of(limit) or (request is not None and most < _of(request))
     ):
-        yield f"at most {most} {name} per {one.type}", has
-    if (ratio := _read(one.max_limit_request_ratio, name)) is not None and (
+        yield f"allows at most {most} {name} per {item.type}", amounts
+    if (ratio := _read(item.max_limit_request_ratio, name)) is not None and (
         not request or not limit or ratio * request < _of(limit)
     ):
-        yield f"at most {ratio} times the request of {name} as limit per {one.type}", has
+        yield (
+            f"allows a limit of at most {ratio} times the request of {name} per {item.type}",
+            amounts,
+        )
 
 
-def _says(amount: int | None) -> str:
+def _format(amount: int | None) -> str:
     return "none" if amount is None else f"{amount}"
 
 
-def _read(amounts: Amounts | None, name: str) -> Quantity | None:
+def _read(amounts: QuantityMap | None, name: str) -> Quantity | None:
     if not amounts or name not in amounts:
         return None
     try:

@@ -1,47 +1,49 @@
-"""What a person reads of an answer: warnings of a line each, and the reason of a refusal.
+"""Write the texts of an admission response: one-line warnings, and the reason of a denial.
 
-A warning is an HTTP header of limited length; what does not fit is counted, and the last line names
-the command that tells it. Decides nothing.
+A warning is an HTTP header of limited length. If the warnings do not fit, the last line names the
+command that prints all findings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding, Severity
-from translate.legacy.pod_view import items, mapping
-from webhook.admission.removed_requests import Asked, Holder
+from translate.legacy.pod_view import as_list, as_mapping
+from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
-LONGEST: Final = 256
-# The API server cuts all of them when they are longer than 4096 together; others warn as well.
-MOST: Final = 3584
-_LONGEST_MESSAGE: Final = 8192
+MAX_WARNING: Final = 256
+# The API server truncates the warnings of all webhooks at 4096 characters in total.
+MAX_TOTAL: Final = 3584
+_MAX_REASON: Final = 8192
 _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
-def line(finding: Finding) -> str:
+def format_finding(finding: Finding) -> str:
     """Write a finding in one line."""
-    where = f"{finding.path}: " if finding.path else ""
+    path = f"{finding.path}: " if finding.path else ""
     remedy = f" ({finding.remedy})" if finding.severity is not Severity.INFO else ""
-    return f"{finding.code}: {where}{finding.message}{remedy}"
+    return f"{finding.code}: {path}{finding.message}{remedy}"
 
 
-def warnings(lines: Sequence[str], findings: Iterable[Finding], rest: str) -> list[str]:
-    """Give the lines that fit: errors, what is translated, warnings, then what is merely told.
+def select_warnings(lines: Sequence[str], findings: Iterable[Finding], command: str) -> list[str]:
+    """Return the lines that fit: errors, translated claims, warnings, and information.
 
-    `rest` is the command that tells those which do not fit, or not as a whole.
+    If a line is cut or left out, the last line is `command`.
     """
     ordered = sorted(findings, key=lambda each: _ORDER.index(each.severity))
-    errors = [line(each) for each in ordered if each.severity is Severity.ERROR]
-    others = [line(each) for each in ordered if each.severity is not Severity.ERROR]
-    whole = list(dict.fromkeys((*errors, *lines, *others)))
-    told = [short(each) for each in whole]
-    if sum(map(len, told)) <= MOST and all(len(each) <= LONGEST for each in whole):
-        return told
-    last = short(rest)
-    left, fitting = MOST - len(last), []
-    for each in told:
+    errors = [format_finding(each) for each in ordered if each.severity is Severity.ERROR]
+    others = [format_finding(each) for each in ordered if each.severity is not Severity.ERROR]
+    full_lines = list(dict.fromkeys((*errors, *lines, *others)))
+    warnings = [shorten(each) for each in full_lines]
+    if sum(map(len, warnings)) <= MAX_TOTAL and all(
+        len(each) <= MAX_WARNING for each in full_lines
+    ):
+        return warnings
+    last = shorten(command)
+    left, fitting = MAX_TOTAL - len(last), []
+    for each in warnings:
         left -= len(each)
         if left < 0:
             break
@@ -49,59 +51,63 @@ def warnings(lines: Sequence[str], findings: Iterable[Finding], rest: str) -> li
     return [*fitting, last]
 
 
-def reason(findings: Iterable[Finding]) -> str:
-    """Write why something is refused, the remedies with it."""
+def format_reason(findings: Iterable[Finding]) -> str:
+    """Write the reason of a denial: all errors with their remedies."""
     errors = [each for each in findings if each.severity is Severity.ERROR]
-    return safe("; ".join(map(line, errors)), _LONGEST_MESSAGE)
+    return sanitize("; ".join(map(format_finding, errors)), _MAX_REASON)
 
 
-def short(text: str) -> str:
-    """Write a text as a warning can have it."""
-    return safe(text, LONGEST)
+def shorten(text: str) -> str:
+    """Cut a text to the length of a warning."""
+    return sanitize(text, MAX_WARNING)
 
 
-def safe(text: str, longest: int) -> str:
-    """Cut a text, and write a space for what a header cannot carry."""
+def sanitize(text: str, max_length: int) -> str:
+    """Cut a text, and replace characters that a header cannot contain by spaces."""
     if not text.isprintable():
         text = "".join(each if each.isprintable() else " " for each in text)
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
-def translated(
-    before: Value, after: Value, made: Mapping[str, str], asked: Asked
+def describe_translation(
+    before: Value, after: Value, descriptions: Mapping[str, str], removed: RemovedRequests
 ) -> tuple[str, ...]:
-    """Say what became of what was asked, a line for each new claim.
+    """Write one line for each new claim: the removed requests, and the claim that replaces them.
 
-    `made` says in words what the claims of each template are.
+    `descriptions` describes the claims of each template, by template name.
     """
-    old = {_name(each) for each in items(get(before, ("spec", "resourceClaims")))}
-    users = _users(after, asked)
+    old = {_read_name(each) for each in as_list(get_value(before, ("spec", "resourceClaims")))}
+    users = _group_by_claim(after, removed)
     lines = []
-    for claim in items(get(after, ("spec", "resourceClaims"))):
-        name, became = _name(claim), made.get(_text(claim, "resourceClaimTemplateName"))
-        if name in old or became is None:
+    for claim in as_list(get_value(after, ("spec", "resourceClaims"))):
+        name = _read_name(claim)
+        description = descriptions.get(_read_string(claim, "resourceClaimTemplateName"))
+        if name in old or description is None:
             continue
-        theirs = users.get(name, ())
-        words = [word for each in theirs for word in each.words()]
-        words = words or list(asked.annotations) or [f"container {each.name}" for each in theirs]
-        lines.append(f"{', '.join(words)} -> {became} (claim {name})")
+        containers = users.get(name, ())
+        sources = [text for each in containers for text in each.describe_removed()]
+        sources = sources or list(removed.annotations)
+        sources = sources or [f"container {each.name}" for each in containers]
+        lines.append(f"{', '.join(sources)} -> {description} (claim {name})")
     return tuple(lines)
 
 
-def _users(pod: Value, asked: Asked) -> Mapping[str, Sequence[Holder]]:
-    """Sort the containers by the claims that they use; a pod may have very many of both."""
-    found: dict[str, list[Holder]] = {}
-    for each in asked.holders:
-        uses = items(get(pod, (*each.path, "resources", "claims")))
-        for name in dict.fromkeys(map(_name, uses)):
-            found.setdefault(name, []).append(each)
-    return found
+def _group_by_claim(
+    pod: Value, removed: RemovedRequests
+) -> Mapping[str, Sequence[ContainerRequests]]:
+    """Group the containers by the claims that they use, in one pass over all containers."""
+    groups: dict[str, list[ContainerRequests]] = {}
+    for container in removed.containers:
+        claims = as_list(get_value(pod, (*container.path, "resources", "claims")))
+        for name in dict.fromkeys(map(_read_name, claims)):
+            groups.setdefault(name, []).append(container)
+    return groups
 
 
-def _name(value: Value) -> str:
-    return _text(value, "name")
+def _read_name(value: Value) -> str:
+    return _read_string(value, "name")
 
 
-def _text(value: Value, key: str) -> str:
-    text = mapping(value).get(key)
+def _read_string(value: Value, key: str) -> str:
+    text = as_mapping(value).get(key)
     return text if isinstance(text, str) else ""

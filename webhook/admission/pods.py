@@ -1,7 +1,7 @@
-"""A pod that is created: what becomes of it, and the answer that says so.
+"""Decide what happens to a created pod, and compose the response.
 
-Deciding is apart from saying, because what is decided can be remembered while quotas change. Knows
-nothing of templates that are there or not.
+The decision and the response are separate steps, because a decision can be cached while quotas
+change.
 """
 
 from collections import Counter
@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from config.policy import treated
-from documents.patch import Edit, patched
+from config.policy import apply_policies
+from documents.patch import Edit, apply_edits
 from documents.values import Value
 from dra.finding import Finding, Severity
 from registration.admission_codes import (
@@ -21,157 +21,179 @@ from registration.admission_codes import (
     TEMPLATE_TAKEN,
 )
 from registration.scope import Mode
-from runtime.review import Denial, allowed, denied
-from translate.changes.patch import operations
-from translate.changes.template import Template
-from translate.pods import Given, translate
+from runtime.review import Denial, compose_allowed, compose_denied
+from translate.changes.patch import to_operations
+from translate.changes.template import ClaimTemplate
+from translate.pods import TranslationContext, translate
 from webhook.admission import limit_ranges, resource_quotas
-from webhook.admission.claim_summary import Claims
+from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.messages import reason, short, translated, warnings
-from webhook.admission.removed_requests import Asked, asked
+from webhook.admission.messages import (
+    describe_translation,
+    format_reason,
+    select_warnings,
+    shorten,
+)
+from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
 from webhook.admission.resource_quotas import ResourceQuota
 
-# What may be had by somebody else, or at another time.
+# Errors that depend on the namespace, not on the pod: the same pod may be admitted later.
 _FORBIDDEN: Final = frozenset(
     each.name for each in (LIMIT_EXCEEDED, LIMIT_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
 )
 
-# What is refused is not there to be asked about.
-_OF_A_FILE: Final = "all of it: drawbridge translate -f FILE --context"
+# A denied object does not exist, so the command reads a file.
+_FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a translation comes to; without edits the pod stays as it is."""
+class PodDecision(msgspec.Struct, frozen=True):
+    """The result of a translation. Without edits the pod stays unchanged."""
 
     edits: tuple[Edit, ...] = ()
-    templates: tuple[Template, ...] = ()
+    templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
-    asked: Asked = Asked()
+    removed: RemovedRequests = RemovedRequests()
     charges: Mapping[str, int] = {}
-    lines: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()  # descriptions of the new claims
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
 
     @property
-    def refused(self) -> bool:
-        """Whether it is refused."""
+    def is_denied(self) -> bool:
+        """Whether a finding is an error."""
         return any(each.severity is Severity.ERROR for each in self.findings)
 
 
-class Manner(msgspec.Struct, frozen=True):
-    """How an answer is put: the mode, the hash of the facts, the command that tells the rest."""
+class ResponseOptions(msgspec.Struct, frozen=True):
+    """The mode, the hash of the facts, and the command that prints all findings."""
 
     mode: Mode
     digest: str = ""
-    rest: str = ""
+    command: str = ""
 
 
-class Said(msgspec.Struct, frozen=True):
-    """An answer without its uid, and what is counted of it."""
+class PartialResponse(msgspec.Struct, frozen=True):
+    """A response without its uid, and the values for metrics and logs."""
 
-    rest: bytes
+    tail: bytes  # the part of the response that follows the uid
     outcome: str
     codes: tuple[str, ...] = ()
-    named: bool = False  # whether the command in it, and with it the pod's name, is told
+    has_command: bool = False  # whether it contains the command, and so the name of the pod
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What is remembered of a pod: what was decided, and the answer where nothing is against it."""
+class PodResponse(msgspec.Struct, frozen=True):
+    """A cached decision, and the response if the namespace has no objections."""
 
-    outcome: Outcome
-    said: Said
+    decision: PodDecision
+    response: PartialResponse
 
 
-def decide(pod: Value, namespace: str, by: Given, claims: Claims) -> Outcome:
+def decide(
+    pod: Value, namespace: str, context: TranslationContext, summaries: ClaimSummaries
+) -> PodDecision:
     """Translate a pod."""
-    done = translate(pod, by, namespace)
-    findings = tuple(treated(done.findings, by.configuration.findings))
-    if not done.edits:
-        return Outcome(findings=findings)
-    after = patched(pod, done.edits)
-    taken = asked(pod, after)
-    about = {each.name: claims.of(each, by.facts) for each in done.templates}
-    total: Counter[str] = Counter()
-    for template in done.templates:
-        total.update(about[template.name].charges)
-    words = {name: each.words for name, each in about.items()}
-    lines = translated(pod, after, words, taken)
-    return Outcome(done.edits, done.templates, findings, taken, total, lines, done.operations)
+    translation = translate(pod, context, namespace)
+    findings = tuple(apply_policies(translation.findings, context.configuration.findings))
+    if not translation.edits:
+        return PodDecision(findings=findings)
+    after = apply_edits(pod, translation.edits)
+    removed = find_removed_requests(pod, after)
+    by_name = {
+        each.name: summaries.summarize(each, context.facts) for each in translation.templates
+    }
+    charges: Counter[str] = Counter()
+    for template in translation.templates:
+        charges.update(by_name[template.name].charges)
+    descriptions = {name: each.description for name, each in by_name.items()}
+    return PodDecision(
+        translation.edits,
+        translation.templates,
+        findings,
+        removed,
+        charges,
+        describe_translation(pod, after, descriptions, removed),
+        translation.operations,
+    )
 
 
-def surroundings(
-    outcome: Outcome,
+def check_namespace_limits(
+    decision: PodDecision,
     ranges: Sequence[LimitRange],
     quotas: Sequence[ResourceQuota],
-    by: Given,
+    context: TranslationContext,
 ) -> tuple[tuple[Finding, ...], tuple[Edit, ...]]:
-    """Say what the namespace has against a translation, and what else has to be left in the pod."""
-    if not outcome.edits:
+    """Check LimitRanges and ResourceQuotas. Return findings and additional edits of the pod."""
+    if not decision.edits:
         return (), ()
-    found = (
-        *limit_ranges.findings(outcome.asked, ranges),
-        *resource_quotas.findings(outcome.charges, outcome.asked.names, quotas),
+    findings = (
+        *limit_ranges.check_pod(decision.removed, ranges),
+        *resource_quotas.check_quotas(decision.charges, decision.removed.names, quotas),
     )
-    edits = limit_ranges.kept(outcome.asked, ranges) if ranges else ()
-    return tuple(treated(found, by.configuration.findings)), edits
+    edits = limit_ranges.keep_zero_amounts(decision.removed, ranges) if ranges else ()
+    return tuple(apply_policies(findings, context.configuration.findings)), edits
 
 
-def say(
-    outcome: Outcome,
-    manner: Manner,
-    found: Iterable[Finding] = (),
-    edits: Iterable[Edit] = (),
-) -> Said:
-    """Write the answer; `found` and `edits` come from the pod's surroundings."""
-    findings = (*outcome.findings, *found)
-    refused = any(each.severity is Severity.ERROR for each in findings)
-    if manner.mode is Mode.REPORT:
-        return _reported(outcome, findings, manner, refused=refused)
-    if refused:
-        return refusal(findings)
+def compose_response(
+    decision: PodDecision,
+    options: ResponseOptions,
+    more_findings: Iterable[Finding] = (),
+    more_edits: Iterable[Edit] = (),
+) -> PartialResponse:
+    """Compose the response to a decision, with findings and edits that the namespace adds."""
+    findings = (*decision.findings, *more_findings)
+    denied = any(each.severity is Severity.ERROR for each in findings)
+    if options.mode is Mode.REPORT:
+        return _compose_report(decision, findings, options, denied=denied)
+    if denied:
+        return compose_refusal(findings)
     codes = tuple(dict.fromkeys(each.code for each in findings))
-    lines = [f"translated: {each}" for each in outcome.lines]
-    shown = warnings(lines, findings, manner.rest)
-    named = _ends(shown, manner)
-    if not outcome.edits:
-        return Said(allowed((), shown, _audit("", codes)), "allowed", codes, named)
+    lines = [f"translated: {each}" for each in decision.lines]
+    warnings = select_warnings(lines, findings, options.command)
+    has_command = _ends_with_command(warnings, options)
+    if not decision.edits:
+        tail = compose_allowed((), warnings, _audit("", codes))
+        return PartialResponse(tail, "allowed", codes, has_command)
     audit = _audit("translated", codes)
-    if outcome.templates:
-        audit["templates"] = ",".join(each.name for each in outcome.templates)
-    if manner.digest:
-        audit["facts"] = manner.digest
-    patch = [*outcome.operations, *operations(edits)]
-    return Said(allowed(patch, shown, audit), "translated", codes, named)
+    if decision.templates:
+        audit["templates"] = ",".join(each.name for each in decision.templates)
+    if options.digest:
+        audit["facts"] = options.digest
+    patch = [*decision.operations, *to_operations(more_edits)]
+    tail = compose_allowed(patch, warnings, audit)
+    return PartialResponse(tail, "translated", codes, has_command)
 
 
-def refusal(findings: Iterable[Finding]) -> Said:
-    """Write the answer that refuses something for the errors among the findings."""
+def compose_refusal(findings: Iterable[Finding]) -> PartialResponse:
+    """Compose the response that denies an object because of the errors among the findings."""
     findings = tuple(findings)
     codes = tuple(dict.fromkeys(each.code for each in findings))
     others = (each for each in findings if each.severity is Severity.WARNING)
-    shown = warnings((), others, _OF_A_FILE)
-    return Said(denied(denial(findings), shown, _audit("denied", codes)), "denied", codes)
+    warnings = select_warnings((), others, _FILE_COMMAND)
+    tail = compose_denied(build_denial(findings), warnings, _audit("denied", codes))
+    return PartialResponse(tail, "denied", codes)
 
 
-def _reported(
-    outcome: Outcome, findings: tuple[Finding, ...], manner: Manner, *, refused: bool
-) -> Said:
-    """Say what would happen, and let everything in."""
-    would = [f"would be translated: {each}" for each in outcome.lines]
+def _compose_report(
+    decision: PodDecision,
+    findings: tuple[Finding, ...],
+    options: ResponseOptions,
+    *,
+    denied: bool,
+) -> PartialResponse:
+    """Compose the response in report mode: describe the result, but allow the pod unchanged."""
+    lines = [f"would be translated: {each}" for each in decision.lines]
     codes = tuple(dict.fromkeys(each.code for each in findings))
-    if refused:
-        would = [f"would be refused: {reason(findings)}"]
+    if denied:
+        lines = [f"would be denied: {format_reason(findings)}"]
         findings = tuple(each for each in findings if each.severity is not Severity.ERROR)
-    if not would and not findings:
-        return Said(allowed(), "allowed")
-    shown = warnings(would, findings, manner.rest)
-    rest = allowed((), shown, _audit("reported", codes))
-    return Said(rest, "reported", codes, _ends(shown, manner))
+    if not lines and not findings:
+        return PartialResponse(compose_allowed(), "allowed")
+    warnings = select_warnings(lines, findings, options.command)
+    tail = compose_allowed((), warnings, _audit("reported", codes))
+    return PartialResponse(tail, "reported", codes, _ends_with_command(warnings, options))
 
 
-def _ends(shown: Sequence[str], manner: Manner) -> bool:
-    """Tell whether warnings end with the command that tells the rest."""
-    return bool(shown) and shown[-1] == short(manner.rest)
+def _ends_with_command(warnings: Sequence[str], options: ResponseOptions) -> bool:
+    return bool(warnings) and warnings[-1] == shorten(options.command)
 
 
 def _audit(outcome: str, codes: tuple[str, ...]) -> dict[str, str]:
@@ -179,9 +201,9 @@ def _audit(outcome: str, codes: tuple[str, ...]) -> dict[str, str]:
     return audit | ({"findings": ",".join(codes)} if codes else {})
 
 
-def denial(findings: Iterable[Finding]) -> Denial:
-    """Give the reason of a refusal; what somebody else holds or forbids is another code."""
+def build_denial(findings: Iterable[Finding]) -> Denial:
+    """Build the status of a denial: 403 if all errors depend on the namespace, otherwise 422."""
     errors = [each for each in findings if each.severity is Severity.ERROR]
     if all(each.code in _FORBIDDEN for each in errors):
-        return Denial(403, "Forbidden", reason(errors))
-    return Denial(422, "Invalid", reason(errors))
+        return Denial(403, "Forbidden", format_reason(errors))
+    return Denial(422, "Invalid", format_reason(errors))

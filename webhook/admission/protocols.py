@@ -1,6 +1,6 @@
-"""What admission needs of the outside, as protocols; `serve` hands in what fulfils them.
+"""Protocols for what the admission handlers need from the cluster.
 
-Nothing here does anything. A handler waits for `Templates` alone; the rest is memory.
+`webhook.server` implements them. Only `TemplateEnsurer` and `TemplateStore` call the API server.
 """
 
 import enum
@@ -9,63 +9,73 @@ from typing import Protocol
 
 from documents.values import Value
 from dra.finding import Finding
-from translate.changes.template import Template
-from translate.pods import Given
+from translate.changes.template import ClaimTemplate
+from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.resource_quotas import ResourceQuota
 
 
-class Ensured(enum.StrEnum):
-    """How it stands with a template that a pod refers to."""
+class TemplateStatus(enum.StrEnum):
+    """The status of a template that a pod refers to. The values are metric labels."""
 
-    MADE = "made"  # it was not there before
-    THERE = "there"
-    TAKEN = "taken"  # one of that name says something else
-    LATER = "later"  # not now; the controller makes what a marked pod lacks
+    CREATED = "made"
+    PRESENT = "there"
+    CONFLICT = "taken"  # a template with this name has different content
+    PENDING = "later"  # not created yet; the controller creates missing templates
 
 
-class Known(Protocol):
-    """What is known of the cluster; everything is answered from memory, in microseconds."""
+class ClusterView(Protocol):
+    """The state of the cluster, from memory. Every method returns within microseconds."""
 
-    def given(self) -> Given | None:
-        """What decides translations: the same object until one of its parts changes.
+    def translation_context(self) -> TranslationContext | None:
+        """Return configuration and facts: the same object until one of them changes.
 
-        None while facts or configuration were never read.
+        Return None until both have been loaded.
         """
 
-    def namespace(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace, the same object until they change; None while unknown."""
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace: the same object until they change.
 
-    def limits(self, namespace: str) -> Sequence[LimitRange]:
-        """The LimitRanges of a namespace."""
-
-    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        """The ResourceQuotas of a namespace."""
-
-    def others(self) -> Sequence[Finding]:
-        """What there is to say of other webhooks that touch the same pods."""
-
-    def unsent(self) -> Sequence[Finding]:
-        """Why pods may be made without our being asked, at this moment."""
-
-
-class Templates(Protocol):
-    """The templates that translated pods refer to. A Finding says why one cannot be had at all."""
-
-    async def ensure(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
-        """See to it that the template is there, LATER after so many seconds.
-
-        Never raises for errors of the world.
+        Return None if the namespace is unknown.
         """
 
-    async def look(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
-        """Say what `ensure` would find, and create nothing; LATER where there is none yet."""
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
+        """Return the LimitRanges of a namespace."""
+
+    def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Return the ResourceQuotas of a namespace."""
+
+    def other_webhooks(self) -> Sequence[Finding]:
+        """Return findings about other webhooks that handle the same pods."""
+
+    def inactive_conditions(self) -> Sequence[Finding]:
+        """Return findings about pods that the API server may not send to the webhook."""
 
 
-class StoreError(Exception):
-    """The API server could not be asked, or said no; all a `Store` raises for that.
+class TemplateEnsurer(Protocol):
+    """Ensures the templates of translated pods. A Finding explains why one cannot exist."""
 
-    `refused` is what it said where it would say the same again.
+    async def ensure(
+        self, namespace: str, template: ClaimTemplate, seconds: float
+    ) -> TemplateStatus | Finding:
+        """Create the template if it does not exist. Return PENDING after the given time.
+
+        API errors do not raise.
+        """
+
+    async def preview(
+        self, namespace: str, template: ClaimTemplate, seconds: float
+    ) -> TemplateStatus | Finding:
+        """Return the result that `ensure` would find, without creating a template.
+
+        Return PENDING if the template does not exist.
+        """
+
+
+class TemplateStoreError(Exception):
+    """An API request of a `TemplateStore` failed.
+
+    `refused` has the reason if the API server would reject the request again.
     """
 
     def __init__(self, message: str, refused: str = "") -> None:
@@ -73,19 +83,19 @@ class StoreError(Exception):
         self.refused = refused
 
 
-class Store(Protocol):
-    """Templates as the API server keeps them."""
+class TemplateStore(Protocol):
+    """Reads and writes ResourceClaimTemplates. API errors raise TemplateStoreError."""
 
-    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """What a watch last said of a template; None where it said nothing, or none is kept."""
+    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """Return the template from the watch cache, or None if the cache does not have it."""
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
-        """Create it and return it as it is stored; None where one of that name is there."""
+        """Create a template and return the stored object, or None if the name exists."""
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Read it from the API server; None where there is none."""
+        """Read a template from the API server, or return None if it does not exist."""
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Merge annotations into it; that it is gone is no error."""
+        """Merge annotations into a template. A missing template is not an error."""

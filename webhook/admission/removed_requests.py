@@ -1,7 +1,6 @@
-"""What a translation took out of a pod: the devices asked for by their old names, by container.
+"""Find the device requests that a translation removed from a pod, by container.
 
-Found by comparing the pod before and after, so that it holds whatever a dialect did. Knows no
-dialect.
+The pod before and after the translation is compared, so the result does not depend on a dialect.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,92 +8,95 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import Path, get
+from documents.paths import Path, get_value
 from documents.values import Value
 from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from dra.quantity import QuantityError, from_json
-from translate.legacy.pod_view import is_device, items, mapping, text
+from translate.legacy.pod_view import as_list, as_mapping, format_value, is_device_resource
 
-_OURS: Final = frozenset({ORIGINAL_ANNOTATION, FACTS_ANNOTATION})
+_OWN_ANNOTATIONS: Final = frozenset({ORIGINAL_ANNOTATION, FACTS_ANNOTATION})
 _PARTS: Final = ("limits", "requests")
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """A container, and what it does not ask for any more."""
+class ContainerRequests(msgspec.Struct, frozen=True):
+    """The resources of a container before and after the translation."""
 
     path: Path
     name: str
-    init: bool  # ends before the others start
-    before: Mapping[str, Value]  # its resources
-    left: Mapping[str, Value]  # the same without what was taken out
-    taken: tuple[str, ...] = ()
+    init: bool  # an init container that ends before the other containers start
+    before: Mapping[str, Value]
+    after: Mapping[str, Value]
+    removed: tuple[str, ...] = ()  # the names of removed resources
 
-    def amounts(self, part: str, names: tuple[str, ...]) -> dict[str, int]:
-        """Give its limits or requests of these names, as they were."""
-        held = mapping(self.before.get(part))
-        return {name: _whole(held[name]) for name in names if name in held}
+    def get_amounts(self, part: str, names: tuple[str, ...]) -> dict[str, int]:
+        """Return the original limits or requests with these names."""
+        resources = as_mapping(self.before.get(part))
+        return {name: _read_amount(resources[name]) for name in names if name in resources}
 
-    def words(self) -> Iterator[str]:
-        """Say what was taken out of it."""
-        for name in self.taken:
-            parts = (mapping(self.before.get(part)).get(name) for part in _PARTS)
+    def describe_removed(self) -> Iterator[str]:
+        """Describe each removed resource."""
+        for name in self.removed:
+            parts = (as_mapping(self.before.get(part)).get(name) for part in _PARTS)
             amount = next((each for each in parts if each is not None), 0)
-            yield f"{name}: {text(amount)} of container {self.name}"
+            yield f"{name}: {format_value(amount)} of container {self.name}"
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What was taken out of a pod."""
+class RemovedRequests(msgspec.Struct, frozen=True):
+    """The device requests that a translation removed from a pod."""
 
     names: tuple[str, ...] = ()
-    holders: tuple[Holder, ...] = ()  # every container
+    containers: tuple[ContainerRequests, ...] = ()  # all containers of the pod
     annotations: tuple[str, ...] = ()  # "key: value"
 
 
-def asked(before: Value, after: Value) -> Asked:
-    """Compare a pod with what it became."""
-    holders = tuple(
-        _holder((*path, number), mapping(one), mapping(other))
+def find_removed_requests(before: Value, after: Value) -> RemovedRequests:
+    """Compare a pod before and after the translation."""
+    containers = tuple(
+        _compare_container((*path, number), as_mapping(old), as_mapping(new))
         for path in (("spec", "initContainers"), ("spec", "containers"))
-        for number, (one, other) in enumerate(
-            zip(items(get(before, path)), items(get(after, path)), strict=True)
+        for number, (old, new) in enumerate(
+            zip(as_list(get_value(before, path)), as_list(get_value(after, path)), strict=True)
         )
     )
-    names = tuple(dict.fromkeys(name for each in holders for name in each.taken))
-    return Asked(names, holders, tuple(_annotations(before, after)))
+    names = tuple(dict.fromkeys(name for each in containers for name in each.removed))
+    return RemovedRequests(names, containers, tuple(_removed_annotations(before, after)))
 
 
-def _holder(path: Path, one: Mapping[str, Value], other: Mapping[str, Value]) -> Holder:
-    held, left = mapping(one.get("resources")), mapping(other.get("resources"))
-    name, init = one.get("name"), path[1] == "initContainers"
-    return Holder(
+def _compare_container(
+    path: Path, old: Mapping[str, Value], new: Mapping[str, Value]
+) -> ContainerRequests:
+    before, after = as_mapping(old.get("resources")), as_mapping(new.get("resources"))
+    name, init = old.get("name"), path[1] == "initContainers"
+    return ContainerRequests(
         path,
         name if isinstance(name, str) else "",
-        init and one.get("restartPolicy") != "Always",
-        held,
-        left,
-        # Edits leave what they do not touch the same object.
-        () if held is left else tuple(_gone(held, left)),
+        init and old.get("restartPolicy") != "Always",
+        before,
+        after,
+        # Edits keep the identity of objects that they do not change.
+        () if before is after else tuple(_removed_names(before, after)),
     )
 
 
-def _gone(held: Mapping[str, Value], left: Mapping[str, Value]) -> Iterator[str]:
-    before = [mapping(held.get(part)) for part in _PARTS]
-    after = [mapping(left.get(part)) for part in _PARTS]
-    for name in dict.fromkeys((*before[0], *before[1])):
-        if name not in after[0] and name not in after[1] and is_device(name):
+def _removed_names(before: Mapping[str, Value], after: Mapping[str, Value]) -> Iterator[str]:
+    old = [as_mapping(before.get(part)) for part in _PARTS]
+    new = [as_mapping(after.get(part)) for part in _PARTS]
+    for name in dict.fromkeys((*old[0], *old[1])):
+        if name not in new[0] and name not in new[1] and is_device_resource(name):
             yield name
 
 
-def _whole(value: Value) -> int:
-    """Read an amount; one that is none is not taken out of a pod."""
+def _read_amount(value: Value) -> int:
+    """Read an amount. An unreadable amount counts as 0, because it is never removed from a pod."""
     try:
-        return from_json(value).whole() or 0
+        return from_json(value).exact_int() or 0
     except QuantityError:
         return 0
 
 
-def _annotations(before: Value, after: Value) -> Iterator[str]:
-    held, kept = (mapping(get(pod, ("metadata", "annotations"))) for pod in (before, after))
-    for key, value in held.items():
-        if key not in kept and key not in _OURS:
-            yield f"{key}: {text(value)}"
+def _removed_annotations(before: Value, after: Value) -> Iterator[str]:
+    path = ("metadata", "annotations")
+    old, new = (as_mapping(get_value(pod, path)) for pod in (before, after))
+    for key, value in old.items():
+        if key not in new and key not in _OWN_ANNOTATIONS:
+            yield f"{key}: {format_value(value)}"

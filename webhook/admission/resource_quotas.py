@@ -1,7 +1,7 @@
-"""ResourceQuotas and what a translated pod's claims will be charged: an early refusal.
+"""Check ResourceQuotas against the charges of a translated pod's claims, to deny the pod early.
 
-What binds is the API server's own quota, charged when the claims are made; then it is too late for
-anybody to look. Knows nothing of pods.
+The quota admission of the API server enforces the limit when the claims are created. At that time
+no user sees the error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,81 +12,82 @@ from dra.finding import Finding
 from dra.quantity import Quantity, QuantityError, from_json
 from dra.quota import DEVICES, REQUESTS
 from registration.admission_codes import QUOTA_ELSEWHERE, QUOTA_EXCEEDED
-from webhook.admission.limit_ranges import Amounts, Named
+from webhook.admission.limit_ranges import NamedMetadata, QuantityMap
 
 
-class QuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What may be held, and whether of some pods only."""
+class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The spec of a ResourceQuota."""
 
-    hard: Amounts | None = None
+    hard: QuantityMap | None = None
     scopes: Sequence[str] | None = None
     scope_selector: Mapping[str, object] | None = None
 
 
-class QuotaStatus(msgspec.Struct, frozen=True):
-    """What is held."""
+class ResourceQuotaStatus(msgspec.Struct, frozen=True):
+    """The status of a ResourceQuota."""
 
-    hard: Amounts | None = None
-    used: Amounts | None = None
+    hard: QuantityMap | None = None
+    used: QuantityMap | None = None
 
 
 class ResourceQuota(msgspec.Struct, frozen=True):
-    """A ResourceQuota, as it is on the wire."""
+    """A ResourceQuota in its wire format."""
 
-    metadata: Named = Named()
-    spec: QuotaSpec = QuotaSpec()
-    status: QuotaStatus = QuotaStatus()
+    metadata: NamedMetadata = NamedMetadata()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
-def findings(
+def check_quotas(
     charges: Mapping[str, int], names: Sequence[str], quotas: Sequence[ResourceQuota]
 ) -> tuple[Finding, ...]:
-    """Tell what the claims exceed, and which limits on the legacy `names` do not count them."""
-    told = [each for quota in quotas for each in _exceeded(charges, quota)]
+    """Report quotas that the claims exceed, and quotas on legacy names that do not count claims."""
+    found = [each for quota in quotas for each in _find_exceeded(charges, quota)]
     for name in names:
         key = f"{REQUESTS}{name}"
-        holders = [each for each in quotas if key in (each.spec.hard or {})]
-        if holders and key not in charges:
-            told.append(_elsewhere(key, holders, charges, quotas))
-    return tuple(told)
+        limiting = [each for each in quotas if key in (each.spec.hard or {})]
+        if limiting and key not in charges:
+            found.append(_report_uncounted(key, limiting, charges, quotas))
+    return tuple(found)
 
 
-def _exceeded(charges: Mapping[str, int], quota: ResourceQuota) -> Iterator[Finding]:
+def _find_exceeded(charges: Mapping[str, int], quota: ResourceQuota) -> Iterator[Finding]:
     if quota.spec.scopes or quota.spec.scope_selector:
-        return  # scopes are about pods, and a quota with any counts no claim
+        return  # a quota with scopes counts pods only
     hard = quota.status.hard or quota.spec.hard or {}
-    for key, asked in charges.items():
-        most, used = _amount(hard, key), _amount(quota.status.used, key) or Quantity.of(0)
-        if most is not None and most < used + Quantity.of(asked):
+    for key, requested in charges.items():
+        most, used = _read(hard, key), _read(quota.status.used, key) or Quantity.of(0)
+        if most is not None and most < used + Quantity.of(requested):
             yield QUOTA_EXCEEDED.at(
                 "spec",
-                f"ResourceQuota {quota.metadata.name}: {key}: the pod's claims ask for {asked},"
-                f" {used} of {most} are used",
+                f"ResourceQuota {quota.metadata.name}: {key}: the claims of the pod request"
+                f" {requested}, but {used} of {most} are in use",
             )
 
 
-def _elsewhere(
+def _report_uncounted(
     key: str,
-    holders: Sequence[ResourceQuota],
+    limiting: Sequence[ResourceQuota],
     charges: Mapping[str, int],
     quotas: Sequence[ResourceQuota],
 ) -> Finding:
-    binding = [
+    enforced = [
         f"{each} of ResourceQuota {quota.metadata.name}"
         for quota in quotas
         for each in charges
         if each in (quota.spec.hard or {}) and each.endswith(DEVICES)
     ]
-    names = " and ".join(each.metadata.name for each in holders)
+    names = " and ".join(each.metadata.name for each in limiting)
     classes = [each for each in charges if each.endswith(DEVICES)]
-    told = f"ResourceQuota {names}: {key} counts no claims; "
-    if binding:
-        return QUOTA_ELSEWHERE.at("spec", f"{told}what binds is {', '.join(binding)}")
+    message = f"ResourceQuota {names}: {key} does not count claims"
+    if enforced:
+        verb = "does" if len(enforced) == 1 else "do"
+        return QUOTA_ELSEWHERE.at("spec", f"{message}, but {', '.join(enforced)} {verb}")
     remedy = f"Limit {' and '.join(classes)} in the namespace."
-    return QUOTA_ELSEWHERE.at("spec", f"{told}nothing else limits them", remedy=remedy)
+    return QUOTA_ELSEWHERE.at("spec", f"{message}; no quota limits them", remedy=remedy)
 
 
-def _amount(amounts: Amounts | None, key: str) -> Quantity | None:
+def _read(amounts: QuantityMap | None, key: str) -> Quantity | None:
     if not amounts or key not in amounts:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The templates that translated pods refer to: made when they are first needed, then known.
+"""Ensure the templates of translated pods, with a cache of their status.
 
-What a watch or an earlier call said is believed for a while, since a controller makes what is
-missing. Nothing here raises for errors of the world, and a renewal of the mark of use is never
-waited for.
+The status from a watch or an earlier request is trusted for a while, because the controller creates
+missing templates. API errors do not raise. The update of the last-use annotation never delays a
+response.
 """
 
 import asyncio
@@ -13,173 +13,186 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import get
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import USED_ANNOTATION
-from registration.template_objects import demanding, lost, placed, refusal, written
-from translate.changes.template import Template, says_the_same
-from webhook.admission.protocols import Ensured, Store, StoreError
+from registration.template_objects import (
+    build_object,
+    build_refused_finding,
+    find_dropped_field,
+    format_time,
+    may_be_dropped,
+)
+from translate.changes.template import ClaimTemplate, has_same_content
+from webhook.admission.protocols import TemplateStatus, TemplateStore, TemplateStoreError
 
-State = Ensured | Finding
+TemplateState = TemplateStatus | Finding
 
-# Without a watch: how long a template that was made or read counts as there.
-_BELIEVED: Final = timedelta(seconds=30)
-# A taken name is looked at again soon, because the remedy is to delete the template.
-_TAKEN: Final = timedelta(seconds=2)
-_RENEWED: Final = timedelta(hours=1)
-_MOST: Final = 16_384
+# How long a template counts as present after a create or read, if no watch confirms it.
+_TRUSTED: Final = timedelta(seconds=30)
+# A conflict is checked again soon, because the remedy is to delete the template.
+_CONFLICT_TRUSTED: Final = timedelta(seconds=2)
+_USE_INTERVAL: Final = timedelta(hours=1)
+_MAX_ENTRIES: Final = 16_384
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 
 
-class _Mark(msgspec.Struct):
-    """What is remembered of one template."""
+class _Entry(msgspec.Struct):
+    """The cached state of a template."""
 
-    state: State
+    state: TemplateState
     until: datetime
-    seen: Mapping[str, Value] | None = None  # what the watch said when it was compared
+    watched: Mapping[str, Value] | None = None  # the object from the watch that was compared
     used: datetime | None = None
 
 
-class Made:
-    """Templates over a store; remembers what it saw, at most so many."""
+class TemplateCache:
+    """Ensures templates through a store. The number of cached states is bounded."""
 
-    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+    def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self._marks: OrderedDict[Key, _Mark] = OrderedDict()
-        self._calls: dict[tuple[Key, bool], asyncio.Task[State]] = {}
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._requests: dict[tuple[_Key, bool], asyncio.Task[TemplateState]] = {}
         self._renewals: set[asyncio.Task[None]] = set()
 
-    async def ensure(self, namespace: str, template: Template, seconds: float = 4.0) -> State:
-        """See to it that the template is there."""
+    async def ensure(
+        self, namespace: str, template: ClaimTemplate, seconds: float = 4.0
+    ) -> TemplateState:
+        """Create the template if it does not exist. Return PENDING after the given time."""
         key, now = (namespace, template.name), self._now()
-        mark = self._believed(key, template, now)
-        if mark is None:
-            return await self._shared(key, template, seconds, dry_run=False)
-        if mark.state is Ensured.THERE:
-            self._renew(key, mark, now)
-        return mark.state
+        entry = self._find_trusted(key, template, now)
+        if entry is None:
+            return await self._share_request(key, template, seconds, dry_run=False)
+        if entry.state is TemplateStatus.PRESENT:
+            self._renew(key, entry, now)
+        return entry.state
 
-    async def look(self, namespace: str, template: Template, seconds: float = 4.0) -> State:
-        """Say what `ensure` would find, and create nothing."""
+    async def preview(
+        self, namespace: str, template: ClaimTemplate, seconds: float = 4.0
+    ) -> TemplateState:
+        """Return the result that `ensure` would find, without creating a template."""
         key = (namespace, template.name)
-        mark = self._believed(key, template, self._now())
-        if mark is not None:
-            return mark.state
-        return await self._shared(key, template, seconds, dry_run=True)
+        entry = self._find_trusted(key, template, self._now())
+        if entry is not None:
+            return entry.state
+        return await self._share_request(key, template, seconds, dry_run=True)
 
     async def close(self) -> None:
-        """End what is under way."""
-        tasks = [*self._calls.values(), *self._renewals]
+        """Cancel all requests in progress."""
+        tasks = [*self._requests.values(), *self._renewals]
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _believed(self, key: Key, template: Template, now: datetime) -> _Mark | None:
-        """Give what is known of a template without asking for it."""
-        mark = self._marks.get(key)
-        seen = self._store.seen(*key)
-        if seen is not None and (mark is None or mark.seen is not seen):
-            fine = says_the_same(seen, template)
-            state = Ensured.THERE if fine else Ensured.TAKEN
-            mark = self._keep(key, state, now + _BELIEVED, seen, _used(seen))
-        if mark is None or (seen is None and (mark.seen is not None or mark.until < now)):
-            return None  # never seen, or deleted since, or too long ago to be believed
-        return mark
+    def _find_trusted(self, key: _Key, template: ClaimTemplate, now: datetime) -> _Entry | None:
+        """Return the cached state of a template, if it is still valid."""
+        entry = self._entries.get(key)
+        watched = self._store.get_cached(*key)
+        if watched is not None and (entry is None or entry.watched is not watched):
+            same = has_same_content(watched, template)
+            state = TemplateStatus.PRESENT if same else TemplateStatus.CONFLICT
+            entry = self._remember(key, state, now + _TRUSTED, watched, _read_last_use(watched))
+        if entry is None or (watched is None and (entry.watched is not None or entry.until < now)):
+            return None  # unknown, deleted, or expired
+        return entry
 
-    def _keep(
+    def _remember(
         self,
-        key: Key,
-        state: State,
+        key: _Key,
+        state: TemplateState,
         until: datetime,
-        seen: Mapping[str, Value] | None = None,
+        watched: Mapping[str, Value] | None = None,
         used: datetime | None = None,
-    ) -> _Mark:
-        last = self._marks.pop(key, None)
-        mark = _Mark(state, until, seen, used or (last.used if last else None))
-        self._marks[key] = mark
-        if len(self._marks) > _MOST:
-            self._marks.popitem(last=False)
-        return mark
+    ) -> _Entry:
+        last = self._entries.pop(key, None)
+        entry = _Entry(state, until, watched, used or (last.used if last else None))
+        self._entries[key] = entry
+        if len(self._entries) > _MAX_ENTRIES:
+            self._entries.popitem(last=False)
+        return entry
 
-    async def _shared(
-        self, key: Key, template: Template, seconds: float, *, dry_run: bool
-    ) -> State:
-        """Ask once for all that want the same at the same time."""
-        task = self._calls.get((key, dry_run))
+    async def _share_request(
+        self, key: _Key, template: ClaimTemplate, seconds: float, *, dry_run: bool
+    ) -> TemplateState:
+        """Send one request for all concurrent callers with the same key."""
+        task = self._requests.get((key, dry_run))
         if task is None:
-            ask = self._looked(key, template) if dry_run else self._made(key, template)
-            task = asyncio.create_task(self._told(key, ask))
-            self._calls[key, dry_run] = task
-            task.add_done_callback(lambda _: self._calls.pop((key, dry_run), None))
-        # One that gives up waiting does not end it for the others.
+            request = self._dry_run(key, template) if dry_run else self._create(key, template)
+            task = asyncio.create_task(self._handle_errors(key, request))
+            self._requests[key, dry_run] = task
+            task.add_done_callback(lambda _: self._requests.pop((key, dry_run), None))
+        # A caller that times out does not cancel the request of the others.
         done, _ = await asyncio.wait((task,), timeout=seconds)
-        return task.result() if done else Ensured.LATER
+        return task.result() if done else TemplateStatus.PENDING
 
-    async def _told(self, key: Key, asked: Awaitable[State]) -> State:
-        """Wait for an answer; what the world has against it is one as well."""
+    async def _handle_errors(self, key: _Key, request: Awaitable[TemplateState]) -> TemplateState:
+        """Wait for a request, and map an API error to a state."""
         try:
-            return await asked
-        except StoreError as error:
+            return await request
+        except TemplateStoreError as error:
             if not error.refused:
-                return Ensured.LATER
-            # The pod is let in all the same: the controller makes it as soon as that is allowed.
-            refused = refusal(key[1], error.refused)
-            self._keep(key, refused, self._now() + _TAKEN)
+                return TemplateStatus.PENDING
+            # The pod is admitted anyway. The controller creates the template once it is allowed.
+            refused = build_refused_finding(key[1], error.refused)
+            self._remember(key, refused, self._now() + _CONFLICT_TRUSTED)
             return refused
 
-    async def _made(self, key: Key, template: Template) -> State:
-        whole = placed(template, key[0], self._now())
-        if demanding(template):
-            tried = await self._store.create(key[0], whole, dry_run=True)
-            if tried is not None and (dropped := lost(tried, template)):
-                self._keep(key, dropped, self._now() + _TAKEN)
+    async def _create(self, key: _Key, template: ClaimTemplate) -> TemplateState:
+        value = build_object(template, key[0], self._now())
+        if may_be_dropped(template):
+            tried = await self._store.create(key[0], value, dry_run=True)
+            if tried is not None and (dropped := find_dropped_field(tried, template)):
+                self._remember(key, dropped, self._now() + _CONFLICT_TRUSTED)
                 return dropped
-        made = await self._store.create(key[0], whole)
-        if made is None:
-            return await self._compared(key, template, dry_run=False)
-        state: State = lost(made, template) or Ensured.MADE
-        kept = Ensured.THERE if state is Ensured.MADE else state
-        self._keep(key, kept, self._now() + _BELIEVED, used=self._now())
+        stored = await self._store.create(key[0], value)
+        if stored is None:
+            return await self._compare_stored(key, template, dry_run=False)
+        state: TemplateState = find_dropped_field(stored, template) or TemplateStatus.CREATED
+        cached = TemplateStatus.PRESENT if state is TemplateStatus.CREATED else state
+        self._remember(key, cached, self._now() + _TRUSTED, used=self._now())
         return state
 
-    async def _looked(self, key: Key, template: Template) -> State:
-        whole = placed(template, key[0], self._now())
-        tried = await self._store.create(key[0], whole, dry_run=True)
+    async def _dry_run(self, key: _Key, template: ClaimTemplate) -> TemplateState:
+        value = build_object(template, key[0], self._now())
+        tried = await self._store.create(key[0], value, dry_run=True)
         if tried is None:
-            return await self._compared(key, template, dry_run=True)
-        return lost(tried, template) or Ensured.LATER
+            return await self._compare_stored(key, template, dry_run=True)
+        return find_dropped_field(tried, template) or TemplateStatus.PENDING
 
-    async def _compared(self, key: Key, template: Template, *, dry_run: bool) -> State:
-        """Compare what is there with what has to be."""
+    async def _compare_stored(
+        self, key: _Key, template: ClaimTemplate, *, dry_run: bool
+    ) -> TemplateState:
+        """Compare the stored template with the wanted content."""
         stored = await self._store.read(*key)
         now = self._now()
         if stored is None:
-            return Ensured.LATER  # deleted between the two calls
-        if says_the_same(stored, template):
-            mark = self._keep(key, Ensured.THERE, now + _BELIEVED, used=_used(stored))
+            return TemplateStatus.PENDING  # deleted between the two requests
+        if has_same_content(stored, template):
+            used = _read_last_use(stored)
+            entry = self._remember(key, TemplateStatus.PRESENT, now + _TRUSTED, used=used)
             if not dry_run:
-                self._renew(key, mark, now)
-            return Ensured.THERE
-        self._keep(key, Ensured.TAKEN, now + _TAKEN)
-        return Ensured.TAKEN
+                self._renew(key, entry, now)
+            return TemplateStatus.PRESENT
+        self._remember(key, TemplateStatus.CONFLICT, now + _CONFLICT_TRUSTED)
+        return TemplateStatus.CONFLICT
 
-    def _renew(self, key: Key, mark: _Mark, now: datetime) -> None:
-        """Say that the template is in use, so that nobody collects it."""
-        if mark.used is not None and now - mark.used < _RENEWED:
+    def _renew(self, key: _Key, entry: _Entry, now: datetime) -> None:
+        """Record the use of a template, so that it is not garbage collected."""
+        if entry.used is not None and now - entry.used < _USE_INTERVAL:
             return
-        mark.used = now
-        touch = _never_told(self._store.touch(*key, {USED_ANNOTATION: written(now)}))
+        entry.used = now
+        touch = _ignore_errors(self._store.touch(*key, {USED_ANNOTATION: format_time(now)}))
         task = asyncio.create_task(touch)
         self._renewals.add(task)
         task.add_done_callback(self._renewals.discard)
 
 
-def _used(stored: Mapping[str, Value]) -> datetime | None:
-    """Read when it was used last; whoever wrote nonsense has it renewed."""
-    text = get(dict(stored), ("metadata", "annotations", USED_ANNOTATION))
+def _read_last_use(stored: Mapping[str, Value]) -> datetime | None:
+    """Read the time of the last use. An invalid annotation counts as missing."""
+    text = get_value(dict(stored), ("metadata", "annotations", USED_ANNOTATION))
     try:
         read = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -187,8 +200,8 @@ def _used(stored: Mapping[str, Value]) -> datetime | None:
     return read if read is not None and read.tzinfo is not None else None
 
 
-async def _never_told(asked: Awaitable[None]) -> None:
+async def _ignore_errors(request: Awaitable[None]) -> None:
     try:
-        await asked
-    except StoreError:
-        return  # the next use tries again in an hour, and a day passes before anybody collects it
+        await request
+    except TemplateStoreError:
+        return  # the next use tries again in an hour, and garbage collection waits a day

@@ -1,9 +1,9 @@
-"""An update of a translated pod: who applies the old manifest again changes nothing by it.
+"""Keep a translated pod unchanged when its original manifest is applied again.
 
-Where a translation changed the pod, an update that asks for what was asked before, or merely lacks
-what was added, gets what stands there now. What was asked is read from an annotation that anybody
-may have written; so only values of the pod as it is are ever put back, and only at places that
-translations change.
+Where the translation changed the pod, an update that contains the original value, or omits an added
+value, gets the current value of the pod. The original is read from an annotation that any user can
+write. Therefore only current values of the pod are restored, and only in fields that translations
+change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,231 +11,257 @@ from typing import Final
 
 from config.model import Legacy
 from documents.patch import Edit
-from documents.paths import Path, get, show
-from documents.values import Value, same
+from documents.paths import Path, format_path, get_value
+from documents.values import Value, equal_json
 from dra.finding import Finding
 from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from registration.admission_codes import DEVICES_FIXED, HINT_FIXED
-from translate.changes.patch import restored
-from translate.legacy.pod_view import is_device, items, mapping, text
-from translate.legacy.read import read
+from translate.changes.patch import restore_original
+from translate.legacy.pod_view import as_list, as_mapping, format_value, is_device_resource
+from translate.legacy.read import read_pod
 
 
-class _Nothing:
-    """What stands at a place where nothing does."""
+class _Absent:
+    """The value of a field that does not exist."""
 
 
-NOTHING: Final = _Nothing()
-Held = Value | _Nothing
+ABSENT: Final = _Absent()
+OptionalValue = Value | _Absent
 
-_CONTAINERS: Final = ("initContainers", "containers")
-_OF_CONTAINER: Final = ("resources", "env")
-# Not node selectors and affinity: others may narrow these while a pod is gated.
-_OF_SPEC: Final = ("resourceClaims", "tolerations", "schedulerName", "runtimeClassName")
-_NARROWING: Final = ("nodeSelector", "affinity")
-_OF_TERM: Final = frozenset({"matchExpressions", "matchFields"})
-
-
-def marked(pod: Value) -> bool:
-    """Tell whether a pod says that it was translated."""
-    return isinstance(get(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)), str)
+_CONTAINER_LISTS: Final = ("initContainers", "containers")
+_CONTAINER_FIELDS: Final = ("resources", "env")
+# Node selectors and affinity are separate: other clients may narrow them while a pod is gated.
+_SPEC_FIELDS: Final = ("resourceClaims", "tolerations", "schedulerName", "runtimeClassName")
+_PLACEMENT_FIELDS: Final = ("nodeSelector", "affinity")
+_TERM_FIELDS: Final = frozenset({"matchExpressions", "matchFields"})
 
 
-def healed(old: Value, new: Value, legacy: Legacy) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
-    """Give the edits that keep a translated pod as it is, and what cannot be kept."""
-    before = restored(old)
-    asked: Value = old if before is None else before
-    touched = _touched(asked, legacy)
+def is_translated(pod: Value) -> bool:
+    """Return whether a pod has the annotation of a translated pod."""
+    return isinstance(get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)), str)
+
+
+def preserve_translation(
+    old: Value, new: Value, legacy: Legacy
+) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
+    """Return edits of an update that keep the translation, and findings about other changes."""
+    restored = restore_original(old)
+    original: Value = old if restored is None else restored
+    names = _find_read_names(original, legacy)
     edits = [
-        *_metadata(old, asked, new, touched),
-        *_spec(old, asked, new, touched),
-        *_containers(old, asked, new),
+        *_edit_metadata(old, original, new, names),
+        *_edit_spec(old, original, new, names),
+        *_edit_containers(old, original, new),
     ]
-    return tuple(edits), (*_changed(old, asked, new), *_hints(old, asked, new, touched))
+    findings = (
+        *_check_devices(old, original, new),
+        *_check_annotations(old, original, new, names),
+    )
+    return tuple(edits), findings
 
 
-def _touched(asked: Value, legacy: Legacy) -> Mapping[Path, tuple[str, ...]]:
-    """Say which annotations, labels and node labels a dialect reads in the pod as it was."""
+def _find_read_names(original: Value, legacy: Legacy) -> Mapping[Path, tuple[str, ...]]:
+    """Return the annotations, labels and node labels that dialects read in the original pod."""
     found: dict[Path, tuple[str, ...]] = {}
-    for trace in read(asked, legacy).traces:
-        found[trace.path] = (*found.get(trace.path, ()), str(trace.name))
+    for field in read_pod(original, legacy).source_fields:
+        found[field.path] = (*found.get(field.path, ()), str(field.name))
     return found
 
 
-def merged(old: Held, asked: Held, new: Held) -> Held:
-    """Give what has to stand at a place: the update's, but for what the translation changed."""
-    if _same(new, old) or _same(old, asked):
+def merge(old: OptionalValue, original: OptionalValue, new: OptionalValue) -> OptionalValue:
+    """Return the value of the update, except where the translation changed the original."""
+    if _equal(new, old) or _equal(old, original):
         return new
-    if _same(new, asked):
+    if _equal(new, original):
         return old
     if isinstance(new, dict):
-        return _objects(_mapping(old), _mapping(asked), new)
+        return _merge_mappings(_to_mapping(old), _to_mapping(original), new)
     if isinstance(new, list):
-        return _lists(old, asked, new)
+        return _merge_lists(old, original, new)
     return new
 
 
-def _same(one: Held, other: Held) -> bool:
-    if isinstance(one, _Nothing) or isinstance(other, _Nothing):
+def _equal(one: OptionalValue, other: OptionalValue) -> bool:
+    if isinstance(one, _Absent) or isinstance(other, _Absent):
         return one is other
-    return same(one, other)
+    return equal_json(one, other)
 
 
-def _mapping(value: Held) -> Mapping[str, Value]:
+def _to_mapping(value: OptionalValue) -> Mapping[str, Value]:
     return value if isinstance(value, dict) else {}
 
 
-def _objects(
-    old: Mapping[str, Value], asked: Mapping[str, Value], new: Mapping[str, Value]
+def _merge_mappings(
+    old: Mapping[str, Value], original: Mapping[str, Value], new: Mapping[str, Value]
 ) -> dict[str, Value]:
     result: dict[str, Value] = {}
     for name in dict.fromkeys((*new, *old)):
-        value = merged(old.get(name, NOTHING), asked.get(name, NOTHING), new.get(name, NOTHING))
-        if not isinstance(value, _Nothing):
+        value = merge(old.get(name, ABSENT), original.get(name, ABSENT), new.get(name, ABSENT))
+        if not isinstance(value, _Absent):
             result[name] = value
     return result
 
 
-def _lists(old: Held, asked: Held, new: list[Value]) -> Value:
-    """Merge lists by what their items are called; what has no name is its own."""
-    lists = [each if isinstance(each, list) else [] for each in (old, asked)]
+def _merge_lists(old: OptionalValue, original: OptionalValue, new: list[Value]) -> Value:
+    """Merge lists by the names of their items. An item without a name is its own key."""
+    lists = [each if isinstance(each, list) else [] for each in (old, original)]
     if len(lists[0]) == len(new) and all(map(_is_term, (*lists[0], *new))):
-        return _terms(lists[0], lists[1], new)
-    named = [{_called(item): item for item in each} for each in (*lists, new)]
-    if any(len(one) != len(each) for one, each in zip(named, (*lists, new), strict=True)):
-        return new  # a name twice
-    stands, was, wanted = named
+        return _merge_terms(lists[0], lists[1], new)
+    keyed = [{_item_key(item): item for item in each} for each in (*lists, new)]
+    if any(len(one) != len(each) for one, each in zip(keyed, (*lists, new), strict=True)):
+        return new  # a name is not unique
+    old_items, original_items, new_items = keyed
     result = []
-    for name in dict.fromkeys((*stands, *wanted)):
-        value = merged(stands.get(name, NOTHING), was.get(name, NOTHING), wanted.get(name, NOTHING))
-        if not isinstance(value, _Nothing):
+    for name in dict.fromkeys((*old_items, *new_items)):
+        value = merge(
+            old_items.get(name, ABSENT),
+            original_items.get(name, ABSENT),
+            new_items.get(name, ABSENT),
+        )
+        if not isinstance(value, _Absent):
             result.append(value)
     return result
 
 
 def _is_term(item: Value) -> bool:
-    return isinstance(item, dict) and _OF_TERM.issuperset(item)
+    return isinstance(item, dict) and _TERM_FIELDS.issuperset(item)
 
 
-def _terms(old: list[Value], asked: list[Value], new: list[Value]) -> Value:
-    """Merge terms of node selectors by their order: none comes or goes, and any may be narrowed."""
-    was: list[Held] = [*asked, *([NOTHING] * len(old))]
-    several = (merged(*each) for each in zip(old, was[: len(old)], new, strict=True))
-    return [each for each in several if not isinstance(each, _Nothing)]
+def _merge_terms(old: list[Value], original: list[Value], new: list[Value]) -> Value:
+    """Merge node selector terms by position: their number is fixed, but each may be narrowed."""
+    padded: list[OptionalValue] = [*original, *([ABSENT] * len(old))]
+    merged = (merge(*each) for each in zip(old, padded[: len(old)], new, strict=True))
+    return [each for each in merged if not isinstance(each, _Absent)]
 
 
-def _called(item: Value) -> str:
+def _item_key(item: Value) -> str:
     if isinstance(item, dict) and isinstance(item.get("name"), str):
         return f"{item['name']}\n{item.get('request', '')}"
     return repr(item)
 
 
-def _edit(new: Value, path: Path, value: Held) -> Iterator[Edit]:
-    """Let `value` stand at `path` of the update."""
-    held = get(new, path[:-1])
-    if not isinstance(held, dict):
-        return  # no pod, which is for the API server to say
-    stands: Held = held.get(str(path[-1]), NOTHING)
-    if _same(stands, value):
+def _set_value(new: Value, path: Path, value: OptionalValue) -> Iterator[Edit]:
+    """Yield the edit that sets `value` at `path` of the update, if it differs."""
+    parent = get_value(new, path[:-1])
+    if not isinstance(parent, dict):
+        return  # not a valid pod; the API server reports that
+    current: OptionalValue = parent.get(str(path[-1]), ABSENT)
+    if _equal(current, value):
         return
-    if isinstance(value, _Nothing):
+    if isinstance(value, _Absent):
         yield Edit("remove", path)
     else:
-        yield Edit("add" if isinstance(stands, _Nothing) else "replace", path, value)
+        yield Edit("add" if isinstance(current, _Absent) else "replace", path, value)
 
 
-def _metadata(
-    old: Value, asked: Value, new: Value, touched: Mapping[Path, tuple[str, ...]]
+def _edit_metadata(
+    old: Value, original: Value, new: Value, names: Mapping[Path, tuple[str, ...]]
 ) -> Iterator[Edit]:
     for part in ("annotations", "labels"):
-        above: Path = ("metadata", part)
-        stands, was, wanted = (mapping(get(pod, above)) for pod in (old, asked, new))
-        result = dict(wanted)
-        for name in touched.get(above, ()):
-            value = merged(
-                stands.get(name, NOTHING), was.get(name, NOTHING), wanted.get(name, NOTHING)
+        path: Path = ("metadata", part)
+        old_values, original_values, new_values = (
+            as_mapping(get_value(pod, path)) for pod in (old, original, new)
+        )
+        result = dict(new_values)
+        for name in names.get(path, ()):
+            value = merge(
+                old_values.get(name, ABSENT),
+                original_values.get(name, ABSENT),
+                new_values.get(name, ABSENT),
             )
             result.pop(name, None)
-            if not isinstance(value, _Nothing):
+            if not isinstance(value, _Absent):
                 result[name] = value
         if part == "annotations":
             for name in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION):
                 result.pop(name, None)
-                if name in stands:
-                    result[name] = stands[name]
-        if result != wanted:
-            yield from _edit(new, above, {**result})
+                if name in old_values:
+                    result[name] = old_values[name]
+        if result != new_values:
+            yield from _set_value(new, path, {**result})
 
 
-def _spec(
-    old: Value, asked: Value, new: Value, touched: Mapping[Path, tuple[str, ...]]
+def _edit_spec(
+    old: Value, original: Value, new: Value, names: Mapping[Path, tuple[str, ...]]
 ) -> Iterator[Edit]:
-    stands, was, wanted = (mapping(get(pod, ("spec",))) for pod in (old, asked, new))
-    for name in _OF_SPEC:
-        parts = (each.get(name, NOTHING) for each in (stands, was, wanted))
-        yield from _edit(new, ("spec", name), merged(*parts))
-    for name in _NARROWING:
-        parts = (each.get(name, NOTHING) for each in (stands, was, wanted))
-        if any(path[:2] == ("spec", name) for path in touched) or name == "affinity":
-            yield from _edit(new, ("spec", name), merged(*parts))
+    specs = [as_mapping(get_value(pod, ("spec",))) for pod in (old, original, new)]
+    for name in _SPEC_FIELDS:
+        parts = (each.get(name, ABSENT) for each in specs)
+        yield from _set_value(new, ("spec", name), merge(*parts))
+    for name in _PLACEMENT_FIELDS:
+        parts = (each.get(name, ABSENT) for each in specs)
+        if any(path[:2] == ("spec", name) for path in names) or name == "affinity":
+            yield from _set_value(new, ("spec", name), merge(*parts))
 
 
-def _containers(old: Value, asked: Value, new: Value) -> Iterator[Edit]:
-    for path, stands, was, wanted in _alike(old, asked, new):
-        for name in _OF_CONTAINER:
-            parts = (each.get(name, NOTHING) for each in (stands, was, wanted))
-            yield from _edit(new, (*path, name), merged(*parts))
+def _edit_containers(old: Value, original: Value, new: Value) -> Iterator[Edit]:
+    for path, *containers in _match_containers(old, original, new):
+        for name in _CONTAINER_FIELDS:
+            parts = (each.get(name, ABSENT) for each in containers)
+            yield from _set_value(new, (*path, name), merge(*parts))
 
 
-_Alike = tuple[Path, Mapping[str, Value], Mapping[str, Value], Mapping[str, Value]]
+_MatchedContainers = tuple[Path, Mapping[str, Value], Mapping[str, Value], Mapping[str, Value]]
 
 
-def _alike(old: Value, asked: Value, new: Value) -> Iterator[_Alike]:
-    """Give the containers that the update and the pod both have, by their names."""
-    for part in _CONTAINERS:
-        stands, was = (
-            {str(mapping(one).get("name")): mapping(one) for one in items(get(pod, ("spec", part)))}
-            for pod in (old, asked)
+def _match_containers(old: Value, original: Value, new: Value) -> Iterator[_MatchedContainers]:
+    """Yield the containers that both the pod and the update have, matched by name."""
+    for part in _CONTAINER_LISTS:
+        by_name, original_by_name = (
+            {
+                str(as_mapping(each).get("name")): as_mapping(each)
+                for each in as_list(get_value(pod, ("spec", part)))
+            }
+            for pod in (old, original)
         )
-        for number, one in enumerate(items(get(new, ("spec", part)))):
-            name = mapping(one).get("name")
-            if isinstance(name, str) and name in stands:
-                yield ("spec", part, number), stands[name], was.get(name, {}), mapping(one)
+        for number, each in enumerate(as_list(get_value(new, ("spec", part)))):
+            name = as_mapping(each).get("name")
+            if isinstance(name, str) and name in by_name:
+                path: Path = ("spec", part, number)
+                yield path, by_name[name], original_by_name.get(name, {}), as_mapping(each)
 
 
-def _changed(old: Value, asked: Value, new: Value) -> Iterator[Finding]:
-    """Tell of device amounts that an update would change: the API server lets nobody."""
-    for path, stands, was, wanted in _alike(old, asked, new):
+def _check_devices(old: Value, original: Value, new: Value) -> Iterator[Finding]:
+    """Report changed device amounts, which the API server does not allow."""
+    for path, *containers in _match_containers(old, original, new):
         for part in ("limits", "requests"):
-            held, meant, said = (_part(each, part) for each in (stands, was, wanted))
-            for name in dict.fromkeys((*said, *meant)):
-                value = said.get(name)
-                fine = same(value, held.get(name)) or same(value, meant.get(name))
-                if is_device(name) and not fine:
-                    words = f"{name} was {_words(meant.get(name))} and is {_words(value)} now"
-                    where = show((*path, "resources", part))
-                    yield DEVICES_FIXED.at(where, f"container {wanted['name']}: {words}")
+            current, before, update = (_read_part(each, part) for each in containers)
+            for name in dict.fromkeys((*update, *before)):
+                value = update.get(name)
+                unchanged = equal_json(value, current.get(name)) or equal_json(
+                    value, before.get(name)
+                )
+                if is_device_resource(name) and not unchanged:
+                    change = f"from {_format(before.get(name))} to {_format(value)}"
+                    yield DEVICES_FIXED.at(
+                        format_path((*path, "resources", part)),
+                        f"container {containers[2]['name']}: the update changes {name} {change}",
+                    )
                     break
 
 
-def _part(container: Mapping[str, Value], part: str) -> Mapping[str, Value]:
-    return mapping(mapping(container.get("resources")).get(part))
+def _read_part(container: Mapping[str, Value], part: str) -> Mapping[str, Value]:
+    return as_mapping(as_mapping(container.get("resources")).get(part))
 
 
-def _words(value: Value) -> str:
-    return "none" if value is None else text(value)
+def _format(value: Value) -> str:
+    return "none" if value is None else format_value(value)
 
 
-def _hints(
-    old: Value, asked: Value, new: Value, touched: Mapping[Path, tuple[str, ...]]
+def _check_annotations(
+    old: Value, original: Value, new: Value, names: Mapping[Path, tuple[str, ...]]
 ) -> Iterator[Finding]:
-    """Tell of annotations that say something else than when the devices were chosen."""
-    above: Path = ("metadata", "annotations")
-    stands, was, wanted = (mapping(get(pod, above)) for pod in (old, asked, new))
-    for name in touched.get(above, ()):
-        value = wanted.get(name)
-        if name in wanted and not same(value, stands.get(name)) and not same(value, was.get(name)):
+    """Report annotations that differ from those that were used to choose the devices."""
+    path: Path = ("metadata", "annotations")
+    old_values, original_values, new_values = (
+        as_mapping(get_value(pod, path)) for pod in (old, original, new)
+    )
+    for name in names.get(path, ()):
+        value, before = new_values.get(name), original_values.get(name)
+        is_known = equal_json(value, old_values.get(name)) or equal_json(value, before)
+        if name in new_values and not is_known:
             yield HINT_FIXED.at(
-                show((*above, name)),
-                f"it was {_words(was.get(name))} when the pod was created, and is {_words(value)}",
+                format_path((*path, name)),
+                f"the value was {_format(before)} when the pod was created, "
+                f"and the update changes it to {_format(value)}",
             )

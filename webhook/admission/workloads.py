@@ -1,7 +1,7 @@
-"""An object that makes pods: a warning per claim of each, and early refusal where none could start.
+"""Review an object that creates pods: warn about each claim, and deny it if no pod could start.
 
-Nothing is changed; the pods are translated when they are created. An update that leaves the pod
-templates alone is never spoken of. Knows no kind of object by itself.
+The object is not changed, because its pods are translated when they are created. An update that
+leaves the pod templates unchanged gets no warnings.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,130 +9,144 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from config.policy import treated
-from documents.paths import get, parse, show
-from documents.values import Value, same
+from config.policy import apply_policies
+from documents.paths import format_path, get_value, parse_path
+from documents.values import Value, equal_json
 from dra.finding import Finding, Severity
 from registration import scope
-from registration.scope import Mode, Owner
-from runtime.review import Malformed, Request, allowed, value
-from translate.legacy.pod_view import mapping
-from translate.manifests.workloads import Place, moved, places
-from translate.pods import Given
+from registration.scope import Mode, PodMetadata, PodOwner
+from runtime.review import AdmissionRequest, Malformed, compose_allowed, decode_object
+from translate.legacy.pod_view import as_mapping
+from translate.manifests.workloads import Place, find_places, map_path
+from translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
-from webhook.admission.claim_summary import Claims
+from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.messages import short, warnings
-from webhook.admission.pods import Outcome, Said
+from webhook.admission.messages import select_warnings, shorten
+from webhook.admission.pods import PartialResponse, PodDecision
 
 
-class Around(NamedTuple):
-    """What stands around a workload: LimitRanges, and why its pods may never be sent to us."""
+class WorkloadContext(NamedTuple):
+    """The LimitRanges of the namespace, and findings about pods that may not be sent."""
 
     ranges: Sequence[LimitRange] = ()
-    unsent: Sequence[Finding] = ()
+    inactive_conditions: Sequence[Finding] = ()
 
 
-def answer(
-    request: Request, mode: Mode, given: Given, claims: Claims, around: Around
-) -> Said | Malformed:
-    """Answer a review of such an object."""
-    new = value(request.object)
+def respond(
+    request: AdmissionRequest,
+    mode: Mode,
+    context: TranslationContext,
+    summaries: ClaimSummaries,
+    workload_context: WorkloadContext,
+) -> PartialResponse | Malformed:
+    """Compose the response for an object that creates pods."""
+    new = decode_object(request.object)
     if isinstance(new, Malformed):
         return new
-    if not _chosen(new, request, given) or _unchanged(request, new):
-        return Said(allowed(), "allowed")
-    all_places = places(new)
-    found = [each for each in all_places if not scope.opted_out(_labels(each))]
+    if not _is_rolled_out(new, request, context) or _has_same_pods(request, new):
+        return PartialResponse(compose_allowed(), "allowed")
+    all_places = find_places(new)
+    places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
 
-    def decided(place: Place) -> Outcome:
-        outcome = pods.decide(place.pod, request.namespace, given, claims)
-        return _surrounded(outcome, place, mode, given, around.ranges)
+    def decide(place: Place) -> PodDecision:
+        decision = pods.decide(place.pod, request.namespace, context, summaries)
+        return _add_findings(decision, place, mode, context, workload_context.ranges)
 
-    outcomes = [(place, decided(place)) for place in found]
-    findings = tuple(dict.fromkeys(each for one in outcomes for each in _findings(*one)))
-    if any(one.edits for _, one in outcomes):
-        # We see the workload though nobody may send us its pods.
-        findings += tuple(treated(around.unsent, given.configuration.findings))
-    refused = [one for _, one in outcomes if one.refused]
-    if refused and len(refused) == len(all_places) and mode is Mode.ENFORCE:
-        return pods.refusal(findings)
-    lines = list(_lines((one for _, one in outcomes), mode))
-    return _told(lines, findings, _command(request))
+    decisions = [(place, decide(place)) for place in places]
+    findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
+    if any(one.edits for _, one in decisions):
+        # The webhook for workloads may be active while the one for pods is not.
+        inactive = apply_policies(
+            workload_context.inactive_conditions, context.configuration.findings
+        )
+        findings += tuple(inactive)
+    denied = [one for _, one in decisions if one.is_denied]
+    if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
+        return pods.compose_refusal(findings)
+    lines = list(_describe_claims((one for _, one in decisions), mode))
+    return _compose_warnings(lines, findings, _build_command(request))
 
 
-def _told(lines: list[str], findings: Sequence[Finding], command: str) -> Said:
-    """Let the object in, with what there is to say of it."""
+def _compose_warnings(
+    lines: list[str], findings: Sequence[Finding], command: str
+) -> PartialResponse:
+    """Compose a response that allows the object with warnings."""
     codes = tuple(dict.fromkeys(each.code for each in findings))
-    told = [each for each in findings if each.severity is not Severity.INFO]
-    if not lines and not told:
-        return Said(allowed(), "allowed", codes)
-    shown = [*warnings(lines, told, command), command]
-    return Said(
-        allowed((), list(dict.fromkeys(shown)), _audit("reported", codes)), "reported", codes
-    )
+    shown = [each for each in findings if each.severity is not Severity.INFO]
+    if not lines and not shown:
+        return PartialResponse(compose_allowed(), "allowed", codes)
+    warnings = list(dict.fromkeys([*select_warnings(lines, shown, command), command]))
+    tail = compose_allowed((), warnings, _audit("reported", codes))
+    return PartialResponse(tail, "reported", codes)
 
 
 def _audit(outcome: str, codes: Iterable[str]) -> dict[str, str]:
     return {"outcome": outcome, "findings": ",".join(codes)}
 
 
-def _surrounded(
-    outcome: Outcome, place: Place, mode: Mode, given: Given, ranges: Sequence[LimitRange]
-) -> Outcome:
-    if not outcome.edits:
-        return outcome
-    found = (*limit_ranges.early(outcome.asked, ranges), *scope.mislabelled(_labels(place), mode))
-    told = treated(found, given.configuration.findings)
-    return replace(outcome, findings=(*outcome.findings, *told))
-
-
-def _lines(outcomes: Iterable[Outcome], mode: Mode) -> Iterator[str]:
-    will = "pods will be translated" if mode is Mode.ENFORCE else "pods would be translated"
-    for each in outcomes:
-        for line in () if each.refused else each.lines:
-            yield f"{will}: {line}"
-
-
-def _findings(place: Place, outcome: Outcome) -> Iterator[Finding]:
-    """Give the findings about a pod template with paths of the whole object."""
-    for each in outcome.findings:
-        tokens = (int(one) if one.isdecimal() else one for one in parse(each.path))
-        yield replace(each, path=show(moved(tuple(tokens), place)))
-
-
-def _chosen(new: Value, request: Request, given: Given) -> bool:
-    """Tell whether the rollout is as far as this object's pods."""
-    name = get(new, ("metadata", "name"))
-    pod = scope.Metadata(
-        owner_references=(Owner(request.kind.kind, name if isinstance(name, str) else ""),)
+def _add_findings(
+    decision: PodDecision,
+    place: Place,
+    mode: Mode,
+    context: TranslationContext,
+    ranges: Sequence[LimitRange],
+) -> PodDecision:
+    """Add findings about LimitRanges and the label of the pod template."""
+    if not decision.edits:
+        return decision
+    found = (
+        *limit_ranges.check_template(decision.removed, ranges),
+        *scope.find_label_without_effect(_read_labels(place), mode),
     )
-    owner = scope.owner(request.namespace, pod)
-    return scope.rolled_out(owner, given.configuration.scope.rollout.percent)
+    findings = apply_policies(found, context.configuration.findings)
+    return replace(decision, findings=(*decision.findings, *findings))
 
 
-def _labels(place: Place) -> scope.Metadata:
-    labels = mapping(get(place.pod, ("metadata", "labels")))
-    return scope.Metadata(
-        labels={key: text for key, text in labels.items() if isinstance(text, str)}
+def _describe_claims(decisions: Iterable[PodDecision], mode: Mode) -> Iterator[str]:
+    prefix = "pods will be translated" if mode is Mode.ENFORCE else "pods would be translated"
+    for each in decisions:
+        for line in () if each.is_denied else each.lines:
+            yield f"{prefix}: {line}"
+
+
+def _move_findings(place: Place, decision: PodDecision) -> Iterator[Finding]:
+    """Yield the findings about a pod template, with paths relative to the whole object."""
+    for each in decision.findings:
+        tokens = (int(one) if one.isdecimal() else one for one in parse_path(each.path))
+        yield replace(each, path=format_path(map_path(tuple(tokens), place)))
+
+
+def _is_rolled_out(new: Value, request: AdmissionRequest, context: TranslationContext) -> bool:
+    """Return whether the rollout includes the pods of the object."""
+    name = get_value(new, ("metadata", "name"))
+    pod = PodMetadata(
+        owner_references=(PodOwner(request.kind.kind, name if isinstance(name, str) else ""),)
     )
+    owner = scope.find_root_owner(request.namespace, pod)
+    return scope.is_rolled_out(owner, context.configuration.scope.rollout.percent)
 
 
-def _unchanged(request: Request, new: Value) -> bool:
-    """Tell whether an update leaves what its pods are made from as it was."""
+def _read_labels(place: Place) -> PodMetadata:
+    labels = as_mapping(get_value(place.pod, ("metadata", "labels")))
+    return PodMetadata(labels={key: text for key, text in labels.items() if isinstance(text, str)})
+
+
+def _has_same_pods(request: AdmissionRequest, new: Value) -> bool:
+    """Return whether an update leaves all pod templates unchanged."""
     if request.operation != "UPDATE":
         return False
-    old = value(request.old_object)
+    old = decode_object(request.old_object)
     if isinstance(old, Malformed):
         return False
-    before, after = places(old), places(new)
+    before, after = find_places(old), find_places(new)
     return len(before) == len(after) and all(
-        same(one.pod, other.pod) for one, other in zip(before, after, strict=True)
+        equal_json(one.pod, other.pod) for one, other in zip(before, after, strict=True)
     )
 
 
-def _command(request: Request) -> str:
+def _build_command(request: AdmissionRequest) -> str:
     kind = request.kind.kind.lower()
     group = f".{request.kind.group}" if request.kind.group else ""
-    get_it = f"kubectl get {kind}{group} {request.name or 'NAME'} -n {request.namespace} -o yaml"
-    return short(f"all of it: {get_it} | drawbridge translate -f - --context")
+    get = f"kubectl get {kind}{group} {request.name or 'NAME'} -n {request.namespace} -o yaml"
+    return shorten(f"details: {get} | drawbridge translate -f - --context")

@@ -1,1 +1,1 @@
-"""The webhook process: HTTP handler, cluster view, template store."""
+"""The webhook process: HTTP handler, cluster view, and template store."""

@@ -1,7 +1,7 @@
-"""The door of admission: from HTTP requests to whoever answers reviews, and back.
+"""The HTTP handler of the webhook: validate requests, and call the admission handler.
 
-Method, path, type, size, time and number are judged here, cheapest first; what a review means is
-the answerer's business. A bug there costs one request. Knows nothing of TLS and of sockets.
+Checks method, path, content type, size, time and concurrency, cheapest first. An unhandled
+exception fails one request only.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from aiohttp.web_protocol import RequestPayloadError
 
 from runtime import metrics, review, timeouts
-from runtime.logs import say, say_soon
+from runtime.logs import log_event, log_event_buffered
 from runtime.review import Denial
 from webhook.admission.handler import Reply
 
@@ -25,47 +25,47 @@ _LOG: Final = logging.getLogger("serve.admission")
 JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Content-Type": JSON, "Server": "drawbridge"}
 _UNKNOWN: Final = "unknown"
-_WAYS: Final = 256  # texts of paths remembered; the API server sends two
+_MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
 MIB: Final = 1 << 20
 _REASONS: Final = {500: "InternalError", 504: "Timeout"}
-# At info an administrator sees what was done to pods; that nothing was, only when asked.
-_TOLD: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
+# Outcomes that change pods are logged at info. The others need the level debug.
+_LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
-class Answers(Protocol):
-    """Who answers reviews."""
+class ReviewHandler(Protocol):
+    """Handles reviews."""
 
-    async def pods(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer about a pod."""
+    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a pod."""
 
-    async def workloads(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer about an object with a pod template."""
+    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of an object with a pod template."""
 
 
-class Limits(NamedTuple):
-    """What one process takes on."""
+class RequestLimits(NamedTuple):
+    """The limits of one process."""
 
     body: int = 8 * MIB
-    in_flight: int = 256  # that are being answered, their bodies read
-    held: int = 128 * MIB  # of bodies that are coming in or being answered
-    slow: float = 10.0  # seconds a body may take to come in
+    in_flight: int = 256  # requests whose body has been read
+    total_bytes: int = 128 * MIB  # bodies that are being read or handled
+    body_seconds: float = 10.0  # time to receive a body
 
 
-LIMITS: Final = Limits()
-Asked = Coroutine[Any, Any, Reply]
-Ask = Callable[[bytes, float], Asked]
+DEFAULT_LIMITS: Final = RequestLimits()
+_PendingReply = Coroutine[Any, Any, Reply]
+_Reviewer = Callable[[bytes, float], _PendingReply]
 
 
-class _Way(NamedTuple):
-    """Where a path leads, and how long its caller waits."""
+class _Route(NamedTuple):
+    """The handler of a path, and the timeout of the caller."""
 
     webhook: str
-    ask: Ask | None
+    reviewer: _Reviewer | None
     seconds: float
 
 
-class RefusedError(Exception):
-    """A request that is answered without asking anybody."""
+class RejectedRequestError(Exception):
+    """A request that is rejected before it reaches the admission handler."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -73,171 +73,181 @@ class RefusedError(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class Door:
-    """Answers every request; `closing` makes each answer the last of its connection."""
+class AdmissionHTTPHandler:
+    """Handles every request. If `closing` is set, each response closes its connection."""
 
     def __init__(
-        self, answers: Answers, ready: Callable[[], Sequence[str]], limits: Limits = LIMITS
+        self,
+        reviews: ReviewHandler,
+        check_ready: Callable[[], Sequence[str]],
+        limits: RequestLimits = DEFAULT_LIMITS,
     ) -> None:
         self.closing = False
-        self._asks: Mapping[str, Ask] = {
-            "/admit/pods": answers.pods,
-            "/admit/workloads": answers.workloads,
+        self._reviewers: Mapping[str, _Reviewer] = {
+            "/admit/pods": reviews.review_pod,
+            "/admit/workloads": reviews.review_workload,
         }
-        self._ready = ready
+        self._check_ready = check_ready
         self._limits = limits
-        self._ways: dict[str, _Way] = {}
-        self._running = dict.fromkeys((*map(_webhook, self._asks), _UNKNOWN), 0)
+        self._routes: dict[str, _Route] = {}
+        self._running = dict.fromkeys((*map(_webhook_of, self._reviewers), _UNKNOWN), 0)
         for webhook in self._running:
-            # Read when somebody looks: a gauge that goes up and down costs more than to count.
+            # Read at scrape time: a gauge that changes with each request costs more.
             count = functools.partial(self._running.__getitem__, webhook)
             metrics.IN_FLIGHT.labels(webhook).set_function(count)
-        self._asking = 0
-        self._held = 0
+        self._in_flight = 0
+        self._total_bytes = 0
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Answer one request."""
+        """Handle one request."""
         started = time.perf_counter()
         path = request.raw_path
-        way = self._ways.get(path) or self._way(path)
-        self._running[way.webhook] += 1
+        route = self._routes.get(path) or self._find_route(path)
+        self._running[route.webhook] += 1
         try:
-            answer = await self._answer(request, way, started)
-        except RefusedError as refused:
-            answer = _text(refused)
-        except ConnectionError:  # nobody is there any more to be answered
+            response = await self._respond(request, route, started)
+        except RejectedRequestError as rejected:
+            response = _respond_rejected(rejected)
+        except ConnectionError:  # the client is gone
             raise
-        except Exception as bug:  # noqa: BLE001  # whatever it is, it costs one request only
-            answer = _crashed(bug, b"", way)
+        except Exception as error:  # noqa: BLE001  # any exception fails one request only
+            response = _respond_exception(error, b"", route)
         finally:
-            self._running[way.webhook] -= 1
+            self._running[route.webhook] -= 1
         if self.closing:
-            answer.force_close()
-        metrics.REQUESTS.add(way.webhook, f"{answer.status}")
-        metrics.LATENCY.add(way.webhook, time.perf_counter() - started)
-        return answer
+            response.force_close()
+        metrics.REQUESTS.add(route.webhook, f"{response.status}")
+        metrics.LATENCY.add(route.webhook, time.perf_counter() - started)
+        return response
 
-    async def _answer(self, request: web.BaseRequest, way: _Way, started: float) -> web.Response:
-        ask = self._may_come_in(request, way)
-        body = await self._body(request, way.seconds)
-        seconds = way.seconds - (time.perf_counter() - started)
-        if self._held + len(body) > self._limits.held:  # whoever waits keeps a body as well
-            raise self._too_much()
-        self._asking += 1
-        self._held += len(body)
+    async def _respond(
+        self, request: web.BaseRequest, route: _Route, started: float
+    ) -> web.Response:
+        reviewer = self._validate(request, route)
+        body = await self._read_body(request, route.seconds)
+        seconds = route.seconds - (time.perf_counter() - started)
+        if self._total_bytes + len(body) > self._limits.total_bytes:
+            raise self._too_many_bytes()
+        self._in_flight += 1
+        self._total_bytes += len(body)
         try:
-            reply = await _within(seconds, ask(body, timeouts.deadline(seconds)))
+            reply = await _await_reply(seconds, reviewer(body, timeouts.compute_deadline(seconds)))
         except TimeoutError:
-            message = f"there was no answer within {way.seconds:g} seconds"
-            return _failed(body, 504, message, way)
-        except Exception as bug:  # noqa: BLE001  # whatever it is, it costs one request only
-            return _crashed(bug, body, way)
+            message = f"no response within {route.seconds:g} seconds"
+            return _respond_failed(body, 504, message, route)
+        except Exception as error:  # noqa: BLE001  # any exception fails one request only
+            return _respond_exception(error, body, route)
         finally:
-            self._asking -= 1
-            self._held -= len(body)
-        _tell(reply, way, started)
+            self._in_flight -= 1
+            self._total_bytes -= len(body)
+        _record(reply, route, started)
         return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
 
-    def _may_come_in(self, request: web.BaseRequest, way: _Way) -> Ask:
-        if way.ask is None:
-            raise RefusedError(404, f"there are {' and '.join(self._asks)}")
+    def _validate(self, request: web.BaseRequest, route: _Route) -> _Reviewer:
+        if route.reviewer is None:
+            raise RejectedRequestError(404, f"the valid paths are {' and '.join(self._reviewers)}")
         if request.method != "POST":
-            raise RefusedError(405, "a review is sent by POST", Allow="POST")
+            raise RejectedRequestError(405, "the method must be POST", Allow="POST")
         headers = request.headers
         if headers.get(CONTENT_TYPE) != JSON and request.content_type != JSON:
-            raise RefusedError(415, f"a review is {JSON}", Accept_Post=JSON)
+            raise RejectedRequestError(415, f"Content-Type must be {JSON}", Accept_Post=JSON)
         if headers.get(CONTENT_ENCODING, "identity") != "identity":
-            raise RefusedError(415, "a review is not compressed", Accept_Encoding="identity")
-        # To these two the API server listens: after Retry-After it asks again, within its timeout.
-        if missing := self._ready():
-            raise RefusedError(503, f"not ready: {missing[0]}", Retry_After="1", Connection="close")
-        if self._asking >= self._limits.in_flight:
-            raise RefusedError(429, "too many requests at once", Retry_After="1")
-        return way.ask
+            message = "compressed requests are not supported"
+            raise RejectedRequestError(415, message, Accept_Encoding="identity")
+        # The API server retries both of these after Retry-After, within its timeout.
+        if missing := self._check_ready():
+            raise RejectedRequestError(
+                503, f"not ready: {missing[0]}", Retry_After="1", Connection="close"
+            )
+        if self._in_flight >= self._limits.in_flight:
+            raise RejectedRequestError(429, "too many concurrent requests", Retry_After="1")
+        return route.reviewer
 
-    async def _body(self, request: web.BaseRequest, seconds: float) -> bytes:
+    async def _read_body(self, request: web.BaseRequest, seconds: float) -> bytes:
         content = request.content
-        if content.is_eof():  # it came with the headers, as bodies of pods do
+        if content.is_eof():  # a small body arrives together with the headers
             body = content.read_nowait()
             if len(body) > self._limits.body:
                 raise self._too_large()
             return body
         if (request.content_length or 0) > self._limits.body:
             raise self._too_large()
-        await _expected(request)
-        patience = min(seconds, self._limits.slow)
+        await _send_continue(request)
+        timeout = min(seconds, self._limits.body_seconds)
         try:
-            async with asyncio.timeout(patience):
-                return await self._gathered(request)
+            async with asyncio.timeout(timeout):
+                return await self._read_chunks(request)
         except TimeoutError:
-            message = f"the body did not come within {patience:g} seconds"
-            raise RefusedError(408, message, Connection="close") from None
+            message = f"the body did not arrive within {timeout:g} seconds"
+            raise RejectedRequestError(408, message, Connection="close") from None
         except RequestPayloadError as error:
-            raise RefusedError(400, f"the body is broken: {error}", Connection="close") from None
+            message = f"the body is malformed: {error}"
+            raise RejectedRequestError(400, message, Connection="close") from None
 
-    async def _gathered(self, request: web.BaseRequest) -> bytes:
-        """Read a body that comes piece by piece; all such bodies together stay within a bound."""
+    async def _read_chunks(self, request: web.BaseRequest) -> bytes:
+        """Read a body in chunks. The total size of all such bodies is bounded."""
         body = bytearray()
         try:
-            while piece := await request.content.readany():
-                body += piece
-                self._held += len(piece)
+            while chunk := await request.content.readany():
+                body += chunk
+                self._total_bytes += len(chunk)
                 if len(body) > self._limits.body:
                     raise self._too_large()
-                if self._held > self._limits.held:
-                    raise self._too_much()
+                if self._total_bytes > self._limits.total_bytes:
+                    raise self._too_many_bytes()
         finally:
-            self._held -= len(body)
+            self._total_bytes -= len(body)
         return bytes(body)
 
-    def _too_large(self) -> RefusedError:
-        message = f"a review of more than {self._limits.body} bytes is not read"
-        return RefusedError(413, message, Connection="close")
+    def _too_large(self) -> RejectedRequestError:
+        message = f"the body must not exceed {self._limits.body} bytes"
+        return RejectedRequestError(413, message, Connection="close")
 
     @staticmethod
-    def _too_much() -> RefusedError:
-        return RefusedError(429, "too much at once", Retry_After="1", Connection="close")
+    def _too_many_bytes() -> RejectedRequestError:
+        message = "the bodies of all requests are too large"
+        return RejectedRequestError(429, message, Retry_After="1", Connection="close")
 
-    def _way(self, path: str) -> _Way:
+    def _find_route(self, path: str) -> _Route:
         name, _, query = path.partition("?")
-        ask = self._asks.get(name)
-        if ask is None:  # not remembered: there is no end to such paths
-            return _Way(_UNKNOWN, None, timeouts.DEFAULT)
-        way = _Way(_webhook(name), ask, timeouts.allowed(query))
-        if len(self._ways) < _WAYS:
-            self._ways[path] = way
-        return way
+        reviewer = self._reviewers.get(name)
+        if reviewer is None:  # not cached: the number of unknown paths is unlimited
+            return _Route(_UNKNOWN, None, timeouts.DEFAULT)
+        route = _Route(_webhook_of(name), reviewer, timeouts.read_timeout(query))
+        if len(self._routes) < _MAX_ROUTES:
+            self._routes[path] = route
+        return route
 
 
-def _webhook(path: str) -> str:
+def _webhook_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-async def _within(seconds: float, asked: Asked) -> Reply:
-    """Wait so long for an answer.
+async def _await_reply(seconds: float, pending: _PendingReply) -> Reply:
+    """Wait for a reply with a timeout.
 
-    Nearly all answers come at once; to begin with the answer and start a clock only when there is
-    something to wait for spares them a twentieth of all that a request costs.
+    Most replies need no waiting. Starting the coroutine first, and a timer only if it waits, saves
+    5 % of the time of a request.
     """
     try:
-        waiting = asked.send(None)
+        waiting = pending.send(None)
     except StopIteration as done:
         reply: Reply = done.value
         return reply
     async with asyncio.timeout(seconds):
-        return await _go_on(asked, waiting)
+        return await _resume(pending, waiting)
 
 
 @types.coroutine
-def _go_on(asked: Asked, waiting: object) -> Generator[Any, Any, Reply]:
-    """Go on with what was begun, as `await` would have."""
+def _resume(pending: _PendingReply, waiting: object) -> Generator[Any, Any, Reply]:
+    """Continue a started coroutine in the same way as `await`."""
     while True:
         try:
             sent = yield waiting
-        except BaseException as thrown:  # noqa: BLE001  # whatever it is, it is for who waits
-            step = functools.partial(asked.throw, thrown)
+        except BaseException as thrown:  # noqa: BLE001  # the coroutine handles it
+            step = functools.partial(pending.throw, thrown)
         else:
-            step = functools.partial(asked.send, sent)
+            step = functools.partial(pending.send, sent)
         try:
             waiting = step()
         except StopIteration as done:
@@ -245,60 +255,63 @@ def _go_on(asked: Asked, waiting: object) -> Generator[Any, Any, Reply]:
             return reply
 
 
-async def _expected(request: web.BaseRequest) -> None:
-    """Ask for the body of who waits to be asked."""
+async def _send_continue(request: web.BaseRequest) -> None:
+    """Send 100 Continue to a client that expects it."""
     expects = request.headers.get("Expect")
     if expects is None:
         return
     if expects.lower() != "100-continue":
-        raise RefusedError(417, "only 100-continue can be expected", Connection="close")
+        message = "the only supported expectation is 100-continue"
+        raise RejectedRequestError(417, message, Connection="close")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    # That was no part of the answer, which aiohttp would take for begun otherwise.
+    # Otherwise aiohttp takes these bytes for the start of the response.
     request.writer.output_size = 0
 
 
-def _text(refused: RefusedError) -> web.Response:
-    closes = refused.headers.pop("Connection", "") == "close"
-    answer = web.Response(text=f"{refused}\n", status=refused.status, headers=refused.headers)
+def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
+    closes = rejected.headers.pop("Connection", "") == "close"
+    response = web.Response(text=f"{rejected}\n", status=rejected.status, headers=rejected.headers)
     if closes:
-        answer.force_close()
-    return answer
+        response.force_close()
+    return response
 
 
-def _failed(body: bytes, status: int, message: str, way: _Way) -> web.Response:
-    uid = review.decode(body).uid
-    say(_LOG, logging.ERROR, message, webhook=way.webhook, uid=uid, status=status)
-    return _no_answer(uid, status, message, way)
+def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> web.Response:
+    uid = review.decode_review(body).uid
+    log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=status)
+    return _respond_error(uid, status, message, route)
 
 
-def _crashed(bug: Exception, body: bytes, way: _Way) -> web.Response:
+def _respond_exception(error: Exception, body: bytes, route: _Route) -> web.Response:
     metrics.PANICS.inc()
-    uid = review.decode(body).uid
-    fields = {"webhook": way.webhook, "uid": uid}
-    _LOG.error("a bug ended the request", exc_info=bug, extra={"fields": fields})
-    return _no_answer(uid, 500, f"this is a bug: {type(bug).__name__}", way)
+    uid = review.decode_review(body).uid
+    fields = {"webhook": route.webhook, "uid": uid}
+    text = "request ended in an unhandled exception"
+    _LOG.error(text, exc_info=error, extra={"fields": fields})
+    return _respond_error(uid, 500, f"unhandled exception: {type(error).__name__}", route)
 
 
-def _no_answer(uid: str, status: int, message: str, way: _Way) -> web.Response:
-    """Write a review that says why there is no answer; the status makes failurePolicy decide."""
-    metrics.TRANSLATIONS.add(way.webhook, "", "error")
+def _respond_error(uid: str, status: int, message: str, route: _Route) -> web.Response:
+    """Respond with a review that describes the error. The status triggers the failurePolicy."""
+    metrics.TRANSLATIONS.add(route.webhook, "", "error")
     denial = Denial(status, _REASONS[status], f"drawbridge: {message}")
-    body = review.answer(uid, review.denied(denial))
+    body = review.compose_review(uid, review.compose_denied(denial))
     return web.Response(body=body, status=status, headers=_JSON_HEADERS)
 
 
-def _tell(reply: Reply, way: _Way, started: float) -> None:
-    metrics.TRANSLATIONS.add(way.webhook, reply.operation, reply.outcome)
+def _record(reply: Reply, route: _Route, started: float) -> None:
+    """Count and log a reply."""
+    metrics.TRANSLATIONS.add(route.webhook, reply.operation, reply.outcome)
     for code in reply.codes:
         metrics.FINDINGS.add(code)
-    level = _TOLD.get(reply.outcome, logging.DEBUG)
+    level = _LOG_LEVELS.get(reply.outcome, logging.DEBUG)
     if not _LOG.isEnabledFor(level):
         return
-    say_soon(
+    log_event_buffered(
         _LOG,
         level,
         reply.outcome,
-        webhook=way.webhook,
+        webhook=route.webhook,
         uid=reply.uid,
         operation=reply.operation,
         namespace=reply.namespace,

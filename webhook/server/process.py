@@ -1,7 +1,4 @@
-"""`drawbridge serve webhook`: puts admission together, serves it, and ends it gracefully.
-
-Knows nothing of pods; what is decided about them is decided in `webhook` and `translate`.
-"""
+"""Run `drawbridge serve webhook`: connect its parts, serve requests, and shut down gracefully."""
 
 import argparse
 import asyncio
@@ -16,105 +13,118 @@ from cluster.write import Writer
 from dra.finding import Finding
 from registration.codes import CODES
 from runtime import logs, metrics
-from runtime.health import Ready, operations
-from runtime.listener import Gate
-from runtime.process import REFUSED, live, running
+from runtime.health import ReadinessCheck, serve_operations
+from runtime.listener import TLSListener
+from runtime.process import REFUSED, run_background, run_process
 from runtime.settings import Settings
-from runtime.shutdown import Stop
-from runtime.tls import Certificate
-from translate.changes.template import Template
-from webhook.admission.answer_cache import Memory
-from webhook.admission.handler import Admission
-from webhook.admission.protocols import Ensured, Templates
-from webhook.admission.templates import Made
-from webhook.server.cluster_view import Known
-from webhook.server.http_handler import Door
-from webhook.server.template_store import Store
+from runtime.shutdown import StopSignal
+from runtime.tls import ServingCertificate
+from translate.changes.template import ClaimTemplate
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.handler import AdmissionHandler
+from webhook.admission.protocols import TemplateEnsurer, TemplateStatus
+from webhook.admission.templates import TemplateCache
+from webhook.server.cluster_view import WatchedClusterView
+from webhook.server.http_handler import AdmissionHTTPHandler
+from webhook.server.template_store import WatchedTemplateStore
 
 _LOG: Final = logging.getLogger("runtime")
-# After the drain; together with it less than the 30 s that a kubelet waits by default.
-_LAST: Final = 5.0
+# Drain time and this timeout together are shorter than the default grace period of 30 s.
+_CLOSE_TIMEOUT: Final = 5.0
 
 
-class _Counted:
-    """Templates, with their results counted."""
+class _CountedTemplates:
+    """Ensures templates, and counts the results."""
 
-    def __init__(self, templates: Templates) -> None:
+    def __init__(self, templates: TemplateEnsurer) -> None:
         self._templates = templates
 
-    async def ensure(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
+    async def ensure(
+        self, namespace: str, template: ClaimTemplate, seconds: float
+    ) -> TemplateStatus | Finding:
         return _count(await self._templates.ensure(namespace, template, seconds))
 
-    async def look(self, namespace: str, template: Template, seconds: float) -> Ensured | Finding:
-        return await self._templates.look(namespace, template, seconds)
+    async def preview(
+        self, namespace: str, template: ClaimTemplate, seconds: float
+    ) -> TemplateStatus | Finding:
+        return await self._templates.preview(namespace, template, seconds)
 
 
-def _count(result: Ensured | Finding) -> Ensured | Finding:
-    label = result.value if isinstance(result, Ensured) else "refused"
+def _count(result: TemplateStatus | Finding) -> TemplateStatus | Finding:
+    label = result.value if isinstance(result, TemplateStatus) else "refused"
     metrics.TEMPLATES.labels(label).inc()
     return result
 
 
 async def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop; 0 for a graceful end, 2 for what cannot be served."""
+    """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
     logs.configure(options.log_level)
     settings = Settings(options.config, known=CODES)
     if settings.load():
         return REFUSED
-    certificate = Certificate(options.tls_cert, options.tls_key)
+    certificate = ServingCertificate(options.tls_cert, options.tls_key)
     certificate.refresh()
 
-    async def serve(stop: Stop, session: Session) -> None:
+    async def serve(stop: StopSignal, session: Session) -> None:
         await _serve(options, settings, certificate, stop, session)
 
-    code = await live(options, _LOG, serve)
+    code = await run_process(options, _LOG, serve)
     if not code:
-        logs.say(_LOG, logging.INFO, "stopped")
+        logs.log_event(_LOG, logging.INFO, "stopped")
     return code
 
 
 async def _serve(
     options: argparse.Namespace,
     settings: Settings,
-    certificate: Certificate,
-    stop: Stop,
+    certificate: ServingCertificate,
+    stop: StopSignal,
     session: Session,
 ) -> None:
-    known = Known(session, options.namespace or session.namespace, settings.current)
-    settings.subscribe(known.configure)
-    memory: Memory = Memory()
-    made = Made(Store(known.templates, Writer(session)), lambda: datetime.now(UTC))
+    namespace = options.namespace or session.namespace
+    cluster = WatchedClusterView(session, namespace, settings.current)
+    settings.subscribe(cluster.configure)
+    answers = AnswerCache()
+    store = WatchedTemplateStore(cluster.templates, Writer(session))
+    templates = TemplateCache(store, lambda: datetime.now(UTC))
 
-    def missing() -> list[str]:
-        lacks = certificate.missing()
-        return [*known.missing(), *([lacks] if lacks else [])]
+    def find_missing() -> list[str]:
+        problem = certificate.find_problem()
+        return [*cluster.find_missing(), *([problem] if problem else [])]
 
-    def ready() -> list[str]:
-        return [*(["stopping"] if stop.asked else []), *missing()]
+    def check_ready() -> list[str]:
+        return [*(["stopping"] if stop.is_requested else []), *find_missing()]
 
-    door = Door(Admission(known, _Counted(made), memory), missing)
-    gate = Gate(options.listen, certificate, door.handle)
-    async with _operated(options, ready, known, memory):
-        await gate.open()
-        following = (each.run() for each in known.caches)
-        async with running((settings.run(), certificate.run(), *following)):
-            await stop.wanted()
-            # What stops goes on serving until everybody knows that it is going.
-            door.closing = True
+    admission = AdmissionHandler(cluster, _CountedTemplates(templates), answers)
+    handler = AdmissionHTTPHandler(admission, find_missing)
+    listener = TLSListener(options.listen, certificate, handler.handle)
+    async with _serve_health(options, check_ready, cluster, answers):
+        await listener.open()
+        watches = (each.run() for each in cluster.caches)
+        async with run_background((settings.run(), certificate.run(), *watches)):
+            await stop.wait()
+            # Keep serving until all clients use another replica.
+            handler.closing = True
             await asyncio.sleep(options.drain)
-            await gate.close(_LAST)
+            await listener.close(_CLOSE_TIMEOUT)
 
 
 @contextlib.asynccontextmanager
-async def _operated(
-    options: argparse.Namespace, ready: Ready, known: Known, memory: Memory
+async def _serve_health(
+    options: argparse.Namespace,
+    check_ready: ReadinessCheck,
+    cluster: WatchedClusterView,
+    answers: AnswerCache,
 ) -> AsyncIterator[None]:
-    """Serve health and metrics, with what the caches and the memory have to say."""
-    collectors = (metrics.Caches(known.named), metrics.Memories(memory))
+    """Serve health and metrics, including the metrics of the caches."""
+    collectors = (
+        metrics.CacheCollector(cluster.named_caches),
+        metrics.AnswerCacheCollector(answers),
+    )
     for each in collectors:
         metrics.REGISTRY.register(each)
     try:
-        async with operations(options.health, options.metrics, ready):
+        async with serve_operations(options.health, options.metrics, check_ready):
             yield
     finally:
         for each in collectors:

@@ -1,8 +1,6 @@
-"""ResourceClaimTemplates over a watch and a writer.
+"""Read and write ResourceClaimTemplates through a watch cache and a writer.
 
-Fulfils `webhook.admission.protocols.Store`.
-
-Every error of the world becomes a StoreError. Knows nothing of what templates say.
+Implements `webhook.admission.protocols.TemplateStore`. API errors become TemplateStoreError.
 """
 
 import logging
@@ -17,77 +15,90 @@ from cluster.resources import TEMPLATES
 from cluster.session import ApiError
 from cluster.write import Writer
 from documents.values import Value
-from runtime.logs import say
-from webhook.admission.protocols import StoreError
+from runtime.logs import log_event
+from webhook.admission.protocols import TemplateStoreError
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")
-_WORLD: Final = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
-_REMEMBERED: Final = 4096
-_PASSING: Final = (401, 408, 409, 429)
+_REQUEST_ERRORS: Final = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
+_MAX_DECODED: Final = 4096
+_RETRIABLE_CODES: Final = (401, 408, 409, 429)
 
 
-class Store:
-    """Looks into the cache first, and asks the API server for the rest."""
+class WatchedTemplateStore:
+    """Reads templates from the watch cache, and sends other requests to the API server."""
 
     def __init__(self, cache: Cache[Any], writer: Writer) -> None:
         self._cache = cache
         self._writer = writer
-        self._read: dict[tuple[str, str], tuple[bytes, Mapping[str, Value]]] = {}
+        self._decoded: dict[tuple[str, str], tuple[bytes, Mapping[str, Value]]] = {}
 
-    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """What the watch last said of a template; None where it said nothing."""
-        kept = self._cache.get(name, namespace)
-        if kept is None:
-            self._read.pop((namespace, name), None)
+    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+        """Return the template from the watch cache, or None if the cache does not have it."""
+        cached = self._cache.get(name, namespace)
+        if cached is None:
+            self._decoded.pop((namespace, name), None)
             return None
-        known = self._read.get((namespace, name))
-        if known is None or known[0] is not kept.raw:
-            if len(self._read) >= _REMEMBERED:
-                self._read.clear()
-            known = (kept.raw, msgspec.json.decode(kept.raw))
-            self._read[namespace, name] = known
-        return known[1]
+        decoded = self._decoded.get((namespace, name))
+        if decoded is None or decoded[0] is not cached.raw:
+            if len(self._decoded) >= _MAX_DECODED:
+                self._decoded.clear()
+            decoded = (cached.raw, msgspec.json.decode(cached.raw))
+            self._decoded[namespace, name] = decoded
+        return decoded[1]
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
-        """Create it and return it as stored; None where one of that name is there."""
+        """Create a template and return the stored object, or None if the name exists."""
         try:
             return await self._writer.create(TEMPLATES, value, namespace=namespace, dry_run=dry_run)
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return None
-            raise _failed("create", namespace, _name(value), error) from None
-        except _WORLD as error:
-            raise _failed("create", namespace, _name(value), error) from None
+            raise _convert_error("create", namespace, _read_name(value), error) from None
+        except _REQUEST_ERRORS as error:
+            raise _convert_error("create", namespace, _read_name(value), error) from None
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Read it from the API server; None where there is none."""
+        """Read a template from the API server, or return None if it does not exist."""
         try:
             return await self._writer.read(TEMPLATES, name, namespace=namespace)
-        except _WORLD as error:
-            raise _failed("read", namespace, name, error) from None
+        except _REQUEST_ERRORS as error:
+            raise _convert_error("read", namespace, name, error) from None
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Merge annotations into it; that it is gone is no error."""
+        """Merge annotations into a template. A missing template is not an error."""
         body = {"metadata": {"annotations": annotations}}
         try:
             await self._writer.patch(TEMPLATES, name, body, namespace=namespace)
         except ApiError as error:
             if error.code != 404:
-                raise _failed("touch", namespace, name, error) from None
-        except _WORLD as error:
-            raise _failed("touch", namespace, name, error) from None
+                raise _convert_error("touch", namespace, name, error) from None
+        except _REQUEST_ERRORS as error:
+            raise _convert_error("touch", namespace, name, error) from None
 
 
-def _failed(what: str, namespace: str, name: str, error: Exception) -> StoreError:
-    text = "a template could not be reached"
-    say(_LOG, logging.WARNING, text, what=what, namespace=namespace, name=name, reason=str(error))
-    # Who is not let in by mistake, or comes too often, may be let in the next time.
-    refused = isinstance(error, ApiError) and 400 <= error.code < 500 and error.code not in _PASSING
-    return StoreError(f"{what} {namespace}/{name}: {error}", f"{error}" if refused else "")
+def _convert_error(action: str, namespace: str, name: str, error: Exception) -> TemplateStoreError:
+    text = "template request failed"
+    log_event(
+        _LOG,
+        logging.WARNING,
+        text,
+        what=action,
+        namespace=namespace,
+        name=name,
+        reason=str(error),
+    )
+    # Authentication errors, conflicts and rate limits are temporary. Other client errors are not.
+    is_final = (
+        isinstance(error, ApiError)
+        and 400 <= error.code < 500
+        and error.code not in _RETRIABLE_CODES
+    )
+    message = f"{action} {namespace}/{name}: {error}"
+    return TemplateStoreError(message, f"{error}" if is_final else "")
 
 
-def _name(value: Mapping[str, Any]) -> str:
+def _read_name(value: Mapping[str, Any]) -> str:
     metadata = value.get("metadata")
     return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""

@@ -1,5 +1,5 @@
-"""A cluster as admission knows it, out of plain data, and reviews of pods to ask it about."""
-# ruff: noqa: D102  # the methods are those of the protocols in webhook.admission.protocols, described there
+"""An admission handler with a fake cluster and a fake API server, and reviews to send to it."""
+# ruff: noqa: D102  # webhook.admission.protocols documents the methods
 
 import asyncio
 import base64
@@ -12,43 +12,45 @@ from datetime import UTC, datetime, timedelta
 import jsonpatch
 import msgspec
 
-from config.available_fields import BUILT
-from config.load import load
+from config.available_fields import AVAILABLE_FIELDS
+from config.load import load_configuration
 from config.model import Configuration
 from documents.values import Value
 from dra.finding import Finding
 from facts.model import Facts
-from facts.serialized import read as read_facts
-from tests.tables import Plain
-from translate.pods import Given, given
-from webhook.admission.answer_cache import Memory
-from webhook.admission.handler import Admission, Reply
+from facts.serialized import read_facts
+from tests.tables import YamlValue
+from translate.pods import TranslationContext, make_context
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.handler import AdmissionHandler, Reply
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.protocols import StoreError
+from webhook.admission.protocols import TemplateStoreError
 from webhook.admission.resource_quotas import ResourceQuota
-from webhook.admission.templates import Made
+from webhook.admission.templates import TemplateCache
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
 ENFORCE = {"drawbridge.dev/translate": "enforce"}
 
 
-def configuration(plain: Plain) -> Configuration:
-    found = load({**HEAD, "kind": "Configuration", **plain}, CODES, {**BUILT, "scope": ()})
-    assert isinstance(found, Configuration), found
-    return found
+def configuration(plain: YamlValue) -> Configuration:
+    result = load_configuration(
+        {**HEAD, "kind": "Configuration", **plain}, CODES, {**AVAILABLE_FIELDS, "scope": ()}
+    )
+    assert isinstance(result, Configuration), result
+    return result
 
 
-def facts(plain: Plain) -> Facts:
-    found = read_facts({**HEAD, "kind": "Facts", **plain})
-    assert isinstance(found, Facts), found
-    return found
+def facts(plain: YamlValue) -> Facts:
+    result = read_facts({**HEAD, "kind": "Facts", **plain})
+    assert isinstance(result, Facts), result
+    return result
 
 
 CODES = ("TolerationAdded", "QuotaExceeded", "TemplateLater")
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.moment = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -56,132 +58,137 @@ class Clock:
     def __call__(self) -> datetime:
         return self.moment
 
-    def goes(self, **by: float) -> None:
+    def advance(self, **by: float) -> None:
         self.moment += timedelta(**by)
 
 
-class Store:
-    """Templates as an API server keeps them, with what it may do to a caller."""
+class FakeTemplateStore:
+    """Stores templates like an API server, with configurable failures."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[str, str], dict[str, Value]] = {}
+        self.stored: dict[tuple[str, str], dict[str, Value]] = {}
         self.watched: dict[tuple[str, str], dict[str, Value]] = {}
         self.calls: list[str] = []
-        self.drops: tuple[str, ...] = ()  # fields of `exactly`
-        self.fails = False
-        self.refuses = ""
-        self.open = asyncio.Event()
-        self.open.set()
+        self.dropped_fields: tuple[str, ...] = ()  # fields of `exactly`
+        self.is_failing = False
+        self.refusal = ""
+        self.unblocked = asyncio.Event()
+        self.unblocked.set()
 
-    def seen(self, namespace: str, name: str) -> Mapping[str, Value] | None:
+    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         return self.watched.get((namespace, name))
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
-        await self._called("dry" if dry_run else "create")
-        stored: Plain = deepcopy(dict(value))
+        await self._record("dry" if dry_run else "create")
+        stored: YamlValue = deepcopy(dict(value))
         key = (namespace, stored["metadata"]["name"])
-        if key in self.held:
+        if key in self.stored:
             return None
         stored["metadata"] |= {"uid": "u1", "resourceVersion": "7"}
         for request in stored["spec"]["spec"]["devices"]["requests"]:
-            for dropped in self.drops:
-                request.get("exactly", {}).pop(dropped, None)
+            for field_name in self.dropped_fields:
+                request.get("exactly", {}).pop(field_name, None)
         if not dry_run:
-            self.held[key] = stored
-        whole: dict[str, Value] = stored
-        return whole
+            self.stored[key] = stored
+        result: dict[str, Value] = stored
+        return result
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        await self._called("read")
-        return self.held.get((namespace, name))
+        await self._record("read")
+        return self.stored.get((namespace, name))
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        await self._called("touch")
-        held: Plain = self.held.get((namespace, name))
-        if held:
-            held["metadata"].setdefault("annotations", {}).update(annotations)
+        await self._record("touch")
+        stored: YamlValue = self.stored.get((namespace, name))
+        if stored:
+            stored["metadata"].setdefault("annotations", {}).update(annotations)
 
-    async def _called(self, what: str) -> None:
-        self.calls.append(what)
-        await self.open.wait()
-        if self.fails:
-            raise StoreError("no")
-        if self.refuses:
-            raise StoreError("no", self.refuses)
+    async def _record(self, call: str) -> None:
+        self.calls.append(call)
+        await self.unblocked.wait()
+        if self.is_failing:
+            raise TemplateStoreError("no")
+        if self.refusal:
+            raise TemplateStoreError("no", self.refusal)
 
 
 @dataclass
-class Known:
-    """What is known of the cluster."""
+class FakeClusterView:
+    """A cluster view with fixed values."""
 
-    by: Given | None = field(default_factory=Given)
+    context: TranslationContext | None = field(default_factory=TranslationContext)
     namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": ENFORCE})
     ranges: Sequence[LimitRange] = ()
-    held: Sequence[ResourceQuota] = ()
-    told: Sequence[Finding] = ()
-    lacks: Sequence[Finding] = ()
+    quotas: Sequence[ResourceQuota] = ()
+    webhook_findings: Sequence[Finding] = ()
+    condition_findings: Sequence[Finding] = ()
 
-    def given(self) -> Given | None:
-        return self.by
+    def translation_context(self) -> TranslationContext | None:
+        return self.context
 
-    def namespace(self, name: str) -> Mapping[str, str] | None:
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         return self.namespaces.get(name)
 
-    def limits(self, namespace: str) -> Sequence[LimitRange]:
+    def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         return self.ranges if namespace in self.namespaces else ()
 
-    def quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        return self.held if namespace in self.namespaces else ()
+    def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
+        return self.quotas if namespace in self.namespaces else ()
 
-    def others(self) -> Sequence[Finding]:
-        return self.told
+    def other_webhooks(self) -> Sequence[Finding]:
+        return self.webhook_findings
 
-    def unsent(self) -> Sequence[Finding]:
-        return self.lacks
+    def inactive_conditions(self) -> Sequence[Finding]:
+        return self.condition_findings
 
 
 @dataclass
-class Town:
-    """An admission and all around it."""
+class AdmissionHarness:
+    """An admission handler with fakes for everything that it needs."""
 
-    known: Known = field(default_factory=Known)
-    store: Store = field(default_factory=Store)
+    cluster: FakeClusterView = field(default_factory=FakeClusterView)
+    store: FakeTemplateStore = field(default_factory=FakeTemplateStore)
     clock: Clock = field(default_factory=Clock)
-    memory: Memory = field(default_factory=Memory)
+    answers: AnswerCache = field(default_factory=AnswerCache)
 
     def __post_init__(self) -> None:
-        self.templates = Made(self.store, self.clock)
-        self.admission = Admission(self.known, self.templates, self.memory)
+        self.templates = TemplateCache(self.store, self.clock)
+        self.admission = AdmissionHandler(self.cluster, self.templates, self.answers)
 
-    def decides(self, settings: Plain, counted: Plain = None) -> None:
-        """Let configuration and facts be these."""
-        known = facts(counted) if counted is not None else None
-        self.known.by = given(configuration(settings), known)
+    def configure(self, settings: YamlValue, fact_values: YamlValue = None) -> None:
+        """Set the configuration and the facts."""
+        known_facts = facts(fact_values) if fact_values is not None else None
+        self.cluster.context = make_context(configuration(settings), known_facts)
 
-    async def pod(self, object_: Plain, **request: Plain) -> "Heard":
-        return heard(await self.admission.pods(review(object_, **request)), object_)
+    async def pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
+        """Review a pod."""
+        return read_response(await self.admission.review_pod(review(object_, **request)), object_)
 
-    async def workload(self, object_: Plain, **request: Plain) -> "Heard":
-        return heard(await self.admission.workloads(review(object_, **request)), object_)
+    async def workload(self, object_: YamlValue, **request: YamlValue) -> "Response":
+        """Review an object that creates pods."""
+        reply = await self.admission.review_workload(review(object_, **request))
+        return read_response(reply, object_)
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An answer, as the API server understands it."""
+class Response:
+    """A response, decoded and applied to the object."""
 
     reply: Reply
     allowed: bool
-    after: Plain
-    patch: Plain
+    after: YamlValue
+    patch: YamlValue
     warnings: list[str]
-    status: Plain
-    audit: Plain
+    status: YamlValue
+    audit: YamlValue
 
 
-def review(object_: Plain, operation: str = "CREATE", old: Plain = None, **rest: Plain) -> bytes:
-    """Write a review as the API server does."""
+def review(
+    object_: YamlValue, operation: str = "CREATE", old: YamlValue = None, **rest: YamlValue
+) -> bytes:
+    """Build a review like the API server."""
     kind = object_.get("kind", "Pod")
     group = object_.get("apiVersion", "v1").rpartition("/")[0]
     request = {
@@ -198,12 +205,12 @@ def review(object_: Plain, operation: str = "CREATE", old: Plain = None, **rest:
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
         **rest,
     }
-    whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-    return json.dumps(whole, separators=(",", ":")).encode()
+    body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
-def heard(reply: Reply, object_: Plain) -> Heard:
-    """Read an answer as the API server does; what it would not take fails here."""
+def read_response(reply: Reply, object_: YamlValue) -> Response:
+    """Decode a response like the API server, and fail for a response that it would reject."""
     assert reply.status == 200, reply
     answer = msgspec.json.decode(reply.body)
     assert answer.keys() == {"apiVersion", "kind", "response"}
@@ -219,11 +226,11 @@ def heard(reply: Reply, object_: Plain) -> Heard:
     assert sum(map(len, warnings)) < 4096
     audit = response.get("auditAnnotations", {})
     status = response.get("status", {})
-    return Heard(reply, response["allowed"], after, patch, warnings, status, audit)
+    return Response(reply, response["allowed"], after, patch, warnings, status, audit)
 
 
-def pod(limits: Plain = None, *, name: str = "p", **spec: Plain) -> Plain:
-    """Give a pod as the API server hands it over, with these limits, and requests like them."""
+def pod(limits: YamlValue = None, *, name: str = "p", **spec: YamlValue) -> YamlValue:
+    """Return a pod like the API server sends it, with these limits and equal requests."""
     resources = {"limits": limits, "requests": dict(limits)} if limits else {}
     container = {"name": "main", "image": "x", "resources": resources}
     return {

@@ -1,4 +1,4 @@
-"""A remembered answer is the one that would be given afresh, and nobody else's."""
+"""The answer cache returns the same responses as a new translation."""
 
 import asyncio
 import json
@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webhook.admission.pods
-from runtime.review import Malformed, Request, decode
-from tests.tables import Plain
-from tests.webhook.admission.harness import Town, pod, review
+from runtime.review import AdmissionRequest, Malformed, decode_review
+from tests.tables import YamlValue
+from tests.webhook.admission.harness import AdmissionHarness, pod, review
 from webhook.admission import answer_cache
-from webhook.admission.answer_cache import Memory
-from webhook.admission.created_pod import bare
-from webhook.admission.pods import Answer, Outcome, Said
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.created_pod import decode_pod
+from webhook.admission.pods import PartialResponse, PodDecision, PodResponse
 
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
 
 
-def of_owner(kind: str, number: int, pod: Plain, seed: int) -> Plain:
-    """Write a pod as the owner's controller and the API server do, with what is its own."""
+def create_owned_pod(kind: str, number: int, pod: YamlValue, seed: int) -> YamlValue:
+    """Return a pod of an owner, with the values that are unique to the pod."""
     random_ = random.Random(seed)
     token = "kube-api-access-" + "".join(random_.choices(string.ascii_lowercase, k=5))
     made = json.loads(json.dumps(pod))
@@ -54,7 +54,7 @@ def of_owner(kind: str, number: int, pod: Plain, seed: int) -> Plain:
     return made
 
 
-ASKS: st.SearchStrategy[Plain] = st.dictionaries(
+ASKS: st.SearchStrategy[YamlValue] = st.dictionaries(
     st.sampled_from(["nvidia.com/gpu", "nvidia.com/gpumem", "cpu", "koordinator.sh/gpu"]),
     st.sampled_from(["1", "2", "100", "x"]),
     max_size=3,
@@ -78,7 +78,7 @@ ENV = st.lists(
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Plain:
+def pods(draw: st.DrawFn) -> YamlValue:
     made = pod(draw(ASKS))
     made["spec"]["containers"][0]["env"] = draw(ENV)
     made["spec"]["containers"][0]["name"] = draw(st.sampled_from(["main", "db-1"]))
@@ -93,78 +93,82 @@ def pods(draw: st.DrawFn) -> Plain:
 @given(
     pods(), pods(), st.sampled_from(["ReplicaSet", "StatefulSet", "Job", "DaemonSet"]), st.data()
 )
-def test_a_remembered_answer_is_what_a_fresh_one_would_be(
-    one: Plain, other: Plain, kind: str, data: st.DataObject
+def test_cached_responses_equal_new_responses(
+    one: YamlValue, other: YamlValue, kind: str, data: st.DataObject
 ) -> None:
     numbers = data.draw(st.lists(st.integers(0, 12), min_size=4, max_size=4))
-    asked = [
-        of_owner(kind, number, one if i % 2 else other, seed)
+    requested = [
+        create_owned_pod(kind, number, one if i % 2 else other, seed)
         for i, (number, seed) in enumerate(zip(numbers, range(4), strict=True))
     ]
 
     async def compare() -> None:
-        town, fresh = Town(), []
-        for each in asked:
-            alone = Town()
-            alone.decides({}, FACTS)
-            fresh.append(await alone.pod(each))
-        town.decides({}, FACTS)
-        assert [await town.pod(each) for each in asked] == fresh
+        harness, fresh = AdmissionHarness(), []
+        for each in requested:
+            single = AdmissionHarness()
+            single.configure({}, FACTS)
+            fresh.append(await single.pod(each))
+        harness.configure({}, FACTS)
+        assert [await harness.pod(each) for each in requested] == fresh
 
     asyncio.run(compare())
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
 def test_pods_of_one_owner_are_translated_once(kind: str) -> None:
-    async def ask() -> Town:
-        town = Town()
+    async def ask() -> AdmissionHarness:
+        harness = AdmissionHarness()
         for number in range(5):
-            answer = await town.pod(of_owner(kind, number, pod({"nvidia.com/gpu": "1"}), number))
+            answer = await harness.pod(
+                create_owned_pod(kind, number, pod({"nvidia.com/gpu": "1"}), number)
+            )
             assert answer.patch
-        return town
+        return harness
 
-    town = asyncio.run(ask())
-    # One entry for pods of these bytes, and one for all that ask alike.
-    assert (town.memory.misses, town.memory.hits, len(town.memory)) == (1, 4, 2)
+    harness = asyncio.run(ask())
+    # One entry for these bytes, and one for the essence of the pod.
+    assert (harness.answers.misses, harness.answers.hits, len(harness.answers)) == (1, 4, 2)
 
 
-def test_pods_without_an_owner_are_translated_once_whatever_their_names() -> None:
-    async def ask() -> Town:
-        town = Town()
+def test_pods_without_an_owner_are_translated_once_for_all_names() -> None:
+    async def ask() -> AdmissionHarness:
+        harness = AdmissionHarness()
         answers = [
-            await town.pod({**pod({"nvidia.com/gpu": "1"}), "metadata": {"name": f"pod-{number}"}})
+            await harness.pod(
+                {**pod({"nvidia.com/gpu": "1"}), "metadata": {"name": f"pod-{number}"}}
+            )
             for number in range(5)
         ]
         assert answers[0].patch
         assert all(each.patch == answers[0].patch for each in answers)
-        return town
+        return harness
 
-    town = asyncio.run(ask())
-    assert (town.memory.misses, town.memory.hits, len(town.memory)) == (1, 4, 2)
+    harness = asyncio.run(ask())
+    assert (harness.answers.misses, harness.answers.hits, len(harness.answers)) == (1, 4, 2)
 
 
-def test_pods_that_ask_alike_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Plain] = []
+def test_pods_with_equal_requests_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[YamlValue] = []
     decide = webhook.admission.pods.decide
 
-    def counting(*args: Plain) -> Outcome:
-        asked.append(args)
+    def counting(*args: YamlValue) -> PodDecision:
+        requested.append(args)
         return decide(*args)
 
     monkeypatch.setattr("webhook.admission.pods.decide", counting)
 
     async def ask() -> None:
-        town = Town()
+        harness = AdmissionHarness()
         for number in range(5):
-            one = of_owner("ReplicaSet", number, pod({"nvidia.com/gpu": "1"}), number)
+            one = create_owned_pod("ReplicaSet", number, pod({"nvidia.com/gpu": "1"}), number)
             one["spec"]["containers"][0]["image"] = f"image:{number}"
-            assert (await town.pod(one)).patch
-        assert (town.memory.hits, len(asked)) == (0, 1)
+            assert (await harness.pod(one)).patch
+        assert (harness.answers.hits, len(requested)) == (0, 1)
 
     asyncio.run(ask())
 
 
-def test_the_name_of_one_pod_is_not_told_to_another() -> None:
+def test_a_response_with_a_pod_name_is_not_used_for_another_pod() -> None:
     many = pod(
         containers=[
             {
@@ -177,64 +181,64 @@ def test_the_name_of_one_pod_is_not_told_to_another() -> None:
     )
 
     async def ask() -> None:
-        town = Town()
+        harness = AdmissionHarness()
         for name in ("first", "second"):
-            answer = await town.pod({**many, "metadata": {"name": name}})
-            assert answer.warnings[-1] == f"all of it: kubectl drawbridge explain {name} -n team"
-        assert town.memory.hits == 0
-        await town.pod({**many, "metadata": {"name": "first"}})
-        assert town.memory.hits == 1
+            answer = await harness.pod({**many, "metadata": {"name": name}})
+            assert answer.warnings[-1] == f"details: kubectl drawbridge explain {name} -n team"
+        assert harness.answers.hits == 0
+        await harness.pod({**many, "metadata": {"name": "first"}})
+        assert harness.answers.hits == 1
 
     asyncio.run(ask())
 
 
-def test_other_facts_and_other_settings_forget_what_was_said() -> None:
+def test_new_facts_and_settings_clear_the_cache() -> None:
     async def ask() -> None:
-        town = Town()
-        before = await town.pod(pod({"nvidia.com/gpu": "1"}))
-        town.decides({"findings": {"TolerationAdded": "off"}}, FACTS)
-        after = await town.pod(pod({"nvidia.com/gpu": "1"}))
+        harness = AdmissionHarness()
+        before = await harness.pod(pod({"nvidia.com/gpu": "1"}))
+        harness.configure({"findings": {"TolerationAdded": "off"}}, FACTS)
+        after = await harness.pod(pod({"nvidia.com/gpu": "1"}))
         assert before.warnings != after.warnings
-        assert town.memory.hits == 0
+        assert harness.answers.hits == 0
 
     asyncio.run(ask())
 
 
-def said(text: str) -> Answer:
-    return Answer(Outcome(), Said(text.encode(), "allowed"))
+def response(text: str) -> PodResponse:
+    return PodResponse(PodDecision(), PartialResponse(text.encode(), "allowed"))
 
 
-def key_of(object_: Plain) -> answer_cache.Key:
-    request = decode(review(object_))
-    assert isinstance(request, Request)
-    read = bare(request.object)
+def build_key(object_: YamlValue) -> answer_cache.AnswerKey:
+    request = decode_review(review(object_))
+    assert isinstance(request, AdmissionRequest)
+    read = decode_pod(request.object)
     assert not isinstance(read, Malformed)
-    return answer_cache.key(read, "team", "enforce")
+    return answer_cache.build_key(read, "team", "enforce")
 
 
-def test_what_is_used_least_goes_first() -> None:
-    kept = Memory(entries=2)
-    one, two, three = (key_of(pod({"cpu": f"{i}"})) for i in range(3))
-    kept.put(one, said("1"), 1)
-    kept.put(two, said("2"), 1)
-    assert kept.get(one) == said("1")
-    kept.put(three, said("3"), 1)
-    assert [kept.get(each) for each in (one, two, three)] == [said("1"), None, said("3")]
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
+    cache = AnswerCache(max_entries=2)
+    one, two, three = (build_key(pod({"cpu": f"{i}"})) for i in range(3))
+    cache.put(one, response("1"), 1)
+    cache.put(two, response("2"), 1)
+    assert cache.get(one) == response("1")
+    cache.put(three, response("3"), 1)
+    assert [cache.get(each) for each in (one, two, three)] == [response("1"), None, response("3")]
 
 
-def test_memory_is_bounded_in_bytes() -> None:
-    kept = Memory(entries=1000, most=100_000)
+def test_the_cache_is_bounded_in_bytes() -> None:
+    cache = AnswerCache(max_entries=1000, max_bytes=100_000)
     for i in range(200):
-        kept.put(key_of(pod({"cpu": f"{i}"}, hostname="h" * 5000)), said("x"), 100)
-    assert 5 < len(kept) < 20
-    kept.put(key_of(pod({"cpu": "1"}, hostname="h" * 50_000)), said("x"), 1)
-    assert len(kept) < 20
+        cache.put(build_key(pod({"cpu": f"{i}"}, hostname="h" * 5000)), response("x"), 100)
+    assert 5 < len(cache) < 20
+    cache.put(build_key(pod({"cpu": "1"}, hostname="h" * 50_000)), response("x"), 1)
+    assert len(cache) < 20
 
 
-def test_bytes_that_are_put_again_are_not_counted_twice() -> None:
-    kept: Any = Memory(entries=1000, most=1_000_000)
+def test_a_replaced_entry_is_not_counted_twice() -> None:
+    cache: Any = AnswerCache(max_entries=1000, max_bytes=1_000_000)
     for _ in range(1000):
-        kept.put(key_of(pod({"cpu": "1"})), said("x"), 50_000)
-    assert len(kept) == 1
-    kept.put(key_of(pod({"cpu": "2"})), said("x"), 50_000)
-    assert len(kept) == 2
+        cache.put(build_key(pod({"cpu": "1"})), response("x"), 50_000)
+    assert len(cache) == 1
+    cache.put(build_key(pod({"cpu": "2"})), response("x"), 50_000)
+    assert len(cache) == 2

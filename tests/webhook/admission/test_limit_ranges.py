@@ -1,26 +1,26 @@
-"""LimitRanges on what is taken out of a pod."""
+"""LimitRanges for device requests that a translation removes."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from documents.patch import patched
-from tests.tables import Plain, cases
-from webhook.admission.limit_ranges import LimitRange, findings, kept
-from webhook.admission.removed_requests import Asked, asked
+from documents.patch import apply_edits
+from tests.tables import YamlValue, load_cases
+from webhook.admission.limit_ranges import LimitRange, check_pod, keep_zero_amounts
+from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
 
-CASES = cases(Path(__file__).parent / "cases" / "limits.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "limits.yaml")
 GPU = "nvidia.com/gpu"
 
 
-def container(name: str, limit: int, request: int) -> Plain:
+def container(name: str, limit: int, request: int) -> YamlValue:
     resources = {"limits": {"cpu": 1, GPU: limit}, "requests": {GPU: request}}
     return {"name": name, "resources": resources}
 
 
-def pod_of(case: Plain) -> tuple[Plain, Plain]:
-    """Give the pod, and the pod without its devices."""
+def build_pods(case: YamlValue) -> tuple[YamlValue, YamlValue]:
+    """Return the pod, and the pod without its device requests."""
     parts = {"containers": [container("main", case["main"], case.get("requests", case["main"]))]}
     if "init" in case:
         parts["initContainers"] = [container("init", case["init"], case["init"])]
@@ -31,26 +31,28 @@ def pod_of(case: Plain) -> tuple[Plain, Plain]:
     return {"spec": parts}, {"spec": bare}
 
 
-def range_of(limit: Plain) -> LimitRange:
+def build_range(limit: YamlValue) -> LimitRange:
     plain = {"metadata": {"name": "r"}, "spec": {"limits": [limit]}}
     return msgspec.convert(plain, LimitRange)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_table_of_limits(case: Plain) -> None:
-    before, after = pod_of(case)
-    told = findings(asked(before, after), [range_of(case["limit"])])
-    lines = [f"{each.code}: {each.message}" for each in told]
-    expected = case.get("told", [])
+def test_limit_range_cases(case: YamlValue) -> None:
+    before, after = build_pods(case)
+    found = check_pod(find_removed_requests(before, after), [build_range(case["limit"])])
+    lines = [f"{each.code}: {each.message}" for each in found]
+    expected = case.get("findings", [])
     assert len(lines) == len(expected), lines
     assert all(map(str.startswith, lines, expected)), lines
 
 
 @pytest.mark.parametrize("part", ["max", "min", "default", "defaultRequest"])
-def test_where_a_default_could_come_back_none_is_written(part: str) -> None:
-    before, after = pod_of({"main": 2, "init": 1})
-    edits = kept(asked(before, after), [range_of({"type": "Container", part: {GPU: 0}})])
-    done: Plain = patched(after, edits)
+def test_zero_is_kept_where_a_default_could_return(part: str) -> None:
+    before, after = build_pods({"main": 2, "init": 1})
+    edits = keep_zero_amounts(
+        find_removed_requests(before, after), [build_range({"type": "Container", part: {GPU: 0}})]
+    )
+    done: YamlValue = apply_edits(after, edits)
     for each in (*done["spec"]["containers"], *done["spec"]["initContainers"]):
         assert each["resources"] == {
             "limits": {"cpu": 1, GPU: "0"},
@@ -59,15 +61,18 @@ def test_where_a_default_could_come_back_none_is_written(part: str) -> None:
         }
 
 
-def test_nothing_is_written_for_other_names_or_without_a_range() -> None:
-    before, after = pod_of({"main": 2})
-    taken = asked(before, after)
-    assert kept(taken, [range_of({"type": "Container", "max": {"cpu": 2}})]) == ()
-    assert kept(taken, []) == ()
-    assert kept(Asked(), [range_of({"type": "Container", "max": {GPU: 2}})]) == ()
+def test_nothing_is_kept_for_other_names_or_without_a_range() -> None:
+    before, after = build_pods({"main": 2})
+    removed = find_removed_requests(before, after)
+    assert keep_zero_amounts(removed, [build_range({"type": "Container", "max": {"cpu": 2}})]) == ()
+    assert keep_zero_amounts(removed, []) == ()
+    assert (
+        keep_zero_amounts(RemovedRequests(), [build_range({"type": "Container", "max": {GPU: 2}})])
+        == ()
+    )
 
 
-def test_an_empty_range_says_nothing() -> None:
-    before, after = pod_of({"main": 2})
+def test_an_empty_range_gives_no_findings() -> None:
+    before, after = build_pods({"main": 2})
     empty = msgspec.json.decode(b'{"metadata":{},"spec":{"limits":null}}', type=LimitRange)
-    assert findings(asked(before, after), [empty]) == ()
+    assert check_pod(find_removed_requests(before, after), [empty]) == ()

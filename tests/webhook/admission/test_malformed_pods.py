@@ -1,6 +1,6 @@
-"""Pods of the tables with something wrong anywhere in them: each answer fits the pod it is about.
+"""Malformed pods get a response, and each patch applies to its pod.
 
-The API server sends nothing of the kind; whoever else does must meet neither a bug nor a patch that
+The API server does not send such pods. Other clients must not cause an exception or a patch that
 cannot be applied.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from documents.paths import Path, get
-from tests.tables import Plain
+from documents.paths import Path, get_value
+from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from tests.webhook.admission.harness import ENFORCE, Known, Town
+from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
 
-JUNK: tuple[Plain, ...] = (
+WRONG_VALUES: tuple[YamlValue, ...] = (
     None, 1, -1, 1.5, True, "text", "\u2028", [], {}, [None], [{}], [1, "a"], {"a": None},
     [{"name": "main"}], [{"name": 1}], [{"matchExpressions": None}], [{"matchExpressions": []}, {}],
 )  # fmt: skip
 PLUGIN = [{"name": "nvidia.com/gpu", "nodes": 3, "devices": 24, "most": 8}]
-FACTS: tuple[Plain, ...] = (
+FACTS: tuple[YamlValue, ...] = (
     None,
     {"classes": [{"name": "gpu.nvidia.com"}, {"name": "dra.net"}]},
     {"classes": [{"name": "gpu.nvidia.com"}], "names": PLUGIN},
@@ -28,72 +28,72 @@ FACTS: tuple[Plain, ...] = (
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}}
 
 
-def places(value: Plain, path: Path = ()) -> Iterator[Path]:
-    """Every place below the top of a value."""
+def find_paths(value: YamlValue, path: Path = ()) -> Iterator[Path]:
+    """Yield every path below the root of a value."""
     keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
     for key in keys:
         yield (*path, key)
-        yield from places(value[key], (*path, key))
+        yield from find_paths(value[key], (*path, key))
 
 
-def spoil(pod: Plain, chance: random.Random) -> Plain:
-    """Take something out of a pod, or put something else in its place, once or thrice."""
+def damage(pod: YamlValue, random_: random.Random) -> YamlValue:
+    """Remove or replace up to three values of a pod."""
     pod = copy.deepcopy(pod)
-    for _ in range(chance.randint(1, 3)):
-        # The kind is of the envelope as well.
-        found = [each for each in places(pod) if each[0] not in ("kind", "apiVersion")]
+    for _ in range(random_.randint(1, 3)):
+        # The kind is in the envelope too.
+        found = [each for each in find_paths(pod) if each[0] not in ("kind", "apiVersion")]
         if not found:
             break
-        path = chance.choice(found)
-        held: Plain = get(pod, path[:-1])
-        if chance.random() < 0.3:
+        path = random_.choice(found)
+        held: YamlValue = get_value(pod, path[:-1])
+        if random_.random() < 0.3:
             del held[path[-1]]
         else:
-            held[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+            held[path[-1]] = copy.deepcopy(random_.choice(WRONG_VALUES))
     return pod
 
 
-def town(chance: random.Random) -> Town:
-    found = Town(Known(namespaces={"team": ENFORCE}))
-    found.decides({}, chance.choice(FACTS))
+def create_harness(random_: random.Random) -> AdmissionHarness:
+    found = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE}))
+    found.configure({}, random_.choice(FACTS))
     return found
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_is_patched_can_be_and_a_second_time_nothing_is(seed: int) -> None:
-    chance = random.Random(seed)
-    there = town(chance)
+async def test_patches_apply_and_a_second_review_changes_nothing(seed: int) -> None:
+    random_ = random.Random(seed)
+    harness = create_harness(random_)
     translated = 0
     for _ in range(100):
-        pod = spoil({**chance.choice(pods()), "kind": "Pod"}, chance)
-        answer = await there.pod(pod, name="p")
+        pod = damage({**random_.choice(pods()), "kind": "Pod"}, random_)
+        answer = await harness.pod(pod, name="p")
         if answer.patch:
             translated += 1
-            assert not (await there.pod(answer.after, name="p")).patch, pod
+            assert not (await harness.pod(answer.after, name="p")).patch, pod
     assert translated
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", range(4))
-async def test_an_update_of_a_translated_pod_is_patched_as_it_can_be(seed: int) -> None:
-    chance = random.Random(seed)
-    there = town(chance)
+async def test_patches_of_malformed_updates_apply(seed: int) -> None:
+    random_ = random.Random(seed)
+    harness = create_harness(random_)
     for _ in range(100):
-        asked = {**chance.choice(pods()), "kind": "Pod"}
-        stands = (await there.pod(asked, name="p")).after
-        old = stands if chance.random() < 0.6 else spoil(stands, chance)
-        update = spoil(chance.choice((asked, stands)), chance)
-        await there.pod(update, name="p", operation="UPDATE", old=old)
+        asked = {**random_.choice(pods()), "kind": "Pod"}
+        stands = (await harness.pod(asked, name="p")).after
+        old = stands if random_.random() < 0.6 else damage(stands, random_)
+        update = damage(random_.choice((asked, stands)), random_)
+        await harness.pod(update, name="p", operation="UPDATE", old=old)
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_workload_has_an_answer_whatever_it_makes(seed: int) -> None:
-    chance = random.Random(seed)
-    there = town(chance)
+async def test_malformed_workloads_get_a_response(seed: int) -> None:
+    random_ = random.Random(seed)
+    harness = create_harness(random_)
     for _ in range(100):
-        spec = {"template": chance.choice(pods())}
-        workload = spoil({**DEPLOYMENT, "spec": spec}, chance)
-        answer = await there.workload({**workload, **DEPLOYMENT}, name="w")
+        spec = {"template": random_.choice(pods())}
+        workload = damage({**DEPLOYMENT, "spec": spec}, random_)
+        answer = await harness.workload({**workload, **DEPLOYMENT}, name="w")
         assert not answer.patch

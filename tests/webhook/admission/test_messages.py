@@ -1,4 +1,4 @@
-"""What a person reads of an answer."""
+"""The texts of an admission response."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from documents.paths import Path
 from documents.values import Value
 from dra.finding import Finding, Severity
-from webhook.admission.messages import LONGEST, MOST, line, reason, safe, translated, warnings
-from webhook.admission.removed_requests import Asked, Holder
+from webhook.admission.messages import (
+    MAX_TOTAL,
+    MAX_WARNING,
+    describe_translation,
+    format_finding,
+    format_reason,
+    sanitize,
+    select_warnings,
+)
+from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
 
 def finding(severity: Severity, message: str = "m", path: str = "spec") -> Finding:
@@ -20,9 +28,9 @@ def finding(severity: Severity, message: str = "m", path: str = "spec") -> Findi
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
-def test_errors_come_first_then_the_translation_then_what_is_lost_then_the_rest() -> None:
+def test_warnings_are_ordered_errors_translations_warnings_information() -> None:
     found = [finding(each, each) for each in (INFO, WARNING, ERROR)]
-    assert warnings(["translated: a -> b"], found, "all of it: x") == [
+    assert select_warnings(["translated: a -> b"], found, "details: x") == [
         "Code: spec: error (Do.)",
         "translated: a -> b",
         "Code: spec: warning (Do.)",
@@ -30,61 +38,63 @@ def test_errors_come_first_then_the_translation_then_what_is_lost_then_the_rest(
     ]
 
 
-def test_what_is_said_twice_is_said_once() -> None:
-    assert len(warnings([], [finding(WARNING)] * 3, "x")) == 1
+def test_equal_warnings_are_merged() -> None:
+    assert len(select_warnings([], [finding(WARNING)] * 3, "x")) == 1
 
 
-def test_a_finding_about_nothing_in_particular_has_no_path() -> None:
-    assert line(finding(INFO, path="")) == "Code: m"
+def test_a_finding_without_a_path_has_no_prefix() -> None:
+    assert format_finding(finding(INFO, path="")) == "Code: m"
 
 
 @given(st.lists(st.text(max_size=400), max_size=40), st.text(max_size=300))
-def test_warnings_are_lines_that_a_header_can_carry(texts: list[str], rest: str) -> None:
-    told = warnings(texts, [finding(WARNING, each) for each in texts], rest)
-    assert all(len(each) <= LONGEST and each.isprintable() for each in told)
-    assert sum(map(len, told)) <= MOST
-    for each in told:
+def test_warnings_are_valid_header_values(texts: list[str], rest: str) -> None:
+    shown = select_warnings(texts, [finding(WARNING, each) for each in texts], rest)
+    assert all(len(each) <= MAX_WARNING and each.isprintable() for each in shown)
+    assert sum(map(len, shown)) <= MAX_TOTAL
+    for each in shown:
         each.encode()
 
 
-def test_where_not_all_fits_the_last_line_names_the_command() -> None:
+def test_if_warnings_do_not_fit_the_last_line_is_the_command() -> None:
     found = [finding(WARNING, f"{i} {'w' * 300}") for i in range(40)]
-    told = warnings(["translated: a -> b"], found, "all of it: kubectl drawbridge explain p")
-    assert told[0] == "translated: a -> b"
-    assert told[-1] == "all of it: kubectl drawbridge explain p"
-    assert len(told) < 20
+    shown = select_warnings(["translated: a -> b"], found, "details: kubectl drawbridge explain p")
+    assert shown[0] == "translated: a -> b"
+    assert shown[-1] == "details: kubectl drawbridge explain p"
+    assert len(shown) < 20
 
 
-def test_where_a_line_is_cut_the_last_one_names_the_command() -> None:
-    told = warnings([f"translated: {'a' * LONGEST}"], [finding(INFO)], "all of it: x")
-    assert [each[:13] for each in told] == ["translated: a", "Code: spec: m", "all of it: x"]
+def test_if_a_warning_is_cut_the_last_line_is_the_command() -> None:
+    shown = select_warnings([f"translated: {'a' * MAX_WARNING}"], [finding(INFO)], "details: x")
+    assert [each[:13] for each in shown] == ["translated: a", "Code: spec: m", "details: x"]
 
 
-def test_what_a_header_cannot_carry_becomes_a_space() -> None:
-    assert safe("a\nb\x00c\x7fd\u200be\ud800f", 99) == "a b c d e f"
-    assert safe("\u00fcber 32\u00a0GiB \u4e2d", 99) == "\u00fcber 32 GiB \u4e2d"
-    assert safe("x" * 300, 256) == "x" * 253 + "..."
+def test_characters_that_a_header_cannot_contain_become_spaces() -> None:
+    assert sanitize("a\nb\x00c\x7fd\u200be\ud800f", 99) == "a b c d e f"
+    assert sanitize("\u00fcber 32\u00a0GiB \u4e2d", 99) == "\u00fcber 32 GiB \u4e2d"
+    assert sanitize("x" * 300, 256) == "x" * 253 + "..."
 
 
-def test_a_reason_has_the_errors_with_their_remedies_only() -> None:
+def test_a_reason_contains_only_errors_with_their_remedies() -> None:
     found = [finding(WARNING, "w"), finding(ERROR, "a"), finding(ERROR, "b")]
-    assert reason(found) == "Code: spec: a (Do.); Code: spec: b (Do.)"
+    assert format_reason(found) == "Code: spec: a (Do.); Code: spec: b (Do.)"
 
 
-class Once(tuple[Holder, ...]):
-    """Containers, and how often somebody went over them."""
+class CountingTuple(tuple[ContainerRequests, ...]):
+    """A tuple of containers that counts its iterations."""
 
     __slots__ = ()
-    walks: ClassVar[int] = 0
+    iterations: ClassVar[int] = 0
 
-    def __iter__(self) -> Iterator[Holder]:
-        type(self).walks += 1
+    def __iter__(self) -> Iterator[ContainerRequests]:
+        type(self).iterations += 1
         return super().__iter__()
 
 
-def test_of_thousands_of_claims_each_container_is_looked_at_once() -> None:
+def test_containers_are_read_once_for_thousands_of_claims() -> None:
     paths: list[Path] = [("spec", "containers", number) for number in range(2000)]
-    holders = Once(Holder(path, f"c{path[2]}", False, {}, {}) for path in paths)  # noqa: FBT003  # the field
+    containers = CountingTuple(
+        ContainerRequests(path, f"c{path[2]}", init=False, before={}, after={}) for path in paths
+    )
     after: Value = {
         "spec": {
             "containers": [{"resources": {"claims": [{"name": f"d{n}"}]}} for n in range(2000)],
@@ -93,6 +103,8 @@ def test_of_thousands_of_claims_each_container_is_looked_at_once() -> None:
             ],
         }
     }
-    lines = translated({}, after, {"t": "1 device"}, Asked(holders=holders))
+    lines = describe_translation(
+        {}, after, {"t": "1 device"}, RemovedRequests(containers=containers)
+    )
     assert lines[1999] == "container c1999 -> 1 device (claim d1999)"
-    assert (len(lines), Once.walks) == (2000, 1)
+    assert (len(lines), CountingTuple.iterations) == (2000, 1)

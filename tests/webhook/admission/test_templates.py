@@ -1,4 +1,4 @@
-"""Templates are made when they are first needed, and then known."""
+"""The template cache creates templates once, and trusts their status for a while."""
 
 import asyncio
 
@@ -6,148 +6,155 @@ import pytest
 
 from dra.finding import Finding, Severity
 from dra.names import USED_ANNOTATION
-from tests.tables import Plain
-from tests.webhook.admission.harness import Clock, Store
-from translate.changes.template import Template, template
-from webhook.admission.protocols import Ensured
-from webhook.admission.templates import Made, lost
+from registration.template_objects import find_dropped_field
+from tests.tables import YamlValue
+from tests.webhook.admission.harness import Clock, FakeTemplateStore
+from translate.changes.template import ClaimTemplate, make_template
+from webhook.admission.protocols import TemplateStatus
+from webhook.admission.templates import TemplateCache
 
 pytestmark = pytest.mark.asyncio
 
 
-def of(count: int = 1, **exactly: Plain) -> Template:
+def build_template(count: int = 1, **exactly: YamlValue) -> ClaimTemplate:
     wanted = {"deviceClassName": "gpu.nvidia.com", "count": count, **exactly}
-    return template({"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}})
+    return make_template({"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}})
 
 
-class Room:
-    """Templates over a store that remembers its calls."""
+class TemplateHarness:
+    """A template cache over a fake store."""
 
     def __init__(self) -> None:
-        self.store = Store()
+        self.store = FakeTemplateStore()
         self.clock = Clock()
-        self.made = Made(self.store, self.clock)
+        self.templates = TemplateCache(self.store, self.clock)
 
-    async def ensure(self, one: Template) -> Ensured | Finding:
-        """Ensure it in the namespace of all these tests."""
-        return await self.made.ensure("team", one, 5)
+    async def ensure(self, one: ClaimTemplate) -> TemplateStatus | Finding:
+        """Ensure a template in the namespace build_template these tests."""
+        return await self.templates.ensure("team", one, 5)
 
-    async def settled(self) -> None:
-        """Let what nobody waits for come to its end."""
+    async def run_background(self) -> None:
+        """Run all background tasks."""
         for _ in range(5):
             await asyncio.sleep(0)
 
 
-async def test_it_is_made_once_and_then_believed() -> None:
-    room = Room()
-    assert await room.ensure(of()) is Ensured.MADE
-    assert await room.ensure(of()) is Ensured.THERE
-    assert room.store.calls == ["create"]
-    (made,) = room.store.held.values()
-    metadata: Plain = made["metadata"]
+async def test_a_template_is_created_once_and_then_trusted() -> None:
+    harness = TemplateHarness()
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
+    assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    assert harness.store.calls == ["create"]
+    (made,) = harness.store.stored.values()
+    metadata: YamlValue = made["metadata"]
     assert metadata["namespace"] == "team"
     assert metadata["labels"] == {"app.kubernetes.io/managed-by": "drawbridge"}
     assert metadata["annotations"][USED_ANNOTATION] == "2026-11-20T12:00:00Z"
 
 
-async def test_what_was_believed_for_long_is_asked_for_again() -> None:
-    room = Room()
-    await room.ensure(of())
-    room.clock.goes(seconds=31)
-    assert await room.ensure(of()) is Ensured.THERE
-    assert room.store.calls == ["create", "create", "read"]
+async def test_an_expired_status_is_read_again() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
+    harness.clock.advance(seconds=31)
+    assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    assert harness.store.calls == ["create", "create", "read"]
 
 
-async def test_a_template_deleted_meanwhile_is_made_again() -> None:
-    room = Room()
-    await room.ensure(of())
-    room.store.held.clear()
-    room.clock.goes(seconds=31)
-    assert await room.ensure(of()) is Ensured.MADE
+async def test_a_deleted_template_is_created_again() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
+    harness.store.stored.clear()
+    harness.clock.advance(seconds=31)
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
-async def test_what_a_watch_says_needs_no_call() -> None:
-    room = Room()
-    key = ("team", of().name)
-    room.store.watched[key] = room.store.held[key] = of().object
-    assert await room.ensure(of()) is Ensured.THERE
-    room.clock.goes(minutes=59)
-    await room.settled()
-    assert set(room.store.calls) <= {"touch"}
+async def test_a_watched_template_needs_no_request() -> None:
+    harness = TemplateHarness()
+    key = ("team", build_template().name)
+    harness.store.watched[key] = harness.store.stored[key] = build_template().object
+    assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    harness.clock.advance(minutes=59)
+    await harness.run_background()
+    assert set(harness.store.calls) <= {"touch"}
 
 
-async def test_a_deletion_that_a_watch_tells_counts_at_once() -> None:
-    room = Room()
-    key = ("team", of().name)
-    room.store.watched[key] = of().object
-    await room.ensure(of())
-    del room.store.watched[key]
-    assert await room.ensure(of()) is Ensured.MADE
+async def test_a_watched_deletion_takes_effect_at_once() -> None:
+    harness = TemplateHarness()
+    key = ("team", build_template().name)
+    harness.store.watched[key] = build_template().object
+    await harness.ensure(build_template())
+    del harness.store.watched[key]
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
-async def test_another_content_under_the_name_is_taken_until_it_is_gone() -> None:
-    room = Room()
-    other = {**of(8).object, "metadata": {"name": of().name, "namespace": "team"}}
-    room.store.held["team", of().name] = other
-    assert await room.ensure(of()) is Ensured.TAKEN
-    calls = len(room.store.calls)
-    assert await room.ensure(of()) is Ensured.TAKEN
-    assert len(room.store.calls) == calls
-    room.store.held.clear()
-    room.clock.goes(seconds=3)
-    assert await room.ensure(of()) is Ensured.MADE
+async def test_different_content_is_a_conflict_until_it_is_deleted() -> None:
+    harness = TemplateHarness()
+    other = {
+        **build_template(8).object,
+        "metadata": {"name": build_template().name, "namespace": "team"},
+    }
+    harness.store.stored["team", build_template().name] = other
+    assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
+    calls = len(harness.store.calls)
+    assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
+    assert len(harness.store.calls) == calls
+    harness.store.stored.clear()
+    harness.clock.advance(seconds=3)
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
-async def test_a_change_that_a_watch_tells_is_taken_at_once() -> None:
-    room = Room()
-    await room.ensure(of())
-    room.store.watched["team", of().name] = {**of(8).object}
-    assert await room.ensure(of()) is Ensured.TAKEN
+async def test_a_watched_change_is_a_conflict_at_once() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
+    harness.store.watched["team", build_template().name] = {**build_template(8).object}
+    assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
 
 
-async def test_those_who_want_the_same_at_once_share_one_call() -> None:
-    room = Room()
-    room.store.open.clear()
-    asked = [asyncio.create_task(room.ensure(of())) for _ in range(20)]
-    await room.settled()
-    room.store.open.set()
-    assert await asyncio.gather(*asked) == [Ensured.MADE] * 20
-    assert room.store.calls == ["create"]
+async def test_concurrent_callers_share_one_request() -> None:
+    harness = TemplateHarness()
+    harness.store.unblocked.clear()
+    asked = [asyncio.create_task(harness.ensure(build_template())) for _ in range(20)]
+    await harness.run_background()
+    harness.store.unblocked.set()
+    assert await asyncio.gather(*asked) == [TemplateStatus.CREATED] * 20
+    assert harness.store.calls == ["create"]
 
 
-async def test_one_that_gives_up_ends_it_for_nobody_else() -> None:
-    room = Room()
-    room.store.open.clear()
-    patient = asyncio.create_task(room.ensure(of()))
-    assert await room.made.ensure("team", of(), 0.01) is Ensured.LATER
-    given_up = asyncio.create_task(room.ensure(of()))
-    await room.settled()
+async def test_a_caller_that_times_out_does_not_cancel_the_request() -> None:
+    harness = TemplateHarness()
+    harness.store.unblocked.clear()
+    patient = asyncio.create_task(harness.ensure(build_template()))
+    assert await harness.templates.ensure("team", build_template(), 0.01) is TemplateStatus.PENDING
+    given_up = asyncio.create_task(harness.ensure(build_template()))
+    await harness.run_background()
     given_up.cancel()
-    room.store.open.set()
-    assert await patient is Ensured.MADE
+    harness.store.unblocked.set()
+    assert await patient is TemplateStatus.CREATED
 
 
-async def test_errors_of_the_world_are_for_later() -> None:
-    room = Room()
-    room.store.fails = True
-    assert await room.ensure(of()) is Ensured.LATER
-    assert await room.made.look("team", of(), 5) is Ensured.LATER
-    room.store.fails = False
-    assert await room.ensure(of()) is Ensured.MADE
+async def test_api_errors_give_a_pending_status() -> None:
+    harness = TemplateHarness()
+    harness.store.is_failing = True
+    assert await harness.ensure(build_template()) is TemplateStatus.PENDING
+    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PENDING
+    harness.store.is_failing = False
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
-async def test_what_is_refused_is_told_with_the_reason_and_tried_again_soon() -> None:
-    room = Room()
-    room.store.refuses = "403 Forbidden: exceeded quota: objects"
-    for state in (await room.ensure(of()), await room.made.look("team", of(), 5)):
+async def test_a_rejection_is_reported_with_its_reason_and_retried() -> None:
+    harness = TemplateHarness()
+    harness.store.refusal = "403 Forbidden: exceeded quota: objects"
+    for state in (
+        await harness.ensure(build_template()),
+        await harness.templates.preview("team", build_template(), 5),
+    ):
         assert isinstance(state, Finding)
         assert (state.code, state.severity) == ("TemplateRefused", Severity.WARNING)
-        assert of().name in state.message
+        assert build_template().name in state.message
         assert "exceeded quota: objects" in state.message
-    assert room.store.calls == ["create"]
-    room.store.refuses = ""
-    room.clock.goes(seconds=3)
-    assert await room.ensure(of()) is Ensured.MADE
+    assert harness.store.calls == ["create"]
+    harness.store.refusal = ""
+    harness.clock.advance(seconds=3)
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
 @pytest.mark.parametrize(
@@ -158,73 +165,79 @@ async def test_what_is_refused_is_told_with_the_reason_and_tried_again_soon() ->
         ({"adminAccess": True}, "adminAccess"),
     ],
 )
-async def test_a_dropped_field_is_named_and_nothing_stays_behind(
-    exactly: Plain, dropped: str
+async def test_a_dropped_field_is_reported_and_no_template_is_left_behind(
+    exactly: YamlValue, dropped: str
 ) -> None:
-    room = Room()
-    room.store.drops = (dropped,)
-    for ask in (room.ensure(of(**exactly)), room.made.look("team", of(**exactly), 5)):
+    harness = TemplateHarness()
+    harness.store.dropped_fields = (dropped,)
+    for ask in (
+        harness.ensure(build_template(**exactly)),
+        harness.templates.preview("team", build_template(**exactly), 5),
+    ):
         found = await ask
         assert isinstance(found, Finding)
         assert found.code == "ClaimFieldDropped"
         assert found.path == f"spec.spec.devices.requests[0].exactly.{dropped}"
         assert dropped in found.message
-    assert room.store.held == {}
+    assert harness.store.stored == {}
 
 
-async def test_looking_makes_nothing() -> None:
-    room = Room()
-    assert await room.made.look("team", of(), 5) is Ensured.LATER
-    assert room.store.held == {}
-    await room.ensure(of())
-    assert await room.made.look("team", of(), 5) is Ensured.THERE
+async def test_a_preview_creates_no_template() -> None:
+    harness = TemplateHarness()
+    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PENDING
+    assert harness.store.stored == {}
+    await harness.ensure(build_template())
+    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PRESENT
 
 
-async def test_use_is_noted_once_an_hour_and_waited_for_by_nobody() -> None:
-    room = Room()
-    await room.ensure(of())
+async def test_use_is_recorded_once_an_hour_in_the_background() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
     for _ in range(3):
-        room.clock.goes(minutes=25)
-        await room.ensure(of())
-    await room.settled()
-    assert room.store.calls.count("touch") == 1
-    (made,) = room.store.held.values()
-    metadata: Plain = made["metadata"]
+        harness.clock.advance(minutes=25)
+        await harness.ensure(build_template())
+    await harness.run_background()
+    assert harness.store.calls.count("touch") == 1
+    (made,) = harness.store.stored.values()
+    metadata: YamlValue = made["metadata"]
     assert metadata["annotations"][USED_ANNOTATION] == "2026-11-20T13:15:00Z"
 
 
-async def test_a_note_that_cannot_be_written_is_nobodys_trouble() -> None:
-    room = Room()
-    key = ("team", of().name)
-    room.store.watched[key] = of().object
-    room.store.fails = True
-    assert await room.ensure(of()) is Ensured.THERE
-    await room.settled()
-    assert room.store.calls == ["touch"]
+async def test_a_failed_use_record_is_ignored() -> None:
+    harness = TemplateHarness()
+    key = ("team", build_template().name)
+    harness.store.watched[key] = build_template().object
+    harness.store.is_failing = True
+    assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    await harness.run_background()
+    assert harness.store.calls == ["touch"]
 
 
-async def test_what_others_wrote_on_it_as_a_note_is_no_matter() -> None:
-    room = Room()
-    key = ("team", of().name)
-    metadata = {"name": of().name, "annotations": {USED_ANNOTATION: "yesterday", "a": "b"}}
-    room.store.watched[key] = {**of().object, "metadata": metadata}
-    assert await room.ensure(of()) is Ensured.THERE
-    await room.settled()
+async def test_an_invalid_use_annotation_is_ignored() -> None:
+    harness = TemplateHarness()
+    key = ("team", build_template().name)
+    metadata = {
+        "name": build_template().name,
+        "annotations": {USED_ANNOTATION: "yesterday", "a": "b"},
+    }
+    harness.store.watched[key] = {**build_template().object, "metadata": metadata}
+    assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    await harness.run_background()
 
 
-async def test_what_is_stored_as_it_was_sent_has_lost_nothing() -> None:
-    assert lost(of().object, of()) is None
-    less = {**of().object, "spec": {"spec": {}}}
-    found = lost(less, of())
+async def test_a_template_stored_as_sent_has_no_dropped_field() -> None:
+    assert find_dropped_field(build_template().object, build_template()) is None
+    less = {**build_template().object, "spec": {"spec": {}}}
+    found = find_dropped_field(less, build_template())
     assert found is not None
     assert found.path == "spec.spec.devices"
 
 
-async def test_ending_ends_what_is_under_way() -> None:
-    room = Room()
-    room.store.open.clear()
-    waiting = asyncio.create_task(room.made.ensure("team", of(), 60))
-    await room.settled()
-    await room.made.close()
+async def test_close_cancels_requests_in_progress() -> None:
+    harness = TemplateHarness()
+    harness.store.unblocked.clear()
+    waiting = asyncio.create_task(harness.templates.ensure("team", build_template(), 60))
+    await harness.run_background()
+    await harness.templates.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting

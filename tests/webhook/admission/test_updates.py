@@ -1,4 +1,4 @@
-"""An update of a translated pod: the table, and what nobody can reach by it."""
+"""Updates of translated pods."""
 
 import asyncio
 import json
@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import Legacy
-from documents.patch import patched
-from documents.values import same
+from documents.patch import apply_edits
+from documents.values import equal_json
 from dra.names import ORIGINAL_ANNOTATION
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
 from tests.translate.test_undo import VALID
-from tests.webhook.admission.harness import Town, pod, review
-from translate.changes.patch import restored
-from translate.pods import Given, translate
-from webhook.admission.updates import healed, merged
+from tests.webhook.admission.harness import AdmissionHarness, pod, review
+from translate.changes.patch import restore_original
+from translate.pods import TranslationContext, translate
+from webhook.admission.updates import merge, preserve_translation
 
-CASES = cases(Path(__file__).parent / "cases" / "updates.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "updates.yaml")
 
 
-def asked_for(case: Plain) -> Plain:
+def build_pod(case: YamlValue) -> YamlValue:
     if "limits" in case:
         return pod(case["limits"])
     metadata = {"name": "p", "namespace": "team", **case["asked"].get("metadata", {})}
@@ -34,17 +34,17 @@ def asked_for(case: Plain) -> Plain:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-async def test_the_table_of_updates(case: Plain) -> None:
-    town = Town()
+async def test_update_cases(case: YamlValue) -> None:
+    harness = AdmissionHarness()
     if "facts" in case:
-        town.decides({}, case["facts"])
-    asked = asked_for(case)
-    translated = (await town.pod(asked)).after
+        harness.configure({}, case["facts"])
+    asked = build_pod(case)
+    translated = (await harness.pod(asked)).after
     assert translated["spec"]["resourceClaims"]
     stands = jsonpatch.apply_patch(translated, case.get("others", []))
     begins = asked if case.get("from") == "asked" else stands
     update = jsonpatch.apply_patch(begins, case.get("change", []))
-    answer = await town.pod(update, operation="UPDATE", old=stands)
+    answer = await harness.pod(update, operation="UPDATE", old=stands)
     if "code" in case:
         assert answer.status["code"] == case["code"]
         assert case["message"] in answer.status["message"]
@@ -55,51 +55,53 @@ async def test_the_table_of_updates(case: Plain) -> None:
         w.startswith(b) for w, b in zip(answer.warnings, case.get("warnings", []), strict=True)
     ]
     assert all(begun), answer.warnings
-    again = await town.pod(answer.after, operation="UPDATE", old=stands)
+    again = await harness.pod(answer.after, operation="UPDATE", old=stands)
     assert not again.patch
 
 
 @pytest.mark.asyncio
-async def test_a_namespace_that_opted_out_still_keeps_its_translated_pods() -> None:
-    town = Town()
+async def test_translated_pods_are_preserved_after_the_namespace_opts_out() -> None:
+    harness = AdmissionHarness()
     asked = pod({"nvidia.com/gpu": "1"})
-    stands = (await town.pod(asked)).after
-    town.known.namespaces = {}
-    assert (await town.pod(asked, operation="UPDATE", old=stands)).after == stands
+    stands = (await harness.pod(asked)).after
+    harness.cluster.namespaces = {}
+    assert (await harness.pod(asked, operation="UPDATE", old=stands)).after == stands
 
 
 @pytest.mark.asyncio
-async def test_an_update_of_a_pod_without_our_mark_is_let_through() -> None:
-    town = Town()
+async def test_an_update_of_a_pod_without_the_annotation_is_unchanged() -> None:
+    harness = AdmissionHarness()
     old = pod({"nvidia.com/gpu": "1"})
     new = pod({"nvidia.com/gpu": "2"})
     new["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: "[]"}
-    answer = await town.pod(new, operation="UPDATE", old=old)
+    answer = await harness.pod(new, operation="UPDATE", old=old)
     assert answer.allowed
     assert not answer.patch
 
 
 @pytest.mark.asyncio
-async def test_an_update_without_its_objects_is_refused() -> None:
-    town = Town()
-    stands = (await town.pod(pod({"nvidia.com/gpu": "1"}))).after
-    answer = await town.pod(stands, operation="UPDATE", old=stands, object=None)
+async def test_an_update_without_its_objects_is_denied() -> None:
+    harness = AdmissionHarness()
+    stands = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
+    answer = await harness.pod(stands, operation="UPDATE", old=stands, object=None)
     assert answer.status["code"] == 400
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("part", ["metadata", "spec"])
 @pytest.mark.parametrize("value", [None, 1.5, "x", [], [{}]])
-async def test_what_is_no_pod_gets_no_patch_that_cannot_be_applied(part: str, value: Plain) -> None:
-    town = Town()
-    stands = (await town.pod(pod({"nvidia.com/gpu": "1"}))).after
-    answer = await town.pod({**stands, part: value}, name="p", operation="UPDATE", old=stands)
+async def test_a_malformed_pod_gets_no_patch_that_cannot_be_applied(
+    part: str, value: YamlValue
+) -> None:
+    harness = AdmissionHarness()
+    stands = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
+    answer = await harness.pod({**stands, part: value}, name="p", operation="UPDATE", old=stands)
     assert answer.allowed
     missing = {key: each for key, each in stands.items() if key != part}
-    assert (await town.pod(missing, name="p", operation="UPDATE", old=stands)).allowed
+    assert (await harness.pod(missing, name="p", operation="UPDATE", old=stands)).allowed
 
 
-FORGED: Plain = st.lists(
+FORGED: YamlValue = st.lists(
     st.fixed_dictionaries(
         {
             "op": st.sampled_from(["add", "remove", "replace"]),
@@ -128,8 +130,8 @@ FORGED: Plain = st.lists(
     ),
     max_size=4,
 )
-# What somebody with more rights may write on a running pod, and must not be undone.
-OTHERS: Plain = st.fixed_dictionaries(
+# Changes that a privileged client may make on a running pod, and that must not be reverted.
+OTHERS: YamlValue = st.fixed_dictionaries(
     {},
     optional={
         "labels": st.just({"quarantine": "true"}),
@@ -144,8 +146,8 @@ OTHERS: Plain = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=50)
 @given(FORGED, OTHERS, st.sampled_from([{}, {"nodeSelector": {"zone": "b"}}]))
-def test_a_forged_way_back_undoes_nothing_of_others(
-    forged: Plain, others: Plain, held: Plain
+def test_a_forged_original_annotation_reverts_no_other_change(
+    forged: YamlValue, others: YamlValue, held: YamlValue
 ) -> None:
     old = pod({"cpu": "1"}, **held)
     old["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: json.dumps(forged), "mine": "0"}
@@ -162,8 +164,8 @@ def test_a_forged_way_back_undoes_nothing_of_others(
                 new["spec"]["activeDeadlineSeconds"] = value
             case "mine":
                 new["metadata"]["annotations"]["mine"] = value
-    edits, _ = healed(old, new, Legacy())
-    assert same(patched(new, edits), new)
+    edits, _ = preserve_translation(old, new, Legacy())
+    assert equal_json(apply_edits(new, edits), new)
 
 
 @settings(deadline=None, max_examples=60)
@@ -182,37 +184,37 @@ def test_a_forged_way_back_undoes_nothing_of_others(
         for _ in range(3)
     ]
 )
-def test_a_merge_keeps_what_stands_and_what_is_changed(
-    stands: Plain, asked: Plain, update: Plain
+def test_a_merge_keeps_the_current_value_and_the_changes(
+    stands: YamlValue, asked: YamlValue, update: YamlValue
 ) -> None:
-    assert merged(stands, asked, stands) == stands
-    assert merged(stands, asked, asked) == stands
-    assert merged(stands, stands, update) == update
-    result = merged(stands, asked, update)
-    assert merged(stands, asked, result) == result
+    assert merge(stands, asked, stands) == stands
+    assert merge(stands, asked, asked) == stands
+    assert merge(stands, stands, update) == update
+    result = merge(stands, asked, update)
+    assert merge(stands, asked, result) == result
 
 
 @settings(deadline=None, max_examples=80)
 @given(VALID, st.sampled_from(CLUSTERS), INJECTED)
-def test_what_was_asked_with_what_others_inserted_changes_nothing(
-    pod: Plain, by: Given, steps: list[tuple[str, int, int]]
+def test_the_original_pod_with_injected_values_changes_nothing(
+    pod: YamlValue, by: TranslationContext, steps: list[tuple[str, int, int]]
 ) -> None:
-    """As somebody who replaces the pod by what it would be without us."""
+    """A client replaces the pod by the pod that would exist without Drawbridge."""
     done = translate(pod, by)
     if not done.edits:
         return
-    stands = injected(patched(pod, done.edits), asked(pod), steps)
-    update = restored(stands)
-    edits, told = healed(stands, update, by.configuration.legacy)
+    stands = injected(apply_edits(pod, done.edits), asked(pod), steps)
+    update = restore_original(stands)
+    edits, told = preserve_translation(stands, update, by.configuration.legacy)
     assert told == ()
-    kept = patched(update, edits)
+    kept = apply_edits(update, edits)
     assert without_theirs(kept) == without_theirs(stands)
     assert theirs(kept) == theirs(stands)
 
 
-def test_hostile_ways_back_end_nobody() -> None:
+def test_hostile_original_annotations_cause_no_exception() -> None:
     async def ask() -> None:
-        town = Town()
+        harness = AdmissionHarness()
         for text in (
             "[" * 100_000,
             '{"a":' * 5000,
@@ -221,7 +223,7 @@ def test_hostile_ways_back_end_nobody() -> None:
         ):
             old = pod({"cpu": "1"})
             old["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: text}
-            reply = await town.admission.pods(review(pod(), operation="UPDATE", old=old))
+            reply = await harness.admission.review_pod(review(pod(), operation="UPDATE", old=old))
             assert reply.status == 200
 
     asyncio.run(ask())

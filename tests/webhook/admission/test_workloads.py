@@ -1,4 +1,4 @@
-"""An object that makes pods, and what its author reads."""
+"""Reviews of objects that create pods."""
 
 from pathlib import Path
 
@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from registration.controller_codes import NAME_NOT_ACTIVE
-from tests.tables import Plain, cases
-from tests.webhook.admission.harness import ENFORCE, Known, Town
+from tests.tables import YamlValue, load_cases
+from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
 from webhook.admission.limit_ranges import LimitRange
 
-CASES = cases(Path(__file__).parent / "cases" / "workloads.yaml")
+CASES = load_cases(Path(__file__).parent / "cases" / "workloads.yaml")
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
 pytestmark = pytest.mark.asyncio
 
 
-def deployment(case: Plain, spec: Plain) -> Plain:
+def deployment(case: YamlValue, spec: YamlValue) -> YamlValue:
     metadata = {"annotations": case.get("annotations", {}), "labels": case.get("pod_labels", {})}
     return {
         "apiVersion": "apps/v1",
@@ -26,21 +26,21 @@ def deployment(case: Plain, spec: Plain) -> Plain:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-async def test_the_table_of_workloads(case: Plain) -> None:
-    town = Town(Known(namespaces={"team": case.get("labels", ENFORCE)}))
-    town.decides(case.get("configuration", {}), FACTS)
-    town.known.ranges = msgspec.convert(case.get("ranges", []), tuple[LimitRange, ...])
+async def test_workload_cases(case: YamlValue) -> None:
+    harness = AdmissionHarness(FakeClusterView(namespaces={"team": case.get("labels", ENFORCE)}))
+    harness.configure(case.get("configuration", {}), FACTS)
+    harness.cluster.ranges = msgspec.convert(case.get("ranges", []), tuple[LimitRange, ...])
     object_ = case.get("object") or deployment(case, case["spec"])
-    request: Plain = {}
+    request: YamlValue = {}
     if "old" in case:
         old = case["spec"] if case["old"] == "same" else case["old"]
         request = {"operation": "UPDATE", "old": {**deployment(case, old), "status": {}}}
-    answer = await town.workload(object_, **request)
+    answer = await harness.workload(object_, **request)
     assert answer.reply.outcome == case["outcome"]
     assert answer.status.get("code") == case.get("code")
     assert answer.allowed is ("code" not in case)
     assert not answer.patch
-    assert town.store.calls == []
+    assert harness.store.calls == []
     if "warnings" in case:
         begun = [w.startswith(b) for w, b in zip(answer.warnings, case["warnings"], strict=True)]
         assert all(begun), answer.warnings
@@ -48,31 +48,33 @@ async def test_the_table_of_workloads(case: Plain) -> None:
         assert case["message"] in answer.status["message"]
 
 
-async def test_what_may_keep_its_pods_from_us_is_told_where_they_would_be_translated() -> None:
-    town = Town()
-    town.decides({}, FACTS)
-    town.known.lacks = (NAME_NOT_ACTIVE.at("webhooks[0].matchConditions", "another than ours"),)
+async def test_inactive_conditions_are_reported_for_workloads_with_device_requests() -> None:
+    harness = AdmissionHarness()
+    harness.configure({}, FACTS)
+    harness.cluster.condition_findings = (
+        NAME_NOT_ACTIVE.at("webhooks[0].matchConditions", "different expression"),
+    )
     lines = []
     for name in ("nvidia.com/gpu", "cpu"):
         containers = [{"name": "main", "resources": {"limits": {name: 1}}}]
-        lines.append((await town.workload(deployment({}, {"containers": containers}))).warnings)
+        lines.append((await harness.workload(deployment({}, {"containers": containers}))).warnings)
     assert any(each.startswith("NameNotActive: webhooks[0]") for each in lines[0]), lines
     assert lines[1] == []
 
 
-async def test_without_facts_an_object_is_let_through() -> None:
-    town = Town()
-    town.known.by = None
-    assert (await town.workload(deployment({}, {"containers": []}))).allowed
+async def test_an_object_is_allowed_until_facts_are_loaded() -> None:
+    harness = AdmissionHarness()
+    harness.cluster.context = None
+    assert (await harness.workload(deployment({}, {"containers": []}))).allowed
 
 
-async def test_an_object_that_is_none_is_refused() -> None:
-    answer = await Town().workload({"kind": "Deployment"}, object=None)
+async def test_a_missing_object_is_denied() -> None:
+    answer = await AdmissionHarness().workload({"kind": "Deployment"}, object=None)
     assert answer.status["code"] == 400
 
 
-async def test_a_kind_without_end_makes_no_warning_without_end() -> None:
+async def test_a_very_long_kind_does_not_exceed_the_warning_length() -> None:
     kind = {"group": "g" * 5000, "version": "v1", "kind": "K" * 5000}
     spec = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
-    answer = await Town().workload(deployment({}, spec), kind=kind)
-    assert answer.warnings[-1].startswith("all of it: kubectl get kkk")  # and none is too long
+    answer = await AdmissionHarness().workload(deployment({}, spec), kind=kind)
+    assert answer.warnings[-1].startswith("details: kubectl get kkk")

@@ -1,4 +1,4 @@
-"""`drawbridge serve webhook` as a process of its own, with its lines and its ports."""
+"""Run `drawbridge serve webhook` as a separate process."""
 
 import asyncio
 import contextlib
@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from tests.runtime import http_client
-from tests.runtime.http_client import Answer, request
-from tests.runtime.key_pairs import Pair, pair, put, trusting
+from tests.runtime.http_client import Response, request
+from tests.runtime.key_pairs import KeyPair, create_client_context, create_pair, write_pair
 
 ROOT = Path(__file__).parents[3]
 Line = dict[str, Any]
 
 
 class Process:
-    """A process that was started, and what it said."""
+    """A running process and its log lines."""
 
-    def __init__(self, running: asyncio.subprocess.Process, one: Pair) -> None:
+    def __init__(self, running: asyncio.subprocess.Process, pair: KeyPair) -> None:
         self.running = running
-        self.pair = one
+        self.pair = pair
         self.lines: list[Line] = []
 
-    async def until(self, msg: str, **fields: object) -> Line:
-        """Wait for a line, or find the one that was there; RuntimeError at the end of all."""
+    async def wait_for_line(self, msg: str, **fields: object) -> Line:
+        """Wait for the first matching line. Raise RuntimeError at the end of the log."""
         wanted = {"msg": msg, **fields}.items()
         for line in self.lines:
             if wanted <= _simple(line).items():
                 return line
         if self.running.stderr is None:
-            raise RuntimeError("nobody listens")
+            raise RuntimeError("standard error is not a pipe")
         while raw := await self.running.stderr.readline():
             line = json.loads(raw)
             self.lines.append(line)
@@ -41,23 +41,25 @@ class Process:
         raise RuntimeError(f"no line {msg}, only {self.lines}")
 
     async def port(self, name: str) -> int:
-        """Where it listens for something."""
-        line = await self.until("listening", name=name)
+        """Return the port of a listener."""
+        line = await self.wait_for_line("listening", name=name)
         return int(line["address"].rpartition(":")[2])
 
-    async def ask(self, data: bytes) -> Answer:
-        """Ask admission once, on a connection of its own."""
-        async with http_client.line(await self.port("admission"), trusting(self.pair)) as line:
-            return await line.ask(data)
+    async def send(self, data: bytes) -> Response:
+        """Send one admission request on a new connection."""
+        async with http_client.connect(
+            await self.port("admission"), create_client_context(self.pair)
+        ) as connection:
+            return await connection.send_request(data)
 
-    async def look(self, name: str, path: str) -> Answer:
-        """Ask health or metrics."""
-        async with http_client.line(await self.port(name)) as line:
-            return await line.ask(request("GET", path))
+    async def get(self, name: str, path: str) -> Response:
+        """Send a GET request to the health or metrics port."""
+        async with http_client.connect(await self.port(name)) as connection:
+            return await connection.send_request(request("GET", path))
 
-    async def ready(self, good: Callable[[Answer], bool]) -> Answer:
-        """Ask for readiness until it is as wanted; the test's own time limit is the bound."""
-        while not good(answer := await self.look("health", "/readyz")):  # noqa: ASYNC110
+    async def wait_for_readyz(self, is_expected: Callable[[Response], bool]) -> Response:
+        """Poll /readyz until the response is as expected."""
+        while not is_expected(answer := await self.get("health", "/readyz")):  # noqa: ASYNC110
             await asyncio.sleep(0)
         return answer
 
@@ -68,11 +70,11 @@ def _simple(line: Line) -> Line:
 
 @contextlib.asynccontextmanager
 async def webhook(
-    folder: Path, kubeconfig: Path, *options: str, one: Pair | None = None
+    folder: Path, kubeconfig: Path, *options: str, pair: KeyPair | None = None
 ) -> AsyncIterator[Process]:
-    """Start it; it is gone at the end whatever happens."""
-    one = one or pair()
-    certificate, key = put(folder, one)
+    """Run the process until the context exits."""
+    pair = pair or create_pair()
+    certificate, key = write_pair(folder, pair)
     addresses = [f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics")]
     running = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -84,7 +86,7 @@ async def webhook(
         limit=1 << 20,
     )
     try:
-        yield Process(running, one)
+        yield Process(running, pair)
     finally:
         if running.returncode is None:
             running.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The door and the gate on a real socket, with somebody behind them who answers as told."""
+"""The HTTP handler and the TLS listener on a real socket, with a fake review handler."""
 
 import asyncio
 import contextlib
@@ -9,97 +9,99 @@ from typing import NamedTuple
 import msgspec
 
 from runtime.health import Address
-from runtime.listener import CONNECTIONS, Gate
-from runtime.review import decode
-from runtime.tls import Certificate
+from runtime.listener import MAX_CONNECTIONS, TLSListener
+from runtime.review import decode_review
+from runtime.tls import ServingCertificate
 from tests.runtime import http_client
-from tests.runtime.key_pairs import NAME, Pair, pair, put, trusting
+from tests.runtime.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
 from webhook.admission.handler import Reply
-from webhook.server.http_handler import LIMITS, Door, Limits
+from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits
 
 ANY = Address("127.0.0.1", 0)
 
 
-class Answering:
-    """Allows everything, once `go` is set; keeps what it was asked."""
+class FakeReviewHandler:
+    """Allows everything once `unblocked` is set, and records its calls."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, bytes, float | None]] = []
-        self.begun = asyncio.Event()
-        self.go = asyncio.Event()
-        self.go.set()
-        self.bug: Exception | None = None
-        self._news = asyncio.Event()
+        self.calls: list[tuple[str, bytes, float | None]] = []
+        self.started = asyncio.Event()
+        self.unblocked = asyncio.Event()
+        self.unblocked.set()
+        self.error: Exception | None = None
+        self._changed = asyncio.Event()
 
-    async def pods(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer about a pod."""
-        return await self._answer("pods", body, seconds)
+    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a pod."""
+        return await self._reply("pods", body, seconds)
 
-    async def workloads(self, body: bytes, seconds: float | None = None) -> Reply:
-        """Answer about a workload."""
-        return await self._answer("workloads", body, seconds)
+    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a workload."""
+        return await self._reply("workloads", body, seconds)
 
-    async def asked_by(self, count: int) -> None:
-        """Wait until so many have asked."""
-        while len(self.asked) < count:
-            self._news.clear()
-            await self._news.wait()
+    async def wait_for_calls(self, count: int) -> None:
+        """Wait for a number of calls."""
+        while len(self.calls) < count:
+            self._changed.clear()
+            await self._changed.wait()
 
-    async def _answer(self, where: str, body: bytes, seconds: float | None) -> Reply:
-        self.asked.append((where, body, seconds))
-        self.begun.set()
-        self._news.set()
-        if self.bug:
-            raise self.bug
-        await self.go.wait()
-        uid = decode(body).uid
+    async def _reply(self, webhook: str, body: bytes, seconds: float | None) -> Reply:
+        self.calls.append((webhook, body, seconds))
+        self.started.set()
+        self._changed.set()
+        if self.error:
+            raise self.error
+        await self.unblocked.wait()
+        uid = decode_review(body).uid
         if not uid:
             return Reply(status=400, body=b"{}", outcome="error")
         response = {"response": {"uid": uid, "allowed": True}}
         return Reply(status=200, body=msgspec.json.encode(response), uid=uid, operation="CREATE")
 
 
-class Served(NamedTuple):
-    """What a test looks at."""
+class WebhookServer(NamedTuple):
+    """A server and its parts."""
 
-    answering: Answering
-    door: Door
-    gate: Gate
-    certificate: Certificate
+    reviews: FakeReviewHandler
+    handler: AdmissionHTTPHandler
+    listener: TLSListener
+    certificate: ServingCertificate
     folder: Path
-    pair: Pair
+    pair: KeyPair
 
-    def line(
-        self, *, trust: Pair | None = None, name: str | None = NAME
-    ) -> contextlib.AbstractAsyncContextManager[http_client.Line]:
-        """Open a connection that trusts the pair it was started with."""
-        context = trusting(trust or self.pair)
+    def connect(
+        self, *, trust: KeyPair | None = None, name: str | None = NAME
+    ) -> contextlib.AbstractAsyncContextManager[http_client.Connection]:
+        """Open a connection that trusts the initial certificate, or another one."""
+        context = create_client_context(trust or self.pair)
         context.check_hostname = name is not None
-        return http_client.line(self.gate.port, context, name)
+        return http_client.connect(self.listener.port, context, name)
 
-    async def ask(self, data: bytes) -> http_client.Answer:
-        """Ask once on a connection of its own."""
-        async with self.line() as line:
-            return await line.ask(data)
+    async def send(self, data: bytes) -> http_client.Response:
+        """Send one request on a new connection."""
+        async with self.connect() as connection:
+            return await connection.send_request(data)
 
 
 @contextlib.asynccontextmanager
-async def served(
+async def serve(
     folder: Path,
     *,
-    missing: Callable[[], list[str]] = list,
-    limits: Limits = LIMITS,
-    most: int = CONNECTIONS,
-) -> AsyncIterator[Served]:
-    """Open the gate, and close it at the end."""
-    answering, one = Answering(), pair()
-    certificate = Certificate(*put(folder, one))
+    find_missing: Callable[[], list[str]] = list,
+    limits: RequestLimits = DEFAULT_LIMITS,
+    max_connections: int = MAX_CONNECTIONS,
+) -> AsyncIterator[WebhookServer]:
+    """Run a server until the context exits."""
+    reviews, pair = FakeReviewHandler(), create_pair()
+    certificate = ServingCertificate(*write_pair(folder, pair))
     certificate.refresh()
-    door = Door(answering, missing, limits)
-    gate = Gate(ANY, certificate, door.handle, most=most, linger=0.05)
-    await gate.open()
+    handler = AdmissionHTTPHandler(reviews, find_missing, limits)
+    listener = TLSListener(
+        ANY, certificate, handler.handle, max_connections=max_connections, linger=0.05
+    )
+    await listener.open()
     try:
-        yield Served(answering, door, gate, certificate, folder, one)
+        yield WebhookServer(reviews, handler, listener, certificate, folder, pair)
     finally:
-        answering.go.set()
-        await gate.close(1)
+        reviews.unblocked.set()
+        await listener.close(1)

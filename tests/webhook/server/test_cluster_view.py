@@ -33,10 +33,10 @@ FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(ve
 def published(*versions: Facts, current: str = "") -> dict[str, Any]:
     """Build the ConfigMap like the controller. The last version is the current one."""
     data = {
-        build_data_key(serialized.digest(each)): serialized.canonical(each).decode()
+        build_data_key(serialized.facts_hash(each)): serialized.encode_facts(each).decode()
         for each in versions
     }
-    data["current"] = current or serialized.digest(versions[-1])
+    data["current"] = current or serialized.facts_hash(versions[-1])
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -119,13 +119,13 @@ def test_the_view_follows_the_facts(tmp_path: Path) -> None:
             await harness.wait_until(lambda: not harness.view.find_missing())
             context = harness.view.translation_context()
             assert context is not None
-            assert (context.facts, context.digest) == (FIRST, serialized.digest(FIRST))
+            assert (context.facts, context.facts_digest) == (FIRST, serialized.facts_hash(FIRST))
             assert harness.view.translation_context() is context
             harness.api.put(published(FIRST, SECOND))
             await harness.wait_until(lambda: harness.view.translation_context() is not context)
             context = harness.view.translation_context()
             assert context is not None
-            assert (context.facts, context.digest) == (SECOND, serialized.digest(SECOND))
+            assert (context.facts, context.facts_digest) == (SECOND, serialized.facts_hash(SECOND))
 
     asyncio.run(play())
 
@@ -193,7 +193,7 @@ def test_a_namespace_without_the_label_is_unknown_while_the_cache_may_be_stale(
             await api.until(lambda: api.asked("GET", "namespaces", watch=True))
             api.fail(503, part="namespaces", times=1000, retry_after=0.01)
             api.cut_watches()
-            while not view.namespaces.trouble:  # noqa: ASYNC110  # there is no event for this
+            while not view.namespaces.problem:  # noqa: ASYNC110  # there is no event for this
                 await asyncio.sleep(0)
             # The webhook configuration selects all namespaces, so a missing label is reliable.
             assert view.namespace_labels("plain") is not None
@@ -318,7 +318,7 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
         (
             {
                 "current": f"sha256:{'a' * 64}",
-                f"facts-{'a' * 16}.json": serialized.canonical(FIRST).decode(),
+                f"facts-{'a' * 16}.json": serialized.encode_facts(FIRST).decode(),
             },
             "has the hash",
         ),

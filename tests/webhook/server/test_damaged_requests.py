@@ -1,4 +1,4 @@
-"""A few of the damaged requests that `python -m e2e.damaged` sends by the ten thousand."""
+"""A small sample of the damaged requests that `python -m e2e.damaged` sends."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.cluster.fake.api import FakeApi
 SEED, COUNT = 11, 250
 
 
-def test_damaged_requests_are_answered_rightly_and_the_process_lives(tmp_path: Path) -> None:
+def test_damaged_requests_get_the_right_response_and_the_process_continues(tmp_path: Path) -> None:
     async def run() -> tuple[Outcome, list[str], int | None]:
         async with FakeApi() as api:
             for each in cluster():
@@ -24,6 +24,6 @@ def test_damaged_requests_are_answered_rightly_and_the_process_lives(tmp_path: P
     assert outcome.wrong == []
     assert bugs == []
     assert code is None
-    # Not vacuous: some were translated, and the worst kinds were among them.
+    # The sample contains translated pods and most kinds of damage.
     assert outcome.statuses["review with a patch"] > 10
     assert len(outcome.kinds) > 12

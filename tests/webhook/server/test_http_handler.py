@@ -1,4 +1,4 @@
-"""Every request gets the right status, whoever is behind the door."""
+"""The HTTP handler gives each request the right status."""
 
 import asyncio
 import json
@@ -7,32 +7,32 @@ from pathlib import Path
 import pytest
 
 from runtime import metrics
-from tests.runtime.http_client import Answer, Line, request, review
-from tests.tables import Plain, cases
-from tests.webhook.server.served import Served, served
-from webhook.server.http_handler import Limits
+from tests.runtime.http_client import Connection, Response, request, review
+from tests.tables import YamlValue, load_cases
+from tests.webhook.server.served import WebhookServer, serve
+from webhook.server.http_handler import RequestLimits
 
-CASES = cases(Path(__file__).parent / "cases" / "requests.yaml")
-SMALL = Limits(body=1000, in_flight=2, held=1500, slow=0.05)
+CASES = load_cases(Path(__file__).parent / "cases" / "requests.yaml")
+SMALL = RequestLimits(body=1000, in_flight=2, total_bytes=1500, body_seconds=0.05)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_table(case: Plain, tmp_path: Path) -> None:
+def test_request_cases(case: YamlValue, tmp_path: Path) -> None:
     body = case["body"].encode() if "body" in case else review()
     headers = dict(case.get("headers", {}))
     if "length" in case:
         headers["Content-Length"] = str(case["length"])
     sent = request(case.get("method", "POST"), case.get("path", "/admit/pods"), body, headers)
 
-    async def play() -> Answer:
-        async with served(tmp_path) as house:
-            return await house.ask(sent)
+    async def play() -> Response:
+        async with serve(tmp_path) as server:
+            return await server.send(sent)
 
     answer = asyncio.run(play())
 
     assert answer.status == case["status"], answer
-    assert case.get("says", "").encode() in answer.body
-    assert case.get("answers", {}).items() <= answer.headers.items()
+    assert case.get("body_contains", "").encode() in answer.body
+    assert case.get("response_headers", {}).items() <= answer.headers.items()
     if answer.status == 200:
         assert answer.headers["content-type"] == "application/json"
         assert answer.json()["response"] == {"uid": "u-1", "allowed": True}
@@ -54,55 +54,55 @@ def test_table(case: Plain, tmp_path: Path) -> None:
         ("?timeout=9999999999999999s", 4.3, 4.5),
     ],
 )
-def test_the_handler_gets_a_deadline_below_the_callers(
+def test_the_deadline_is_shorter_than_the_timeout_of_the_caller(
     query: str, low: float, high: float, tmp_path: Path
 ) -> None:
     async def play() -> float | None:
-        async with served(tmp_path) as house:
-            await house.ask(request(path=f"/admit/pods{query}", body=review()))
-            return house.answering.asked[0][2]
+        async with serve(tmp_path) as server:
+            await server.send(request(path=f"/admit/pods{query}", body=review()))
+            return server.reviews.calls[0][2]
 
     seconds = asyncio.run(play())
     assert seconds is not None
     assert low < seconds <= high
 
 
-def test_an_answer_that_takes_too_long_is_ended_with_a_review_that_says_so(tmp_path: Path) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path) as house:
-            house.answering.go.clear()
-            return await house.ask(request(path="/admit/pods?timeout=10ms", body=review("late")))
+def test_a_timeout_gives_a_review_with_status_504(tmp_path: Path) -> None:
+    async def play() -> Response:
+        async with serve(tmp_path) as server:
+            server.reviews.unblocked.clear()
+            return await server.send(request(path="/admit/pods?timeout=10ms", body=review("late")))
 
     answer = asyncio.run(play())
     response = answer.json()["response"]
     assert (answer.status, response["uid"], response["allowed"]) == (504, "late", False)
 
 
-def test_a_bug_costs_one_request_and_is_counted(
+def test_an_unhandled_exception_fails_one_request_and_is_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> tuple[Answer, Answer]:
-        async with served(tmp_path) as house, house.line() as line:
-            house.answering.bug = RuntimeError("not thought of")
-            failed = await line.ask(request(body=review("u-7")))
-            house.answering.bug = None
-            return failed, await line.ask(request(body=review("u-8")))
+    async def play() -> tuple[Response, Response]:
+        async with serve(tmp_path) as server, server.connect() as connection:
+            server.reviews.error = RuntimeError("unexpected")
+            failed = await connection.send_request(request(body=review("u-7")))
+            server.reviews.error = None
+            return failed, await connection.send_request(request(body=review("u-8")))
 
     before = metrics.PANICS.collect()[0].samples[0].value
     failed, next_ = asyncio.run(play())
     assert (failed.status, next_.status) == (500, 200)
     response = failed.json()["response"]
     assert (response["uid"], response["allowed"]) == ("u-7", False)
-    assert "not thought of" not in response["status"]["message"]
+    assert "unexpected" not in response["status"]["message"]
     assert failed.json()["kind"] == "AdmissionReview"
     assert metrics.PANICS.collect()[0].samples[0].value == before + 1
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_what_is_not_ready_says_what_is_missing_and_when_to_ask_again(tmp_path: Path) -> None:
-    async def play() -> tuple[Answer, list[object]]:
-        async with served(tmp_path, missing=lambda: ["facts are not read yet"]) as house:
-            return await house.ask(request(body=review())), list(house.answering.asked)
+def test_a_request_before_readiness_gets_the_reason_and_retry_after(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, list[object]]:
+        async with serve(tmp_path, find_missing=lambda: ["facts are not read yet"]) as server:
+            return await server.send(request(body=review())), list(server.reviews.calls)
 
     answer, asked = asyncio.run(play())
     assert answer.status == 503
@@ -112,17 +112,17 @@ def test_what_is_not_ready_says_what_is_missing_and_when_to_ask_again(tmp_path: 
     assert not asked
 
 
-def test_above_the_bound_requests_are_refused_at_once(tmp_path: Path) -> None:
-    async def one(house: Served, uid: str) -> Answer:
-        return await house.ask(request(body=review(uid)))
+def test_requests_above_the_concurrency_limit_are_rejected(tmp_path: Path) -> None:
+    async def one(server: WebhookServer, uid: str) -> Response:
+        return await server.send(request(body=review(uid)))
 
-    async def play() -> tuple[Answer, list[Answer]]:
-        async with served(tmp_path, limits=SMALL) as house:
-            house.answering.go.clear()
-            both = [asyncio.create_task(one(house, uid)) for uid in ("a", "b")]
-            await house.answering.asked_by(2)
-            third = await one(house, "c")
-            house.answering.go.set()
+    async def play() -> tuple[Response, list[Response]]:
+        async with serve(tmp_path, limits=SMALL) as server:
+            server.reviews.unblocked.clear()
+            both = [asyncio.create_task(one(server, uid)) for uid in ("a", "b")]
+            await server.reviews.wait_for_calls(2)
+            third = await one(server, "c")
+            server.reviews.unblocked.set()
             return third, [await each for each in both]
 
     refused, others = asyncio.run(play())
@@ -140,45 +140,52 @@ CHUNKED = {"Transfer-Encoding": "chunked", "Content-Length": ""}
 def test_a_body_in_chunks_is_read(tmp_path: Path) -> None:
     body = review("chunked")
 
-    async def play() -> Answer:
-        async with served(tmp_path) as house, house.line() as line:
-            await line.send(request(headers=CHUNKED) + chunks(body[:10]))
-            return await line.ask(chunks(body[10:], b""))
+    async def play() -> Response:
+        async with serve(tmp_path) as server, server.connect() as connection:
+            await connection.send(request(headers=CHUNKED) + chunks(body[:10]))
+            return await connection.send_request(chunks(body[10:], b""))
 
     assert asyncio.run(play()).json()["response"]["uid"] == "chunked"
 
 
-def test_endless_chunks_are_cut_at_the_limit(tmp_path: Path) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path, limits=Limits(body=1000)) as house, house.line() as line:
-            await line.send(request(headers=CHUNKED))
+def test_a_chunked_body_is_rejected_at_the_limit(tmp_path: Path) -> None:
+    async def play() -> Response:
+        async with (
+            serve(tmp_path, limits=RequestLimits(body=1000)) as server,
+            server.connect() as connection,
+        ):
+            await connection.send(request(headers=CHUNKED))
             for _ in range(20):
-                await line.send(chunks(b"x" * 100))
-            answer = await line.answer()
-            assert await line.ended()
+                await connection.send(chunks(b"x" * 100))
+            answer = await connection.read_response()
+            assert await connection.wait_closed()
             return answer
 
     assert asyncio.run(play()).status == 413
 
 
-def test_a_whole_body_above_the_limit_is_cut_as_well(tmp_path: Path) -> None:
-    """Chunks that come in one packet with the headers have no length that could be refused."""
+def test_a_body_above_the_limit_in_one_packet_is_rejected(tmp_path: Path) -> None:
+    """A chunked body in one packet with the headers has no Content-Length to check."""
 
-    async def play() -> Answer:
-        async with served(tmp_path, limits=Limits(body=100)) as house:
-            return await house.ask(request(headers=CHUNKED) + chunks(b"x" * 200, b""))
+    async def play() -> Response:
+        async with serve(tmp_path, limits=RequestLimits(body=100)) as server:
+            return await server.send(request(headers=CHUNKED) + chunks(b"x" * 200, b""))
 
     assert asyncio.run(play()).status == 413
 
 
-def test_bodies_that_come_in_are_bounded_together(tmp_path: Path) -> None:
+def test_the_total_size_of_incoming_bodies_is_bounded(tmp_path: Path) -> None:
     async def play() -> list[int]:
-        limits = Limits(body=1000, held=1500, slow=5)
-        async with served(tmp_path, limits=limits) as house, house.line() as a, house.line() as b:
-            for line in (a, b):
-                await line.send(request(headers={"Content-Length": "1000"}) + b"x" * 900)
+        limits = RequestLimits(body=1000, total_bytes=1500, body_seconds=5)
+        async with (
+            serve(tmp_path, limits=limits) as server,
+            server.connect() as a,
+            server.connect() as b,
+        ):
+            for connection in (a, b):
+                await connection.send(request(headers={"Content-Length": "1000"}) + b"x" * 900)
             done, _ = await asyncio.wait(
-                [asyncio.create_task(line.answer()) for line in (a, b)],
+                [asyncio.create_task(connection.read_response()) for connection in (a, b)],
                 return_when=asyncio.FIRST_COMPLETED,
             )
             return [task.result().status for task in done]
@@ -186,124 +193,128 @@ def test_bodies_that_come_in_are_bounded_together(tmp_path: Path) -> None:
     assert asyncio.run(play()) == [429]
 
 
-def test_bodies_that_wait_for_an_answer_are_bounded_together(tmp_path: Path) -> None:
-    """As templates are waited for while the API server is slow."""
+def test_the_total_size_of_waiting_bodies_is_bounded(tmp_path: Path) -> None:
+    """Requests wait for templates while the API server is slow."""
     body = review(padding=800)
 
-    async def play() -> tuple[Answer, Answer, Answer]:
-        async with served(tmp_path, limits=Limits(held=1500)) as house:
-            house.answering.go.clear()
-            first = asyncio.create_task(house.ask(request(body=body)))
-            await house.answering.asked_by(1)
-            refused = await house.ask(request(body=body))
-            house.answering.go.set()
-            return refused, await first, await house.ask(request(body=body))
+    async def play() -> tuple[Response, Response, Response]:
+        async with serve(tmp_path, limits=RequestLimits(total_bytes=1500)) as server:
+            server.reviews.unblocked.clear()
+            first = asyncio.create_task(server.send(request(body=body)))
+            await server.reviews.wait_for_calls(1)
+            refused = await server.send(request(body=body))
+            server.reviews.unblocked.set()
+            return refused, await first, await server.send(request(body=body))
 
     refused, *others = asyncio.run(play())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert [each.status for each in others] == [200, 200]
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
-    async def play() -> tuple[Answer, bool]:
-        async with served(tmp_path, limits=SMALL) as house, house.line() as line:
-            await line.send(request(headers={"Content-Length": "100"}) + b"{")
-            return await line.answer(), await line.ended()
+def test_a_missing_body_gives_a_timeout(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, bool]:
+        async with serve(tmp_path, limits=SMALL) as server, server.connect() as connection:
+            await connection.send(request(headers={"Content-Length": "100"}) + b"{")
+            return await connection.read_response(), await connection.wait_closed()
 
     answer, ended = asyncio.run(play())
     assert (answer.status, ended) == (408, True)
 
 
-def test_a_broken_chunk_is_the_clients_mistake(
+def test_a_malformed_chunk_is_a_client_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path) as house, house.line() as line:
-            await line.send(request(headers=CHUNKED) + chunks(b"{"))
-            return await line.ask(b"zz\r\n")
+    async def play() -> Response:
+        async with serve(tmp_path) as server, server.connect() as connection:
+            await connection.send(request(headers=CHUNKED) + chunks(b"{"))
+            return await connection.send_request(b"zz\r\n")
 
     assert asyncio.run(play()).status == 400
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_who_waits_to_be_asked_for_the_body_is_asked(tmp_path: Path) -> None:
+def test_a_client_that_expects_100_continue_gets_it(tmp_path: Path) -> None:
     body = review("patient")
 
-    async def play() -> tuple[bytes, Answer]:
-        async with served(tmp_path) as house, house.line() as line:
+    async def play() -> tuple[bytes, Response]:
+        async with serve(tmp_path) as server, server.connect() as connection:
             headers = {"Expect": "100-continue", "Content-Length": str(len(body))}
-            await line.send(request(headers=headers))
-            asked = await line.reader.readuntil(b"\r\n\r\n")
-            return asked, await line.ask(body)
+            await connection.send(request(headers=headers))
+            asked = await connection.reader.readuntil(b"\r\n\r\n")
+            return asked, await connection.send_request(body)
 
     asked, answer = asyncio.run(play())
     assert asked == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert answer.json()["response"]["uid"] == "patient"
 
 
-def test_requests_one_after_the_other_are_answered_in_order(tmp_path: Path) -> None:
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
     uids = [f"u-{i}" for i in range(30)]
 
-    async def read(line: Line) -> list[str]:
-        return [(await line.answer()).json()["response"]["uid"] for _ in uids]
+    async def read(connection: Connection) -> list[str]:
+        return [(await connection.read_response()).json()["response"]["uid"] for _ in uids]
 
     async def play() -> list[str]:
-        async with served(tmp_path) as house, house.line() as line:
-            await line.send(b"".join(request(body=review(uid)) for uid in uids))
-            return await read(line)
+        async with serve(tmp_path) as server, server.connect() as connection:
+            await connection.send(b"".join(request(body=review(uid)) for uid in uids))
+            return await read(connection)
 
     assert asyncio.run(play()) == uids
 
 
-def test_a_client_that_goes_away_disturbs_nobody(
+def test_a_disconnected_client_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path) as house:
-            house.answering.go.clear()
-            async with house.line() as line:
-                await line.send(request(body=review("gone")))
-                await house.answering.begun.wait()
-            async with house.line() as line:
-                await line.send(request(headers={"Content-Length": "100"}) + b"{")
-            house.answering.go.set()
-            return await house.ask(request(body=review("next")))
+    async def play() -> Response:
+        async with serve(tmp_path) as server:
+            server.reviews.unblocked.clear()
+            async with server.connect() as connection:
+                await connection.send(request(body=review("gone")))
+                await server.reviews.started.wait()
+            async with server.connect() as connection:
+                await connection.send(request(headers={"Content-Length": "100"}) + b"{")
+            server.reviews.unblocked.set()
+            return await server.send(request(body=review("next")))
 
     assert asyncio.run(play()).json()["response"]["uid"] == "next"
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_bytes_that_are_no_http_get_400_without_a_stack(
+def test_bytes_that_are_not_http_get_400_without_a_stack(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path) as house:
-            return await house.ask(b"\x16\x03\x01 hello?\r\n\r\n")
+    async def play() -> Response:
+        async with serve(tmp_path) as server:
+            return await server.send(b"\x16\x03\x01 hello?\r\n\r\n")
 
     assert asyncio.run(play()).status == 400
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_above_the_bound_the_connection_silent_for_longest_goes(tmp_path: Path) -> None:
-    async def play() -> tuple[bool, Answer, Answer]:
+def test_above_the_connection_limit_the_longest_idle_connection_is_closed(tmp_path: Path) -> None:
+    async def play() -> tuple[bool, Response, Response]:
         asked = request(body=review())
-        async with served(tmp_path, most=2) as house, house.line() as first, house.line() as second:
-            assert (await first.ask(asked)).status == 200
-            # The first has spoken last now, so the second is the one to go.
-            async with house.line() as third:
-                newest = await third.ask(asked)
-                return await second.ended(), await first.ask(asked), newest
+        async with (
+            serve(tmp_path, max_connections=2) as server,
+            server.connect() as first,
+            server.connect() as second,
+        ):
+            assert (await first.send_request(asked)).status == 200
+            # The first connection was used last, so the second is closed.
+            async with server.connect() as third:
+                newest = await third.send_request(asked)
+                return await second.wait_closed(), await first.send_request(asked), newest
 
     ended, kept, newest = asyncio.run(play())
     assert ended
     assert (kept.status, newest.status) == (200, 200)
 
 
-def test_requests_are_counted_by_status_and_never_by_what_strangers_write(tmp_path: Path) -> None:
+def test_requests_are_counted_by_status_and_not_by_unknown_paths(tmp_path: Path) -> None:
     async def play() -> None:
-        async with served(tmp_path) as house:
-            await house.ask(request(body=review()))
-            await house.ask(request(path="/made/up", body=review()))
+        async with serve(tmp_path) as server:
+            await server.send(request(body=review()))
+            await server.send(request(path="/made/up", body=review()))
 
     def count(webhook: str, code: str) -> float:
         found = metrics.REGISTRY.get_sample_value(

@@ -1,4 +1,4 @@
-"""The whole process, from its start to its end, against an API server."""
+"""The webhook process, from start to stop, against a fake API server."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ from cli.serve import arguments
 from runtime import logs
 from tests.cluster.fake.api import FakeApi
 from tests.runtime.http_client import request
-from tests.runtime.key_pairs import pair, put
+from tests.runtime.key_pairs import create_pair, write_pair
 from tests.webhook.server.processes import Process, webhook
 from tests.webhook.server.test_cluster_view import FIRST, namespace, published
 
@@ -26,7 +26,7 @@ SYSTEM = "drawbridge-system"
 
 
 def review(uid: str) -> bytes:
-    """Write a review as the API server does, about a pod without devices."""
+    """Build the review of a pod without device requests."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -44,69 +44,69 @@ def review(uid: str) -> bytes:
     return json.dumps({**head, "request": asked}).encode()
 
 
-async def becomes_ready(api: FakeApi, process: Process) -> None:
-    """Without facts nothing is answered; with them it is."""
-    waiting = await process.ready(lambda answer: answer.body.count(b"\n") == 1)
+async def check_readiness(api: FakeApi, process: Process) -> None:
+    """The process is ready once it has loaded the facts."""
+    waiting = await process.wait_for_readyz(lambda answer: answer.body.count(b"\n") == 1)
     assert waiting.status == 503
     assert b"drawbridge-facts" in waiting.body
-    early = await process.ask(request(body=review("early")))
+    early = await process.send(request(body=review("early")))
     assert (early.status, early.headers["retry-after"]) == (503, "1")
     api.put(published(FIRST))
-    await process.ready(lambda answer: answer.status == 200)
+    await process.wait_for_readyz(lambda answer: answer.status == 200)
 
 
-async def answers(process: Process) -> None:
-    """A request is answered, told in the log, and counted."""
-    answer = await process.ask(request(body=review("u-1")))
+async def check_response(process: Process) -> None:
+    """A request gets a response, a log line, and metrics."""
+    answer = await process.send(request(body=review("u-1")))
     assert answer.json()["response"] == {"uid": "u-1", "allowed": True}
-    said = await process.until("allowed", uid="u-1")
+    said = await process.wait_for_line("allowed", uid="u-1")
     assert (said["namespace"], said["name"], said["operation"]) == ("a", "web-", "CREATE")
-    text = (await process.look("metrics", "/metrics")).body.decode()
+    text = (await process.get("metrics", "/metrics")).body.decode()
     assert 'controller_runtime_webhook_requests_total{code="200",webhook="pods"} 1.0' in text
     assert 'drawbridge_cache_synced{resource="namespaces"} 1.0' in text
     assert "drawbridge_remembered_answers" in text
 
 
-async def stops(process: Process) -> None:
-    """It goes on answering while it stops, until it is told a second time."""
+async def check_shutdown(process: Process) -> None:
+    """The process serves requests while it stops, until the second signal."""
     process.running.send_signal(signal.SIGTERM)
-    await process.until("stopping")
-    stopping = await process.look("health", "/readyz")
+    await process.wait_for_line("stopping")
+    stopping = await process.get("health", "/readyz")
     assert (stopping.status, stopping.body) == (503, b"stopping\n")
-    late = await process.ask(request(body=review("late")))
+    late = await process.send(request(body=review("late")))
     assert (late.status, late.headers["connection"]) == (200, "close")
     process.running.send_signal(signal.SIGTERM)
     assert await process.running.wait() == 128 + signal.SIGTERM
 
 
-def test_from_start_to_end(tmp_path: Path) -> None:
+def test_a_process_from_start_to_stop(tmp_path: Path) -> None:
     async def play() -> None:
         async with FakeApi() as api:
             api.put(namespace("a", **{"drawbridge.dev/translate": "enforce"}))
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             options = ("--drain=60", "--log-level=debug")
             async with webhook(tmp_path, kubeconfig, *options) as process:
-                await becomes_ready(api, process)
-                await answers(process)
-                await stops(process)
+                await check_readiness(api, process)
+                await check_response(process)
+                await check_shutdown(process)
 
     asyncio.run(asyncio.wait_for(play(), LONG))
 
 
 @pytest.fixture
 def log() -> Iterator[logging.Logger]:
-    """Give the root logger back as it was."""
+    """Restore the root logger after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield root
     root.handlers[:], root.level = handlers, level
 
 
-def inside(folder: Path, *more: str, then: Any = None) -> tuple[int, list[dict[str, Any]]]:  # noqa: ANN401
-    """Run it in this process with these arguments: its exit code and its lines."""
+def run_in_process(folder: Path, *more: str, then: Any = None) -> tuple[int, list[dict[str, Any]]]:  # noqa: ANN401
+    """Run the webhook in this process. Return its exit code and its log lines."""
     parser = argparse.ArgumentParser()
     arguments(parser)
-    certificate, key = put(folder, pair())
+    certificate, key = write_pair(folder, create_pair())
     ports = [f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics")]
     files = [f"--tls-cert={certificate}", f"--tls-key={key}"]
     options = parser.parse_args(
@@ -130,10 +130,10 @@ CONFIGURE = logs.configure
 
 
 @pytest.mark.usefixtures("log")
-def test_what_is_not_built_is_refused_at_start(tmp_path: Path) -> None:
+def test_an_unavailable_setting_is_rejected_at_start(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplacement: bridge\n")
-    code, lines = inside(tmp_path, f"--config={file}")
+    code, lines = run_in_process(tmp_path, f"--config={file}")
     assert code == 2
     (refused,) = lines
     assert refused["finding"]["path"] == "placement"
@@ -141,29 +141,29 @@ def test_what_is_not_built_is_refused_at_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_without_a_way_to_the_api_server_it_says_what_it_tried(tmp_path: Path) -> None:
-    code, lines = inside(tmp_path, f"--kubeconfig={tmp_path / 'nowhere'}")
+def test_missing_access_to_the_api_server_is_logged(tmp_path: Path) -> None:
+    code, lines = run_in_process(tmp_path, f"--kubeconfig={tmp_path / 'nowhere'}")
     assert code == 2
-    assert lines[-1]["msg"] == "no way to the API server"
+    assert lines[-1]["msg"] == "cannot access the API server"
     assert "nowhere" in lines[-1]["reason"]
     assert "stack" not in lines[-1]
 
 
 @pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("name", ["listen", "health", "metrics"])
-def test_a_port_that_is_taken_is_told(name: str, tmp_path: Path) -> None:
+def test_a_port_in_use_is_logged(name: str, tmp_path: Path) -> None:
     taken = asyncio.new_event_loop()
     try:
         server = taken.run_until_complete(taken.create_server(asyncio.Protocol, "127.0.0.1", 0))
         address = "{}:{}".format(*server.sockets[0].getsockname())
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(KUBECONFIG)
-        code, lines = inside(tmp_path, f"--kubeconfig={kubeconfig}", f"--{name}={address}")
+        code, lines = run_in_process(tmp_path, f"--kubeconfig={kubeconfig}", f"--{name}={address}")
         server.close()
     finally:
         taken.close()
     assert code == 2
-    assert lines[-1]["msg"] == "the process cannot go on"
+    assert lines[-1]["msg"] == "the process cannot continue"
     asked = {"listen": "admission"}.get(name, name)
     assert lines[-1]["reason"] == f"{asked} cannot listen on {address}: Address already in use"
 
@@ -179,16 +179,16 @@ users: [{name: a, user: {}}]
 
 
 @pytest.mark.usefixtures("log")
-def test_the_end_is_graceful_and_its_code_is_0(tmp_path: Path) -> None:
-    """An API server that cannot be reached keeps it from being ready, not from ending."""
+def test_a_graceful_stop_has_exit_code_0(tmp_path: Path) -> None:
+    """An unreachable API server prevents readiness, but not a graceful stop."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
 
     async def end(_running: object, stream: io.StringIO) -> None:
-        while stream.getvalue().count('"listening"') < 3:  # noqa: ASYNC110  # what it says, not we
+        while stream.getvalue().count('"listening"') < 3:  # noqa: ASYNC110  # there is no event for log lines
             await asyncio.sleep(0)
         signal.raise_signal(signal.SIGTERM)
 
-    code, lines = inside(tmp_path, f"--kubeconfig={kubeconfig}", then=end)
+    code, lines = run_in_process(tmp_path, f"--kubeconfig={kubeconfig}", then=end)
     assert code == 0
     assert [line["msg"] for line in lines[-3:]] == ["stopping", "admission closed", "stopped"]

@@ -1,21 +1,26 @@
-"""The end has an order: answers close their connection, then no new ones, then the rest."""
+"""Graceful shutdown: close connections after responses, stop listening, then finish requests."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.http_client import Answer, request, review
-from tests.webhook.server.served import served
+from tests.runtime.http_client import Response, request, review
+from tests.webhook.server.served import serve
 
 
-def test_while_closing_requests_are_answered_and_told_to_go_elsewhere(tmp_path: Path) -> None:
-    async def play() -> tuple[Answer, Answer, bool, Answer]:
-        async with served(tmp_path) as house, house.line() as line:
-            before = await line.ask(request(body=review("before")))
-            house.door.closing = True
-            after = await line.ask(request(body=review("after")))
-            return before, after, await line.ended(), await house.ask(request(body=review("new")))
+def test_responses_close_their_connection_while_closing(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, Response, bool, Response]:
+        async with serve(tmp_path) as server, server.connect() as connection:
+            before = await connection.send_request(request(body=review("before")))
+            server.handler.closing = True
+            after = await connection.send_request(request(body=review("after")))
+            return (
+                before,
+                after,
+                await connection.wait_closed(),
+                await server.send(request(body=review("new"))),
+            )
 
     before, after, ended, new = asyncio.run(play())
     assert "connection" not in before.headers
@@ -23,34 +28,34 @@ def test_while_closing_requests_are_answered_and_told_to_go_elsewhere(tmp_path: 
     assert (new.status, new.headers["connection"]) == (200, "close")
 
 
-def test_requests_in_flight_are_finished_and_silent_connections_ended(tmp_path: Path) -> None:
-    async def play() -> Answer:
-        async with served(tmp_path) as house, house.line() as busy, house.line() as silent:
-            port = house.gate.port
-            await silent.ask(request(body=review()))
-            house.answering.go.clear()
-            house.answering.begun.clear()
+def test_requests_in_flight_are_finished_and_idle_connections_closed(tmp_path: Path) -> None:
+    async def play() -> Response:
+        async with serve(tmp_path) as server, server.connect() as busy, server.connect() as silent:
+            port = server.listener.port
+            await silent.send_request(request(body=review()))
+            server.reviews.unblocked.clear()
+            server.reviews.started.clear()
             await busy.send(request(body=review("busy")))
-            await house.answering.begun.wait()
-            closing = asyncio.create_task(house.gate.close(30))
-            assert await silent.ended()
+            await server.reviews.started.wait()
+            closing = asyncio.create_task(server.listener.close(30))
+            assert await silent.wait_closed()
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", port)
-            house.answering.go.set()
-            answer = await busy.answer()
+            server.reviews.unblocked.set()
+            answer = await busy.read_response()
             await closing
             return answer
 
     assert asyncio.run(play()).json()["response"]["uid"] == "busy"
 
 
-def test_the_time_for_what_does_not_end_is_bounded(tmp_path: Path) -> None:
+def test_the_time_for_open_requests_is_bounded(tmp_path: Path) -> None:
     async def play() -> bool:
-        async with served(tmp_path) as house, house.line() as line:
-            house.answering.go.clear()
-            await line.send(request(body=review()))
-            await house.answering.begun.wait()
-            await house.gate.close(0.05)
-            return await line.ended()
+        async with serve(tmp_path) as server, server.connect() as connection:
+            server.reviews.unblocked.clear()
+            await connection.send(request(body=review()))
+            await server.reviews.started.wait()
+            await server.listener.close(0.05)
+            return await connection.wait_closed()
 
     assert asyncio.run(play())
