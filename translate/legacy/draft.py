@@ -54,6 +54,11 @@ class RequestBuilder:
             self.source_fields += one.source_fields(asks=(name,))
         return named
 
+    def keep_resources(self, resources: Iterable[DeviceResource]) -> None:
+        """Add resources as source fields that stay in the pod."""
+        for one in resources:
+            self.source_fields += one.source_fields(removed=False)
+
     def read_count(self, one: DeviceResource) -> int:
         """Return the amount as a device count. Warns if it is implausible as one."""
         if one.amount > MAX_DEVICES:

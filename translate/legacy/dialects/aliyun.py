@@ -45,9 +45,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
     memory = _sum_amounts(pod, _MEMORY)
     if allocated or not memory:
-        builder.source_fields += [
-            field for one in found for field in one.source_fields(removed=False)
-        ]
+        builder.keep_resources(found)
         builder.findings.append(
             ALREADY_PLACED.at(annotation_path(allocated), "the GPU of the pod is already allocated")
             if allocated
@@ -57,9 +55,8 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     share = _make_share(pod, memory * _find_unit(builder, found, memory, legacy))
     holders = {one.container for one in found}
     users = tuple(one.user for one in pod.containers if one.user.path in holders)
-    builder.add_ask(
-        Ask(kind=Kind.GPU, row="memory", vendor="nvidia", share=share, users=users), found
-    )
+    ask = Ask(kind=Kind.GPU, row="memory", vendor="nvidia", share=share, users=users)
+    builder.add_ask(ask, found)
     builder.findings.append(
         MEANING_CHANGES.at(
             found[0].where,

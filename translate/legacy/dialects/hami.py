@@ -103,13 +103,12 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
     if allocated:
         builder.findings.append(_already_allocated(allocated))
-        builder.source_fields += [
-            field
+        builder.keep_resources(
+            container.resources[name]
             for container in pod.containers
             for name in (*NAMES.resources, _PRIORITY)
             if name in container.resources
-            for field in container.resources[name].source_fields(removed=False)
-        ]
+        )
         return builder.build()
     annotations = _read_annotations(pod)
     builder.findings += annotations.findings
@@ -160,12 +159,7 @@ def _read_container(
     if not any(name in resources for name in NAMES.resources):
         _reject_priority_alone(builder, used)
         return
-    one = resources.get(NAMES.count)
-    count = (
-        builder.read_count(one)
-        if one
-        else vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
-    )
+    count = _read_count(builder, container, legacy)
     if not count:
         return  # by configuration, memory alone does not request a GPU
     share, row, findings = vgpu.read_share(NAMES, container, legacy, annotations.isolation)
@@ -185,12 +179,15 @@ def _read_container(
         users=(container.user,),
     )
     builder.add_ask(ask, used)
-    builder.findings += [
-        *findings,
-        *priority_findings,
-        *mode_findings,
-        *vgpu.check_uuid_count(NAMES, ask, container.where),
-    ]
+    builder.findings += [*findings, *priority_findings, *mode_findings]
+    builder.findings += vgpu.check_uuid_count(NAMES, ask, container.where)
+
+
+def _read_count(builder: RequestBuilder, container: Container, legacy: Legacy) -> int:
+    one = container.resources.get(NAMES.count)
+    if one:
+        return builder.read_count(one)
+    return vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
 
 
 def _read_preferences(pod: PodView) -> tuple[PackingPreference, ...]:
@@ -207,7 +204,7 @@ def _reject_priority_alone(builder: RequestBuilder, used: list[DeviceResource]) 
         AMOUNT_REFUSED.at(one.where, f"{one.original_name} has no effect without a GPU request")
         for one in used
     ]
-    builder.source_fields += [field for one in used for field in one.source_fields(removed=False)]
+    builder.keep_resources(used)
 
 
 def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...], list[Finding]]:

@@ -155,7 +155,7 @@ def _sum_resources(builder: RequestBuilder) -> _PodResources:
                         NAME_OLD.at(one.where, f"{one.original_name} is now named {_OWN}{name}")
                     )
             elif one.name == _MISSPELT:
-                builder.source_fields += one.source_fields(removed=False)
+                builder.keep_resources((one,))
                 builder.findings.append(
                     NAME_MISSPELT.at(
                         one.where,

@@ -101,24 +101,14 @@ def apply_hints(
 ) -> Ask:
     """Return the ask with the hints for its type of device."""
     hint = pod_hints.types.get(kind, _NO_HINT)
-    selectors: list[AskSelector] = []
-    distinct = Distinctness.DEVICE
-    if kind == "rdma":
-        selectors.append(NicIs(NicKind.RDMA))
-        if hint.uses_vfs:
-            selectors.append(NicIs(NicKind.VF))
-            distinct = Distinctness.PARENT
-        elif hint.exclusive:
-            selectors.append(NicIs(NicKind.PF))
+    selectors = _select_nics(hint) if kind == "rdma" else []
+    distinct = Distinctness.PARENT if kind == "rdma" and hint.uses_vfs else Distinctness.DEVICE
     selectors += _read_selector(builder, kind, hint.selector, legacy)
     selectors += _read_selector(builder, kind, hint.vf_selector, legacy)
     colocation = Colocation(hint.scope) if hint.scope not in {None, TopologyScope.NODE} else None
-    if (
-        kind == "gpu"
-        and pod_hints.partition
-        and (pod_hints.partition.required or colocation is None)
-    ):
-        colocation = _place_in_partition(builder, ask, pod_hints.partition) or colocation
+    partition = pod_hints.partition
+    if kind == "gpu" and partition and (partition.required or colocation is None):
+        colocation = _place_in_partition(builder, ask, partition) or colocation
     if hint.scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
         builder.findings.append(
             AMOUNT_REFUSED.at(
@@ -133,6 +123,15 @@ def apply_hints(
     return replace(
         ask, selectors=tuple(selectors), distinct=distinct, colocation=colocation, joint=joint
     )
+
+
+def _select_nics(hint: DeviceHint) -> list[AskSelector]:
+    selectors: list[AskSelector] = [NicIs(NicKind.RDMA)]
+    if hint.uses_vfs:
+        selectors.append(NicIs(NicKind.VF))
+    elif hint.exclusive:
+        selectors.append(NicIs(NicKind.PF))
+    return selectors
 
 
 def _place_in_partition(
@@ -206,10 +205,9 @@ def _read_joint(
     joint = _read_object(builder, JOINT)
     if not joint:
         return None, ()
-    listed = [name for name in as_list(joint.get("deviceTypes")) if isinstance(name, str)]
-    if not isinstance(joint.get("deviceTypes"), list) or len(listed) != len(
-        as_list(joint["deviceTypes"])
-    ):
+    types_field = joint.get("deviceTypes")
+    listed = [name for name in as_list(types_field) if isinstance(name, str)]
+    if not isinstance(types_field, list) or len(listed) != len(types_field):
         builder.findings.append(
             annotation_json.unreadable_annotation(JOINT, "deviceTypes must be a list of strings")
         )
@@ -218,23 +216,14 @@ def _read_joint(
         if name not in _KINDS:
             _add_unknown_value(builder, JOINT, "device type", name, tuple(_KINDS))
     scope = _read_choice(builder, joint, "requiredScope", ("SamePCIe",), JOINT)
-    joined = tuple(
-        [
-            name
-            for name in dict.fromkeys(listed)
-            if name in types and found.get(name, _NO_HINT).strategy != "ApplyForAll"
-        ]
-    )
+    every = {name for name, hint in found.items() if hint.strategy == "ApplyForAll"}
+    joined = tuple([name for name in dict.fromkeys(listed) if name in types - every])
     if len(joined) < 2:
-        _add_no_effect(
-            builder,
-            JOINT,
-            "the annotation has no effect, because the pod requests fewer than 2 of the types",
-        )
+        why = "the annotation has no effect, because the pod requests fewer than 2 of the types"
+        _add_no_effect(builder, JOINT, why)
         return None, ()
-    return JointAllocation(
-        "joint", _KINDS[joined[0]], TopologyScope.PCIE, required=bool(scope)
-    ), joined
+    primary = _KINDS[joined[0]]
+    return JointAllocation("joint", primary, TopologyScope.PCIE, required=bool(scope)), joined
 
 
 def _read_partition(builder: RequestBuilder) -> Colocation | None:

@@ -60,14 +60,13 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     for network in networks:
         if network.name in pools:
             waiting.setdefault(str(pools[network.name]), []).append(network)
+    unknown = {each.name: each.key for each in networks if each.name not in pools}
     builder.findings += [
         NETWORK_UNKNOWN.at(
             annotation_path(key),
             f"the configuration does not specify the resource of network {name}",
         )
-        for name, key in {
-            each.name: each.key for each in networks if each.name not in pools
-        }.items()
+        for name, key in unknown.items()
     ]
     known = set(map(str, pools.values()))
     for container in pod.containers:

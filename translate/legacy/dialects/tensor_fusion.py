@@ -105,9 +105,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     builder.findings += [*problems, *user_problems, *share_problems]
     keys = [_PREFIX + key for key in values]
     if problems or user_problems or share_problems:
-        builder.source_fields += [
-            field for one in native for field in one.source_fields(removed=False)
-        ]
+        builder.keep_resources(native)
         builder.add_annotations(keys, removed=False)
         builder.add_labels(keys, removed=False)
         return builder.build()
@@ -329,10 +327,7 @@ def _make_ask(
         selectors.append(Uuid(ids))
     partition = share is not None and share.isolation is Isolation.MIG
     if partition and values.get("partition-id"):
-        name = values["partition-id"].strip()
-        # An alias is spelled `mig-4g-94gb` for `4g.94gb`.
-        alias = name.removeprefix("mig-").replace("-", ".", 1) if name[:4] == "mig-" else name
-        selectors.append(PartitionProfile((alias,)))
+        selectors.append(PartitionProfile((_profile_name(values["partition-id"].strip()),)))
     vendor = values.get("vendor", "nvidia").strip().lower()
     row = (
         "whole" if share is None else "mig" if partition else "memory" if share.memory else "cores"
@@ -349,29 +344,17 @@ def _make_ask(
     )
 
 
+def _profile_name(name: str) -> str:
+    # An alias is spelled `mig-4g-94gb` for `4g.94gb`.
+    return name.removeprefix("mig-").replace("-", ".", 1) if name[:4] == "mig-" else name
+
+
 def _report_changes(settings: _Settings) -> list[Finding]:
     """Report the settings that change or get lost."""
-    found = []
-    # `_report_lost` reports settings that are not translated at all.
-    for kind in ("vram",) if _uses_tflops(settings) else ("vram", "compute-percent"):
-        limit, request = (
-            settings.values.get(f"{kind}-limit"),
-            settings.values.get(f"{kind}-request"),
-        )
-        if limit and request and parse(request.strip()) < parse(limit.strip()):
-            found.append(
-                MEANING_CHANGES.at(
-                    settings.where(f"{kind}-limit"),
-                    f"the claim reserves the limit of {kind}, not only the request",
-                )
-            )
+    found = _report_bursts(settings)
     if {key.rpartition("-")[0] for key in settings.values} >= {"compute-percent", "tflops"}:
-        found.append(
-            HINT_EMPTY.at(
-                "metadata.annotations",
-                "compute-percent has no effect, because tflops takes precedence",
-            )
-        )
+        why = "compute-percent has no effect, because tflops takes precedence"
+        found.append(HINT_EMPTY.at("metadata.annotations", why))
     if model := format_value(settings.values.get("gpu-model", "")):
         found.append(
             LABEL_LOOSE.at(
@@ -390,6 +373,18 @@ def _report_changes(settings: _Settings) -> list[Finding]:
     return [*found, *_report_lost(settings)]
 
 
+def _report_bursts(settings: _Settings) -> list[Finding]:
+    found = []
+    values = settings.values
+    # `_report_lost` reports settings that are not translated at all.
+    for kind in ("vram",) if _uses_tflops(settings) else ("vram", "compute-percent"):
+        limit, request = values.get(f"{kind}-limit"), values.get(f"{kind}-request")
+        if limit and request and parse(request.strip()) < parse(limit.strip()):
+            why = f"the claim reserves the limit of {kind}, not only the request"
+            found.append(MEANING_CHANGES.at(settings.where(f"{kind}-limit"), why))
+    return found
+
+
 def _report_lost(settings: _Settings) -> list[Finding]:
     found = []
     for key in settings.values:
@@ -397,10 +392,6 @@ def _report_lost(settings: _Settings) -> list[Finding]:
             why = f"{_PREFIX}{key} has no effect, because DRA has no pools of GPUs"
             found.append(HINT_EMPTY.at(settings.where(key), why))
         elif key not in _SUPPORTED or key.startswith("tflops-"):
-            found.append(
-                HINT_LOST.at(
-                    settings.where(key),
-                    f"{_PREFIX}{key} is not carried over, because DRA has no equivalent",
-                )
-            )
+            why = f"{_PREFIX}{key} is not carried over, because DRA has no equivalent"
+            found.append(HINT_LOST.at(settings.where(key), why))
     return found
