@@ -1,8 +1,7 @@
-"""Koordinator's joint rule on machines met in the field, as a page: what is asked, what that gives.
+"""Translates Koordinator's joint allocation on published machine layouts, for docs/joint.md.
 
-The machines are the rig's own data; what is asked comes from the real reading of a pod and the
-real facts, what it gives from the real solver. Beside it stands what Koordinator chooses, worked
-out from the machine alone.
+The machines are data of the e2e drivers. The requests come from the real translation with real
+facts, and the devices from the real solver. Koordinator's choice is computed from the machine.
 """
 
 import json
@@ -62,22 +61,22 @@ class SimulatedCluster:
 
 @dataclass(frozen=True)
 class JointResult:
-    """What becomes of one pod: groups of so many GPUs and NICs, or why it is refused."""
+    """The result for one pod: the GPUs and NICs of each group, or the findings that refuse it."""
 
     groups: tuple[tuple[int, int], ...] = ()
     findings: tuple[str, ...] = ()
-    # What an empty node gives: the devices of each group, GPUs by number and NICs by name.
+    # The devices of each group on an empty node: GPUs by number and NICs by name.
     devices: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
 
     @property
     def nics(self) -> int:
-        """How many NICs are asked for in all."""
+        """The number of requested NICs."""
         return sum(nics for _, nics in self.groups)
 
 
 @cache
 def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
-    """Make the cluster of one machine; with `numa` the NICs say their node as GPUs do."""
+    """Make a cluster of one machine; with `numa`, NICs publish their NUMA node as GPUs do."""
     hardware = machine("node-1", shape)
     published = (nvidia.layout(hardware), nics.dranet(hardware))
     slices = tuple(each for layout in published for each in _slices(layout, numa=numa))
@@ -114,7 +113,7 @@ def _slices(layout: Layout, *, numa: bool) -> Iterator[Slice]:
 def _read(reader: Reader[T], raw: object) -> T:
     read = reader.read(raw)
     if isinstance(read, tuple):
-        raise ValueError(read)  # noqa: TRY004  # it is the content that is wrong
+        raise ValueError(read)  # noqa: TRY004  # the content is wrong, not the type
     return read
 
 
@@ -136,7 +135,7 @@ def _class(name: str, expression: str) -> DeviceClass:
 
 
 def make_pod(gpus: int, rdma: int) -> dict[str, Any]:
-    """Write the pod: so many GPUs, and NICs that share their PCIe roots."""
+    """Make a pod that requests GPUs, and NICs on the same PCIe roots."""
     rule = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
     limits = {"koordinator.sh/gpu": f"{100 * gpus}", "koordinator.sh/rdma": f"{rdma}"}
     key = "scheduling.koordinator.sh/device-joint-allocate"
@@ -170,7 +169,7 @@ def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> 
 def _placed(
     asked: dict[str, Any], one: TranslatedObject, on: SimulatedCluster
 ) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
-    """Say which devices each group gets on the empty machine."""
+    """Yield the devices that each group gets on the empty machine."""
     templates = [_read(template_reader(), dict(each)) for each in one.templates]
     carried = _read(pod_reader(), apply_edits(asked, one.edits))
     placement = Placer(on.planner, Ledger(), on.cluster, (), templates).place_pod(carried)
@@ -191,10 +190,10 @@ def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the AP
 
 
 def koordinator_groups(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
-    """What Koordinator takes on the empty machine: GPUs and NICs on each root, or nothing.
+    """Return the GPUs and NICs that Koordinator takes on each root of an empty machine, or None.
 
-    GPUs come from the smallest of root, NUMA node and machine that has as many, in order. NICs are
-    taken from their roots in turns, at least one from each, and from nowhere else.
+    GPUs come from the smallest of root, NUMA node and machine that has enough, in order. NICs come
+    from the roots of the GPUs in turn, at least one from each.
     """
     hardware = machine("node-1", shape)
     taken = _gpus(hardware, gpus)

@@ -1,7 +1,6 @@
-"""docs/joint.md: what becomes of Koordinator's joint rule, machine by machine.
+"""Generates docs/joint.md: the translation of Koordinator's joint allocation on each machine.
 
-Fills what `tools.joint` found out into the text beside this file; what differs from Koordinator is
-counted, not remembered.
+Fills the results of `tools.joint` into the text of joint.md, and compares them with Koordinator.
 """
 
 import re
@@ -24,7 +23,7 @@ TEXT: Final = Path(__file__).parent / "joint.md"
 
 
 def build_page() -> str:
-    """Write the page."""
+    """Build the page."""
     parts = {
         "plain": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100)),
         "counted": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100 * gpus)),
@@ -63,14 +62,14 @@ def _devices(shape: str) -> str:
     for gpus in range(1, MAX_GPUS + 1):
         groups = (
             " ".join([*(f"gpu-{number}" for number in numbers), *names])
-            for numbers, names in translate_joint(shape, gpus, 100).given
+            for numbers, names in translate_joint(shape, gpus, 100).devices
         )
         rows.append(f"| {gpus} | " + ", ".join(groups) + " |")
     return "\n".join(rows)
 
 
 def find_differences() -> Iterator[str]:
-    """Find the pods of the tables for which Koordinator takes other numbers on an empty machine."""
+    """Yield the pods of the tables for which Koordinator takes other numbers of devices."""
     for shape in (*RELATED, *UNRELATED):
         for gpus in range(1, MAX_GPUS + 1):
             for rdma in dict.fromkeys((100, 100 * gpus)):
@@ -83,18 +82,18 @@ def find_differences() -> Iterator[str]:
 
 
 def _numbers(shape: str, groups: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """The groups, in whatever order; of all a machine has, the sums."""
+    """Return the groups in sorted order; their sums if they take all devices of a machine."""
     total = (sum(gpus for gpus, _ in groups), sum(nics for _, nics in groups))
     machine = make_cluster(shape).machine
     return [total] if total == (len(machine.gpus), len(machine.nics)) else sorted(groups)
 
 
 def compare() -> str:
-    """Say of how many pods the numbers agree with Koordinator's."""
+    """Describe how the numbers differ from Koordinator's."""
     found = list(find_differences())
     if found:
         return "On an empty machine the numbers differ for " + "; ".join(found) + "."
     return (
-        "On an empty machine, yes: the same GPUs on each root and the same NICs in every line of\n"
-        "the first two tables, and the same refusals on the machines whose roots relate nothing."
+        "On an empty machine the results are equal: every line of the first two tables has the\n"
+        "same GPUs and NICs on each root, and the same machines refuse the pod."
     )

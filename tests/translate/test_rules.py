@@ -10,7 +10,7 @@ from documents.patch import apply_edits
 from documents.paths import get_value
 from dra.claim import Template, read_template
 from dra.names import RULES_ANNOTATION
-from dra.rules import Rules, check_rules, read_rules, encode_rules
+from dra.rules import Rules, check_rules, encode_rules, read_rules
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
 from translate.pods import Translation, make_context, translate

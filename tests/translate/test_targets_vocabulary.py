@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cel.dra import Selectors
 from dra.device import Attribute, Capacity, Device
 from dra.quantity import parse
-from facts.model import Amount, Facts, Neighbourhood, Product, NodeShape
+from facts.model import Amount, Facts, Neighbourhood, NodeShape, Product
 from translate.legacy.asks import Ask, JointAllocation, Kind, Percent, TopologyScope
 from translate.legacy.selectors import (
     AllOf,

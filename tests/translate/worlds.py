@@ -11,7 +11,7 @@ from dra.slices import Slice, read_slices
 from e2e.nodes.families import amd, hami, nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine, machine
-from facts.gather import GatheredFacts, FactsInput, gather_facts
+from facts.gather import FactsInput, GatheredFacts, gather_facts
 from facts.model import Facts
 from tests.facts.clusters import device_class
 

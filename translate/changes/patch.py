@@ -1,8 +1,7 @@
-"""The changes of one pod, composed as JSON patch operations, and the way back from them.
+"""Composes the changes of one pod as JSON patch operations, with the patch that undoes them.
 
-Command line and admission apply the same operations. The way back (translate.changes.undo)
-stands on the pod as an annotation, which anybody may have written: a hint, never a ground for
-trust. Knows nothing of devices.
+The command line and admission apply the same operations. The undo patch (translate.changes.undo) is
+an annotation of the pod. Any user can write that annotation, so it is never trusted.
 """
 
 import json
@@ -35,12 +34,12 @@ def to_operations(edits: Iterable[Edit]) -> list[Operation]:
     return [make_operation(edit.op, to_pointer(edit.path), edit.value) for edit in edits]
 
 
-# Lists on the way to a place, where the names of their items stand, and the names.
+# The lists above a container: the list, the pointer to the name of its item, and the name.
 _Names = tuple[tuple[str, str, str], ...]
 
 
-class _Place:
-    """An object or list that is changed: a copy, and the places in it that are changed as well."""
+class _Container:
+    """A copy of an object or list that changes, and of the changed containers in it."""
 
     __slots__ = ("at", "held", "inner", "named")
 
@@ -51,12 +50,12 @@ class _Place:
         named: _Names = (),
     ) -> None:
         self.held = held.copy()
-        self.at = at  # as a pointer
+        self.at = at  # as a JSON pointer
         self.named = named
-        self.inner: dict[str | int, _Place] = {}
+        self.inner: dict[str | int, _Container] = {}
 
     def get(self, token: str | int) -> Value:
-        """Give what stands at a key or index; none where nothing does."""
+        """Return the value at a key or index, or None."""
         held = self.held
         if isinstance(held, dict):
             return held.get(f"{token}")
@@ -64,18 +63,18 @@ class _Place:
         return None if found is None else held[found]
 
     def has(self, token: str | int) -> bool:
-        """Whether anything stands there, if only null."""
+        """Whether there is a value at a key or index, even null."""
         if isinstance(self.held, dict):
             return token in self.held
         return parse_index(token, len(self.held)) is not None
 
-    def open(self, token: str | int) -> "_Place | None":
-        """Let what stands there be changed; None where that is no object or list."""
+    def open(self, token: str | int) -> "_Container | None":
+        """Copy the object or list at a key or index to change it; None for other values."""
         held = self.held
         child = held.get(f"{token}") if isinstance(held, dict) else self.get(token)
         if not isinstance(child, (dict, list)):
             return None
-        place = self.inner[token] = _Place(child, self.to(token), self.named)
+        place = self.inner[token] = _Container(child, self.to(token), self.named)
         copied = place.held
         if isinstance(held, dict):
             held[f"{token}"] = copied
@@ -87,7 +86,7 @@ class _Place:
         return place
 
     def to(self, token: str | int) -> str:
-        """Point to what stands at a key or index."""
+        """Return the pointer to a key or index."""
         key = f"{token}"
         if "/" in key or "~" in key:
             key = escape_token(key)
@@ -95,31 +94,31 @@ class _Place:
 
 
 class Patch:
-    """Edits of one pod as they are composed: the pod with them made, and how to undo them.
+    """The edits of one pod, the pod with the edits applied, and how to undo them.
 
-    The pod that was given stays as it is: of what changes in it there are copies, one of each.
+    The original pod stays unchanged; every changed object and list is copied once.
     """
 
     def __init__(self, pod: Value) -> None:
         self.edits: list[Edit] = []
-        self.operations: list[Operation] = []  # the same as a JSON patch
-        self._given = pod
-        # Of each edit: what names the items on the way, the steps, and the list whose items move.
+        self.operations: list[Operation] = []  # the edits as a JSON patch
+        self._original = pod
+        # For each edit: the names of items above it, the undo steps, and the list whose items move.
         self._undo: list[tuple[_Names, list[Operation], str | None]] = []
-        self._opened: dict[Path, _Place] = {}  # until what stands there goes, or moves
-        self._top = _Place(pod if isinstance(pod, (dict, list)) else {})
+        self._opened: dict[Path, _Container] = {}  # until the value is removed or moved
+        self._top = _Container(pod if isinstance(pod, (dict, list)) else {})
 
     @property
     def pod(self) -> Value:
-        """The pod with the edits made."""
-        return self._top.held if self.edits else self._given
+        """The pod with the edits applied."""
+        return self._top.held if self.edits else self._original
 
     def put(self, path: Path, value: Value) -> None:
-        """Let `value` stand at `path`; objects above it that are missing or null are made.
+        """Set the value at `path`; creates missing or null objects above it.
 
-        Raises EditError where something else is in the way, and so do the others.
+        Like the other methods, raises EditError if a value above the path has the wrong type.
         """
-        place, depth = self._inmost(path[:-1])
+        place, depth = self._find_container(path[:-1])
         name = path[-1]
         if depth < len(path) - 1:
             self._build(place, depth, path, value)
@@ -127,29 +126,29 @@ class Patch:
         at, before = place.to(name), place.get(name)
         if before is not None or place.has(name):
             if not equal_json(before, value):
-                undo = [*_as_put(at, name, value), make_operation("replace", at, before)]
-                self._make(place, Edit("replace", path, value), at, undo)
+                undo = [*_test_unchanged(at, name, value), make_operation("replace", at, before)]
+                self._apply(place, Edit("replace", path, value), at, undo)
         elif isinstance(place.held, dict):
-            self._make(place, Edit("add", path, value), at, _leaving(at, name, value))
+            self._apply(place, Edit("add", path, value), at, _undo_addition(at, name, value))
         else:
             raise EditError(f"there is no object or item at {format_path(path[:-1])}")
 
     def append(self, path: Path, value: Value) -> None:
-        """Add an item to the list at `path`; what is there stays as it is."""
-        place, depth = self._inmost(path)
+        """Append an item to the list at `path`."""
+        place, depth = self._find_container(path)
         if isinstance(place.held, list) and depth == len(path):
-            # By its number, so that the way back takes this one and no later one.
+            # Use the index, so that undo removes this item and not a later one.
             number = len(place.held)
             at = f"{place.at}/{number}"
-            undo = [*_naming(at, value), make_operation("remove", at)]
-            self._make(place, Edit("add", (*path, number), value), at, undo)
+            undo = [*_test_name(at, value), make_operation("remove", at)]
+            self._apply(place, Edit("add", (*path, number), value), at, undo)
         elif depth == len(path) or (depth == len(path) - 1 and place.get(path[-1]) is not None):
             raise EditError(f"there is no list at {format_path(path)}")
         else:
             self._build(place, depth, (*path, 0), value)
 
-    def _build(self, place: _Place, depth: int, path: Path, value: Value) -> None:
-        """Add a value with all that is missing above it; the way back takes it apart again."""
+    def _build(self, place: _Container, depth: int, path: Path, value: Value) -> None:
+        """Add a value with its missing parents; undo removes the parents again."""
         top = path[depth]
         there = place.has(top)
         if place.get(top) is not None:
@@ -157,7 +156,7 @@ class Patch:
         if not there and not isinstance(place.held, dict):
             raise EditError(f"there is no object or item at {format_path(path[:depth])}")
         at = f"{place.at}{to_pointer(path[depth:])}"
-        undo = _leaving(at, path[-1], value) if isinstance(path[-1], str) else []
+        undo = _undo_addition(at, path[-1], value) if isinstance(path[-1], str) else []
         for token in path[:depth:-1]:
             at = at.rpartition("/")[0]
             empty: Value = {} if isinstance(token, str) else []
@@ -167,56 +166,56 @@ class Patch:
         if there:
             undo[-1] = make_operation("replace", at)
         edit = Edit("replace" if there else "add", path[: depth + 1], value)
-        self._make(place, edit, at, undo)
+        self._apply(place, edit, at, undo)
 
     def remove(self, path: Path) -> None:
-        """Take out what stands at `path`, and an object or list that is empty without it."""
-        place, depth = self._inmost(path[:-1])
+        """Remove the value at `path`, and parents that are empty without it."""
+        place, depth = self._find_container(path[:-1])
         name = path[-1]
         held, before = place.held, place.get(name)
         if depth < len(path) - 1 or (before is None and not place.has(name)):
             return
-        if len(held) == 1 and depth and path[-2] in _GOES_WHEN_EMPTY:
+        if len(held) == 1 and depth and path[-2] in _REMOVED_WHEN_EMPTY:
             self.remove(path[:-1])
             return
         at = place.to(name)
         undo = [make_operation("add", at, before)]
         if isinstance(held, list):
-            undo[:0] = _beside(place, held, name)
-        self._make(place, Edit("remove", path), at, undo)
+            undo[:0] = _test_neighbor(place, held, name)
+        self._apply(place, Edit("remove", path), at, undo)
 
     def add_undo(self) -> None:
-        """Note the way back on the pod; what an earlier translation noted comes after it."""
+        """Write the undo patch to the pod, followed by that of an earlier translation."""
         if not self.edits:
             return
         path = (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
-        before = _way(self._given)
+        before = _read_undo(self._original)
         if get_value(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
-        # First of all: annotations that were made for this can only go when they are empty.
-        back = [] if before else [make_operation("remove", to_pointer(path))]
-        back += self._back()
-        back += (make_operation(op, to_pointer(at), what) for op, at, what in before)
-        self.put(path, _text(back))
+        # Remove the annotation first: new annotations can only be removed once they are empty.
+        undo = [] if before else [make_operation("remove", to_pointer(path))]
+        undo += self._compose_undo()
+        undo += (make_operation(op, to_pointer(at), value) for op, at, value in before)
+        self.put(path, _encode(undo))
 
-    def _back(self) -> list[Operation]:
-        """Undo the edits from the last one on; an item is named once until its number changes."""
-        told: dict[str, set[str]] = {}  # by the list whose items are named
+    def _compose_undo(self) -> list[Operation]:
+        """Undo the edits from the last one on; tests an item name once until its index changes."""
+        tested: dict[str, set[str]] = {}  # item names by list
         back: list[Operation] = []
         for names, steps, moves in reversed(self._undo):
             for above, at, name in names:
-                among = told.setdefault(above, set())
+                among = tested.setdefault(above, set())
                 if at not in among:
                     among.add(at)
                     back.append(make_operation("test", at, name))
             back += steps
             if moves is not None:
-                for each in [one for one in told if f"{one}/".startswith(f"{moves}/")]:
-                    del told[each]
+                for each in [one for one in tested if f"{one}/".startswith(f"{moves}/")]:
+                    del tested[each]
         return back
 
-    def _make(self, place: _Place, edit: Edit, at: str, undo: list[Operation]) -> None:
-        """Make an edit at the end of its path, `at` as a pointer, in the place that holds it."""
+    def _apply(self, place: _Container, edit: Edit, at: str, undo: list[Operation]) -> None:
+        """Apply an edit in the container that holds its path; `at` is the path as a pointer."""
         held, name = place.held, edit.path[-1]
         op, value = edit.op, edit.value
         moves = None
@@ -227,10 +226,10 @@ class Patch:
                 held[f"{name}"] = value
             if op != "add" and place.inner.pop(name, None) is not None:
                 self._opened.clear()
-            if name == "name":  # of an item that is opened, perhaps
+            if name == "name":  # perhaps of an opened item
                 self._opened.clear()
                 self._top.inner.clear()
-                place, _ = self._inmost(edit.path[:-1])
+                place, _ = self._find_container(edit.path[:-1])
         else:
             moves = place.at
             if op == "add":
@@ -246,8 +245,8 @@ class Patch:
         self.operations.append(make_operation(op, at, value))
         self._undo.append((place.named, undo, moves))
 
-    def _inmost(self, path: Path) -> tuple[_Place, int]:
-        """Give the object or list at a path, or what holds something and comes nearest; how far."""
+    def _find_container(self, path: Path) -> tuple[_Container, int]:
+        """Return the deepest existing object or list on a path, and its depth."""
         known = self._opened.get(path)
         if known is not None:
             return known, len(path)
@@ -262,45 +261,45 @@ class Patch:
         return place, depth
 
 
-def _leaving(at: str, name: str | int, value: Value) -> list[Operation]:
-    """Undo an addition."""
-    return [*_as_put(at, name, value), make_operation("remove", at)]
+def _undo_addition(at: str, name: str | int, value: Value) -> list[Operation]:
+    """Return the operations that undo an addition."""
+    return [*_test_unchanged(at, name, value), make_operation("remove", at)]
 
 
-def _as_put(at: str, name: str | int, value: Value) -> list[Operation]:
-    """Make sure, before what was put somewhere goes, that it is that and nothing more."""
+def _test_unchanged(at: str, name: str | int, value: Value) -> list[Operation]:
+    """Test, before removing an added value, that it has not changed."""
     if isinstance(name, int):
-        return _naming(at, value)
+        return _test_name(at, value)
     return [make_operation("test", at, value)] if isinstance(value, (dict, list)) else []
 
 
-def _beside(place: _Place, held: list[Value], at: str | int) -> list[Operation]:
-    """Name the neighbour of an item that goes from a list, as it is called without the item."""
+def _test_neighbor(place: _Container, held: list[Value], at: str | int) -> list[Operation]:
+    """Test the neighbor of an item that is removed from a list, at its index without the item."""
     if not isinstance(at, int) or len(held) < 2:
         return []
     before = max(at - 1, 0)
-    return _naming(place.to(before), held[before if at else 1])
+    return _test_name(place.to(before), held[before if at else 1])
 
 
-def _naming(at: str, item: Value) -> list[Operation]:
-    """Give the test that names the item of a list that stands there."""
+def _test_name(at: str, item: Value) -> list[Operation]:
+    """Return the test that identifies the item of a list."""
     name = item_name(item)
     if name is not None:
         return [make_operation("test", f"{at}/name", name)]
     return [] if item is None else [make_operation("test", at, item)]
 
 
-def _text(back: list[Operation]) -> str:
-    """Write a way back as it can be read; halves of characters, which JSON may have, escaped."""
+def _encode(undo: list[Operation]) -> str:
+    """Encode an undo patch; escapes lone surrogates, which JSON may contain."""
     try:
-        return _ENCODER.encode(back).decode()
+        return _ENCODER.encode(undo).decode()
     except UnicodeEncodeError:
-        return json.dumps(back, separators=(",", ":"))
+        return json.dumps(undo, separators=(",", ":"))
 
 
-# What says nothing when it is empty, and is not kept so by the API server; `resources` or
-# `metadata` may be somebody's.
-_GOES_WHEN_EMPTY: Final = frozenset(
+# Fields that mean nothing when empty, and that the API server does not keep empty. Not `resources`
+# or `metadata`, which the user may have written.
+_REMOVED_WHEN_EMPTY: Final = frozenset(
     {
         "annotations",
         "env",
@@ -316,10 +315,9 @@ _GOES_WHEN_EMPTY: Final = frozenset(
 
 
 def restore_original(pod: Value) -> Value | None:
-    """Take a pod back to what was asked; None where it does not say so, or not in a way that fits.
+    """Restore the original pod; None without an undo annotation, or if it does not fit.
 
-    What others have inserted since stays. An annotation that somebody copied or wrote gives some
-    pod or none, and nothing else happens.
+    Later changes of others stay. A copied or forged annotation has no other effect than its result.
     """
     steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
     if not steps:
@@ -330,8 +328,8 @@ def restore_original(pod: Value) -> Value | None:
         return None
 
 
-def _way(pod: Value) -> list[UndoStep]:
-    """The way back that a pod says, by the indices of today; none where it does not fit."""
+def _read_undo(pod: Value) -> list[UndoStep]:
+    """Return the undo steps on a pod, with current indices; empty if they do not fit."""
     steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
     try:
         return apply_undo(pod, steps)[1] if steps else []

@@ -1,11 +1,10 @@
-"""The way back of a translated pod: a JSON patch whose steps name the items they are about.
+"""Undoes the translation of a pod with a JSON patch whose steps identify items by name.
 
-Others insert containers and claims after us, and indices move. Before a step that counts on one
-stands a `test` of the name, or of the whole item, that was there: a tool that knows nothing of us
-fails where something moved, and we find the item again. Before a list or object that we made goes,
-stands a `test` that it holds nothing, or just what is ours; where it holds more, the rest stays.
-Anybody may have written a way back: it is read strictly, and going it never does more than so much
-work.
+Other webhooks may insert containers and claims later, so that indices change. A `test` of the name,
+or of the whole item, precedes every step that depends on an index. Other tools fail at this test if
+the item moved; this module finds the item again. A `test` of the content precedes the removal of a
+list or object that the translation created. If it has other content, that content stays. Any user
+can write an undo patch, so parsing is strict and the work is limited.
 """
 
 import json
@@ -16,11 +15,11 @@ from documents.patch import Edit, EditError, apply_edits
 from documents.paths import Path, format_path, get_value, parse_index, parse_pointer
 from documents.values import Value, equal_json
 
-# What the API server lets all annotations of an object have; a pod of 100 containers needs a tenth.
+# The API server's limit for all annotations of an object. 100 containers need a tenth of it.
 MAX_LENGTH: Final = 256 * 1024
-_MOST_STEPS: Final = 4096
-_DEEPEST: Final = 32
-_MOST_LOOKS: Final = 20_000
+_MAX_STEPS: Final = 4096
+_MAX_DEPTH: Final = 32
+_MAX_LOOKUPS: Final = 20_000
 
 
 Op = Literal["add", "remove", "replace", "test"]
@@ -33,14 +32,14 @@ _OPERATIONS: Final[dict[object, Op]] = {
 
 
 class UndoStep(NamedTuple):
-    """One operation of a way back."""
+    """One operation of an undo patch."""
 
     op: Op
     path: Path
     value: Value = None
 
 
-# The same as it is written: an operation of a JSON patch (RFC 6902).
+# An undo step as an operation of a JSON patch (RFC 6902).
 Operation = dict[str, Value]
 
 
@@ -54,51 +53,51 @@ def to_pointer(path: Path) -> str:
 
 
 def escape_token(key: str) -> str:
-    """Write a key as a part of a JSON pointer."""
+    """Escape a key for a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def make_operation(op: str, at: str, value: Value = None) -> Operation:
-    """Write an operation."""
+    """Make a JSON patch operation."""
     if op == "remove":
         return {"op": op, "path": at}
     return {"op": op, "path": at, "value": value}
 
 
 def parse_undo(text: Value) -> tuple[UndoStep, ...]:
-    """Read a way back; empty where the text says nothing that can be gone."""
+    """Parse an undo patch; empty if the text is not a valid one."""
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         return ()
     try:
         listed = json.loads(text)
     except (ValueError, RecursionError):
         return ()
-    if not isinstance(listed, list) or len(listed) > _MOST_STEPS:
+    if not isinstance(listed, list) or len(listed) > _MAX_STEPS:
         return ()
     steps = []
     for each in listed:
-        said = each if isinstance(each, dict) else {}
-        op, path = _OPERATIONS.get(f"{said.get('op')}"), said.get("path")
-        # Without a path it is another pod altogether.
+        fields = each if isinstance(each, dict) else {}
+        op, path = _OPERATIONS.get(f"{fields.get('op')}"), fields.get("path")
+        # An operation without a path would replace the whole pod.
         if op is None or not path or not isinstance(path, str):
             return ()
-        if op != "remove" and ("value" not in said or _deep(said["value"], _DEEPEST)):
+        if op != "remove" and ("value" not in fields or _is_too_deep(fields["value"], _MAX_DEPTH)):
             return ()
-        steps.append(UndoStep(op, parse_pointer(path), said.get("value")))
+        steps.append(UndoStep(op, parse_pointer(path), fields.get("value")))
     return tuple(steps)
 
 
-def _deep(value: Value, room: int) -> bool:
-    """Whether values are nested deeper than anything in a pod is: comparing them would not end."""
+def _is_too_deep(value: Value, room: int) -> bool:
+    """Whether a value is nested deeper than any value of a pod, so that comparing it is costly."""
     if not isinstance(value, dict | list) or not value:
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return room == 0 or any(_deep(each, room - 1) for each in inner)
+    return room == 0 or any(_is_too_deep(each, room - 1) for each in inner)
 
 
 def item_name(item: Value) -> str | None:
-    """The name that tells an item of a list from the others, if it has one."""
-    # Of the requests of one claim the name is the same.
+    """Return the name that identifies an item of a list, or None."""
+    # References to requests of one claim share the name of the claim.
     if isinstance(item, dict) and "request" not in item:
         name = item.get("name")
         if isinstance(name, str):
@@ -107,15 +106,15 @@ def item_name(item: Value) -> str | None:
 
 
 def name_test(path: Path, item: Value) -> list[UndoStep]:
-    """Give the test that names the item of a list that stands at `path`."""
+    """Return the test that identifies the list item at `path`."""
     name = item_name(item)
     if name is not None:
         return [UndoStep("test", (*path, "name"), name)]
     return [] if item is None else [UndoStep("test", path, item)]
 
 
-def _guards(steps: Sequence[UndoStep], number: int) -> bool:
-    """Whether a test says what a list or object holds that goes next, or becomes null again."""
+def _is_guard(steps: Sequence[UndoStep], number: int) -> bool:
+    """Whether a test checks the content of a list or object that the next step removes."""
     step = steps[number]
     if step.op != "test" or not isinstance(step.value, (dict, list)):
         return False
@@ -123,41 +122,41 @@ def _guards(steps: Sequence[UndoStep], number: int) -> bool:
 
 
 def apply_undo(pod: Value, steps: Sequence[UndoStep]) -> tuple[Value, list[UndoStep]]:
-    """Go a way back: the pod as it was, and the steps by the indices that they have in this pod.
+    """Apply an undo patch; return the original pod and the steps with current indices.
 
-    Raises EditError where it does not fit.
+    Raises EditError if the patch does not fit the pod.
     """
-    going = _Going(pod)
+    run = _UndoRun(pod)
     number = 0
     while number < len(steps):
         step = steps[number]
         if step.op != "test":
-            going.change(step.op, step)
-        elif _guards(steps, number) and going.left(step):
-            number += 1  # and what it guards
+            run.change(step.op, step)
+        elif _is_guard(steps, number) and run.leave_used(step):
+            number += 1  # skip the guarded step
         else:
-            going.test(step)
+            run.test(step)
         number += 1
-    return going.pod, going.went
+    return run.pod, run.applied
 
 
-class _Going:
-    """A pod on its way back, and where the items are that the steps name."""
+class _UndoRun:
+    """The pod during undo, and the current indices of the items in the steps."""
 
     def __init__(self, pod: Value) -> None:
         self.pod = pod
-        self.went: list[UndoStep] = []
-        self._moved: dict[Path, int] = {}  # the index now, by a path as it is written
-        self._looks = 0
+        self.applied: list[UndoStep] = []
+        self._moved: dict[Path, int] = {}  # current index, by written path
+        self._lookups = 0
 
-    def left(self, step: UndoStep) -> bool:
-        """Leave a list or object to others who use it, without what is ours; False: nobody does."""
-        held = get_value(self.pod, self._path(step.path))
+    def leave_used(self, step: UndoStep) -> bool:
+        """Keep a list or object that others use, without our items; False if none do."""
+        held = get_value(self.pod, self._current_path(step.path))
         if not step.value:
             return isinstance(held, dict | list) and bool(held)
         if not isinstance(held, list) or not isinstance(step.value, list):
             return False
-        if next(self._places(self.pod, step), None) is not None:
+        if next(self._find_items(self.pod, step), None) is not None:
             return False
         for item in step.value:
             one = (*step.path, "0")
@@ -167,16 +166,16 @@ class _Going:
         return True
 
     def test(self, step: UndoStep) -> None:
-        """Find what a step names, first of all where it should be."""
-        found = next(self._places(self.pod, step), None)
+        """Find the item that a step tests, first at its written index."""
+        found = next(self._find_items(self.pod, step), None)
         if found is None:
-            raise EditError(f"{format_path(step.path)} is not what it was")
+            raise EditError(f"{format_path(step.path)} has changed")
         for end, token in enumerate(found):
             if isinstance(token, int):
                 self._moved[step.path[: end + 1]] = token
-        self.went.append(UndoStep("test", found, step.value))
+        self.applied.append(UndoStep("test", found, step.value))
 
-    def _places(self, held: Value, step: UndoStep, at: Path = ()) -> Iterator[Path]:
+    def _find_items(self, held: Value, step: UndoStep, at: Path = ()) -> Iterator[Path]:
         if len(at) == len(step.path):
             if equal_json(held, step.value):
                 yield at
@@ -184,62 +183,62 @@ class _Going:
         token = step.path[len(at)]
         if isinstance(held, dict):
             if token in held:
-                yield from self._places(held[str(token)], step, (*at, token))
+                yield from self._find_items(held[str(token)], step, (*at, token))
         elif isinstance(held, list):
-            for number in self._numbers(step.path[: len(at) + 1], len(held)):
-                yield from self._places(held[number], step, (*at, number))
+            for number in self._candidate_indices(step.path[: len(at) + 1], len(held)):
+                yield from self._find_items(held[number], step, (*at, number))
 
-    def _numbers(self, path: Path, length: int) -> Iterator[int]:
-        """The indices that may be meant by the end of a path, the likeliest first."""
+    def _candidate_indices(self, path: Path, length: int) -> Iterator[int]:
+        """Yield the possible indices for the end of a path, the most likely first."""
         known = self._moved.get(path)
         written = parse_index(path[-1], length) if known is None else parse_index(known, length)
         if written is not None:
             yield written
         if known is None:
             for number in range(length):
-                self._looks += 1
-                if self._looks > _MOST_LOOKS:
-                    raise EditError("there is too much to look through")
+                self._lookups += 1
+                if self._lookups > _MAX_LOOKUPS:
+                    raise EditError("the undo patch requires too many lookups")
                 if number != written:
                     yield number
 
     def change(self, op: Literal["add", "remove", "replace"], step: UndoStep) -> None:
-        """Make a change where the item is now."""
-        path = self._path(step.path)
+        """Apply a change at the current index of its item."""
+        path = self._current_path(step.path)
         held = get_value(self.pod, path[:-1])
         value = step.value
         if op == "add" and isinstance(held, list):
-            path = (*path[:-1], self._room(step.path, path[-1]))
+            path = (*path[:-1], self._insert_index(step.path, path[-1]))
         elif op == "add" and isinstance(held, dict):
-            value = _both(held.get(str(path[-1])), value)
+            value = _merge(held.get(str(path[-1])), value)
         self.pod = apply_edits(self.pod, (Edit(op, path, value),))
-        self.went.append(UndoStep(op, path, value))
+        self.applied.append(UndoStep(op, path, value))
         if isinstance(held, list):
             above = step.path[:-1]
             for one in [one for one in self._moved if one[: len(above)] == above != one]:
                 del self._moved[one]
 
-    def _room(self, written: Path, at: str | int) -> str | int:
-        """Where to add to a list: beside the item that was the neighbour."""
+    def _insert_index(self, written: Path, at: str | int) -> str | int:
+        """Return the index at which to insert into a list: next to the former neighbor."""
         number = parse_index(written[-1], 1 << 30)
         if number is None:
-            return at  # at its end
+            return at  # append
         before = self._moved.get((*written[:-1], str(number - 1)))
         if written in self._moved or before is None:
             return self._moved.get(written, number)
         return before + 1
 
-    def _path(self, path: Path) -> Path:
+    def _current_path(self, path: Path) -> Path:
         return tuple(self._moved.get(path[: i + 1], token) for i, token in enumerate(path))
 
 
-def _both(theirs: Value, ours: Value) -> Value:
-    """Put back what went with its last entry; others may have made it again for theirs."""
+def _merge(theirs: Value, ours: Value) -> Value:
+    """Restore a removed list or object; others may have created it again for their entries."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs.keys() & ours.keys():
-            # The same is there where a later way back says what an earlier one came to.
+            # Equal values exist if a later undo patch contains the result of an earlier one.
             if isinstance(ours[key], dict | list) and not equal_json(ours[key], theirs[key]):
-                raise EditError("others have put something of their own there")
+                raise EditError("others have added different content there")
         return theirs | ours
     if isinstance(theirs, list) and isinstance(ours, list):
         merged = len(theirs) <= len(ours) and equal_json(ours[len(ours) - len(theirs) :], theirs)

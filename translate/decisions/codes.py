@@ -33,7 +33,7 @@ LEFT_TO_PLUGIN = Code(
     ),
     example=(
         "spec.containers[0]: rdma/hca_shared_devices_a stays with its device plugin, which "
-        "shares the device between pods; a claim would allocate the whole device"
+        "shares the device between pods"
     ),
     remedy=(
         "No action is needed while the device plugin runs. Remove the plugin to have the "

@@ -93,10 +93,7 @@ def decide(
     if rating is Expressibility.NOT_EXPRESSIBLE:
         return _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
     if any(stays_with_plugin(ask, facts) for ask in asks):
-        message = (
-            "stays with its device plugin, which shares the device between pods; a claim would "
-            "allocate the whole device"
-        )
+        message = "stays with its device plugin, which shares the device between pods"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
     findings = (*result.findings, *_report_always_lost(asks, result))
     if name := _find_native_class(asks, facts, configuration, rating):

@@ -129,9 +129,7 @@ def find_places(
     return tuple(place for place in found if place is not None)
 
 
-def find_other_requests(
-    value: Value, known: tuple[Place, ...]
-) -> tuple[UntranslatedRequest, ...]:
+def find_other_requests(value: Value, known: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
     """Return the device requests of an object outside the known places."""
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
