@@ -1,1 +1,1 @@
-"""The domain: devices, slices, claims and the rules between them. Pure; knows no one else."""
+"""The device objects of Kubernetes and their semantics. Does no I/O, imports no other package."""

@@ -1,7 +1,6 @@
-"""What became of a claim: the devices it holds, who may use them, what drivers report of them.
+"""The status of a ResourceClaim: allocated devices, consumers and device status.
 
-The structs are the wire form of a ResourceClaim's status. Who decides on an allocation, and
-whether it is a good one, is not known here.
+The structs are the wire format of the API.
 """
 
 from collections.abc import Mapping
@@ -21,19 +20,19 @@ FROM_CLAIM = "FromClaim"
 
 
 def with_default_operators(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-    """Fill in the operator where none is written, as the API server does."""
+    """Return tolerations with the default operator set, as the API server stores them."""
     return tuple(each if each.operator else replace(each, operator=EQUAL) for each in tolerations)
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """What a driver, and nobody else, understands."""
+    """Configuration parameters that only the driver interprets."""
 
     driver: str
     parameters: Any = None
 
 
 class AllocationResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One device that a claim holds, or a share of one."""
+    """One allocated device, or one share of a device."""
 
     request: str
     driver: str
@@ -52,7 +51,7 @@ class AllocationResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class AllocatedConfig(msgspec.Struct, frozen=True):
-    """Configuration as the driver gets it; a later entry overrides an earlier one."""
+    """Configuration passed to the driver. Later entries override earlier ones."""
 
     source: str
     requests: tuple[str, ...] = ()
@@ -60,14 +59,14 @@ class AllocatedConfig(msgspec.Struct, frozen=True):
 
 
 class AllocatedDevices(msgspec.Struct, frozen=True):
-    """The devices of an allocation and what configures them."""
+    """The devices of an allocation and their configuration."""
 
     results: tuple[AllocationResult, ...] = ()
     config: tuple[AllocatedConfig, ...] = ()
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel"):
-    """What was allocated; without `node_selector` it is usable everywhere."""
+    """An allocation. Without `node_selector`, it is available on all nodes."""
 
     devices: AllocatedDevices = AllocatedDevices()
     node_selector: NodeSelector | None = None
@@ -75,7 +74,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """Who may use a claim: a pod, or a group of pods."""
+    """A pod or group of pods that may use a claim."""
 
     resource: str
     name: str
@@ -84,7 +83,7 @@ class Consumer(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition that a driver reports of a device."""
+    """One condition of a device, as reported by the driver."""
 
     type: str
     status: str = ""
@@ -93,7 +92,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class NetworkData(msgspec.Struct, frozen=True, rename="camel"):
-    """What a driver reports of a network device."""
+    """Network data of a device, as reported by the driver."""
 
     interface_name: str = ""
     ips: tuple[str, ...] = ()
@@ -101,7 +100,7 @@ class NetworkData(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a driver reports of one allocated device."""
+    """The status of one allocated device, as reported by the driver."""
 
     driver: str
     pool: str
@@ -113,7 +112,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a claim."""
+    """The status of a claim."""
 
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()

@@ -1,7 +1,6 @@
-"""Names of attributes and capacities: standard ones, and how an unqualified one is found.
+"""Look up attributes and capacities by name, as selectors and as constraints do.
 
-A name without a domain belongs to the driver that publishes it. Selectors and constraints look
-names up in two ways, and both are here. What an attribute's value means is not known here.
+A name without a domain belongs to the driver that publishes it.
 """
 
 from collections.abc import Mapping
@@ -17,28 +16,28 @@ T = TypeVar("T")
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:
-    """Split a name at its first slash into domain and identifier; the driver's domain if none."""
+    """Split a name into domain and identifier. The default domain is the driver name."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
 
 
 def group_by_domain(published: Mapping[str, T], driver: str) -> dict[str, dict[str, T]]:
-    """Give attributes or capacities as a selector sees them: domain, then identifier.
+    """Return attributes or capacities as selectors read them: by domain, then by identifier.
 
-    Where a driver publishes both `x` and `<driver>/x`, upstream shows either by chance; this shows
-    the full name's, as constraints do.
+    If a driver publishes both `x` and `<driver>/x`, Kubernetes uses one of them at random. This
+    function returns the value of the full name, as constraints do.
     """
     domains: dict[str, dict[str, T]] = {}
     for name, value in published.items():
         domain, identifier = split_name(name, driver)
-        known = domains.setdefault(domain, {})
-        if "/" in name or identifier not in known:
-            known[identifier] = value
+        of_domain = domains.setdefault(domain, {})
+        if "/" in name or identifier not in of_domain:
+            of_domain[identifier] = value
     return domains
 
 
 def find_attribute(device: Device, driver: str, name: str) -> Attribute | None:
-    """Find the attribute of a constraint: the full name, else the driver's own bare one."""
+    """Find an attribute for a constraint: by full name, then by name in the driver's domain."""
     attribute = device.attributes.get(name)
     if attribute is None:
         domain, slash, identifier = name.partition("/")
@@ -48,9 +47,9 @@ def find_attribute(device: Device, driver: str, name: str) -> Attribute | None:
 
 
 def attribute_value(attribute: Attribute) -> Scalar | tuple[Scalar, ...] | None:
-    """Give the value an attribute holds, of whichever type; versions as text."""
+    """Return the value of an attribute. Versions are strings."""
     for name in Attribute.__struct_fields__:
-        held: Scalar | tuple[Scalar, ...] | None = getattr(attribute, name)
-        if held is not None:
-            return held
+        found: Scalar | tuple[Scalar, ...] | None = getattr(attribute, name)
+        if found is not None:
+            return found
     return None

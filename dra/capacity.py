@@ -1,8 +1,8 @@
-"""Consumable capacity: what a request takes of a device, and whether that still fits.
+"""Consumable capacity of one device: amounts that a request consumes, and whether they fit.
 
-Works on one device at a time: `amounts` is the request policy, `lacking` the sum, `policy_findings`
-what is wrong with what a driver publishes. Who holds the device, and which request asks, is not
-known here; nor is the gate DRAConsumableCapacity, without which no capacity is looked at.
+`consumed_amounts` applies the request policies, `find_shortfall` compares with the free capacity,
+`check_request_policy` validates a published policy. The caller checks the feature gate
+DRAConsumableCapacity.
 """
 
 import enum
@@ -16,17 +16,17 @@ from dra.device import Capacity, RequestPolicy, ValidRange
 from dra.finding import Finding
 from dra.quantity import INT64_MAX, Format, Quantity
 
-# By name as published; names compare exactly, `mem` is not `example.com/mem`.
+# By published name. Names are compared exactly: `mem` is not `example.com/mem`.
 Amounts: TypeAlias = Mapping[str, Quantity]
 
-_MOST_VALID_VALUES = 10
+_MAX_VALID_VALUES = 10
 _WHOLE = 0
 _MILLI = -3
 _NANO = -9
 
 
 class CapacityError(Exception):
-    """An amount the scheduler cannot compute with: it gives up on the pod, not on the device."""
+    """An amount that the scheduler cannot handle. It fails the pod, not only the device."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"capacity {name}: {reason}")
@@ -35,7 +35,7 @@ class CapacityError(Exception):
 
 
 class MisfitReason(enum.StrEnum):
-    """Why a device is passed over."""
+    """Why a device does not fit."""
 
     ABSENT = "absent"
     POLICY = "policy"
@@ -43,9 +43,9 @@ class MisfitReason(enum.StrEnum):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """The first capacity that does not suit: the device is passed over.
+    """The first capacity that does not fit.
 
-    `requested` is what the request would take, rounded as the policy says; `left` what there is.
+    `requested` is the amount after rounding by the request policy, `available` the free amount.
     """
 
     name: str
@@ -55,19 +55,19 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 def consumed_amounts(
-    capacity: Mapping[str, Capacity], asked: Amounts, *, fractional: bool
+    capacity: Mapping[str, Capacity], requested: Amounts, *, fractional: bool
 ) -> Amounts | Misfit:
-    """Say what a request takes of every capacity of a device, whoever else uses it.
+    """Return the amount that a request consumes of every capacity of a device.
 
-    For a device with several allocations this is the result's `consumedCapacity`; for others
-    nothing is recorded. `fractional` is the gate DRAFractionalCapacityRange. Raises CapacityError.
+    For devices that allow multiple allocations, this is the `consumedCapacity` of the result.
+    `fractional` is the feature gate DRAFractionalCapacityRange. Raises CapacityError.
     """
-    for name, quantity in asked.items():
+    for name, quantity in requested.items():
         if name not in capacity:
             return Misfit(name, MisfitReason.ABSENT, quantity)
-    # All amounts before any policy, so that an error does not depend on the order of names.
+    # Compute all amounts before checking policies, so that errors do not depend on name order.
     taken = {
-        name: _amount(name, each, asked.get(name), fractional=fractional)
+        name: _amount(name, each, requested.get(name), fractional=fractional)
         for name, each in capacity.items()
     }
     for name, quantity in taken.items():
@@ -80,9 +80,9 @@ def consumed_amounts(
 def find_shortfall(
     capacity: Mapping[str, Capacity], taken: Amounts, *used: Amounts
 ) -> Misfit | None:
-    """Say what does not fit beside what is `used`, or None; without `used`, as if all were free.
+    """Return the first capacity that does not fit in addition to `used`; None if all fit.
 
-    Names that the device does not publish now count nothing.
+    Ignores used capacities that the device no longer publishes.
     """
     for name, quantity in taken.items():
         value = capacity[name].value
@@ -94,37 +94,41 @@ def find_shortfall(
     return None
 
 
-def _amount(name: str, capacity: Capacity, asked: Quantity | None, *, fractional: bool) -> Quantity:
+def _amount(
+    name: str, capacity: Capacity, requested: Quantity | None, *, fractional: bool
+) -> Quantity:
     policy = capacity.request_policy
-    if asked is None:
+    if requested is None:
         default = policy.default if policy else None
         amount = capacity.value if default is None else default
     elif policy is None:
-        amount = asked
+        amount = requested
     elif policy.valid_range is not None:
-        amount = _in_range(name, asked, policy.valid_range, fractional=fractional)
+        amount = _in_range(name, requested, policy.valid_range, fractional=fractional)
     else:
-        amount = next((value for value in policy.valid_values if asked <= value), asked)
+        amount = next((value for value in policy.valid_values if requested <= value), requested)
     if amount.sign() < 0:
         raise CapacityError(name, f"the amount {amount} is negative")
     return amount
 
 
-def _in_range(name: str, asked: Quantity, valid: ValidRange, *, fractional: bool) -> Quantity:
-    if asked < valid.min:
+def _in_range(name: str, requested: Quantity, valid: ValidRange, *, fractional: bool) -> Quantity:
+    if requested < valid.min:
         return valid.min
     if valid.step is None:
-        return asked
+        return requested
     unit = _unit(valid, fractional=fractional)
-    amount = _units(asked, unit)
+    amount = _units(requested, unit)
     if amount is None:
-        raise CapacityError(name, f"the request {asked} cannot be rounded to steps: out of range")
+        raise CapacityError(
+            name, f"the request {requested} cannot be rounded to steps: out of range"
+        )
     low, step = valid.min.scaled_value(unit), _step(name, valid.step, unit)
     rounded = low - (low - amount) // step * step
-    # The scheduler's guard against overflow refuses negative steps as well, and a negative minimum
-    # in thousandths.
+    # The overflow check of the scheduler also rejects negative steps, and a negative minimum in
+    # thousandths.
     if rounded > INT64_MAX or step < 0 or (unit == _MILLI and low < 0):
-        raise CapacityError(name, f"the request {asked} is out of range when rounded to steps")
+        raise CapacityError(name, f"the request {requested} is out of range when rounded to steps")
     if unit == _MILLI and rounded % 1000:
         return Quantity(rounded, _MILLI, valid.step.format, decimal=False)
     return Quantity.of(rounded if unit == _WHOLE else rounded // 1000, valid.step.format)
@@ -148,7 +152,7 @@ def _allowed(name: str, amount: Quantity, policy: RequestPolicy, *, fractional: 
 
 
 def _unit(valid: ValidRange, *, fractional: bool) -> int:
-    """Choose thousandths, also for whole numbers, if all of the range is exact in them."""
+    """Return thousandths as the unit if the whole range is exact in them, else integers."""
     known = (each for each in (valid.min, valid.max, valid.step) if each is not None)
     if not fractional or any(_units(each, _MILLI) is None for each in known):
         return _WHOLE
@@ -156,7 +160,7 @@ def _unit(valid: ValidRange, *, fractional: bool) -> int:
 
 
 def _units(quantity: Quantity, unit: int) -> int | None:
-    """Give the int64 the scheduler computes with: exact in thousandths, else rounded up."""
+    """Return the int64 that the scheduler uses: exact in thousandths, or rounded up to integers."""
     value = quantity.scaled_value(unit)
     exact = unit == _WHOLE or Quantity(value, unit, Format.DECIMAL_SI, decimal=False) == quantity
     return value if exact and -INT64_MAX <= value <= INT64_MAX else None
@@ -164,7 +168,7 @@ def _units(quantity: Quantity, unit: int) -> int | None:
 
 def _step(name: str, step: Quantity, unit: int) -> int:
     value = step.scaled_value(unit)
-    # The scheduler divides by it all the same, and crashes.
+    # The scheduler divides by this step and crashes.
     if value == 0 or value > INT64_MAX:
         raise CapacityError(name, f"the step {step} of its request policy is out of range")
     return value
@@ -176,11 +180,11 @@ def check_request_policy(
     *,
     shared: bool,
     path: str,
-    object: str = "",  # noqa: A002  # the contract's word
+    object: str = "",  # noqa: A002  # a field of Finding
 ) -> Iterator[Finding]:
-    """Report what the API server would refuse, and what it lets pass but stops every pod.
+    """Report violations of API rules, and values that the API accepts but no pod can use.
 
-    `path` leads to the capacity, `shared` is the device's allowMultipleAllocations.
+    `path` is the path of the capacity, `shared` the allowMultipleAllocations of the device.
     """
     policy = capacity.request_policy
     for where, message in _broken_rules(capacity, policy, shared=shared):
@@ -207,7 +211,10 @@ def _broken_rules(
         yield "requestPolicy", "validValues and validRange are mutually exclusive"
     elif policy.default is None:
         if policy.valid_values or policy.valid_range is not None:
-            yield "requestPolicy.default", "a request policy with validValues or validRange requires a default"
+            yield (
+                "requestPolicy.default",
+                "a request policy with validValues or validRange requires a default",
+            )
     elif policy.valid_values:
         yield from _broken_values(policy.valid_values, policy.default, capacity.value)
     elif policy.valid_range is not None:
@@ -218,12 +225,15 @@ def _broken_values(
     values: tuple[Quantity, ...], default: Quantity, value: Quantity
 ) -> Iterator[_Problem]:
     where = "requestPolicy.validValues"
-    if len(values) > _MOST_VALID_VALUES:
-        yield where, f"{len(values)} validValues, at most {_MOST_VALID_VALUES}"
+    if len(values) > _MAX_VALID_VALUES:
+        yield where, f"{len(values)} validValues, at most {_MAX_VALID_VALUES}"
     seen: set[int] = set()
     for index, each in enumerate(values):
         if index and each < values[index - 1]:
-            yield f"{where}[{index}]", f"{each} is below {values[index - 1]}, values must be in ascending order"
+            yield (
+                f"{where}[{index}]",
+                f"{each} is below {values[index - 1]}, values must be in ascending order",
+            )
         if each > value:
             yield f"{where}[{index}]", f"{each} is above the capacity's value {value}"
         if each.value() in seen:
@@ -259,10 +269,10 @@ def _broken_step(
     if low + step > value:
         yield where, f"one step of {step} above min {low} is above the capacity's value {value}"
     size = step.value()
-    for what, each in ends.items():
-        # In whole numbers, even where the scheduler computes in thousandths.
+    for name, each in ends.items():
+        # In integers, even if the scheduler uses thousandths.
         if each is not None and size and (each.value() - low.value()) % size:
-            yield where, f"{what} {each} is not a whole number of steps of {step} above min {low}"
+            yield where, f"{name} {each} is not a whole number of steps of {step} above min {low}"
 
 
 def _unusable(capacity: Capacity, policy: RequestPolicy | None) -> Iterator[_Problem]:

@@ -1,9 +1,8 @@
-"""ResourceClaims and their templates: what is asked, and how names refer to it.
+"""ResourceClaims and ResourceClaimTemplates: their types, and readers for all API versions.
 
-The structs are the wire form of `resource.k8s.io/v1`, with the defaults that the API server fills
-in; the flat requests of v1beta1 are converted on reading. What nobody here reads stays in the raw
-object. Whether a claim is within the API's limits is asked in `dra.validation`, whether it can be
-satisfied in no module of this room.
+The structs are the wire format of `resource.k8s.io/v1` with defaults set. The readers convert the
+flat requests of v1beta1. Fields that Drawbridge does not use are not decoded. `dra.validation`
+checks the limits of the API.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,26 +25,26 @@ ALL = "All"
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """What a device must satisfy; without `cel` the API server refuses it."""
+    """A device selector. The API server requires `cel`."""
 
     cel: CELExpression | None = None
 
 
 class CapacityRequests(msgspec.Struct, frozen=True):
-    """Amounts asked of each device, by the exact name of the capacity."""
+    """Requested amounts of each device, by the exact name of the capacity."""
 
     requests: Mapping[str, Quantity] = {}
 
 
 class DerivedAttribute(msgspec.Struct, frozen=True):
-    """An attribute that a claim computes for its constraints."""
+    """An attribute that a claim derives for its constraints."""
 
     name: str
     expression: str
 
 
 class RequestedDevices(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Which devices a request or sub-request wants, and how many; `count` is 0 with mode All."""
+    """The devices of a request or subrequest. `count` is 0 with allocation mode All."""
 
     device_class_name: str
     selectors: tuple[Selector, ...] = ()
@@ -64,19 +63,19 @@ class RequestedDevices(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class ExactRequest(RequestedDevices, frozen=True, rename="camel", kw_only=True):
-    """The one thing a request wants; that admin access is said, even not to be had, can matter."""
+    """The `exactly` part of a request. An unset `admin_access` differs from false."""
 
     admin_access: bool | None = None
 
 
 class SubRequest(RequestedDevices, frozen=True, kw_only=True):
-    """One of the things a request would take, the earlier the better."""
+    """One alternative of a request, in order of preference."""
 
     name: str
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel"):
-    """A request by its name: one of the two other fields is set where the API server took it."""
+    """A request. The API server requires exactly one of `exactly` and `first_available`."""
 
     name: str
     exactly: ExactRequest | None = None
@@ -84,9 +83,9 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Constraint(msgspec.Struct, frozen=True, rename="camel"):
-    """What the devices of the requests named, or of all, must have in common or apart.
+    """A constraint on the devices of some requests, or of all requests if the list is empty.
 
-    With both attributes set the scheduler looks at `match_attribute` alone.
+    If both attributes are set, the scheduler ignores `distinct_attribute`.
     """
 
     requests: tuple[str, ...] = ()
@@ -95,14 +94,14 @@ class Constraint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Configuration for the devices of the requests named, or of all."""
+    """Configuration for the devices of some requests, or of all if the list is empty."""
 
     requests: tuple[str, ...] = ()
     opaque: Opaque | None = None
 
 
 class Devices(msgspec.Struct, frozen=True):
-    """What a claim asks for."""
+    """The requests, constraints and configuration of a claim."""
 
     requests: tuple[Request, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -110,13 +109,13 @@ class Devices(msgspec.Struct, frozen=True):
 
 
 class ClaimSpec(msgspec.Struct, frozen=True):
-    """The immutable part of a claim."""
+    """The immutable spec of a claim."""
 
     devices: Devices = Devices()
 
 
 class ClaimMetadata(Metadata, frozen=True, rename="camel"):
-    """The metadata of a claim or template; the name is empty where the API server gives one."""
+    """The metadata of a claim or template. The name is empty if the API server generates it."""
 
     name: str = ""
     generate_name: str = ""
@@ -136,14 +135,14 @@ class Claim(Object, frozen=True, rename="camel", kw_only=True):
 
 
 class TemplateMetadata(msgspec.Struct, frozen=True):
-    """What a template gives its claims: labels and annotations, nothing else."""
+    """The labels and annotations that a template adds to its claims."""
 
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
 class TemplateSpec(msgspec.Struct, frozen=True):
-    """The claims that a template makes."""
+    """The metadata and spec of the claims created from a template."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: ClaimSpec = ClaimSpec()
@@ -157,7 +156,7 @@ class Template(Object, frozen=True, rename="camel", kw_only=True):
 
 
 class Choice(NamedTuple):
-    """One way to satisfy a request: `name` is as results and configuration write it."""
+    """One alternative of a request. `name` is the name in results and configuration."""
 
     name: str
     requested: RequestedDevices
@@ -165,7 +164,7 @@ class Choice(NamedTuple):
 
 
 def request_choices(request: Request) -> tuple[Choice, ...]:
-    """Give the ways to satisfy a request, the preferred first."""
+    """Return the alternatives of a request in order of preference."""
     if request.exactly is not None:
         admin = bool(request.exactly.admin_access)
         return (Choice(request.name, request.exactly, admin),)
@@ -173,34 +172,34 @@ def request_choices(request: Request) -> tuple[Choice, ...]:
 
 
 def request_names(devices: Devices) -> Iterator[str]:
-    """Give every name that a constraint, configuration or result may refer to."""
+    """Yield every name that a constraint, configuration or result can refer to."""
     for request in devices.requests:
         yield request.name
         yield from (f"{request.name}/{sub.name}" for sub in request.first_available)
 
 
 def refers_to(entries: Collection[str], name: str) -> bool:
-    """Tell whether a list of names means the request or sub-request `name`.
+    """Tell whether a list of names includes the request or subrequest `name`.
 
-    An empty list means all; the name of a request means all its sub-requests.
+    An empty list includes all. The name of a request includes all its subrequests.
     """
     return not entries or name in entries or name.partition("/")[0] in entries
 
 
 def fewest_devices(devices: Devices, of_all: Callable[[Choice], int] = lambda _: 0) -> int:
-    """Count the devices that a claim takes at least; `of_all` says how many mode All takes."""
+    """Return the minimum number of devices of a claim. `of_all` counts those of mode All."""
 
-    def taken(choice: Choice) -> int:
+    def count(choice: Choice) -> int:
         return of_all(choice) if choice.requested.allocation_mode == ALL else choice.requested.count
 
     return sum(
-        min((taken(choice) for choice in request_choices(request)), default=0)
+        min((count(choice) for choice in request_choices(request)), default=0)
         for request in devices.requests
     )
 
 
 class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """A request of v1beta1, whose one wish stands in the request itself."""
+    """A request of v1beta1, which has the fields of `exactly` in the request itself."""
 
     name: str
     device_class_name: str = ""
@@ -213,17 +212,17 @@ class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):
     first_available: tuple[SubRequest, ...] = ()
 
     def request(self) -> Request:
-        """Give the request as v1 has it; any field written, even an empty one, makes a wish."""
-        wish = {
+        """Convert to v1. Any field that is set, even to an empty value, creates `exactly`."""
+        fields = {
             field: value
             for field in _FlatRequest.__struct_fields__[1:-1]
-            if (value := getattr(self, field)) != getattr(_NO_WISH, field)
+            if (value := getattr(self, field)) != getattr(_EMPTY_REQUEST, field)
         }
-        exactly = ExactRequest(**({"device_class_name": ""} | wish)) if wish else None
+        exactly = ExactRequest(**({"device_class_name": ""} | fields)) if fields else None
         return Request(self.name, exactly, self.first_available)
 
 
-_NO_WISH = _FlatRequest(name="")
+_EMPTY_REQUEST = _FlatRequest(name="")
 
 
 class _FlatDevices(msgspec.Struct, frozen=True):
@@ -257,31 +256,31 @@ class _FlatTemplate(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def claim_reader() -> Reader[Claim]:
-    """Make a reader of claims; keep it for as long as quantities are worth remembering."""
+    """Return a reader of claims. It caches parsed quantities."""
     return Reader(CLAIM, _shapes(Claim, _FlatClaim), _claim)
 
 
 def template_reader() -> Reader[Template]:
-    """Make a reader of claim templates."""
+    """Return a reader of claim templates."""
     return Reader(TEMPLATE, _shapes(Template, _FlatTemplate), _template)
 
 
 def read_claim(raw: object, reader: Reader[Claim] | None = None) -> Claim | tuple[Finding, ...]:
-    """Read one claim of any served version from JSON bytes or a plain dict."""
+    """Read one claim of any served version from JSON bytes or a dict."""
     return (reader or claim_reader()).read(raw)
 
 
 def read_template(
     raw: object, reader: Reader[Template] | None = None
 ) -> Template | tuple[Finding, ...]:
-    """Read one claim template of any served version from JSON bytes or a plain dict."""
+    """Read one claim template of any served version from JSON bytes or a dict."""
     return (reader or template_reader()).read(raw)
 
 
-def _shapes(newest: type[Object], flat: type[Object]) -> dict[str, type[Object]]:
+def _shapes(current: type[Object], flat: type[Object]) -> dict[str, type[Object]]:
     return {
-        "resource.k8s.io/v1": newest,
-        "resource.k8s.io/v1beta2": newest,
+        "resource.k8s.io/v1": current,
+        "resource.k8s.io/v1beta2": current,
         "resource.k8s.io/v1beta1": flat,
     }
 

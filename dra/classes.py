@@ -1,8 +1,4 @@
-"""DeviceClasses: what an administrator offers by name.
-
-The structs are the wire form, the same in every served version. Whether the selectors select
-anything is not asked here.
-"""
+"""DeviceClasses: their types and reader. The wire format is the same in all API versions."""
 
 import msgspec
 
@@ -16,13 +12,13 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 class ClassConfig(msgspec.Struct, frozen=True):
-    """Configuration that every device of the class gets."""
+    """Configuration for every device of the class."""
 
     opaque: Opaque | None = None
 
 
 class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a class stands for; it may change at any time."""
+    """The spec of a DeviceClass. It is mutable."""
 
     selectors: tuple[Selector, ...] = ()
     config: tuple[ClassConfig, ...] = ()
@@ -37,7 +33,7 @@ class DeviceClass(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def class_reader() -> Reader[DeviceClass]:
-    """Make a reader of classes."""
+    """Return a reader of DeviceClasses."""
     versions = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
     return Reader(KIND, dict.fromkeys(versions, DeviceClass), lambda wire: wire)
 
@@ -45,5 +41,5 @@ def class_reader() -> Reader[DeviceClass]:
 def read_class(
     raw: object, reader: Reader[DeviceClass] | None = None
 ) -> DeviceClass | tuple[Finding, ...]:
-    """Read one class of any served version from JSON bytes or a plain dict."""
+    """Read one DeviceClass of any API version from JSON bytes or a dict."""
     return (reader or class_reader()).read(raw)

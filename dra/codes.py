@@ -225,7 +225,7 @@ RULE_WITHOUT_NUMBER = Code(
     ),
     example=(
         "metadata.annotations[drawbridge.dev/rules]: joint[0]: request nic has allocationMode All, "
-        "but a rule needs a request with a count"
+        "but a rule needs a count"
     ),
     remedy="Request a fixed number of devices.",
 )

@@ -1,12 +1,11 @@
-"""Which devices may be allocated at the same time: groups on a counter set, rules between pairs.
+"""Compatibility of devices: groups on counter sets, and rules between pairs of devices.
 
-Groups: all devices that draw from one counter set of a pool must have a group in common, over all
-claims. The state of a set is a value, so that going back in a search is keeping the old one.
+Groups: all allocated devices that consume one counter set of a pool must have a group in common.
+The states are immutable, so that a search can return to an earlier state.
 
-Rules: a device may say, in an expression over the other device, with what it goes. Upstream has no
-such field; the administrator declares it, the driver annotates its slices, or a file has it.
-Expressions are evaluated by whoever is handed in. What is allocated, and on which node, is not
-known here.
+Rules: a CEL expression selects the devices that a device is compatible with. The Kubernetes API has
+no such field: the Configuration, an annotation of the ResourceSlice, or a file declares it. Callers
+pass a function that evaluates expressions.
 """
 
 import enum
@@ -25,100 +24,99 @@ from dra.slices import Slice
 
 
 class UnsetGroups(enum.StrEnum):
-    """With what a device without groups goes: only its like (Kubernetes 1.37), or everything."""
+    """The devices compatible with a device without groups: others without (1.37), or all."""
 
     ALONE = "alone"
     ALL = "all"
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """Who draws from a counter set: the groups all its grouped members have in common.
+    """The groups that all devices on a counter set have in common.
 
-    `groups` is None where no member has any, and empty where members contradict each other.
+    `groups` is None if no device has groups, and empty if the groups of devices are disjoint.
     """
 
     members: bool = False
     groups: frozenset[str] | None = None
 
     def admits(self, groups: Iterable[str], unset: UnsetGroups) -> bool:
-        """Tell whether a device with these groups may join."""
-        wanted = frozenset(groups)
-        if unset is UnsetGroups.ALL and (not wanted or self.groups is None):
+        """Tell whether a device with these groups is compatible with the devices on the set."""
+        requested = frozenset(groups)
+        if unset is UnsetGroups.ALL and (not requested or self.groups is None):
             return True
         if self.groups is None:
-            return not (self.members and wanted)
-        return bool(self.groups & wanted)
+            return not (self.members and requested)
+        return bool(self.groups & requested)
 
     def with_member(self, groups: Iterable[str], unset: UnsetGroups) -> "GroupState":
-        """Give the state with a device that has these groups, admitted or not.
+        """Return the state with a device that has these groups, even if it is not admitted.
 
-        Where a driver changed groups of allocated devices, members with and without may have met:
-        what the first one was stays, as upstream.
+        If a driver changes the groups of allocated devices, devices with and without groups can be
+        on one set. The first device decides then, as in Kubernetes.
         """
-        wanted = frozenset(groups)
-        if not wanted:
+        requested = frozenset(groups)
+        if not requested:
             return GroupState(members=True, groups=self.groups)
         if self.groups is not None:
-            return GroupState(members=True, groups=self.groups & wanted)
+            return GroupState(members=True, groups=self.groups & requested)
         if self.members and unset is UnsetGroups.ALONE:
             return self
-        return GroupState(members=True, groups=wanted)
+        return GroupState(members=True, groups=requested)
 
 
 EMPTY_STATE = GroupState()
 
 
 class CounterSetID(NamedTuple):
-    """A counter set, which is confined to its pool."""
+    """A counter set of a pool."""
 
     pool: PoolID
     name: str
 
 
-# What is on each counter set; a set that is not there has nobody.
+# The state of each counter set. A set without devices is absent.
 GroupStates = Mapping[CounterSetID, GroupState]
 
 
 def add_device(
-    companies: GroupStates, pool: PoolID, uses: Iterable[CounterUse], unset: UnsetGroups
+    states: GroupStates, pool: PoolID, uses: Iterable[CounterUse], unset: UnsetGroups
 ) -> GroupStates | None:
-    """Give the state with a device that draws as `uses` say; None where one of its sets refuses.
+    """Return the states with a device added; None if a counter set does not admit it.
 
-    Not for a further share of a device, which was charged with its first one.
+    Call this once per device, not for further shares of a device.
     """
     changed: dict[CounterSetID, GroupState] = {}
     for use in uses:
         key = CounterSetID(pool, use.counter_set)
-        company = changed.get(key) or companies.get(key, EMPTY_STATE)
-        if not company.admits(use.compatibility_groups, unset):
+        state = changed.get(key) or states.get(key, EMPTY_STATE)
+        if not state.admits(use.compatibility_groups, unset):
             return None
-        changed[key] = company.with_member(use.compatibility_groups, unset)
-    return {**companies, **changed} if changed else companies
+        changed[key] = state.with_member(use.compatibility_groups, unset)
+    return {**states, **changed} if changed else states
 
 
 def initial_states(
     allocated: Iterable[tuple[PoolID, Sequence[CounterUse]]], unset: UnsetGroups
 ) -> GroupStates:
-    """Give the state of what is allocated: devices of a pool on any node, each once, no admin's.
+    """Return the states for allocated devices: each device once, without admin access.
 
-    Their order matters where they contradict each other: slices for the node at hand by name, then
-    the others.
+    The order decides if groups are disjoint: slices for the node by name, then other slices.
     """
-    companies: dict[CounterSetID, GroupState] = {}
+    states: dict[CounterSetID, GroupState] = {}
     for pool, uses in allocated:
         for use in uses:
             key = CounterSetID(pool, use.counter_set)
-            company = companies.get(key, EMPTY_STATE)
-            companies[key] = company.with_member(use.compatibility_groups, unset)
-    return companies
+            state = states.get(key, EMPTY_STATE)
+            states[key] = state.with_member(use.compatibility_groups, unset)
+    return states
 
 
 class ExpressionEvaluationError(Exception):
-    """An expression could not be evaluated on a device; says why."""
+    """An expression cannot be evaluated on a device."""
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A device as an expression sees it, and as results name it."""
+    """A device with its pool."""
 
     pool: PoolID
     device: Device
@@ -127,12 +125,12 @@ class Peer(msgspec.Struct, frozen=True):
         return f"{self.pool.driver}/{self.pool.name}/{self.device.name}"
 
 
-# Tells whether an expression holds for a device; raises EvaluationError where it says neither.
+# Evaluates an expression on a device. Raises ExpressionEvaluationError.
 Evaluate = Callable[[str, Peer], bool]
 
 
 class Declaration(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What somebody says of the devices of one driver that `selector` selects; none means all."""
+    """Compatibility of the devices of a driver. Without `selector`, of all its devices."""
 
     driver: str = ""
     selector: str = ""
@@ -142,9 +140,9 @@ class Declaration(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What a device goes with: an expression over the other device, or an error, for nothing.
+    """The devices compatible with a device: an expression, or an error if there are none.
 
-    With `physical_device`, only devices that have the same value of that attribute are looked at.
+    With `physical_device`, the rule applies only to devices with the same value of the attribute.
     """
 
     expression: str = ""
@@ -153,16 +151,19 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def find_rule(
-    peer: Peer, configured: Iterable[Declaration], annotated: Iterable[Declaration], ask: Evaluate
+    peer: Peer,
+    configured: Iterable[Declaration],
+    annotated: Iterable[Declaration],
+    evaluate: Evaluate,
 ) -> Rule | None:
-    """Give the rule of a device: as configured, else as its slice is annotated, else its field.
+    """Return the rule of a device: from the configuration, else the annotation, else the field.
 
-    The first declaration that selects the device and says with what it goes counts. A selector
-    that cannot be evaluated makes the device incompatible, because it may be meant.
+    The first declaration that selects the device and has an expression applies. If a selector
+    cannot be evaluated, the device is incompatible with all devices.
     """
-    saying = (each for each in (*configured, *annotated) if each.compatible_only_with)
+    candidates = (each for each in (*configured, *annotated) if each.compatible_only_with)
     try:
-        found = _selecting(peer, saying, ask)
+        found = _first_selecting(peer, candidates, evaluate)
     except ExpressionEvaluationError as error:
         return Rule(error=f"a selector cannot be evaluated: {error}")
     if found is not None:
@@ -172,32 +173,35 @@ def find_rule(
 
 
 def effective_counter_uses(
-    peer: Peer, configured: Iterable[Declaration], annotated: Iterable[Declaration], ask: Evaluate
+    peer: Peer,
+    configured: Iterable[Declaration],
+    annotated: Iterable[Declaration],
+    evaluate: Evaluate,
 ) -> tuple[CounterUse, ...]:
-    """Give what a device draws, with the groups declared for it in place of those published.
+    """Return the counter consumption of a device, with declared groups replacing published ones.
 
-    Raises EvaluationError where a selector cannot be evaluated: nothing safe can be assumed then.
+    Raises ExpressionEvaluationError if a selector cannot be evaluated.
     """
-    saying = (each for each in (*configured, *annotated) if each.groups is not None)
-    found = _selecting(peer, saying, ask)
+    candidates = (each for each in (*configured, *annotated) if each.groups is not None)
+    found = _first_selecting(peer, candidates, evaluate)
     uses = peer.device.consumes_counters
     if found is None or found.groups is None:
         return uses
     return tuple(msgspec.structs.replace(use, compatibility_groups=found.groups) for use in uses)
 
 
-def _selecting(
-    peer: Peer, declarations: Iterable[Declaration], ask: Evaluate
+def _first_selecting(
+    peer: Peer, declarations: Iterable[Declaration], evaluate: Evaluate
 ) -> Declaration | None:
     for each in declarations:
-        of_driver = each.driver in ("", peer.pool.driver)
-        if of_driver and (not each.selector or ask(each.selector, peer)):
+        same_driver = each.driver in ("", peer.pool.driver)
+        if same_driver and (not each.selector or evaluate(each.selector, peer)):
             return each
     return None
 
 
 class PlacedDevice(msgspec.Struct, frozen=True):
-    """A device that is taken on a node, or is to be."""
+    """A device on a node, allocated or considered for allocation."""
 
     node: str
     peer: Peer
@@ -206,7 +210,7 @@ class PlacedDevice(msgspec.Struct, frozen=True):
 
 
 class Incompatibility(msgspec.Struct, frozen=True):
-    """Why two devices do not go together: what `refusing` says of `refused`, or an error."""
+    """Why two devices are incompatible: the rule of `refusing` excludes `refused`, or fails."""
 
     refusing: Peer
     refused: Peer
@@ -214,7 +218,7 @@ class Incompatibility(msgspec.Struct, frozen=True):
     error: str = ""
 
     def finding(self) -> Finding | None:
-        """Tell of an error; a plain no is no finding but an answer."""
+        """Return a finding for an evaluation error; None if the rule evaluates to false."""
         if not self.error:
             return None
         message = f"{self.refusing} counts as incompatible with {self.refused}: {self.error}"
@@ -222,24 +226,26 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 def find_incompatibility(
-    candidate: PlacedDevice, taken: Iterable[PlacedDevice], ask: Evaluate
+    candidate: PlacedDevice, taken: Iterable[PlacedDevice], evaluate: Evaluate
 ) -> Incompatibility | None:
-    """Give the first reason why `candidate` may not join those taken, each asked both ways.
+    """Return the first incompatibility between `candidate` and the allocated devices.
 
-    Only devices of one driver on one node are compared; one used with admin access goes with
-    everything. A second share of a device is asked whether the device goes with itself.
+    Checks both directions, for devices of one driver on one node. Admin access is compatible with
+    everything. A second share of a device is checked against the device itself.
     """
     for other in taken:
-        found = check_direction(candidate, other, ask) or check_direction(other, candidate, ask)
+        found = check_direction(candidate, other, evaluate) or check_direction(
+            other, candidate, evaluate
+        )
         if found is not None:
             return found
     return None
 
 
 def check_direction(
-    one: PlacedDevice, other: PlacedDevice, ask: Evaluate
+    one: PlacedDevice, other: PlacedDevice, evaluate: Evaluate
 ) -> Incompatibility | None:
-    """Give the reason why `one` says that it does not go with `other`; one of the two ways."""
+    """Check the rule of `one` against `other`, in this direction only."""
     apart = one.node != other.node or one.peer.pool.driver != other.peer.pool.driver
     if one.rule is None or apart or one.admin_access or other.admin_access:
         return None
@@ -248,7 +254,7 @@ def check_direction(
     expression, error = one.rule.expression, one.rule.error
     if not error:
         try:
-            if ask(expression, other.peer):
+            if evaluate(expression, other.peer):
                 return None
         except ExpressionEvaluationError as failed:
             error = f"{failed}"
@@ -256,7 +262,7 @@ def check_direction(
 
 
 def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
-    """Tell whether two devices may be parts of one physical device: only a difference says no."""
+    """Tell whether two devices may be on one physical device: true unless values differ."""
     if not attribute:
         return True
     mine, others = _values(attribute, one), _values(attribute, other)
@@ -264,7 +270,7 @@ def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
 
 
 def _values(name: str, peer: Peer) -> frozenset[tuple[str, object]]:
-    """Give the values of an attribute, each with its type; a bare name is the driver's own."""
+    """Return the values of an attribute with their types."""
     domain, identifier = attributes.split_name(name, peer.pool.driver)
     found = attributes.find_attribute(peer.device, peer.pool.driver, f"{domain}/{identifier}")
     if found is None:
@@ -277,15 +283,15 @@ def _values(name: str, peer: Peer) -> frozenset[tuple[str, object]]:
 
 
 _FIELDS = Attribute.__struct_fields__
-# Each type's field for one value and for several: string and strings, and so on.
+# For each type, the fields for one value and for a list: string and strings, and so on.
 _TYPES = tuple(zip(_FIELDS[:4], _FIELDS[4:], strict=True))
 _DECLARATIONS = Schema(tuple[Declaration, ...])
 
 
 def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
-    """Read what a slice's annotation declares of its devices: a list, as in the configuration.
+    """Read the compatibility declarations in the annotation of a slice.
 
-    An entry says nothing of the driver, which is the slice's.
+    The format is the list of the configuration without `driver`, which is that of the slice.
     """
     text = each.annotations.get(COMPATIBILITY_ANNOTATION)
     if text is None:
@@ -301,11 +307,11 @@ def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Findi
     foreign = tuple(
         codes.NOT_ALLOWED.at(
             f"{path}[{i}].driver",
-            f"driver is {each_said.driver}, but an annotation applies only to devices of its own slice",
+            f"driver is {declaration.driver}, but the annotation applies only to its own slice",
             object=about,
             remedy="Remove the driver field.",
         )
-        for i, each_said in enumerate(read)
-        if each_said.driver not in ("", each.driver)
+        for i, declaration in enumerate(read)
+        if declaration.driver not in ("", each.driver)
     )
     return (() if foreign else read), foreign

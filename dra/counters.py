@@ -1,8 +1,7 @@
-"""The counters of one pool: what its devices may still draw from them.
+"""The shared counters of one pool, and the amounts that its devices consume.
 
-Counts in billionths, so that every quantity is a plain int. States are values: charging gives a
-new one, and going back is to keep the old one. Which devices are allocated is the caller's to
-say; that a further share of a device, once charged, draws nothing as well.
+Amounts are integers in billionths. States are immutable, so that a search can return to an earlier
+state. The caller knows the allocated devices, and charges a device only once if it is shared.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -12,24 +11,24 @@ import msgspec
 
 from dra.device import CounterSet, Device
 
-# A counter by the name of its set and its own.
+# The name of a counter set, and the name of a counter in it.
 CounterKey: TypeAlias = tuple[str, str]
-# What a device draws, in billionths.
+# The amounts that a device consumes, in billionths.
 ConsumedCounters: TypeAlias = Mapping[CounterKey, int]
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What is left in a pool, in billionths, and which counters are over-committed."""
+    """The remaining amounts of a pool in billionths, and its over-committed counters."""
 
     remaining: Mapping[CounterKey, int]
-    overdrawn: frozenset[CounterKey] = frozenset()
+    overconsumed: frozenset[CounterKey] = frozenset()
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """The counter that keeps a device from being taken, in billionths.
+    """The counter that prevents the allocation of a device; amounts are in billionths.
 
-    `requested` is 0 where the device does not draw from the counter: an over-committed counter
-    blocks every device of the pool that draws from any.
+    `requested` is 0 if the device does not consume the counter: an over-committed counter blocks
+    every device of the pool that consumes counters.
     """
 
     counter_set: str
@@ -39,23 +38,22 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 def consumed_counters(device: Device) -> ConsumedCounters:
-    """Sum up what a device draws; a set named twice counts twice."""
-    drawn: dict[CounterKey, int] = {}
+    """Return the sum of the amounts that a device consumes."""
+    consumed: dict[CounterKey, int] = {}
     for use in device.consumes_counters:
         for name, counter in use.counters.items():
             key = (use.counter_set, name)
-            drawn[key] = drawn.get(key, 0) + counter.value.nanos()
-    return drawn
+            consumed[key] = consumed.get(key, 0) + counter.value.nanos()
+    return consumed
 
 
 def available_counters(
     sets: Mapping[str, CounterSet], published: Iterable[Device], allocated: Container[str]
 ) -> Counters:
-    """Say what the allocated devices of a pool leave, by what is published now.
+    """Return the counters of a pool without the amounts of its allocated devices.
 
-    `published` are all devices of the pool, on whatever node; `allocated` the names of those with
-    a result that is not adminAccess, once however many shares. An allocated device that is
-    published no more draws nothing; nor does anything from a counter that no set has.
+    `published` are the devices of the pool on all nodes, `allocated` the names of those allocated
+    without admin access. Ignores devices that are no longer published, and unknown counters.
     """
     left = {
         (each.name, name): counter.value.nanos()
@@ -65,39 +63,39 @@ def available_counters(
     for device in published:
         if device.consumes_counters and device.name in allocated:
             _subtract(left, consumed_counters(device))
-    return Counters(left, frozenset(key for key, rest in left.items() if rest < 0))
+    return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))
 
 
-def charge(counters: Counters, drawn: ConsumedCounters) -> Counters | Shortage:
-    """Take a device's draw, or name the counter that does not allow it.
+def charge(counters: Counters, consumed: ConsumedCounters) -> Counters | Shortage:
+    """Return the counters without the amounts of a device, or the counter that is too low.
 
-    The whole pool is compared: a counter that was over-committed before refuses the device even
-    if it draws from others only. Not to be asked for a device without consumesCounters.
+    A counter that is already over-committed blocks the device even if the device does not consume
+    it. Do not call this for a device without consumesCounters.
     """
-    for key, amount in drawn.items():
-        rest = counters.remaining.get(key)
-        if rest is not None and rest < amount:
-            return Shortage(*key, requested=amount, available=rest)
-    for key in counters.overdrawn:
-        if key not in drawn:
+    for key, amount in consumed.items():
+        remaining = counters.remaining.get(key)
+        if remaining is not None and remaining < amount:
+            return Shortage(*key, requested=amount, available=remaining)
+    for key in counters.overconsumed:
+        if key not in consumed:
             return Shortage(*key, requested=0, available=counters.remaining[key])
     left = dict(counters.remaining)
-    _subtract(left, drawn)
+    _subtract(left, consumed)
     return Counters(left)
 
 
-def release(counters: Counters, drawn: ConsumedCounters) -> Counters:
-    """Give a device's draw back, as if it had never been allocated."""
+def release(counters: Counters, consumed: ConsumedCounters) -> Counters:
+    """Return the counters with the amounts of a device added back."""
     left = dict(counters.remaining)
-    _subtract(left, {key: -amount for key, amount in drawn.items()})
-    affected = counters.overdrawn.union(drawn)
+    _subtract(left, {key: -amount for key, amount in consumed.items()})
+    affected = counters.overconsumed.union(consumed)
     return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))
 
 
 def unknown_counters(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[int, str]]:
-    """Name what a device draws from and no set has: the index of its use and the counter.
+    """Yield the unknown counters that a device consumes, with the index of the entry.
 
-    The counter is "" where the set itself is unknown. One such device makes the pool invalid.
+    The counter is "" if the counter set is unknown. One such device makes the pool invalid.
     """
     for index, use in enumerate(device.consumes_counters):
         if use.counter_set not in sets:
@@ -107,7 +105,7 @@ def unknown_counters(device: Device, sets: Mapping[str, CounterSet]) -> Iterator
         yield from ((index, name) for name in use.counters if name not in known)
 
 
-def _subtract(left: dict[CounterKey, int], drawn: ConsumedCounters) -> None:
-    for key, amount in drawn.items():
+def _subtract(left: dict[CounterKey, int], consumed: ConsumedCounters) -> None:
+    for key, amount in consumed.items():
         if key in left:
             left[key] -= amount

@@ -1,8 +1,7 @@
-"""Objects of one kind from bytes or plain dicts, single or in lists, of every served version.
+"""Decode API objects of one kind, in any API version, from JSON bytes or dicts.
 
-A good object is decoded in one pass. Only a bad one is walked a second time, for every error with
-its path. Any input gives objects or findings, never an exception. Knows the envelope of an object,
-kind and version and name, and nothing of what is in it.
+A valid object is decoded in one pass. An invalid object is walked a second time to find every error
+with its path. Any input results in objects or findings, never in an exception.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +16,15 @@ from dra.quantity import Quantity, from_json
 
 T = TypeVar("T")
 
-# What msgspec raises for bytes that are not JSON, not UTF-8, nested too deeply, or of other types.
+# Errors of msgspec for bytes that are not JSON or UTF-8, are too deeply nested or mistyped.
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
 
-# A list of nothing but errors must cost neither more memory than it has itself, nor minutes.
-MOST_FINDINGS = 5000
+# Bounds the memory and time for a list of invalid objects.
+MAX_LIST_FINDINGS = 5000
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What is kept of an object's metadata."""
+    """The metadata fields that are decoded."""
 
     name: str
     namespace: str = ""
@@ -34,7 +33,7 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 class Object(msgspec.Struct, frozen=True, rename="camel"):
-    """The envelope; a wire form adds `spec` and whatever else is read."""
+    """The common fields of an API object. Wire types add `spec` and other fields."""
 
     metadata: Metadata
     api_version: str = ""
@@ -42,7 +41,7 @@ class Object(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReadResult(NamedTuple, Generic[T]):
-    """What a list of objects gave; both may be there at once."""
+    """The valid objects of a list, and the findings for the others."""
 
     objects: tuple[T, ...]
     findings: tuple[Finding, ...]
@@ -59,11 +58,11 @@ class _Kind(msgspec.Struct):
 
 
 def quantity_hook(seen: dict[str, Quantity]) -> Hook:
-    """Give a hook that decodes quantities, each text once for as long as `seen` lives."""
+    """Return a hook that decodes quantities and caches them by string in `seen`."""
 
-    def hook(wanted: type, value: Any) -> Quantity:  # noqa: ANN401  # what msgspec hands over
-        if wanted is not Quantity:
-            raise TypeError(f"{wanted.__name__} cannot be read")
+    def hook(expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
+        if expected is not Quantity:
+            raise TypeError(f"{expected.__name__} cannot be read")
         if not isinstance(value, str):
             return from_json(value)
         quantity = seen.get(value)
@@ -75,10 +74,10 @@ def quantity_hook(seen: dict[str, Quantity]) -> Hook:
 
 
 class Reader(Generic[T]):
-    """Reads objects of one kind; keeps compiled decoders and the quantities it has seen.
+    """Reads objects of one kind. Caches decoders and quantities.
 
-    `shapes` gives the wire form of each API version, the newest first, which is also taken where
-    an object names none; `convert_object` makes the domain's form of a decoded object.
+    `shapes` maps each API version to its wire type, newest first. The newest version is the default
+    for objects without apiVersion. `convert_object` converts the wire type to the domain type.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Reader(Generic[T]):
     def read(
         self, raw: object, *, version: str = "", ordinal: int | None = None
     ) -> T | tuple[Finding, ...]:
-        """Read one object from JSON bytes or a plain dict; `ordinal` names it if it has no name."""
+        """Read one object from JSON bytes or a dict. `ordinal` identifies it if it has no name."""
         if isinstance(raw, bytes | bytearray | memoryview | msgspec.Raw):
             decoded = self._decode(raw, version)
             if decoded is not None:
@@ -105,50 +104,50 @@ class Reader(Generic[T]):
             try:
                 raw = msgspec.json.decode(raw)
             except _UNDECODABLE as error:
-                about = self._named(None, ordinal)
+                about = self._object_name(None, ordinal)
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
         return self._convert(raw, version, ordinal)
 
     def read_many(self, raw: object) -> ReadResult[T]:
-        """Read one object or a list of them, item by item, so that a bad one hides no other."""
-        listed = _listed(raw)
+        """Read one object or a list of objects. An invalid item does not affect other items."""
+        listed = _decode_list(raw)
         if listed is None:
-            return _gathered([self.read(raw)])
+            return _collect([self.read(raw)])
         if listed.kind == "List":
-            # A plain List may hold anything; what is of another kind is not for this reader.
+            # A List can contain any kind. Skip items of other kinds.
             numbered = (
                 (i, item)
                 for i, item in enumerate(listed.items or (), 1)
                 if _kind(item) in ("", self.kind)
             )
-            return _gathered(self.read(item, ordinal=i) for i, item in numbered)
+            return _collect(self.read(item, ordinal=i) for i, item in numbered)
         if listed.kind not in ("", f"{self.kind}List"):
             message = f"kind is {listed.kind}, expected {self.kind}List"
             return ReadResult((), (codes.WRONG_KIND.at("kind", message),))
-        return _gathered(
+        return _collect(
             self.read(item, version=listed.api_version, ordinal=i)
             for i, item in enumerate(listed.items or (), 1)
         )
 
     def _decode(self, raw: bytes | bytearray | memoryview | msgspec.Raw, version: str) -> Any:  # noqa: ANN401  # an instance of a shape
-        """Decode in one pass, or give None: the errors are looked for elsewhere."""
+        """Decode in one pass. Return None on any error; `_convert` finds the errors."""
         shape = self.shapes.get(version or self.newest)
         if shape is None:
             return None
         try:
             decoded = self._decoders[shape].decode(raw)
             if decoded.api_version and decoded.api_version != version:
-                wanted = self.shapes.get(decoded.api_version)
-                if wanted is None:
+                own_shape = self.shapes.get(decoded.api_version)
+                if own_shape is None:
                     return None
-                if wanted is not shape:
-                    decoded = self._decoders[wanted].decode(raw)
+                if own_shape is not shape:
+                    decoded = self._decoders[own_shape].decode(raw)
         except _UNDECODABLE:
             return None
         return decoded if decoded.kind in ("", self.kind) else None
 
     def _convert(self, plain: object, version: str, ordinal: int | None) -> T | tuple[Finding, ...]:
-        about = self._named(plain, ordinal)
+        about = self._object_name(plain, ordinal)
         if not isinstance(plain, Mapping):
             message = f"a {self.kind} must be an object, not {describe_value(plain)}"
             return (codes.WRONG_TYPE.at("", message, object=about),)
@@ -156,10 +155,10 @@ class Reader(Generic[T]):
         if kind != self.kind:
             message = f"kind is {describe_value(kind)}, expected {self.kind}"
             return (codes.WRONG_KIND.at("kind", message, object=about),)
-        named = plain.get("apiVersion") or version or self.newest
-        shape = self.shapes.get(named) if isinstance(named, str) else None
+        version_name = plain.get("apiVersion") or version or self.newest
+        shape = self.shapes.get(version_name) if isinstance(version_name, str) else None
         if shape is None:
-            message = f"{describe_value(named)} is not supported for {self.kind}"
+            message = f"{describe_value(version_name)} is not supported for {self.kind}"
             remedy = f"Convert the object to {self.newest}."
             return (
                 codes.UNSUPPORTED_VERSION.at("apiVersion", message, object=about, remedy=remedy),
@@ -169,7 +168,7 @@ class Reader(Generic[T]):
         converted = convert(plain, self._schemas[shape], object=about)
         return converted if isinstance(converted, tuple) else self.convert_object(converted)
 
-    def _named(self, plain: object, ordinal: int | None) -> str:
+    def _object_name(self, plain: object, ordinal: int | None) -> str:
         metadata = plain.get("metadata") if isinstance(plain, Mapping) else None
         if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str):
             namespace = metadata.get("namespace")
@@ -178,8 +177,8 @@ class Reader(Generic[T]):
         return self.kind if ordinal is None else f"{self.kind}#{ordinal}"
 
 
-def _listed(raw: object) -> _List | None:
-    """Give the items of a list, undecoded; None for anything else."""
+def _decode_list(raw: object) -> _List | None:
+    """Return the undecoded items of a list; None if the input is not a list."""
     try:
         if isinstance(raw, bytes | bytearray | memoryview):
             listed = msgspec.json.decode(raw, type=_List)
@@ -195,7 +194,7 @@ def _listed(raw: object) -> _List | None:
 
 
 def _kind(item: object) -> str:
-    """Give the kind an item names, or nothing where that cannot be told."""
+    """Return the kind of an item; empty if it is unknown."""
     if isinstance(item, Mapping):
         kind = item.get("kind")
         return kind if isinstance(kind, str) else ""
@@ -205,7 +204,7 @@ def _kind(item: object) -> str:
         return ""
 
 
-def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
+def _collect(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
     objects: list[T] = []
     findings: list[Finding] = []
     for result in results:
@@ -213,8 +212,10 @@ def _gathered(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
             objects.append(result)
             continue
         findings += result
-        if len(findings) >= MOST_FINDINGS:
-            message = f"there are more than {MOST_FINDINGS} errors; the remaining items are not read"
+        if len(findings) >= MAX_LIST_FINDINGS:
+            message = (
+                f"there are more than {MAX_LIST_FINDINGS} errors; the remaining items are not read"
+            )
             findings.append(codes.MORE_ERRORS.at("items", message))
             break
     return ReadResult(tuple(objects), tuple(findings))

@@ -1,10 +1,8 @@
-"""Every error in a value that did not decode, each with its path.
+"""Find every error, with its path, in a value that msgspec cannot decode.
 
-msgspec stops at the first error and hides the keys of maps. Where it fails, this walker goes over
-the plain value once more, led by the same struct types, and finds all errors:
-`spec.devices[3].attributes[model].int`. Along the way it leaves out what the API server's decoder
-also takes for absent, a null where a field may be absent, so that a value without findings
-decodes. It knows the shape of types and nothing of what they mean.
+msgspec stops at the first error and omits map keys in paths. The walker compares the plain value
+with the same struct types and reports all errors, such as `spec.devices[3].attributes[model].int`.
+It drops nulls of optional fields, as the API server does, so that a value without findings decodes.
 """
 
 import difflib
@@ -17,15 +15,15 @@ from msgspec import inspect
 from dra import codes
 from dra.finding import Code, Finding
 
-# A hostile object must cost neither more memory in findings than it has itself, nor minutes.
-MOST_FINDINGS = 1000
+# Bounds the memory and time for a hostile object.
+MAX_FINDINGS = 1000
 
-# Turns the plain form of a type msgspec does not know into that type; ValueError says it cannot.
+# Converts a plain value to a type that msgspec does not support. Raises ValueError.
 Hook = Callable[[type, Any], object]
 
 
 class Schema:
-    """What a value has to look like: a struct type, and the hook for the types inside it."""
+    """The expected type of a value, and the hook for custom types inside it."""
 
     def __init__(self, shape: Any, hook: Hook | None = None) -> None:  # noqa: ANN401  # any type form
         self.shape = shape
@@ -34,19 +32,21 @@ class Schema:
 
 
 class WalkResult(NamedTuple):
-    """The value without its superfluous nulls, and what is wrong with it."""
+    """The value without nulls of optional fields, and its errors."""
 
     value: object
     findings: tuple[Finding, ...]
 
 
-def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> WalkResult:  # noqa: A002  # the contract's word
-    """Find every error of `value` against `schema`; paths start with `path`."""
+def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> WalkResult:  # noqa: A002  # a field of Finding
+    """Find every error in `value`. Paths in findings start with `path`."""
     walker = _Walker(schema.hook, object)
     try:
         walked = walker.value(value, schema.info, path)
-    except _EnoughError:
-        message = f"there are more than {MOST_FINDINGS} errors; the remaining errors are not reported"
+    except _ErrorLimitError:
+        message = (
+            f"there are more than {MAX_FINDINGS} errors; the remaining errors are not reported"
+        )
         walker.findings.append(codes.MORE_ERRORS.at(path, message, object=object))
         walked = value
     return WalkResult(walked, tuple(walker.findings))
@@ -57,9 +57,9 @@ def convert(
     schema: Schema,
     *,
     path: str = "",
-    object: str = "",  # noqa: A002  # the contract's word
+    object: str = "",  # noqa: A002  # a field of Finding
 ) -> Any:  # noqa: ANN401  # an instance of the schema's shape
-    """Turn a plain value into the schema's type, or into a tuple of all findings."""
+    """Convert a plain value to the type of the schema. Return a tuple of findings on errors."""
     try:
         return msgspec.convert(value, schema.shape, dec_hook=schema.hook)
     except (msgspec.ValidationError, RecursionError, ValueError, TypeError):
@@ -70,12 +70,12 @@ def convert(
     try:
         return msgspec.convert(walked.value, schema.shape, dec_hook=schema.hook)
     except (msgspec.ValidationError, RecursionError, ValueError, TypeError) as error:
-        # The walker knows less than msgspec (constraints on lengths, for one): say it its way.
+        # msgspec checks more than the walker, for example length constraints.
         return (codes.WRONG_VALUE.at(path, f"{error}", object=object),)
 
 
-class _EnoughError(Exception):
-    """One object has more errors than anybody would read."""
+class _ErrorLimitError(Exception):
+    """One object has more errors than the limit."""
 
 
 class _Walker:
@@ -86,14 +86,16 @@ class _Walker:
         self.about = about
         self.findings: list[Finding] = []
 
-    def tell(self, code: Code, path: str, message: str) -> None:
-        if len(self.findings) == MOST_FINDINGS:
-            raise _EnoughError
+    def add(self, code: Code, path: str, message: str) -> None:
+        if len(self.findings) == MAX_FINDINGS:
+            raise _ErrorLimitError
         self.findings.append(code.at(path, message, object=self.about))
 
-    def wrong(self, path: str, expected: str, value: object) -> object:
-        self.tell(
-            codes.WRONG_TYPE, path, f"{_last(path)} must be {expected}, not {describe_value(value)}"
+    def wrong_type(self, path: str, expected: str, value: object) -> object:
+        self.add(
+            codes.WRONG_TYPE,
+            path,
+            f"{_last_path_element(path)} must be {expected}, not {describe_value(value)}",
         )
         return value
 
@@ -118,7 +120,7 @@ class _Walker:
 
     def struct(self, value: object, info: inspect.StructType, path: str) -> object:
         if not isinstance(value, Mapping):
-            return self.wrong(path, "an object", value)
+            return self.wrong_type(path, "an object", value)
         walked: dict[str, object] = {}
         for field in info.fields:
             name = field.encode_name
@@ -126,7 +128,7 @@ class _Walker:
             if value.get(name) is not None:
                 walked[name] = self.value(value[name], field.type, at)
             elif field.required:
-                self.tell(codes.FIELD_MISSING, at, f"{name} is required")
+                self.add(codes.FIELD_MISSING, at, f"{name} is required")
         if info.forbid_unknown_fields:
             self.unknown(value, info, path)
         return walked
@@ -138,29 +140,31 @@ class _Walker:
                 at = f"{path}.{name}" if path else f"{name}"
                 near = difflib.get_close_matches(f"{name}", known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                self.tell(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
+                self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
 
     def map(self, value: object, info: inspect.DictType, path: str) -> object:
         if not isinstance(value, Mapping):
-            return self.wrong(path, "an object", value)
+            return self.wrong_type(path, "an object", value)
         walked = {}
         for key, item in value.items():
             at = f"{path}[{key}]"
             if not isinstance(key, str):
-                self.tell(codes.WRONG_TYPE, at, f"the key {key} must be a string: quote it")
+                self.add(codes.WRONG_TYPE, at, f"the key {key} must be a string: quote it")
             else:
-                if isinstance(info.key_type, inspect.CustomType):  # msgspec does not ask the hook
+                if isinstance(
+                    info.key_type, inspect.CustomType
+                ):  # msgspec does not call the hook for keys
                     self.custom(key, info.key_type, at)
                 walked[key] = self.value(item, info.value_type, at)
         return walked
 
     def list(self, value: object, item: inspect.Type, path: str) -> object:
         if not isinstance(value, list | tuple):
-            return self.wrong(path, "a list", value)
+            return self.wrong_type(path, "a list", value)
         return [self.value(each, item, f"{path}[{i}]") for i, each in enumerate(value)]
 
     def union(self, value: object, info: inspect.UnionType, path: str) -> object:
-        """Take the first member without an error; the errors of a lone member are its own."""
+        """Return the value of the first member without errors."""
         members = [t for t in info.types if not isinstance(t, inspect.NoneType)]
         if value is None and len(members) < len(info.types):
             return value
@@ -171,7 +175,9 @@ class _Walker:
             walked = trial.value(value, member, path)
             if not trial.findings:
                 return walked
-        return self.wrong(path, " or ".join(describe_type(member) for member in members), value)
+        return self.wrong_type(
+            path, " or ".join(describe_type(member) for member in members), value
+        )
 
     def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
         if self.hook is None:
@@ -179,7 +185,7 @@ class _Walker:
         try:
             self.hook(info.cls, value)
         except (ValueError, TypeError) as error:
-            self.tell(codes.WRONG_VALUE, path, f"{_last(path)}: {error}")
+            self.add(codes.WRONG_VALUE, path, f"{_last_path_element(path)}: {error}")
         return value
 
     def scalar(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
@@ -196,18 +202,20 @@ class _Walker:
                 return value
             case inspect.EnumType(cls=cls), _ if value in [member.value for member in cls]:
                 return value
-        return self.wrong(path, describe_type(info), value)
+        return self.wrong_type(path, describe_type(info), value)
 
     def bounded(self, value: int, info: inspect.IntType, path: str) -> object:
         low, high = info.ge, info.le
         if (low is not None and value < low) or (high is not None and value > high):
-            message = f"{_last(path)} is {describe_value(value)}, outside {low} to {high}"
-            self.tell(codes.WRONG_VALUE, path, message)
+            message = (
+                f"{_last_path_element(path)} is {describe_value(value)}, outside {low} to {high}"
+            )
+            self.add(codes.WRONG_VALUE, path, message)
         return value
 
 
 def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
-    """Say what is expected in a reader's words."""
+    """Describe the expected type for a message."""
     match info:
         case inspect.StrType():
             return "a string"
@@ -232,7 +240,7 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind o
 
 
 def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of value
-    """Show a value that may be of any size, in a few words."""
+    """Describe a value of any size for a message."""
     match value:
         case None:
             return "null"
@@ -252,7 +260,7 @@ def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of va
             return f"a {type(value).__name__}"
 
 
-def _last(path: str) -> str:
-    """Name the place in a sentence: the field, or the entry of a list or map."""
+def _last_path_element(path: str) -> str:
+    """Return the last element of a path for a message: a field, or an entry of a list or map."""
     head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
     return head.rpartition(".")[2] + bracket + key or "the object"

@@ -1,8 +1,7 @@
-"""One device as a ResourceSlice publishes it: attributes, capacity, counters, taints.
+"""The types of a device in a ResourceSlice: attributes, capacity, counters, taints.
 
-The structs are the wire form of `resource.k8s.io/v1` and the domain's own form at once, so that
-ten thousand slices are decoded straight into what the solver reads. Defaults stand for absent
-fields. Nothing here judges: a device that no API server would admit decodes all the same.
+The structs are the wire format of `resource.k8s.io/v1`, so that slices are decoded without
+conversion. Absent fields have default values. The types do not validate their content.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ Scalar = str | int | bool
 
 
 class Attribute(msgspec.Struct, frozen=True, gc=False):
-    """One attribute: exactly one field is set on a device that the API server admitted."""
+    """One attribute. The API server requires exactly one of the fields."""
 
     string: str | None = None
     integer: Int64 | None = msgspec.field(default=None, name="int")
@@ -30,7 +29,7 @@ class Attribute(msgspec.Struct, frozen=True, gc=False):
 
 
 class ValidRange(msgspec.Struct, frozen=True, gc=False):
-    """The amounts a request may take: from `min`, in steps, up to `max`."""
+    """The amounts that a request can consume: from `min`, in steps, up to `max`."""
 
     min: Quantity
     max: Quantity | None = None
@@ -38,7 +37,7 @@ class ValidRange(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestPolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """How an amount asked of a shared device is defaulted and rounded."""
+    """The default and the rounding of requested amounts of a shared device."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
@@ -59,14 +58,14 @@ class Counter(msgspec.Struct, frozen=True, gc=False):
 
 
 class CounterSet(msgspec.Struct, frozen=True):
-    """Amounts that several devices of a pool draw from."""
+    """Counters that several devices of a pool consume."""
 
     name: str
     counters: Mapping[str, Counter] = {}
 
 
 class CounterUse(msgspec.Struct, frozen=True, rename="camel"):
-    """What a device draws from one counter set, and the groups it may share the set with."""
+    """The counters that a device consumes, and its compatibility groups on the counter set."""
 
     counter_set: str
     counters: Mapping[str, Counter] = {}
@@ -74,7 +73,7 @@ class CounterUse(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel"):
-    """A mark that keeps claims off a device unless they tolerate it."""
+    """A taint that repels claims without a matching toleration."""
 
     key: str
     effect: str
@@ -83,7 +82,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One comparison of a node selector."""
+    """One requirement of a node selector."""
 
     key: str
     operator: str
@@ -91,20 +90,20 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
-    """Comparisons that must all hold; without any, the term matches nothing."""
+    """Requirements that must all be met. A term without requirements matches nothing."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
-    """Terms of which one must hold."""
+    """A node selector: at least one term must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class AllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
-    """How much of a node's own resource a device stands for."""
+    """The amount of a node resource that a device represents."""
 
     capacity_key: str | None = None
     capacity_multiplier: Quantity | None = None
@@ -112,30 +111,30 @@ class AllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AllocatableOverhead(msgspec.Struct, frozen=True, rename="camel"):
-    """How much of a node's own resource a device costs beside its use."""
+    """The additional amount of a node resource that a device consumes."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
 class NodeAllocatable(msgspec.Struct, frozen=True):
-    """What a device takes of one resource that the node itself hands out."""
+    """The amount of one allocatable resource of the node that a device consumes."""
 
     mapping: AllocatableMapping | None = None
     overhead: AllocatableOverhead | None = None
 
 
 class CELExpression(msgspec.Struct, frozen=True):
-    """A CEL expression about another device."""
+    """A CEL expression."""
 
     expression: str
 
 
 class Device(msgspec.Struct, frozen=True, rename="camel"):
-    """A device; the names of attributes and capacities are as published, qualified or not.
+    """A device. Names of attributes and capacities are as published, qualified or not.
 
-    `compatible_only_with` is not a field of the Kubernetes API, whose server drops it: it is read
-    from files, and stands for what the configuration or an annotation says of a live cluster.
+    `compatible_only_with` is not a field of the Kubernetes API. It is read from files. In a live
+    cluster, use the configuration or the annotation of the slice.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""What a person is told: findings, their codes, and the page that lists the codes.
+"""Findings, their codes, and the reference page of all codes.
 
-Knows nothing of where findings are shown: the command line, admission and events print them
-each in their own way.
+A finding is the format of every message to users: CLI output, admission warnings and events.
 """
 
 import enum
@@ -11,7 +10,7 @@ import msgspec
 
 
 class Severity(enum.StrEnum):
-    """How much a finding weighs; info never changes an exit code."""
+    """The severity of a finding. Info never changes an exit code."""
 
     INFO = "info"
     WARNING = "warning"
@@ -19,7 +18,7 @@ class Severity(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a person is told, in the form every output uses."""
+    """One message to the user, about a field of an object."""
 
     code: str
     severity: Severity
@@ -30,7 +29,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of finding: a name that stays once released, and the prose that explains it."""
+    """One kind of finding: a stable name, and its documentation."""
 
     name: str
     severity: Severity
@@ -43,10 +42,10 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
         path: str,
         message: str,
         *,
-        object: str = "",  # noqa: A002  # the contract's word for the thing a finding is about
+        object: str = "",  # noqa: A002  # a field of Finding
         remedy: str | None = None,
     ) -> Finding:
-        """Make the finding of this kind at `path`, with the table's remedy unless one is given."""
+        """Return a finding with this code. The default remedy is that of the code."""
         return Finding(
             code=self.name,
             severity=self.severity,
@@ -58,14 +57,14 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Codes(Mapping[str, Code]):
-    """The frozen table of the codes of one package, by name and in the order they were written."""
+    """The immutable table of the codes of one package, by name, in definition order."""
 
     def __init__(self, package: str, codes: Iterable[Code]) -> None:
         self.package = package
         self._codes: dict[str, Code] = {}
         for code in codes:
             if self._codes.setdefault(code.name, code) is not code:
-                raise ValueError(f"{package} has two codes of the name {code.name}")
+                raise ValueError(f"{package} has two codes with the name {code.name}")
 
     def __getitem__(self, name: str) -> Code:
         return self._codes[name]
@@ -82,16 +81,16 @@ def render_page(packages: Iterable[Codes]) -> str:
     lines = [
         "# Findings",
         "",
-        "Everything Drawbridge tells you is a finding with one of these codes. This page is",
-        "generated from the tables in the code (`make docs`).",
+        "Every warning, error and event of Drawbridge is a finding with one of these codes. This",
+        "page is generated from the tables in the code (`make docs`).",
     ]
-    told: set[str] = set()
+    rendered: set[str] = set()
     for package in packages:
         lines += ["", f"## {package.package}"]
         for code in package.values():
-            if code.name in told:
-                continue  # of another package; an anchor stands for one place
-            told.add(code.name)
+            if code.name in rendered:
+                continue  # also in the table of another package; anchors must be unique
+            rendered.add(code.name)
             lines += ["", f"### {code.name}", "", f"*{code.severity}*: {code.text}", ""]
             lines += [f"Example: {code.example}", "", f"Remedy: {code.remedy}"]
     return "\n".join(lines) + "\n"

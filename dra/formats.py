@@ -1,7 +1,7 @@
-"""The forms that names take in `resource.k8s.io`: labels, subdomains, qualified names, versions.
+"""Name formats in `resource.k8s.io`: labels, subdomains, qualified names, versions.
 
-Each function says in a few words what is wrong with a text, or None for a good one. Lengths count
-bytes, as the API server does. Knows nothing of where a name stands.
+Each check returns what is wrong with a string, or None if it is valid. Lengths are in bytes, as in
+the API server.
 """
 
 import re
@@ -36,18 +36,18 @@ _SUBDOMAIN_RULE = (
 
 
 def byte_length(text: str) -> int:
-    """Count the bytes of a text; a lone surrogate, which no API server sees, counts as three."""
+    """Return the length in bytes. A lone surrogate counts as three bytes."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 def check_length(text: str, most: int) -> str | None:
-    """Say when a text has more than `most` bytes."""
+    """Check that a string has at most `most` bytes."""
     size = byte_length(text)
     return f"has {size} bytes, at most {most} are allowed" if size > most else None
 
 
 def check_label(text: str) -> str | None:
-    """A DNS label: the name of a device, request, counter set, counter or group."""
+    """Check a DNS label: the name of a device, request, counter set, counter or group."""
     if not text:
         return "must not be empty"
     if not _LABEL_FORM.fullmatch(text):
@@ -56,7 +56,7 @@ def check_label(text: str) -> str | None:
 
 
 def check_subdomain(text: str) -> str | None:
-    """A DNS subdomain: the name of a class, a slice or a node."""
+    """Check a DNS subdomain: the name of a class, a slice or a node."""
     if not text:
         return "must not be empty"
     if not _SUBDOMAIN_FORM.fullmatch(text):
@@ -65,12 +65,12 @@ def check_subdomain(text: str) -> str | None:
 
 
 def check_driver_name(text: str) -> str | None:
-    """The name of a driver: a short DNS subdomain; upper case passes and stays distinct."""
+    """Check a driver name: a short DNS subdomain. Upper case is allowed and significant."""
     return check_subdomain(text.lower()) or check_length(text, DRIVER_LENGTH)
 
 
 def check_pool_name(text: str) -> str | None:
-    """The name of a pool: DNS subdomains joined with slashes."""
+    """Check a pool name: DNS subdomains separated by slashes."""
     if not text:
         return "must not be empty"
     if long := check_length(text, SUBDOMAIN_LENGTH):
@@ -82,16 +82,16 @@ def check_pool_name(text: str) -> str | None:
 
 
 def check_identifier(text: str) -> str | None:
-    """A C identifier: the part of an attribute's name behind the domain."""
+    """Check a C identifier: the part of an attribute name after the domain."""
     if not _IDENTIFIER_FORM.fullmatch(text):
         return "must be letters, digits and '_', and not begin with a digit"
     return check_length(text, IDENTIFIER_LENGTH)
 
 
 def check_qualified_name(text: str) -> str | None:
-    """The name of an attribute or capacity, with a domain or without.
+    """Check the name of an attribute or capacity, with or without a domain.
 
-    More than one slash passes, as it does at the API server.
+    Accepts more than one slash, as the API server does.
     """
     parts = text.split("/")
     if len(parts) == 1:
@@ -105,14 +105,14 @@ def check_qualified_name(text: str) -> str | None:
 
 
 def check_fully_qualified_name(text: str) -> str | None:
-    """The name of an attribute where the domain is required."""
+    """Check the name of an attribute with a required domain."""
     if "/" not in text:
         return "must be a domain and a name, separated by a slash"
     return check_qualified_name(text)
 
 
 def check_label_key(text: str) -> str | None:
-    """The key of a label, a taint or a condition."""
+    """Check the key of a label, a taint or a condition."""
     prefix, slash, name = text.rpartition("/")
     if slash and (problem := check_subdomain(prefix)):
         return f"the prefix {prefix!r} {problem}"
@@ -122,14 +122,14 @@ def check_label_key(text: str) -> str | None:
 
 
 def check_label_value(text: str) -> str | None:
-    """The value of a label or a taint; it may be empty."""
+    """Check the value of a label or a taint. It can be empty."""
     if not text:
         return None
     return "must not have a slash" if "/" in text else check_label_key(text)
 
 
 def check_version(text: str) -> str | None:
-    """A version after semver.org 2.0.0."""
+    """Check a version according to semver.org 2.0.0."""
     if long := check_length(text, VALUE_LENGTH):
         return long
     if not _VERSION_FORM.fullmatch(text):
@@ -138,12 +138,12 @@ def check_version(text: str) -> str | None:
 
 
 def check_uuid(text: str) -> str | None:
-    """A UUID in its normal form."""
+    """Check a UUID in lower case with hyphens."""
     return None if _UUID_FORM.fullmatch(text) else "must be a UUID in lower case with hyphens"
 
 
 def check_extended_resource(text: str) -> str | None:
-    """The name of an extended resource, as a pod may ask for it."""
+    """Check the name of an extended resource in a pod."""
     if "/" not in text:
         return "must have a domain, such as example.com/gpu"
     if _KUBERNETES in text:

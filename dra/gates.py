@@ -1,8 +1,4 @@
-"""The feature gates that decide an answer, with their defaults per Kubernetes version.
-
-Knows which gate is off, on or locked in which version; what a gate changes is said where the
-rule is.
-"""
+"""The feature gates that affect device allocation, with their defaults per Kubernetes version."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +11,7 @@ from dra.finding import Finding
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 NEWEST = VERSIONS[-1]
 
-# One column per version: `+` on, `-` off, `!` locked to on, blank not known.
+# One column per version: `+` enabled, `-` disabled, `!` locked to enabled, blank unknown.
 _TABLE = """\
 DRAAdminAccess                              ++!!
 DRAPrioritizedList                          +++!
@@ -41,7 +37,7 @@ _GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """What a cluster has turned on; the defaults are those of the newest version."""
+    """The feature gates of a cluster. The defaults are those of the newest version."""
 
     version: str = NEWEST
     admin_access: bool = True
@@ -64,14 +60,14 @@ class Gates(msgspec.Struct, frozen=True):
 
     @property
     def supports_binding_conditions(self) -> bool:
-        """Whether devices with binding conditions can be allocated: that needs two gates."""
+        """Whether devices with binding conditions can be allocated. This needs two gates."""
         return self.device_binding_conditions and self.resource_claim_device_status
 
     @property
     def ignores_grouped_slices(self) -> bool:
-        """Whether slices with compatibility groups are ignored.
+        """Whether the scheduler ignores slices with compatibility groups.
 
-        Schedulers that know the field ignore them while the gate is off; older ones do not know it.
+        Kubernetes 1.37 ignores them if the gate is disabled. Older versions do not have the field.
         """
         return self.version >= "1.37" and not self.device_compatibility_groups
 
@@ -80,12 +76,12 @@ DEFAULTS = Gates()
 
 
 def _field(gate: str) -> str:
-    """Name the field of a gate: `DRADeviceTaints` is `device_taints`."""
+    """Return the field name of a gate: `device_taints` for `DRADeviceTaints`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower()
 
 
 def _states(version: str) -> dict[str, str]:
-    """Give the gates known in `version` and the sign of each."""
+    """Return the gates of `version` with their signs in the table."""
     column = _COLUMN + VERSIONS.index(version)
     rows = (row.ljust(_COLUMN + len(VERSIONS)) for row in _TABLE.splitlines())
     return {row[:_COLUMN].rstrip(): row[column] for row in rows if row[column] != " "}
@@ -94,28 +90,28 @@ def _states(version: str) -> dict[str, str]:
 def gates_of_version(
     version: str = NEWEST, overrides: Mapping[str, bool] = {}
 ) -> Gates | tuple[Finding, ...]:
-    """Give the gates of a Kubernetes version, some of them turned on or off by name."""
+    """Return the gates of a Kubernetes version with overrides by name."""
     short = re.match(r"v?([0-9]+\.[0-9]+)(?![0-9])", version)
     if short is None or short[1] not in VERSIONS:
         message = f'"{version}" is not one of {", ".join(VERSIONS)}'
         return (codes.VERSION_UNSUPPORTED.at("--kubernetes-version", message),)
     version = short[1]
     states = _states(version)
-    if findings := _refused(version, states, overrides):
+    if findings := _check_overrides(version, states, overrides):
         return findings
     on = dict.fromkeys((name for name in Gates.__struct_fields__ if name != "version"), False)
     on |= {_field(gate): sign != "-" for gate, sign in states.items()}
     on |= {_field(gate): value for gate, value in overrides.items()}
     if "DRADeviceTaintRules" not in states:
-        # Up to 1.34 one gate stood for both.
+        # Up to 1.34, DRADeviceTaints controls both features.
         on["device_taint_rules"] = on["device_taints"]
     return Gates(version=version, **on)
 
 
-def _refused(
+def _check_overrides(
     version: str, states: Mapping[str, str], overrides: Mapping[str, bool]
 ) -> tuple[Finding, ...]:
-    """Find the overrides that an API server of this version would not start with."""
+    """Return findings for overrides that an API server of this version rejects."""
     findings = []
     for gate, value in overrides.items():
         if gate not in states:

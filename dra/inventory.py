@@ -1,8 +1,8 @@
-"""The devices of a cluster: every slice, and the pools that count on a node.
+"""The inventory of a cluster: all ResourceSlices, and the pools that each node can use.
 
-`pools_for` says what the stock scheduler looks at for a node: the slices relevant there, of the
-newest generation, with each pool judged complete and valid. What is allocated, and whether a
-device suits a claim, is not known here.
+`pools_for` returns the pools that the scheduler considers for a node: the slices of the newest
+generation that are available on the node, and whether each pool is complete and valid. The
+inventory does not contain allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from dra.taints import DeviceTaintRule, may_apply, with_taints
 
 
 class PoolID(NamedTuple):
-    """What identifies a pool; sorts as upstream does, by driver and then by name."""
+    """The identity of a pool. Sorts by driver, then by name, as in Kubernetes."""
 
     driver: str
     name: str
 
 
 class Pool(msgspec.Struct, frozen=True, eq=False):
-    """One pool as a node sees it.
+    """One pool, as available on a node.
 
-    An incomplete or invalid pool has no slices: nothing in it can be allocated. `slices` are those
-    relevant for the node that hold devices, by name; `other_slices` those for other nodes, whose
-    devices draw from the same counters.
+    An incomplete or invalid pool has no slices, because none of its devices can be allocated.
+    `slices` are the slices with devices for the node, by name. `other_slices` are the slices for
+    other nodes, whose devices consume the same counters.
     """
 
     id: PoolID
@@ -42,31 +42,31 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def usable(self) -> bool:
-        """Whether devices of this pool can be allocated at all."""
+        """Whether devices of the pool can be allocated."""
         return not self.incomplete and not self.invalid
 
     def devices(self) -> Iterator[tuple[Slice, Device]]:
-        """Give the candidates in the order they are tried, each with its slice."""
+        """Return the devices with their slices, in the order that the scheduler tries them."""
         return ((each, device) for each in self.slices for device in each.devices)
 
 
-# Slices by their number in `Inventory.slices`, those of one pool in ascending order.
+# Indexes of the slices of one pool in `Inventory.slices`, ascending.
 _Members: TypeAlias = tuple[int, ...]
-# One way to say which nodes a slice is for: a name, a selector by number, or None for all.
-_Way: TypeAlias = str | int | None
-# All that answers about slices without a node of their own can depend on.
+# The nodes of a slice or device: a node name, the index of a node selector, or None for all.
+_NodeReference: TypeAlias = str | int | None
+# Everything that the pools of slices without a node name depend on.
 _Signature: TypeAlias = tuple[str, tuple[bool, ...]]
 
 
 class _Shared(NamedTuple):
-    """The pools that a node sees of slices without a node of their own."""
+    """The pools of slices without a node name, as available on a node."""
 
     members: Mapping[PoolID, _Members]
     pools: tuple[Pool, ...]
 
 
 class PoolCache:
-    """What one inventory has answered; handing it in makes equal answers the same objects."""
+    """Caches the pools of one inventory. With a cache, equal pools are identical objects."""
 
     def __init__(self) -> None:
         self.pools: dict[tuple[PoolID, _Members], Pool | None] = {}
@@ -74,71 +74,77 @@ class PoolCache:
 
 
 class Inventory(msgspec.Struct, frozen=True, eq=False):
-    """Every slice of a cluster, indexed. Made by `inventory`."""
+    """All slices of a cluster, indexed. Use `build_inventory` to create one."""
 
     slices: tuple[Slice, ...]
     gates: Gates
     pools: Mapping[PoolID, _Members]
     _of_node: Mapping[str, _Members]
-    _ways: Mapping[int, tuple[_Way, ...]]
+    _references: Mapping[int, tuple[_NodeReference, ...]]
     _selectors: tuple[NodeSelector, ...]
     _malformed: tuple[str, ...]
     _named: frozenset[str]
 
     def published_slices(self, pool: PoolID) -> tuple[Slice, ...]:
-        """Give every slice of a pool, of every generation, by name."""
+        """Return all slices of a pool, of every generation, by name."""
         return tuple(self.slices[i] for i in self.pools.get(pool, ()))
 
-    def pools_for(self, node: Node, memo: PoolCache | None = None) -> tuple[Pool, ...]:
-        """Give the pools visible from `node`, in the order their devices are tried.
+    def pools_for(self, node: Node, cache: PoolCache | None = None) -> tuple[Pool, ...]:
+        """Return the pools that `node` can use, in the order that the scheduler tries them.
 
-        Raises NodeSelectorError where the scheduler would meet a selector it cannot parse.
+        Raises NodeSelectorError if the scheduler cannot parse a node selector.
         """
-        memo = memo or PoolCache()
-        shared = self._shared(node, memo)
+        cache = cache or PoolCache()
+        shared = self._shared(node, cache)
         own = self._newest(self._of_node.get(node.name, ()), shared.members)
         if not own:
             return shared.pools
         pools = [pool for pool in shared.pools if pool.id not in own]
-        judged = (self._judged(pool, members, memo) for pool, members in own.items())
-        return _ordered([*pools, *(pool for pool in judged if pool is not None)])
+        evaluated = (self._cached_pool(pool, members, cache) for pool, members in own.items())
+        return _ordered([*pools, *(pool for pool in evaluated if pool is not None)])
 
-    def _shared(self, node: Node, memo: PoolCache) -> _Shared:
-        """Gather the pools of slices that are not bound to one node, once per kind of node."""
-        verdicts = tuple(
+    def _shared(self, node: Node, cache: PoolCache) -> _Shared:
+        """Return the pools of slices without a node name; cached per signature of the node."""
+        matches = tuple(
             not malformed and matches_selector(selector, node)
             for selector, malformed in zip(self._selectors, self._malformed, strict=True)
         )
-        signature = (node.name if node.name in self._named else "", verdicts)
-        known = memo.shared.get(signature)
+        signature = (node.name if node.name in self._named else "", matches)
+        known = cache.shared.get(signature)
         if known is None:
-            relevant = (i for i, ways in self._ways.items() if self._leads(i, ways, signature))
+            relevant = (
+                i
+                for i, references in self._references.items()
+                if self._matches_node(i, references, signature)
+            )
             members = self._newest(relevant, {})
-            judged = (self._judged(pool, each, memo) for pool, each in members.items())
-            pools = _ordered(pool for pool in judged if pool is not None)
-            known = memo.shared[signature] = _Shared(members, pools)
+            evaluated = (self._cached_pool(pool, each, cache) for pool, each in members.items())
+            pools = _ordered(pool for pool in evaluated if pool is not None)
+            known = cache.shared[signature] = _Shared(members, pools)
         return known
 
-    def _leads(self, number: int, ways: Sequence[_Way], signature: _Signature) -> bool:
-        """Tell whether one of a slice's ways leads to the node; what comes after is not read."""
-        name, verdicts = signature
-        for way in ways:
-            if way is None:
+    def _matches_node(
+        self, number: int, references: Sequence[_NodeReference], signature: _Signature
+    ) -> bool:
+        """Tell whether a reference of a slice matches the node. Stops at the first match."""
+        name, matches = signature
+        for reference in references:
+            if reference is None:
                 return True
-            if isinstance(way, str):
-                if way == name:
+            if isinstance(reference, str):
+                if reference == name:
                     return True
-            elif self._malformed[way]:
-                text = f"slice {self.slices[number].name}: {self._malformed[way]}"
+            elif self._malformed[reference]:
+                text = f"slice {self.slices[number].name}: {self._malformed[reference]}"
                 raise NodeSelectorError(text)
-            elif verdicts[way]:
+            elif matches[reference]:
                 return True
         return False
 
     def _newest(
         self, numbers: Iterable[int], known: Mapping[PoolID, _Members]
     ) -> dict[PoolID, _Members]:
-        """Add slices to the `known` members of their pools; the highest generation wins."""
+        """Add slices to the `known` members of their pools. Keep only the newest generation."""
         newest: dict[PoolID, _Members] = {}
         for number in numbers:
             each = self.slices[number]
@@ -151,19 +157,19 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
                 newest[pool] = (*others, number)
         return {pool: tuple(sorted(members)) for pool, members in newest.items()}
 
-    def _judged(self, pool: PoolID, members: _Members, memo: PoolCache) -> Pool | None:
+    def _cached_pool(self, pool: PoolID, members: _Members, cache: PoolCache) -> Pool | None:
         key = (pool, members)
-        if key not in memo.pools:
-            memo.pools[key] = self._judge(pool, members)
-        return memo.pools[key]
+        if key not in cache.pools:
+            cache.pools[key] = self._evaluate(pool, members)
+        return cache.pools[key]
 
-    def _judge(self, pool: PoolID, members: _Members) -> Pool | None:
-        """Judge a pool by its relevant slices; None where a newer generation hides it."""
+    def _evaluate(self, pool: PoolID, members: _Members) -> Pool | None:
+        """Evaluate a pool by the slices for the node. Return None if a newer generation exists."""
         relevant = tuple(self.slices[i] for i in members)
-        # Upstream asks the slice it met first, which is any; here it is the first by name.
+        # The scheduler uses the count of a random slice. Drawbridge uses the first slice by name.
         count, generation = relevant[0].slice_count, relevant[0].generation
         if len(relevant) == count:
-            return self._built(pool, relevant, ())
+            return self._build_pool(pool, relevant, ())
         published = self.published_slices(pool)
         if any(each.generation > generation for each in published):
             return None
@@ -174,9 +180,11 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
             return Pool(pool, generation, incomplete=True)
         names = {each.name for each in relevant}
         others = tuple(each for each in current if each.name not in names)
-        return self._built(pool, relevant, others)
+        return self._build_pool(pool, relevant, others)
 
-    def _built(self, pool: PoolID, relevant: tuple[Slice, ...], others: tuple[Slice, ...]) -> Pool:
+    def _build_pool(
+        self, pool: PoolID, relevant: tuple[Slice, ...], others: tuple[Slice, ...]
+    ) -> Pool:
         generation = relevant[0].generation
         if not self.gates.partitionable_devices:
             invalid = _repeated_device(relevant)
@@ -200,31 +208,31 @@ def build_inventory(
     taint_rules: Iterable[DeviceTaintRule] = (),
     gates: Gates = DEFAULTS,
 ) -> Inventory:
-    """Index slices, with the taints of the rules on their devices where the gate is on."""
+    """Index slices. Adds the taints of the rules to devices if the feature gate is enabled."""
     ordered = sorted(slices, key=lambda each: each.name)
     pools = _by_pool(ordered)
     if gates.device_taint_rules:
         _taint(ordered, pools, sorted(taint_rules, key=lambda rule: rule.name))
     of_node: dict[str, list[int]] = {}
-    ways: dict[int, tuple[_Way, ...]] = {}
+    references: dict[int, tuple[_NodeReference, ...]] = {}
     selectors: dict[NodeSelector, int] = {}
     for number, each in enumerate(ordered):
-        leads = () if _ignored(each, gates) else _ways(each, selectors)
-        names = [way for way in leads if isinstance(way, str)]
-        if len(names) == len(leads):
+        references_of_slice = () if _ignored(each, gates) else _references(each, selectors)
+        names = [reference for reference in references_of_slice if isinstance(reference, str)]
+        if len(names) == len(references_of_slice):
             for name in names:
                 of_node.setdefault(name, []).append(number)
         else:
-            ways[number] = leads
+            references[number] = references_of_slice
     return Inventory(
         slices=tuple(ordered),
         gates=gates,
         pools=pools,
         _of_node={name: tuple(members) for name, members in of_node.items()},
-        _ways=ways,
+        _references=references,
         _selectors=tuple(selectors),
         _malformed=tuple("; ".join(selector_problems(selector)) for selector in selectors),
-        _named=_named(ways),
+        _named=_named(references),
     )
 
 
@@ -235,14 +243,19 @@ def _by_pool(ordered: Iterable[Slice]) -> dict[PoolID, _Members]:
     return {pool: tuple(members) for pool, members in pools.items()}
 
 
-def _named(ways: Mapping[int, tuple[_Way, ...]]) -> frozenset[str]:
-    return frozenset(way for leads in ways.values() for way in leads if isinstance(way, str))
+def _named(references: Mapping[int, tuple[_NodeReference, ...]]) -> frozenset[str]:
+    return frozenset(
+        reference
+        for references_of_slice in references.values()
+        for reference in references_of_slice
+        if isinstance(reference, str)
+    )
 
 
 def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
-    """Tell whether a device of a slice that is relevant for `node` is itself for that node.
+    """Tell whether a device is available on `node`, given that its slice is.
 
-    Raises NodeSelectorError where the device's selector decides and cannot be parsed.
+    Raises NodeSelectorError if the node selector of the device applies and cannot be parsed.
     """
     if not each.per_device_node_selection:
         return True
@@ -254,39 +267,39 @@ def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
     )
 
 
-def _ways(each: Slice, numbers: dict[NodeSelector, int]) -> tuple[_Way, ...]:
-    """Say which nodes a slice is for; nothing where it says nothing known."""
+def _references(each: Slice, numbers: dict[NodeSelector, int]) -> tuple[_NodeReference, ...]:
+    """Return the nodes of a slice; empty if it does not specify any."""
     if each.node_name:
         return (each.node_name,)
     if each.all_nodes:
         return (None,)
     if each.node_selector is not None:
         return (numbers.setdefault(each.node_selector, len(numbers)),)
-    ways: dict[_Way, None] = {}
+    references: dict[_NodeReference, None] = {}
     for device in each.devices if each.per_device_node_selection else ():
-        way: _Way = None
+        reference: _NodeReference = None
         if device.node_name:
-            way = device.node_name
+            reference = device.node_name
         elif device.node_selector is not None and not device.all_nodes:
-            way = numbers.setdefault(device.node_selector, len(numbers))
+            reference = numbers.setdefault(device.node_selector, len(numbers))
         elif not device.all_nodes:
             continue
-        ways[way] = None
-    return tuple(ways)
+        references[reference] = None
+    return tuple(references)
 
 
 def _taint(
     ordered: list[Slice], pools: Mapping[PoolID, Sequence[int]], rules: Sequence[DeviceTaintRule]
 ) -> None:
     for pool, members in pools.items():
-        concerned = [rule for rule in rules if may_apply(rule, pool.driver, pool.name)]
-        for number in members if concerned else ():
-            devices = with_taints(ordered[number].devices, concerned)
+        applicable = [rule for rule in rules if may_apply(rule, pool.driver, pool.name)]
+        for number in members if applicable else ():
+            devices = with_taints(ordered[number].devices, applicable)
             ordered[number] = msgspec.structs.replace(ordered[number], devices=devices)
 
 
 def _ignored(each: Slice, gates: Gates) -> bool:
-    """Tell whether the scheduler passes over a slice because a gate is off."""
+    """Tell whether the scheduler ignores a slice because a feature gate is disabled."""
     if not gates.partitionable_devices and (
         each.per_device_node_selection is not None or each.shared_counters
     ):
@@ -301,7 +314,7 @@ def _grouped(each: Slice) -> bool:
 
 
 def _ordered(pools: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Sort pools by driver and name, those with a device that waits for binding conditions last."""
+    """Sort pools by driver and name. Pools with binding conditions come last."""
     return tuple(sorted(pools, key=lambda pool: (_binds(pool), pool.id)))
 
 

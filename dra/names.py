@@ -1,4 +1,4 @@
-"""The names that Drawbridge gives to labels, annotations and objects in a cluster."""
+"""The names of Drawbridge's labels, annotations and objects in a cluster."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ FACTS_ANNOTATION: Final = "drawbridge.dev/facts"
 RULES_ANNOTATION: Final = "drawbridge.dev/rules"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
 COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
-# When a pod last referred to a template.
+# The time when a pod last referred to a template.
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"

@@ -1,8 +1,7 @@
-"""Nodes, and which of them a slice or a device is for.
+"""Nodes, and matching of node selectors.
 
-Follows the scheduler's node affinity: terms are or-ed, a term's comparisons and-ed, an empty term
-matches nothing, a malformed comparison makes the whole selector unusable. Knows a node's name,
-labels, declared features and what it hands out, and nothing else of it.
+Implements the node affinity of the scheduler: one term must match, all requirements of a term must
+be met, an empty term matches nothing, and a malformed requirement makes the selector invalid.
 """
 
 import re
@@ -21,7 +20,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node as far as devices are concerned."""
+    """The fields of a node that affect devices."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -39,11 +38,11 @@ class _Node(Object, frozen=True, rename="camel"):
 
 
 def node_reader() -> Reader[Node]:
-    """Make a reader of nodes."""
-    return Reader("Node", {"v1": _Node}, _turn)
+    """Return a reader of nodes."""
+    return Reader("Node", {"v1": _Node}, _convert)
 
 
-def _turn(wire: _Node) -> Node:
+def _convert(wire: _Node) -> Node:
     status = wire.status
     return Node(
         wire.metadata.name, wire.metadata.labels, status.declared_features, status.allocatable
@@ -51,20 +50,20 @@ def _turn(wire: _Node) -> Node:
 
 
 class NodeSelectorError(ValueError):
-    """A node selector that cannot be parsed: it aborts whatever asked for it."""
+    """A node selector cannot be parsed."""
 
 
 def matches_selector(selector: NodeSelector, node: Node) -> bool:
-    """Tell whether `node` satisfies a selector that has no `problems`."""
+    """Tell whether `node` matches a valid selector."""
     return any(_term_matches(term, node) for term in selector.node_selector_terms)
 
 
 def selects_node(
     node: Node, *, name: str | None, everywhere: bool | None, selector: NodeSelector | None
 ) -> bool:
-    """Tell whether a slice's or device's three node fields mean `node`; the first one set decides.
+    """Tell whether the node fields of a slice or device select `node`. The first one set decides.
 
-    Raises NodeSelectorError where the selector decides and cannot be parsed.
+    Raises NodeSelectorError if the selector decides and cannot be parsed.
     """
     if name:
         return name == node.name
@@ -78,7 +77,7 @@ def selects_node(
 
 
 def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
-    """Say what makes a selector unparsable; nothing for a good one."""
+    """Return the errors of a selector; empty if it is valid."""
     found: list[str] = []
     for i, term in enumerate(selector.node_selector_terms):
         path = f"nodeSelectorTerms[{i}]"
@@ -111,10 +110,10 @@ def _label_matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    have, want = _int64(value), _int64(requirement.values[0])
-    if have is None or want is None:
+    value_number, limit = _int64(value), _int64(requirement.values[0])
+    if value_number is None or limit is None:
         return False
-    return have > want if requirement.operator == "Gt" else have < want
+    return value_number > limit if requirement.operator == "Gt" else value_number < limit
 
 
 def _field_matches(requirement: Requirement, name: str) -> bool:

@@ -1,10 +1,9 @@
-"""Kubernetes quantities, exactly: `81559Mi`, `1.5Gi`, `100m`, `1e3`.
+"""Exact Kubernetes quantities, such as `81559Mi`, `1.5Gi`, `100m` and `1e3`.
 
-A quantity answers what upstream's answers, also where that depends on how it was written: `1k` is
-an integer for CEL, `1.0` and `8Ei` are not, because upstream holds the first as a scaled int64 and
-the others as a decimal with places, or as one of any size. So value, format and that representation
-are kept apart here as there; comparison looks at the value alone. Work is bounded: what would take
-long to write out is refused. Knows nothing of devices.
+A quantity behaves as in Kubernetes even where the result depends on its notation: for CEL, `1k` is
+an integer, but `1.0` and `8Ei` are not, because Kubernetes stores the first as a scaled int64 and
+the others as arbitrary decimals. A quantity therefore keeps value, format and representation.
+Comparison uses only the value. Quantities that would take long to format are rejected.
 """
 
 import enum
@@ -16,12 +15,12 @@ from typing import Final, NoReturn
 
 INT64_MAX: Final = 2**63 - 1
 
-# Upstream sets no limits and computes for minutes on `1e2147483647`.
-_LONGEST_TEXT: Final = 1000
-_GREATEST_EXPONENT: Final = 1000
-# Below about this one upstream's 32-bit exponent wraps around, and the tiny becomes huge.
-_LEAST_EXPONENT: Final = -2_000_000_000
-_FINEST: Final = -9  # nano: nothing finer is kept, what is finer is rounded up
+# Kubernetes has no limits and computes for minutes on `1e2147483647`.
+_MAX_TEXT_LENGTH: Final = 1000
+_MAX_EXPONENT: Final = 1000
+# Below about this value, the 32-bit exponent of Kubernetes overflows.
+_MIN_EXPONENT: Final = -2_000_000_000
+_FINEST: Final = -9  # nano: finer amounts are rounded up
 _INT64_DIGITS: Final = 18
 
 _DECIMAL: Final = {
@@ -29,18 +28,18 @@ _DECIMAL: Final = {
 }  # fmt: skip
 _BINARY_SUFFIXES: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-# Bits, and with how many digits upstream surely holds it in an int64 (a rough rule, and visible:
-# `99Ti` is an integer for CEL, `100Ti` is not).
+# Bits, and the number of digits up to which Kubernetes uses an int64. The rule is approximate and
+# visible: `99Ti` is an integer for CEL, `100Ti` is not.
 _BINARY: Final = {s: (10 * n, 14 - 3 * n) for n, s in enumerate(_BINARY_SUFFIXES, 1)}
 
-# Possessive, so that a long text that does not match is given up in one pass.
+# Possessive quantifiers, so that a long string without a match fails in one pass.
 _GRAMMAR: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 _EXPECTED: Final = (
     f"expected a number and at most one suffix of {', '.join(filter(None, _DECIMAL))}, "
     f"{', '.join(_BINARY)}, or an exponent such as e3"
 )
-# What Go's strings.TrimSpace takes away.
+# The characters that Go's strings.TrimSpace removes.
 _SPACES: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -48,11 +47,11 @@ _SPACES: Final = (
 
 
 class QuantityError(ValueError):
-    """A text or number is no quantity; says why."""
+    """A value is not a quantity."""
 
 
 class Format(enum.StrEnum):
-    """How a quantity was written, and will be written again."""
+    """The notation of a quantity."""
 
     BINARY_SI = "BinarySI"
     DECIMAL_SI = "DecimalSI"
@@ -63,9 +62,9 @@ class Format(enum.StrEnum):
 class Quantity:
     """An amount `mantissa * 10**scale`, immutable, compared and hashed by value.
 
-    `decimal` tells the representation upstream would hold: an arbitrary decimal, not an int64
-    with a scale. `text` is what `str` gives back, where upstream keeps what it has read instead of
-    the canonical form. Use `parse`, `from_json` or `Quantity.of` to make one.
+    `decimal` is true if Kubernetes would use an arbitrary decimal instead of a scaled int64. `text`
+    is the original string, where Kubernetes keeps it instead of the canonical form. Use `parse`,
+    `from_json` or `Quantity.of` to create one.
     """
 
     __slots__ = ("decimal", "format", "mantissa", "scale", "text")
@@ -98,7 +97,7 @@ class Quantity:
 
     @classmethod
     def of(cls, value: int, form: Format = Format.DECIMAL_SI) -> "Quantity":
-        """Make the quantity of a whole number."""
+        """Return the quantity of an integer."""
         return cls(value, 0, form, not _is_int64(value))
 
     def sign(self) -> int:
@@ -111,9 +110,9 @@ class Quantity:
         return (mine > others) - (mine < others)
 
     def identical(self, other: "Quantity") -> bool:
-        """Tell whether Go's `==` holds: the same value in the same representation.
+        """Tell whether Go's `==` is true: the same value in the same representation.
 
-        Go compares decimals by address there, so two of them never are.
+        Go compares decimals by address, so two decimals are never identical.
         """
         return (
             self.mantissa == other.mantissa
@@ -125,26 +124,26 @@ class Quantity:
         )
 
     def exact_int(self) -> int | None:
-        """Return the exact value if it is a whole number, however it is represented."""
+        """Return the exact value if it is an integer, in any representation; else None."""
         if self.scale >= 0:
             return _shifted(self.mantissa, self.scale)
-        value, rest = divmod(self.mantissa, 10**-self.scale)
-        return None if rest else value
+        value, remainder = divmod(self.mantissa, 10**-self.scale)
+        return None if remainder else value
 
     def nanos(self) -> int:
-        """Return the exact value in billionths; nothing finer exists."""
+        """Return the exact value in billionths, the finest unit."""
         return self.scaled_value(_FINEST)
 
     def scaled_value(self, scale: int) -> int:
         """Return the value in units of `10**scale`, rounded away from zero.
 
-        Where upstream's result overflows an int64, this one is right.
+        The result is correct even where Kubernetes overflows an int64.
         """
         shift = self.scale - scale
-        return (_shifted if shift >= 0 else _cut)(self.mantissa, abs(shift))
+        return (_shifted if shift >= 0 else _round_up)(self.mantissa, abs(shift))
 
     def value(self) -> int:
-        """Return the value as a whole number, rounded away from zero."""
+        """Return the value as an integer, rounded away from zero."""
         return self.scaled_value(0)
 
     def milli_value(self) -> int:
@@ -152,14 +151,14 @@ class Quantity:
         return self.scaled_value(-3)
 
     def as_int64(self) -> int | None:
-        """Return the value where upstream has it at hand as an int64: CEL's `isInteger`."""
+        """Return the value if Kubernetes stores it as an int64: CEL's `isInteger`."""
         if self.decimal or self.scale < 0:
             return None
         value = _shifted(self.mantissa, self.scale)
         return value if _is_int64(value) else None
 
     def as_approximate_float(self) -> float:
-        """Return upstream's approximation, bit for bit: CEL's `asApproximateFloat`."""
+        """Return the same approximation as Kubernetes: CEL's `asApproximateFloat`."""
         base = float(Decimal(self.mantissa))  # infinite where float(int) would raise
         return base * _power_of_ten(self.scale) if self.scale else base
 
@@ -175,7 +174,7 @@ class Quantity:
             return Quantity(product, self.scale, self.format, self.decimal)
         if not factor:
             return Quantity(0, 0, self.format, decimal=False)
-        # Upstream leaves the int64 also for a product that is not whole.
+        # Kubernetes also changes to a decimal if the product is not an integer.
         whole = Quantity(product, self.scale, self.format, decimal=False).exact_int()
         fits = whole is not None and _is_int64(whole) and _is_int64(product)
         return Quantity(product, self.scale, self.format, not fits)
@@ -203,26 +202,26 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
     def canonical(self) -> str:
-        """Write it with the greatest suffix of its format that needs no fraction."""
+        """Format with the largest suffix that needs no fraction."""
         if not self.mantissa:
             return "0"
         if self.format is Format.BINARY_SI:
             value = self.exact_int()
-            # Small and fractional amounts are written in decimals by upstream too.
+            # Kubernetes also uses decimals for small and fractional amounts.
             if value is not None and abs(value) >= 1024:
                 return _canonical_binary(value)
         return _canonical_decimal(self.mantissa, self.scale, self.format)
 
 
-# How __init__ gets past __setattr__, at two thirds of the cost of object.__setattr__.
+# __init__ bypasses __setattr__ with these, which is faster than object.__setattr__.
 _set_mantissa, _set_scale, _set_format, _set_decimal, _set_text = (
     vars(Quantity)[name].__set__ for name in ("mantissa", "scale", "format", "decimal", "text")
 )
 
 
 def parse(text: str) -> Quantity:
-    """Read a quantity as upstream's ParseQuantity does; QuantityError says what is wrong."""
-    # A short cut for the two usual forms, `81559Mi` and `8`; `parse_any` says the same of them.
+    """Parse a quantity as ParseQuantity of Kubernetes does. Raises QuantityError."""
+    # A fast path for the two usual forms, `81559Mi` and `8`, with the result of `parse_any`.
     unit = _BINARY.get(text[-2:])
     if unit is None:
         if text.isdecimal() and len(text) <= _INT64_DIGITS and text.isascii() and text[0] != "0":
@@ -238,12 +237,12 @@ def parse(text: str) -> Quantity:
 
 
 def parse_any(text: str) -> Quantity:
-    """Read a quantity of any form; `parse` is this with a short way for the usual forms."""
-    if len(text) > _LONGEST_TEXT:
-        raise _refusal(text, f"longer than {_LONGEST_TEXT} characters")
+    """Parse a quantity of any form, without the fast path of `parse`."""
+    if len(text) > _MAX_TEXT_LENGTH:
+        raise _error(text, f"longer than {_MAX_TEXT_LENGTH} characters")
     match = _GRAMMAR.fullmatch(text)
     if not text or match is None:
-        raise _refusal(text, _EXPECTED)
+        raise _error(text, _EXPECTED)
     if text == "0":
         return Quantity(0, 0, Format.DECIMAL_SI, decimal=False, text=text)
     sign, whole, fraction, suffix = match.groups(default="")
@@ -255,28 +254,28 @@ def parse_any(text: str) -> Quantity:
         exponent, form = _exponent(text, suffix)
         scale = exponent - len(fraction)
         quantity = _decimal(text, whole + fraction, scale, form, negative=negative)
-    # Upstream's quick way takes `Gi` for 0Gi and its long way does not; so `Pi` is refused.
+    # The fast path of Kubernetes reads `Gi` as 0Gi, but its slow path rejects `Pi`.
     if quantity.decimal and not any(map(str.isdigit, text[: match.start(4)])):
-        raise _refusal(text, "there are no digits before the suffix")
+        raise _error(text, "there are no digits before the suffix")
     return quantity
 
 
 def from_json(value: object) -> Quantity:
-    """Read a decoded JSON or YAML value as the API does: text, number, or null for zero."""
+    """Convert a JSON or YAML value as the API does: a string, a number, or null for zero."""
     if isinstance(value, str):
         return parse(value.strip(_SPACES))
     if value is None:
         return Quantity(0, 0, Format.DECIMAL_SI, decimal=False)
     if isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) >= 10**_GREATEST_EXPONENT:
-            raise QuantityError(f"the number has more than {_GREATEST_EXPONENT} digits")
+        if abs(value) >= 10**_MAX_EXPONENT:
+            raise QuantityError(f"the number has more than {_MAX_EXPONENT} digits")
         return parse(str(value))
     if isinstance(value, float):
-        # It is read as Go would have written it.
+        # Parse the string that Go would write.
         plain = value == 0 or 1e-6 <= abs(value) < 1e21
         text = format(Decimal(repr(value)), "f") if plain else repr(value).replace("e-0", "e-")
         return parse(text)
-    raise QuantityError(f"a quantity is text or a number, not {type(value).__name__}")
+    raise QuantityError(f"a quantity must be a string or a number, not {type(value).__name__}")
 
 
 def _is_int64(value: int) -> bool:
@@ -288,8 +287,8 @@ def _shifted(mantissa: int, places: int) -> int:
     return result
 
 
-def _cut(mantissa: int, places: int) -> int:
-    """Take decimal places away, rounding away from zero."""
+def _round_up(mantissa: int, places: int) -> int:
+    """Remove decimal places, rounding away from zero."""
     size: int = -(-abs(mantissa) // 10**places)
     return size if mantissa > 0 else -size
 
@@ -307,7 +306,7 @@ def _aligned(a: Quantity, b: Quantity) -> tuple[int, int]:
 def _sum(a: Quantity, b: Quantity, sign: int) -> Quantity:
     form = a.format if a.mantissa else b.format
     decimal = a.decimal or b.decimal
-    if not decimal and not (a.mantissa and b.mantissa):  # then the zero's scale does not count
+    if not decimal and not (a.mantissa and b.mantissa):  # then the scale of the zero is ignored
         mantissa, scale = (sign * b.mantissa, b.scale) if b.mantissa else (a.mantissa, a.scale)
         return Quantity(mantissa, scale, form, not _is_int64(mantissa))
     mine, others = _aligned(a, b)
@@ -341,13 +340,13 @@ def _decimal(text: str, digits: str, scale: int, form: Format, *, negative: bool
 
 
 def _rounded(mantissa: int, scale: int) -> tuple[int, int]:
-    """Bring a decimal to nanos, away from zero, as upstream does with all but zero."""
+    """Round a decimal to nanos, away from zero, as Kubernetes does except for zero."""
     if not mantissa:
-        return 0, max(scale, -_LONGEST_TEXT)
+        return 0, max(scale, -_MAX_TEXT_LENGTH)
     if scale >= _FINEST:
         return _shifted(mantissa, scale - _FINEST), _FINEST
-    # Beyond as many places as a text can have digits, one nano is left whatever the exponent.
-    return _cut(mantissa, min(_FINEST - scale, _LONGEST_TEXT)), _FINEST
+    # With more places than a string can have digits, the result is one nano for any exponent.
+    return _round_up(mantissa, min(_FINEST - scale, _MAX_TEXT_LENGTH)), _FINEST
 
 
 def _exponent(text: str, suffix: str) -> tuple[int, Format]:
@@ -356,10 +355,10 @@ def _exponent(text: str, suffix: str) -> tuple[int, Format]:
         return known, Format.DECIMAL_SI
     match = _EXPONENT.fullmatch(suffix)
     if match is None:
-        raise _refusal(text, _EXPECTED)
+        raise _error(text, _EXPECTED)
     exponent = int(match[1])
-    if not _LEAST_EXPONENT <= exponent <= _GREATEST_EXPONENT:
-        raise _refusal(text, f"its exponent is above {_GREATEST_EXPONENT}, or far below zero")
+    if not _MIN_EXPONENT <= exponent <= _MAX_EXPONENT:
+        raise _error(text, f"its exponent is above {_MAX_EXPONENT}, or far below zero")
     return exponent, Format.DECIMAL_EXPONENT
 
 
@@ -376,7 +375,7 @@ def _canonical_decimal(mantissa: int, scale: int, form: Format) -> str:
     while mantissa % 10 == 0:
         mantissa //= 10
         scale += 1
-    # Upstream drops a suffix that does not exist, so that 1000E reads 1; here the value is kept.
+    # Kubernetes drops an unknown suffix, so that 1000E becomes 1. Drawbridge keeps the value.
     exponent = scale - scale % 3
     if form is not Format.DECIMAL_EXPONENT:
         exponent = min(exponent, _DECIMAL["E"])
@@ -387,7 +386,7 @@ def _canonical_decimal(mantissa: int, scale: int, form: Format) -> str:
 
 
 def _power_of_ten(exponent: int) -> float:
-    """Return Go's math.Pow10, which multiplies two table entries and rounds a second time."""
+    """Return the result of Go's math.Pow10, which multiplies two table entries and rounds."""
     if exponent > 308:
         return math.inf
     size = abs(exponent)
@@ -395,6 +394,6 @@ def _power_of_ten(exponent: int) -> float:
     return high * low if exponent >= 0 else float(f"1e-{size // 32 * 32}") / low
 
 
-def _refusal(text: str, reason: str) -> QuantityError:
+def _error(text: str, reason: str) -> QuantityError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     return QuantityError(f"{shown!r} is not a quantity: {reason}")

@@ -1,7 +1,6 @@
-"""What a claim is charged to a ResourceQuota, by the keys that a quota can limit.
+"""Compute how a claim is charged to a ResourceQuota, by quota key.
 
-Upstream charges a claim when it is created, the worst case of what it may be allocated. Knows
-nothing of quotas themselves, nor of what is left of them.
+Kubernetes charges a claim at creation, with the maximum number of devices that it can be allocated.
 """
 
 from collections import Counter
@@ -14,26 +13,26 @@ from dra.classes import IMPLICIT_PREFIX
 CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
 DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 REQUESTS: Final = "requests."
-# An allocation has at most so many results, so this is what `All` can come to.
+# The maximum number of results of an allocation, which is the charge for mode All.
 MAX_RESULTS: Final = 32
 
 
 def quota_charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
-    """Give what one claim with this spec is charged.
+    """Return the charges for one claim with this spec.
 
-    `classes` maps the name of a class to the extended resource it serves; where the API server does
-    not serve extended resources by claims, hand in none. Admin access is charged like any other.
+    `classes` maps class names to their extended resources. Pass an empty mapping if the API server
+    does not support extended resources of classes. Requests with admin access are charged as well.
     """
     total: Counter[str] = Counter({CLAIMS: 1})
     for request in spec.devices.requests:
-        for name, devices in _worst(request).items():
+        for name, devices in _maximum_devices(request).items():
             for key in quota_keys(name, classes):
                 total[key] += devices
     return total
 
 
 def quota_keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
-    """Give the keys that a device of the class is charged to."""
+    """Yield the quota keys that a device of the class is charged to."""
     yield f"{name}{DEVICES}"
     if name in classes:
         yield f"{REQUESTS}{IMPLICIT_PREFIX}{name}"
@@ -41,18 +40,20 @@ def quota_keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
             yield f"{REQUESTS}{extended}"
 
 
-def _worst(request: Request) -> Mapping[str, int]:
-    """Count devices by class: of several ways the one that takes most of that class."""
-    ways: tuple[RequestedDevices, ...] = request.first_available or ()
+def _maximum_devices(request: Request) -> Mapping[str, int]:
+    """Return the number of devices by class: for each class, the largest alternative."""
+    alternatives: tuple[RequestedDevices, ...] = request.first_available or ()
     if request.exactly is not None:
-        ways = (request.exactly,)
+        alternatives = (request.exactly,)
     most: dict[str, int] = {}
-    for way in ways:
-        most[way.device_class_name] = max(most.get(way.device_class_name, 0), _devices(way))
+    for alternative in alternatives:
+        most[alternative.device_class_name] = max(
+            most.get(alternative.device_class_name, 0), _devices(alternative)
+        )
     return most
 
 
-def _devices(way: RequestedDevices) -> int:
-    if way.allocation_mode == ALL:
+def _devices(alternative: RequestedDevices) -> int:
+    if alternative.allocation_mode == ALL:
         return MAX_RESULTS
-    return way.count if way.allocation_mode == EXACT_COUNT else 0
+    return alternative.count if alternative.allocation_mode == EXACT_COUNT else 0

@@ -1,8 +1,8 @@
-"""What a claim spec cannot say, as an annotation of the claims: for our own allocator.
+"""The rules annotation of claims, for requirements that a claim spec cannot express.
 
-Written into the metadata of a template, it reaches every claim that is made of it. Versioned, read
-strictly, one text for one meaning. A tenant can write it as well, so whoever reads it checks it
-against the claim. Knows nothing of pods and of who asked.
+Only the Drawbridge allocator uses the rules. A template carries the annotation in the metadata for
+its claims. The format is versioned, decoded strictly and canonical. Users can write the annotation,
+so readers must check it against the claim.
 """
 
 import json
@@ -19,7 +19,7 @@ from dra.names import API_VERSION, RULES_ANNOTATION
 
 PATH: Final = f"metadata.annotations[{RULES_ANNOTATION}]"
 KIND: Final = "Rules"
-# As many constraints as a claim may have, and what their text may take of its annotations.
+# Limits on the number of rules, as for constraints of a claim, and on the annotation size.
 MAX_RULES: Final = 32
 MAX_CHARACTERS: Final = 16 * 1024
 
@@ -27,55 +27,57 @@ PackingPolicy = Literal["packed", "spread"]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """An object of the annotation."""
+    """An object of the annotation. Unknown fields are rejected."""
 
 
-def _says(description: str) -> msgspec.Meta:
+def _describe(description: str) -> msgspec.Meta:
     return msgspec.Meta(description=description)
 
 
 _Names = tuple[str, ...]
 _Attributes = Annotated[
     tuple[str, ...],
-    _says("Full names; the first that all devices concerned publish tells their places."),
+    _describe("Full attribute names. The first one that all devices publish defines the groups."),
 ]
 _Required = Annotated[
-    bool, _says("Whether devices that break it are refused, or only chosen last.")
+    bool,
+    _describe("Whether the rule is mandatory. If false, other devices are used as a last resort."),
 ]
 
 
 class Joint(_Part, frozen=True):
-    """Devices of several requests side by side: each place of the primary's has one of each."""
+    """Devices of several requests in the same topology groups, such as PCIe roots."""
 
-    primary: Annotated[_Names, _says("The requests whose devices tell the places.")]
+    primary: Annotated[_Names, _describe("The requests whose devices define the groups.")]
     others: Annotated[
-        _Names, _says("The requests whose devices stand at exactly those places, at each of them.")
+        _Names, _describe("The requests with devices in exactly these groups, and in each of them.")
     ]
     attributes: _Attributes
     required: _Required = True
 
 
 class Near(_Part, frozen=True):
-    """Devices in one place."""
+    """Devices in one topology group."""
 
-    requests: Annotated[_Names, _says("The requests whose devices stand in one place.")]
+    requests: Annotated[_Names, _describe("The requests whose devices are in one group.")]
     attributes: _Attributes
     required: _Required = True
 
 
 class RuleStrategy(_Part, frozen=True, omit_defaults=True):
-    """How to choose among what all fits."""
+    """How to choose between suitable devices."""
 
     nodes: Annotated[
-        PackingPolicy | None, _says("Fill up nodes in use first, or take idle ones.")
+        PackingPolicy | None, _describe("Prefer nodes in use (`packed`) or idle nodes (`spread`).")
     ] = None
     devices: Annotated[
-        PackingPolicy | None, _says("On a node, fill up devices in use first, or take idle ones.")
+        PackingPolicy | None,
+        _describe("On a node, prefer devices in use (`packed`) or idle devices (`spread`)."),
     ] = None
 
 
 class Rules(_Part, frozen=True, omit_defaults=True):
-    """The rules of one claim; requests are named as in its spec."""
+    """The rules of one claim. Request names are those of the claim spec."""
 
     joint: tuple[Joint, ...] = ()
     near: tuple[Near, ...] = ()
@@ -88,7 +90,7 @@ _SCHEMA: Final = Schema(Rules)
 
 
 def encode_rules(rules: Rules) -> str:
-    """Write rules as the annotation's text: canonical JSON; empty where there are none."""
+    """Return the annotation value: canonical JSON, or an empty string without rules."""
     if rules == Rules():
         return ""
     content = {**msgspec.to_builtins(rules), "apiVersion": API_VERSION, "kind": KIND}
@@ -96,15 +98,15 @@ def encode_rules(rules: Rules) -> str:
 
 
 def read_rules(text: str) -> Rules | tuple[Finding, ...]:
-    """Read the annotation's text, or say what is wrong with it."""
+    """Decode the annotation value. Return findings if it is not valid."""
     if len(text) > MAX_CHARACTERS:
         return (_unreadable(f"has {len(text)} characters, at most {MAX_CHARACTERS} are allowed"),)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         return (_unreadable(f"invalid JSON: {str(error)[:80]}"),)
-    said = value if isinstance(value, dict) else {}
-    if (said.get("apiVersion"), said.get("kind")) != (API_VERSION, KIND):
+    header = value if isinstance(value, dict) else {}
+    if (header.get("apiVersion"), header.get("kind")) != (API_VERSION, KIND):
         return (_unreadable(f"must have kind {KIND} and apiVersion {API_VERSION}"),)
     found = convert(value, _SCHEMA, object=KIND)
     if isinstance(found, tuple):
@@ -116,35 +118,36 @@ def read_rules(text: str) -> Rules | tuple[Finding, ...]:
 
 
 def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
-    """Check rules against the claim that they are about."""
-    return tuple(_checked(rules, spec))
+    """Check the rules against the spec of their claim."""
+    return tuple(_findings(rules, spec))
 
 
-def _checked(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
+def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
     requests = {each.name: each for each in spec.devices.requests}
     parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
     parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
-    for place, names in parts:
+    for rule_path, names in parts:
         for name in names:
             if name not in requests:
-                yield _wrong(RULE_NAMES_NO_REQUEST, place, f"the claim has no request {name}")
+                yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, f"the claim has no request {name}")
             elif any(
-                way.requested.allocation_mode == ALL for way in request_choices(requests[name])
+                alternative.requested.allocation_mode == ALL
+                for alternative in request_choices(requests[name])
             ):
-                why = f"request {name} has allocationMode All, but a rule needs a request with a count"
-                yield _wrong(RULE_WITHOUT_NUMBER, place, why)
+                why = f"request {name} has allocationMode All, but a rule needs a count"
+                yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
         if len(set(names)) < len(names) or not names:
             why = "must name at least one request, and each request only once"
-            yield _wrong(RULE_NAMES_NO_REQUEST, place, why)
+            yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, why)
     for i, rule in enumerate(rules.joint):
         if not (rule.primary and rule.others):
             why = "must set primary and others"
             yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
 
 
-def _wrong(code: Code, place: str, why: str) -> Finding:
-    """Tell of a place within the annotation, which is one text for whoever locates findings."""
-    return code.at(PATH, f"{place}: {why}")
+def _wrong(code: Code, rule_path: str, why: str) -> Finding:
+    """Return a finding for a rule. Its path is the annotation, because that is one string."""
+    return code.at(PATH, f"{rule_path}: {why}")
 
 
 def _unreadable(why: str) -> Finding:
@@ -152,7 +155,7 @@ def _unreadable(why: str) -> Finding:
 
 
 def rules_schema() -> dict[str, object]:
-    """The JSON Schema of the annotation."""
+    """Return the JSON Schema of the annotation."""
     return msgspec.json.schema(Rules)
 
 
@@ -161,12 +164,12 @@ def render_page() -> str:
     lines = [
         "# Rules of a claim",
         "",
-        f"In bridge placement the annotation `{RULES_ANNOTATION}` says",
-        "what a claim spec cannot. It stands in",
-        "`spec.metadata.annotations` of the ResourceClaimTemplate, is part of its name's hash, and",
-        "so reaches every claim. It is JSON; unknown fields are refused. `drawbridge lint` judges",
-        "it; this version has no allocator that acts on it. This page is generated from the code",
-        "(`make docs`).",
+        f"With placement `bridge`, the annotation `{RULES_ANNOTATION}` contains",
+        "requirements that a claim spec cannot express. A ResourceClaimTemplate has the annotation",
+        "in `spec.metadata.annotations`, so that every claim gets a copy. The hash in the template",
+        "name includes it. The value is JSON, and unknown fields are rejected. `drawbridge lint`",
+        "checks the annotation. This version has no allocator that enforces it. This page is",
+        "generated from the code (`make docs`).",
         "",
         "```json",
         json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2),

@@ -1,6 +1,6 @@
-"""ResourceSlices: the domain's form, and reading it from the wire in every served version.
+"""ResourceSlices: their type, and readers for all API versions.
 
-Whether what a slice says makes sense, alone or beside others, is not asked here.
+The readers do not validate the content. See `judge.slice_validation`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ KIND = "ResourceSlice"
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """One ResourceSlice; the structs inside it are those of the wire."""
+    """One ResourceSlice. The structs inside it are wire types."""
 
     name: str
     driver: str
@@ -58,7 +58,7 @@ class _Slice(Object, frozen=True, rename="camel", kw_only=True):
 
 
 class _Basic(Device, frozen=True, rename="camel"):
-    """A device of v1beta1 without its name, which stands outside."""
+    """A device of v1beta1, whose name is outside of this object."""
 
     name: str = ""
 
@@ -69,7 +69,7 @@ class _WrappedDevice(msgspec.Struct, frozen=True):
 
 
 class _WrappedSpec(_Spec, frozen=True, rename="camel"):
-    devices: tuple[_WrappedDevice, ...] = ()  # type: ignore[assignment]  # the older wire form
+    devices: tuple[_WrappedDevice, ...] = ()  # type: ignore[assignment]  # the wire type of v1beta1
 
 
 class _WrappedSlice(Object, frozen=True, rename="camel", kw_only=True):
@@ -77,30 +77,30 @@ class _WrappedSlice(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def slice_reader() -> Reader[Slice]:
-    """Make a reader of slices; keep it for as long as quantities are worth remembering."""
+    """Return a reader of slices. It caches parsed quantities."""
     shapes: dict[str, type[Object]] = {
         "resource.k8s.io/v1": _Slice,
         "resource.k8s.io/v1beta2": _Slice,
         "resource.k8s.io/v1beta1": _WrappedSlice,
     }
-    return Reader(KIND, shapes, _turn)
+    return Reader(KIND, shapes, _convert)
 
 
 def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tuple[Finding, ...]:
-    """Read one slice of any served version from JSON bytes or a plain dict."""
+    """Read one slice of any API version from JSON bytes or a dict."""
     return (reader or slice_reader()).read(raw)
 
 
 def read_slices(raw: object, reader: Reader[Slice] | None = None) -> ReadResult[Slice]:
-    """Read a slice, a ResourceSliceList, or the slices of a List, item by item."""
+    """Read a slice, a ResourceSliceList, or the slices of a List, each item separately."""
     return (reader or slice_reader()).read_many(raw)
 
 
-def _turn(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire forms above
+def _convert(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire types above
     spec = wire.spec
     devices = spec.devices
     if isinstance(spec, _WrappedSpec):
-        devices = tuple(_unwrapped(device) for device in spec.devices)
+        devices = tuple(_unwrap(device) for device in spec.devices)
     return Slice(
         name=wire.metadata.name,
         driver=spec.driver,
@@ -119,6 +119,6 @@ def _turn(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire forms above
     )
 
 
-def _unwrapped(device: _WrappedDevice) -> Device:
+def _unwrap(device: _WrappedDevice) -> Device:
     fields = {name: getattr(device.basic, name) for name in Device.__struct_fields__}
     return Device(**(fields | {"name": device.name}))

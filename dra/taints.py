@@ -1,7 +1,7 @@
-"""Taints on devices: which of them keep a claim off, and the rules that add more.
+"""Device taints, tolerations, and DeviceTaintRules.
 
-Follows upstream where its documentation and its code differ: an empty key matches every key also
-without `Exists`. Knows nothing of what eviction does after the allocation.
+Follows the Kubernetes code where it differs from the documentation: an empty key matches every key
+even without operator `Exists`. Eviction is not covered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ EXCLUDING = ("NoSchedule", "NoExecute")
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel"):
-    """What a request puts up with."""
+    """A toleration of a request."""
 
     key: str = ""
     operator: str = ""
@@ -28,10 +28,10 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TaintSelector(msgspec.Struct, frozen=True, rename="camel"):
-    """The devices a rule is about: all that is set must hold, so nothing set means every device.
+    """The devices that a rule applies to. All fields that are set must match.
 
-    The last two fields are read to be told of, and decide nothing: only the alphas up to 1.34 had
-    them, later servers drop them.
+    The last two fields are only read to warn about them: alpha API versions up to 1.34 have them,
+    and newer API servers drop them.
     """
 
     driver: str | None = None
@@ -42,7 +42,7 @@ class TaintSelector(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeviceTaintRule(msgspec.Struct, frozen=True):
-    """A taint that the administrator puts on devices beside what their driver says."""
+    """A taint that the administrator adds to devices, in addition to those of the driver."""
 
     name: str
     taint: Taint
@@ -59,26 +59,26 @@ class _Rule(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def taint_rule_reader() -> Reader[DeviceTaintRule]:
-    """Make a reader of DeviceTaintRules, which have one form in all versions."""
+    """Return a reader of DeviceTaintRules. The format is the same in all versions."""
     versions = ("v1", "v1beta2", "v1alpha3")
     shapes: dict[str, type[Object]] = {f"resource.k8s.io/{v}": _Rule for v in versions}
-    return Reader("DeviceTaintRule", shapes, _turn)
+    return Reader("DeviceTaintRule", shapes, _convert)
 
 
-def _turn(wire: _Rule) -> DeviceTaintRule:
+def _convert(wire: _Rule) -> DeviceTaintRule:
     return DeviceTaintRule(wire.metadata.name, wire.spec.taint, wire.spec.device_selector)
 
 
 def read_taint_rules(
     raw: object, reader: Reader[DeviceTaintRule] | None = None
 ) -> ReadResult[DeviceTaintRule]:
-    """Read a rule or a list of them; the findings tell also of rules read only in part."""
+    """Read one rule or a list. Returns warnings for rules with unsupported fields."""
     read = (reader or taint_rule_reader()).read_many(raw)
-    warnings = [finding for rule in read.objects for finding in _narrowed(rule)]
+    warnings = [finding for rule in read.objects for finding in _unsupported_fields(rule)]
     return ReadResult(read.objects, (*read.findings, *warnings))
 
 
-def _narrowed(rule: DeviceTaintRule) -> tuple[Finding, ...]:
+def _unsupported_fields(rule: DeviceTaintRule) -> tuple[Finding, ...]:
     selector = rule.selector or TaintSelector()
     dropped = {"deviceClassName": selector.device_class_name, "selectors": selector.selectors}
     return tuple(
@@ -93,7 +93,7 @@ def _narrowed(rule: DeviceTaintRule) -> tuple[Finding, ...]:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether `toleration` matches `taint`; empty effect and key match any."""
+    """Tell whether `toleration` matches `taint`. Empty effect and key match any."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -104,7 +104,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def first_untolerated_taint(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
-    """Give the first taint that keeps a request with these tolerations off the device."""
+    """Return the first taint of a device that these tolerations do not match."""
     for taint in device.taints:
         if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
             return taint
@@ -112,7 +112,7 @@ def first_untolerated_taint(device: Device, tolerations: Sequence[Toleration]) -
 
 
 def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
-    """Tell whether `rule` can be about any device of a slice of this driver and pool."""
+    """Tell whether `rule` can apply to a device of this driver and pool."""
     if rule.selector is None:
         return False
     return rule.selector.driver in (None, driver) and rule.selector.pool in (None, pool)
@@ -121,7 +121,7 @@ def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
 def with_taints(
     devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]
 ) -> tuple[Device, ...]:
-    """Append the taints of rules that are `about` these devices' slice, in the order of `rules`."""
+    """Add the taints of rules that match driver and pool of the devices, in order."""
     rules = tuple(rules)
     if not rules:
         return devices

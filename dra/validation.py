@@ -1,8 +1,8 @@
-"""What the API server refuses of claims, templates and classes, each with its path.
+"""Validate claims, templates and classes as the API server does.
 
-The rules are those of Kubernetes 1.37 where they are known and of 1.36 elsewhere. Whether an
-expression compiles and whether a claim can ever be satisfied is asked elsewhere; a feature that is
-off in a cluster is not looked at, because the server drops its fields instead of refusing them.
+The rules are those of Kubernetes 1.37 if known, else of 1.36. This module does not compile
+expressions, and does not check whether a claim can be satisfied. It ignores feature gates: the API
+server drops the fields of a disabled feature and does not reject them.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,7 +35,7 @@ RESULTS, ALLOCATED_CONFIGS, CONSUMERS, REPORTED_CONDITIONS = 32, 64, 256, 8
 
 
 def validate_claim(claim: Claim, about: str = "") -> tuple[Finding, ...]:
-    """Give everything for which the API server would refuse this claim or its status."""
+    """Return a finding for every violation in a claim and its status."""
     validator = ObjectValidator(about or format_object_name(CLAIM, claim.metadata))
     _metadata(validator, claim.metadata)
     _devices(validator, "spec.devices", claim.spec.devices)
@@ -44,17 +44,17 @@ def validate_claim(claim: Claim, about: str = "") -> tuple[Finding, ...]:
 
 
 def validate_template(template: Template, about: str = "") -> tuple[Finding, ...]:
-    """Give everything for which the API server would refuse this template."""
+    """Return a finding for every violation in a template."""
     validator = ObjectValidator(about or format_object_name(TEMPLATE, template.metadata))
     _metadata(validator, template.metadata)
-    given = template.spec.metadata
-    validator.check_keys("spec.metadata.labels", given.labels, formats.check_label_key)
+    metadata = template.spec.metadata
+    validator.check_keys("spec.metadata.labels", metadata.labels, formats.check_label_key)
     validator.check_keys(
         "spec.metadata.annotations",
-        (key.lower() for key in given.annotations),
+        (key.lower() for key in metadata.annotations),
         formats.check_label_key,
     )
-    for key, value in given.labels.items():
+    for key, value in metadata.labels.items():
         if value:
             validator.check_form(f"spec.metadata.labels[{key}]", value, formats.check_label_value)
     _devices(validator, "spec.spec.devices", template.spec.spec.devices)
@@ -62,7 +62,7 @@ def validate_template(template: Template, about: str = "") -> tuple[Finding, ...
 
 
 def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
-    """Give everything for which the API server would refuse this class."""
+    """Return a finding for every violation in a DeviceClass."""
     validator = ObjectValidator(about or format_object_name(KIND, each.metadata))
     _metadata(validator, each.metadata)
     validation_checks.check_selectors(validator, "spec.selectors", each.spec.selectors)
@@ -76,7 +76,7 @@ def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
 
 
 def format_object_name(kind: str, metadata: ClaimMetadata) -> str:
-    """Give an object as findings name it."""
+    """Return the name of an object in findings: kind, namespace and name."""
     return "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
 
 
@@ -124,11 +124,11 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
     validation_checks.check_selectors(validator, f"{path}.selectors", wanted.selectors)
     validator.check_enum(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
     if wanted.allocation_mode == ALL and wanted.count:
-        validator.add(
-            codes.NOT_ALLOWED, f"{path}.count", "must not be set with allocationMode All"
-        )
+        validator.add(codes.NOT_ALLOWED, f"{path}.count", "must not be set with allocationMode All")
     elif wanted.allocation_mode == EXACT_COUNT and wanted.count <= 0:
-        validator.add(codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be greater than 0")
+        validator.add(
+            codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be greater than 0"
+        )
     validation_checks.check_tolerations(validator, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
     if validator.check_count(at, wanted.derived_attributes, DERIVED):
@@ -191,12 +191,14 @@ def _references(
 
 def _reference(validator: ObjectValidator, path: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        message = f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
+        message = (
+            f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
+        )
         validator.add(codes.REFERENCE_UNKNOWN, path, message)
 
 
 def _status(validator: ObjectValidator, status: ClaimStatus, known: Collection[str]) -> None:
-    held = set()
+    allocated = set()
     if status.allocation is not None:
         path, devices = "status.allocation.devices", status.allocation.devices
         if validator.check_count(f"{path}.results", devices.results, RESULTS):
@@ -213,9 +215,11 @@ def _status(validator: ObjectValidator, status: ClaimStatus, known: Collection[s
             validation_checks.check_node_selector(
                 validator, "status.allocation.nodeSelector", selector
             )
-        held = {(each.driver, each.pool, each.device, each.share_id) for each in devices.results}
+        allocated = {
+            (each.driver, each.pool, each.device, each.share_id) for each in devices.results
+        }
     _consumers(validator, status)
-    _reported(validator, status, held)
+    _reported(validator, status, allocated)
 
 
 def _result(
@@ -248,14 +252,15 @@ def _consumers(validator: ObjectValidator, status: ClaimStatus) -> None:
 
 
 def _reported(
-    validator: ObjectValidator, status: ClaimStatus, held: Collection[tuple[object, ...]]
+    validator: ObjectValidator, status: ClaimStatus, allocated: Collection[tuple[object, ...]]
 ) -> None:
     keys = [(each.driver, each.pool, each.device, each.share_id) for each in status.devices]
     validator.check_unique("status.devices", keys)
     for i, (each, key) in enumerate(zip(status.devices, keys, strict=True)):
         path = f"status.devices[{i}]"
-        if key not in held:
-            text = f"is {describe_value(f'{each.driver}/{each.pool}/{each.device}')}, which is not allocated"
+        if key not in allocated:
+            name = describe_value(f"{each.driver}/{each.pool}/{each.device}")
+            text = f"is {name}, which is not allocated"
             validator.add(codes.REFERENCE_UNKNOWN, path, text)
         validator.check_count(f"{path}.conditions", each.conditions, REPORTED_CONDITIONS)
         if each.data is not None:

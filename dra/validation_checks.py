@@ -1,7 +1,6 @@
-"""What limits of the API have in common: collecting findings, and parts that many kinds have.
+"""Shared validation of API objects: collecting findings, and types that several kinds contain.
 
-A limit that is exceeded hides what is behind it, so that a hostile list costs no more than its
-length. Knows the rules of parts, and no object as a whole.
+If a list is longer than its limit, its entries are not checked, so that hostile input costs little.
 """
 
 import json
@@ -11,7 +10,7 @@ from ipaddress import ip_interface
 from dra import codes, formats
 from dra.allocation import EQUAL, EXISTS, NetworkData, Opaque
 from dra.claim import Selector
-from dra.decode_errors import MOST_FINDINGS, describe_value
+from dra.decode_errors import MAX_FINDINGS, describe_value
 from dra.device import NodeSelector, Requirement
 from dra.finding import Code, Finding
 from dra.taints import Toleration
@@ -21,11 +20,11 @@ INTERFACE_NAME, ADDRESSES, HARDWARE_ADDRESS = 256, 16, 128
 EFFECTS = ("None", "NoSchedule", "NoExecute")
 NODE_NAME = "metadata.name"
 
-Form = Callable[[str], str | None]
+FormatCheck = Callable[[str], str | None]
 
 
 class ObjectValidator:
-    """Collects what is wrong with one object, up to a limit, and counts the rest."""
+    """Checks the fields of one object. Collects findings up to a limit, then only counts them."""
 
     def __init__(self, about: str) -> None:
         self.about = about
@@ -33,38 +32,38 @@ class ObjectValidator:
         self.dropped = 0
 
     def result(self) -> tuple[Finding, ...]:
-        """Give what was found."""
+        """Return the findings."""
         if self.dropped:
             message = f"{self.dropped} more errors in this object are not shown"
             return (*self.findings, codes.MORE_ERRORS.at("", message, object=self.about))
         return tuple(self.findings)
 
     def add(self, code: Code, path: str, message: str, remedy: str | None = None) -> None:
-        """Add a finding; the message begins with the last part of the path."""
-        if len(self.findings) >= MOST_FINDINGS:
+        """Add a finding. The message starts with the last element of the path."""
+        if len(self.findings) >= MAX_FINDINGS:
             self.dropped += 1
             return
         self.findings.append(
             code.at(path, f"{last_path_element(path)} {message}", object=self.about, remedy=remedy)
         )
 
-    def check_form(self, path: str, text: str, form: Form) -> None:
-        """Check the form of a name or value; an empty one is missing."""
+    def check_form(self, path: str, text: str, check: FormatCheck) -> None:
+        """Check the format of a name or value. An empty string is reported as missing."""
         if not text:
             self.add(codes.FIELD_MISSING, path, "must not be empty")
-        elif problem := form(text):
+        elif problem := check(text):
             self.add(codes.MALFORMED, path, f"is {describe_value(text)}: {problem}")
 
-    def check_keys(self, path: str, names: Iterable[str], form: Form) -> None:
-        """Check the form of the keys of a map."""
+    def check_keys(self, path: str, names: Iterable[str], check: FormatCheck) -> None:
+        """Check the format of the keys of a map."""
         for name in names:
-            if problem := form(name):
+            if problem := check(name):
                 self.add(codes.MALFORMED, path, f"has the key {describe_value(name)}: {problem}")
 
     def check_count(
         self, path: str, entries: Sequence[object] | Mapping[str, object], most: int
     ) -> bool:
-        """Check a list's or map's length; what is in one that is too long is not looked at."""
+        """Check the number of entries. Callers skip the entries if the result is False."""
         if len(entries) > most:
             self.add(
                 codes.TOO_MANY, path, f"has {len(entries)} entries, at most {most} are allowed"
@@ -72,14 +71,14 @@ class ObjectValidator:
         return len(entries) <= most
 
     def check_length(self, path: str, text: str, most: int) -> bool:
-        """Check a text's length."""
+        """Check the length of a string in bytes."""
         problem = formats.check_length(text, most)
         if problem:
             self.add(codes.TOO_LONG, path, problem)
         return not problem
 
     def check_unique(self, path: str, keys: Iterable[Hashable]) -> None:
-        """Check that no key of a list's entries is there twice."""
+        """Check that the keys of list entries are unique."""
         seen: dict[Hashable, int] = {}
         for i, key in enumerate(keys):
             first = seen.setdefault(key, i)
@@ -89,7 +88,7 @@ class ObjectValidator:
                 self.add(codes.DUPLICATE, f"{path}[{i}]", message)
 
     def check_enum(self, path: str, value: str, known: Iterable[str]) -> None:
-        """Check that a value is one of a few."""
+        """Check that a value is one of the known values."""
         if not value:
             self.add(codes.FIELD_MISSING, path, "must not be empty")
         elif value not in known:
@@ -98,13 +97,13 @@ class ObjectValidator:
 
 
 def last_path_element(path: str) -> str:
-    """Name the place in a sentence: the field, or the entry of a list or map."""
+    """Return the last element of a path for a message: a field, or an entry of a list or map."""
     head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
     return head.rpartition(".")[2] + bracket + key or "the object"
 
 
 def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Selector]) -> None:
-    """Check selectors, but for what their expressions say."""
+    """Check selectors, except whether their expressions compile."""
     for i, selector in enumerate(
         entries if validator.check_count(path, entries, SELECTORS) else ()
     ):
@@ -115,14 +114,14 @@ def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Sel
 
 
 def check_expression(validator: ObjectValidator, path: str, text: str) -> None:
-    """Check an expression's length."""
+    """Check the length of an expression."""
     if not text:
         validator.add(codes.FIELD_MISSING, path, "must not be empty")
     validator.check_length(path, text, EXPRESSION)
 
 
 def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -> None:
-    """Check one configuration."""
+    """Check an opaque configuration."""
     if config is None:
         validator.add(codes.FIELD_MISSING, path, "is required")
         return
@@ -131,7 +130,7 @@ def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -
 
 
 def check_json_object(validator: ObjectValidator, path: str, value: object) -> None:
-    """Check a JSON object that only a driver understands; its size is that of its compact form."""
+    """Check a JSON object for a driver. Its size is that of the compact encoding."""
     if value is None:
         validator.add(codes.FIELD_MISSING, path, "is required")
     elif not isinstance(value, Mapping):
@@ -146,7 +145,7 @@ def check_json_object(validator: ObjectValidator, path: str, value: object) -> N
 
 
 def check_tolerations(validator: ObjectValidator, path: str, entries: Sequence[Toleration]) -> None:
-    """Check tolerations; their number is documented as at most 16 and never checked."""
+    """Check tolerations. The API documents a limit of 16, but does not check it."""
     for i, each in enumerate(entries):
         at = f"{path}[{i}]"
         if each.key:
@@ -161,25 +160,31 @@ def check_tolerations(validator: ObjectValidator, path: str, entries: Sequence[T
 
 
 def check_binding_conditions(
-    validator: ObjectValidator, path: str, wanted: Sequence[str], failing: Sequence[str]
+    validator: ObjectValidator,
+    path: str,
+    conditions: Sequence[str],
+    failure_conditions: Sequence[str],
 ) -> None:
-    """Check the conditions that a device waits for and those that end the wait."""
-    for field, entries in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
+    """Check binding conditions and binding failure conditions."""
+    for field, entries in (
+        ("bindingConditions", conditions),
+        ("bindingFailureConditions", failure_conditions),
+    ):
         at = f"{path}.{field}"
         if not validator.check_count(at, entries, CONDITIONS):
             continue
         validator.check_unique(at, entries)
         for i, entry in enumerate(entries):
             validator.check_form(f"{at}[{i}]", entry, formats.check_label_key)
-    for i, entry in enumerate(failing):
-        if entry in wanted:
+    for i, entry in enumerate(failure_conditions):
+        if entry in conditions:
             at = f"{path}.bindingFailureConditions[{i}]"
             validator.add(
                 codes.NOT_ALLOWED, at, f"{describe_value(entry)} is also a binding condition"
             )
-    if bool(wanted) != bool(failing):
+    if bool(conditions) != bool(failure_conditions):
         here, other = "bindingConditions", "bindingFailureConditions"
-        if wanted:
+        if conditions:
             here, other = other, here
         message = f"must be set because {other} is set"
         validator.add(codes.EITHER_OR, f"{path}.{here}", message)
@@ -207,7 +212,9 @@ def _match_expression(validator: ObjectValidator, path: str, each: Requirement) 
     elif each.operator in ("Exists", "DoesNotExist") and number:
         validator.add(codes.NOT_ALLOWED, at, f"must be empty with operator {each.operator}")
     elif each.operator in ("Gt", "Lt") and number != 1:
-        validator.add(codes.NOT_ALLOWED, at, f"must have exactly one value with operator {each.operator}")
+        validator.add(
+            codes.NOT_ALLOWED, at, f"must have exactly one value with operator {each.operator}"
+        )
     for i, value in enumerate(each.values):
         if value:
             validator.check_form(f"{at}[{i}]", value, formats.check_label_value)
@@ -223,7 +230,7 @@ def _match_field(validator: ObjectValidator, path: str, each: Requirement) -> No
 
 
 def check_network_data(validator: ObjectValidator, path: str, data: NetworkData) -> None:
-    """Check what a driver reports of a network device."""
+    """Check the network data of a device status."""
     validator.check_length(f"{path}.interfaceName", data.interface_name, INTERFACE_NAME)
     validator.check_length(f"{path}.hardwareAddress", data.hardware_address, HARDWARE_ADDRESS)
     if validator.check_count(f"{path}.ips", data.ips, ADDRESSES):

@@ -102,7 +102,7 @@ def test_the_page_has_every_field_once() -> None:
 
 
 def test_the_page_tells_apart_what_is_available() -> None:
-    available, _, later = render_page().partition("## Declared, not yet available")
+    available, _, later = render_page().partition("## Declared but not available")
     assert "| `compatibility[].groups` |" in available
     assert "| `strategy.maxPodsPerNode` |" in later
     assert (

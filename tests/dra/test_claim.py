@@ -21,7 +21,7 @@ from dra.claim import (
     request_names,
 )
 from dra.classes import DeviceClass, read_class
-from dra.decode_errors import MOST_FINDINGS
+from dra.decode_errors import MAX_FINDINGS
 from dra.finding import Finding
 from dra.validation import validate_claim, validate_class, validate_template
 from tests.tables import YamlValue, load_cases
@@ -215,9 +215,9 @@ def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
 
 def test_a_claim_of_nothing_but_errors_does_not_tell_them_all() -> None:
     found = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
-    assert len(found) == MOST_FINDINGS + 1
+    assert len(found) == MAX_FINDINGS + 1
     assert found[-1].code == "MoreErrors"
-    assert found[-1].message.startswith(f"{32 * 33 - MOST_FINDINGS} more")
+    assert found[-1].message.startswith(f"{32 * 33 - MAX_FINDINGS} more")
 
 
 def test_an_allocation_is_read() -> None:

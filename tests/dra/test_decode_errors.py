@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.decode_errors import MOST_FINDINGS, Schema, convert, describe_value, walk
+from dra.decode_errors import MAX_FINDINGS, Schema, convert, describe_value, walk
 
 
 class Colour(enum.Enum):
@@ -131,10 +131,10 @@ def test_a_place_in_a_list_or_map_is_named_whole() -> None:
 
 
 def test_findings_are_bounded_and_say_so() -> None:
-    findings = walk({"leaves": [1] * MOST_FINDINGS}, SCHEMA).findings
+    findings = walk({"leaves": [1] * MAX_FINDINGS}, SCHEMA).findings
     assert {finding.code for finding in findings} == {"WrongType"}
-    findings = walk({"leaves": [1] * (MOST_FINDINGS + 7)}, SCHEMA).findings
-    assert len(findings) == MOST_FINDINGS + 1
+    findings = walk({"leaves": [1] * (MAX_FINDINGS + 7)}, SCHEMA).findings
+    assert len(findings) == MAX_FINDINGS + 1
     assert findings[-1].code == "MoreErrors"
 
 

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.decode import MOST_FINDINGS
-from dra.decode_errors import MOST_FINDINGS as MOST_IN_ONE
+from dra.decode import MAX_LIST_FINDINGS
+from dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
 from dra.finding import Finding
 from dra.quantity import Quantity, parse
 from dra.slices import Slice, read_slice, read_slices, slice_reader
@@ -243,13 +243,13 @@ def test_any_value_at_any_place_gives_a_slice_or_findings(
 
 def test_findings_of_a_hostile_object_are_bounded() -> None:
     findings = told(good(devices=[1] * 100_000))
-    assert len(findings) == MOST_IN_ONE + 1
+    assert len(findings) == MAX_IN_ONE + 1
     assert findings[-1].code == "MoreErrors"
 
 
 def test_findings_of_a_hostile_list_are_bounded() -> None:
     read = read_slices({"kind": "ResourceSliceList", "items": [0] * 50_000})
-    assert len(read.findings) == MOST_FINDINGS + 1
+    assert len(read.findings) == MAX_LIST_FINDINGS + 1
     assert read.findings[-1].code == "MoreErrors"
 
 
