@@ -1,6 +1,6 @@
-"""A fake server, a session to it and a cache, for the tests of the cache."""
+"""A fake server, a session and a cache for the tests of the cache."""
 
-# ruff: noqa: D102  # what a rig has is said by its names
+# ruff: noqa: D102  # the methods have descriptive names
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.cluster.fake.kinds import JSON
 
 
 class Text(msgspec.Struct):
-    """What is read of a ConfigMap; `data` is needed, so that some cannot be read."""
+    """The decoded fields of a ConfigMap; `data` is required, so that some do not decode."""
 
     data: dict[str, str]
 
@@ -35,7 +35,7 @@ def text(name: str, value: str = "", **metadata: object) -> JSON:
 
 
 class Rig:
-    """A fake server, a session to it, and a cache with what it told."""
+    """A fake server, a session and a cache; records the changes that the cache reports."""
 
     def __init__(self, api: FakeApi, session: Session, clock: Clock) -> None:
         self.api = api
@@ -68,17 +68,17 @@ class Rig:
         await self.api.until(lambda: self.held() == wanted)
 
     async def watched(self) -> None:
-        """Wait until the cache is synced and the server has somebody who watches."""
+        """Wait until the cache is synced and its watch is open."""
         await self.cache.wait_until_synced()
         await self.api.until(lambda: self.api.store.watchers)
 
     async def fresh(self, *, wanted: bool = True) -> None:
-        """Wait until it is as fresh as that; it tells nobody, so the loop is watched instead."""
+        """Wait until `fresh` has a value; polls, because the cache sends no notification."""
         while self.cache.fresh is not wanted:  # noqa: ASYNC110  # nothing says when
             await asyncio.sleep(0)
 
     async def young(self) -> None:
-        """Wait until there were news; they tell nobody, so the loop is watched instead."""
+        """Wait until the server responded; polls, because the cache sends no notification."""
         while self.cache.age():  # noqa: ASYNC110  # nothing says when an answer was read
             await asyncio.sleep(0)
 

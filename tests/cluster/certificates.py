@@ -1,4 +1,4 @@
-"""An authority, and certificates that it signs, as PEM files in a folder."""
+"""A certificate authority and the certificates that it signs, as PEM files."""
 
 import datetime as dt
 import ipaddress
@@ -15,7 +15,7 @@ END = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 
 
 class Authority:
-    """Signs for `127.0.0.1`, or for a name; `file` is its own certificate."""
+    """Signs certificates for `127.0.0.1` or a name; `file` is its own certificate."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class Authority:
         self.file = _written(folder / "ca.crt", made.public_bytes(serialization.Encoding.PEM))
 
     def signed(self, name: str) -> tuple[Path, Path]:
-        """Make a certificate and its key; an address or a DNS name."""
+        """Make a certificate and its key for an address or a DNS name."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             alias: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
@@ -44,7 +44,7 @@ class Authority:
         )
 
     def server(self, name: str = "127.0.0.1", *, asks: bool = False) -> ssl.SSLContext:
-        """Give what a server needs; with `asks` it wants a certificate of ours from its clients."""
+        """Return the TLS context of a server; with `asks` it requires client certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.signed(name))
         if asks:

@@ -1,21 +1,21 @@
-"""A clock that moves when somebody waits by it, so that nothing here takes time."""
+"""A clock that advances with each pause, so that tests do not wait."""
 
 import asyncio
 
 
 class Clock:
-    """`pause` ends at once and moves the time by what was asked for; `pauses` remembers."""
+    """`pause` returns at once and advances the time; `pauses` records all pauses."""
 
     def __init__(self) -> None:
         self.time = 1000.0
         self.pauses: list[float] = []
 
     def now(self) -> float:
-        """Tell the time."""
+        """Return the current time."""
         return self.time
 
     async def pause(self, seconds: float) -> None:
-        """Let everybody else have a turn, then be later."""
+        """Yield to other tasks, then advance the time."""
         self.pauses.append(seconds)
         await asyncio.sleep(0)
         self.time += seconds

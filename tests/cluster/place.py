@@ -1,10 +1,10 @@
-"""A namespace on an API server, for the tests of how API servers behave.
+"""A namespace on an API server, for the tests of API server behaviour.
 
-With DRAWBRIDGE_TEST_KUBECONFIG it is on the server named there (the scenario `cluster-room` plays
-the tests on a real one), else on the fake, which is thereby held to what the real one does.
+DRAWBRIDGE_TEST_KUBECONFIG selects a server; the scenario `cluster-room` runs the tests on a real
+API server. The default is the fake API server, so the tests compare the fake with a real server.
 """
 
-# ruff: noqa: D102  # what a place can do is said by its names
+# ruff: noqa: D102  # the methods have descriptive names
 
 import contextlib
 import os
@@ -26,13 +26,13 @@ REAL = os.environ.get("DRAWBRIDGE_TEST_KUBECONFIG")
 
 
 class Text(msgspec.Struct):
-    """What the caches below read of a ConfigMap."""
+    """The fields of a ConfigMap that the caches below decode."""
 
     data: dict[str, str] = {}
 
 
 class Place:
-    """A namespace on a server, and what it takes to work there."""
+    """A namespace on a server, with a session and a writer."""
 
     def __init__(self, session: Session, namespace: str) -> None:
         self.session = session

@@ -1,6 +1,6 @@
-"""How an API server answers, as far as this room relies on it: the same tests for both servers.
+"""API server behaviour that the cluster package relies on: the same tests for both servers.
 
-See tests/cluster/place.py for which server that is.
+`tests/cluster/place.py` selects the server.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         yield made
 
 
-# --- reading and refusals ----------------------------------------------------------------------
+# --- reading and errors ------------------------------------------------------------------------
 
 
 async def test_the_version_is_a_minor_version(place: Place) -> None:
@@ -290,7 +290,7 @@ async def test_a_field_of_another_manager_needs_force(place: Place) -> None:
         "a": "1"
     }
     assert (await applied(place.as_manager("else"), place, a="2"))["data"] == {"a": "2"}
-    # The loser does not own it any more: applying nothing takes nothing away.
+    # The previous owner no longer owns the field, so an empty apply does not remove it.
     assert (await applied(place.writer, place))["data"] == {"a": "2"}
 
 

@@ -1,6 +1,6 @@
-"""How an API server tells of changes, and this room working on it: the same tests for both servers.
+"""Watches, caches, elections and events: the same tests for both API servers.
 
-See tests/cluster/place.py for which server that is.
+`tests/cluster/place.py` selects the server.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def watched(
     place: Place, **query: str
 ) -> AsyncIterator[Callable[[], Awaitable[tuple[str, ApiObject]]]]:
-    """Open a watch of ConfigMaps and give what reads its next event, the root CA's left out."""
+    """Open a watch of ConfigMaps; yields a reader of its events, without the root CA."""
     query = {"watch": "true", "fieldSelector": "metadata.name!=kube-root-ca.crt", **query}
     async with place.session.stream(place.path(), query=query) as chunks:
 
@@ -144,7 +144,7 @@ async def test_an_invalid_watch_list_request_is_rejected(place: Place) -> None:
 async def followed(
     place: Place, options: dict[str, Any]
 ) -> AsyncIterator[tuple[Cache[Text], Callable[[Callable[[], bool]], Awaitable[None]]]]:
-    """Run a cache; gives it and what waits until something is so."""
+    """Run a cache; yields it and a function that waits for a condition."""
     news = asyncio.Event()
     cache = place.cache(**options)
     cache.subscribe(lambda _before, _after: news.set())
@@ -215,13 +215,13 @@ async def test_one_candidate_leads_and_hands_over_immediately(place: Place) -> N
 
 
 class Leads:
-    """Leads until it is stopped; `event` says that it has begun."""
+    """Leads until cancelled; `event` is set at the start."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
     async def __call__(self) -> None:
-        """Begin, and wait for the end."""
+        """Set the event and wait for the cancellation."""
         self.event.set()
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""A cache follows its server: what it holds, what it keeps out, and whom it tells."""
+"""Objects, listeners and undecodable objects of a cache."""
 
 import asyncio
 import gc
@@ -103,7 +103,7 @@ async def test_the_age_counts_from_the_last_response(rig: Rig) -> None:
         assert rig.cache.synced
 
 
-# --- what cannot be read, and listeners that fail ----------------------------------------------
+# --- undecodable objects and failing listeners -------------------------------------------------
 
 
 def unreadable(name: str, **metadata: object) -> JSON:

@@ -1,4 +1,4 @@
-"""A cache stays in step with its server, whatever the server and the way to it do."""
+"""A cache stays in sync with its server in spite of failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield made
 
 
-# --- what the world does -----------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------
 
 
 async def test_a_server_without_watch_lists_is_listed_in_pages(rig: Rig) -> None:
@@ -37,7 +37,7 @@ async def test_a_server_without_watch_lists_is_listed_in_pages(rig: Rig) -> None
     pages = [seen.query["limit"] for seen in rig.api.asked("GET", "configmaps")]
     assert pages == ["2"] * 6
     assert len(rig.held()) == 5
-    # Refused once is refused: it is not asked for again.
+    # A rejected watch list is not requested again.
     asked = rig.api.asked("GET", "configmaps", watch=True)
     assert ["sendInitialEvents" in seen.query for seen in asked] == [True, False, False]
 
@@ -130,7 +130,7 @@ async def test_retry_after_sets_the_pause(rig: Rig) -> None:
     async with rig.running():
         await rig.watched()
 
-    # Not all in the same moment, although all are told the same.
+    # The pauses differ although all replicas receive the same Retry-After.
     assert any(40 < pause <= 50 for pause in rig.clock.pauses)
 
 
@@ -192,7 +192,7 @@ async def test_watches_that_end_immediately_back_off(rig: Rig) -> None:
     async with rig.running():
         await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) > 5)
 
-    # The clock moves in pauses only, so that each end came at once.
+    # The clock only advances in pauses, so each watch ended immediately.
     assert len(rig.clock.pauses) >= 4
 
 
@@ -272,7 +272,7 @@ async def test_one_older_list_is_rejected(rig: Rig) -> None:
     async with rig.running():
         await rig.watched()
         rig.api.restore(early)
-        # It says how far it is, gives a list, and only then has caught up.
+        # The server reports its version, returns a list, and only then passes the cached version.
         lists = len(rig.api.asked("GET", "configmaps"))
 
         def caught_up() -> None:

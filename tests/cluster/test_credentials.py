@@ -1,4 +1,4 @@
-"""Who we are to the API server, by every way that a kubeconfig or a pod says it."""
+"""Credentials from kubeconfigs, plug-ins, token files and the service account of a pod."""
 
 import asyncio
 import datetime as dt
@@ -127,7 +127,7 @@ async def test_impersonation_fields_become_headers(api: FakeApi, tmp_path: Path)
 
 
 async def test_a_proxy_of_the_kubeconfig_is_used(api: FakeApi, tmp_path: Path) -> None:
-    # What a proxy is asked for has the whole address; the fake answers whatever the host.
+    # A request to a proxy has the full URL; the fake ignores the host.
     path = config(tmp_path / "config", "http://cluster.invalid", {}, **{"proxy-url": api.url})
 
     assert await asked(Credentials(path)) == "1.36"
@@ -140,7 +140,7 @@ async def test_a_proxy_of_the_environment_is_used(api: FakeApi, tmp_path: Path) 
     assert await asked(Credentials(path, environ={"http_proxy": api.url})) == "1.36"
 
 
-# --- tokens that change ------------------------------------------------------------------------
+# --- token renewal -----------------------------------------------------------------------------
 
 
 async def test_a_rejected_token_is_read_again_once(api: FakeApi, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_concurrent_rejections_read_the_token_once(api: FakeApi, tmp_path:
 
 
 def plugin(folder: Path, does: str = "", *, seconds: float | None = None, **status: str) -> Any:  # noqa: ANN401  # JSON
-    """Write a plug-in that does something and gives a token, a new one each time it runs."""
+    """Write a plug-in that runs a command and returns a new token each time."""
     script = folder / "plugin.py"
     expiry = ""
     if seconds is not None:

@@ -1,4 +1,4 @@
-"""Calls: what is tried again, what is not, and what is said when it fails."""
+"""Requests: retries, timeouts, errors and streams."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def refused(session: Session, method: str, **more: object) -> ApiError:
     return caught.value
 
 
-# --- trying again ------------------------------------------------------------------------------
+# --- retries -----------------------------------------------------------------------------------
 
 
 @asynchronous
@@ -183,7 +183,7 @@ async def test_the_check_runs_before_every_attempt(api: FakeApi, session: Sessio
     assert len(api.requests) == 2
 
 
-# --- answers -----------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------
 
 
 def test_an_error_without_a_status_is_shortened() -> None:

@@ -1,4 +1,4 @@
-"""Writers, beyond what test_api_behaviour.py asks of them on both servers."""
+"""Writers; `test_api_behaviour.py` has the tests that run on both servers."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.asyncio
 
 
 class Rig(NamedTuple):
-    """A server, and who writes to it."""
+    """A fake server and a writer."""
 
     api: FakeApi
     writer: Writer
     clock: Clock
 
     def put(self, name: str, **data: str) -> ApiObject:
-        """Hold a ConfigMap."""
+        """Store a ConfigMap."""
         value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         return self.api.put({**value, "data": data})
 
     def data(self, name: str) -> dict[str, str]:
-        """Give what a ConfigMap says."""
+        """Return the data of a ConfigMap."""
         held = self.api.get("configmaps", name)
         assert held is not None
         found: dict[str, str] = held["data"]

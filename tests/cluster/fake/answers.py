@@ -1,4 +1,4 @@
-"""What the fake API server answers: discovery, reading, writing, watching, by path and method."""
+"""Request handlers of the fake API server: discovery, reads, writes and watches."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ PATCHES = {
 
 
 class Target:
-    """What a request is about."""
+    """The kind and the object that a request addresses."""
 
     def __init__(self, seen: Seen) -> None:
         found = _PATH.fullmatch(seen.path)
@@ -48,7 +48,7 @@ class Target:
         self.query = seen.query
 
     def kind(self) -> Kind:
-        """Find the kind, or say that there is none."""
+        """Return the kind; raises a 404 if it does not exist."""
         kind = kinds.of_path(self.group, self.version, self.plural)
         if kind is None or (self.sub and not kind.status):
             raise RefusedError(404, "the server could not find the requested resource")
@@ -56,12 +56,12 @@ class Target:
 
     @property
     def dry(self) -> bool:
-        """Whether nothing is to be kept."""
+        """Whether the request is a dry run."""
         return self.query.get("dryRun") == "All"
 
 
 async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.StreamResponse:
-    """Answer a request; RefusedError where the answer is no."""
+    """Handle a request; raises RefusedError to reject it."""
     if seen.path == "/version":
         major, minor = api.version.split(".")
         return _shown({"major": major, "minor": minor, "gitVersion": f"v{api.version}.0"})
@@ -167,7 +167,7 @@ def _replace(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
 
 
 def _parts(kind: Kind, target: Target, before: JSON, after: JSON) -> JSON:
-    """Take from a write what its path may change: the status, or everything else."""
+    """Return the object with the fields that the path may change: status or all others."""
     if not kind.status:
         return after
     if target.sub:
@@ -200,7 +200,7 @@ def _patch(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Respon
 
 
 def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
-    """Apply a merge patch; the kinds used here are not patched where strategic would differ."""
+    """Apply a merge patch; the tests do not patch where a strategic merge patch would differ."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(value) if isinstance(value, dict) else {}
@@ -297,7 +297,7 @@ async def _watch(
                 break
             await response.write(line)
     except ConnectionError:
-        pass  # whoever watched has left
+        pass  # the client closed the watch
     finally:
         api.store.watchers.remove(watcher)
         api.tell()
@@ -305,7 +305,7 @@ async def _watch(
 
 
 def _watcher(api: "FakeApi", kind: Kind, target: Target) -> Watcher:
-    """Make a watcher and tell it what it has missed."""
+    """Make a watcher and send it the earlier events."""
     query = target.query
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
 

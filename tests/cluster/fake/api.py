@@ -1,11 +1,11 @@
-"""A fake API server for tests: real HTTP on loopback, real versions, conflicts, watches, apply.
+"""A fake API server for tests: HTTP on loopback, versions, conflicts, watches and apply.
 
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
 
-`put`, `get`, `all` and `remove` work on what it holds directly, and watches tell of it. It does not
-validate objects, fills in no defaults, and calls no webhooks. Knows nothing of pytest.
+`put`, `get`, `all` and `remove` access the objects directly and send watch events. The server does
+not validate objects, set defaults or call webhooks.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class FakeApi:
         for name in ("default", "kube-system"):
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
-    # --- from start to end ---------------------------------------------------------------------
+    # --- lifecycle -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -71,7 +71,7 @@ class FakeApi:
         await self.stop()
 
     async def start(self, port: int = 0) -> None:
-        """Listen; with the port of before, where somebody has it in a kubeconfig."""
+        """Listen; on the previous port after a restart, because kubeconfigs contain it."""
         application = web.Application(client_max_size=MOST)
         application.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(
@@ -84,7 +84,7 @@ class FakeApi:
         self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
-        """Cut all watches, and listen no more; what it holds stays for another `start`."""
+        """Close all watches and stop listening; the objects stay for another `start`."""
         self.heal()
         self.end_watches()
         if self._runner:
@@ -92,7 +92,7 @@ class FakeApi:
             self._runner = None
 
     def kubeconfig(self, path: Path, **user: object) -> Path:
-        """Write a kubeconfig for it; `user` is what stands there of the user (`token=...`)."""
+        """Write a kubeconfig for this server; `user` has the user fields, such as `token`."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -104,10 +104,10 @@ class FakeApi:
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
 
-    # --- what it holds -------------------------------------------------------------------------
+    # --- objects -------------------------------------------------------------------------------
 
     def put(self, value: JSON) -> JSON:
-        """Create or replace an object, status and all; a namespace is made where it is missing."""
+        """Create or replace an object with its status; creates a missing namespace."""
         value = copy.deepcopy(value)
         kind, metadata = kinds.of_object(value), value["metadata"]
         if kind.namespaced:
@@ -124,17 +124,17 @@ class FakeApi:
         return copy.deepcopy(made)
 
     def get(self, kind: str, name: str, namespace: str = "") -> JSON | None:
-        """Give an object by plural or kind; `default` where a namespace is needed and not said."""
+        """Return an object by plural or kind; the default namespace is `default`."""
         which = kinds.named(kind)
         space = (namespace or "default") if which.namespaced else ""
         return copy.deepcopy(self.store.find(which, space, name))
 
     def all(self, kind: str, namespace: str = "") -> list[JSON]:
-        """Give all objects of a kind, or those of one namespace."""
+        """Return all objects of a kind, or those of one namespace."""
         return copy.deepcopy([*self.store.among(kinds.named(kind), namespace, "", "")])
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object; one with finalizers only gets its deletion time."""
+        """Delete an object; one with finalizers only gets a deletion timestamp."""
         which = kinds.named(kind)
         space = (namespace or "default") if which.namespaced else ""
         value = self.store.find(which, space, name)
@@ -142,28 +142,28 @@ class FakeApi:
         self.store.delete(which, value)
         self.tell()
 
-    # --- waiting for it ------------------------------------------------------------------------
+    # --- waiting -------------------------------------------------------------------------------
 
     async def until(self, question: Callable[[], object], seconds: float = 10) -> None:
-        """Wait until something is so, asked again after every request and every write."""
+        """Wait until a condition holds; checked after every request and every write."""
         async with asyncio.timeout(seconds):
             while not question():
                 self._news.clear()
                 await self._news.wait()
 
     def tell(self) -> None:
-        """Make everybody who waits ask again."""
+        """Make all waiters check their conditions."""
         self._news.set()
 
     def asked(self, method: str, part: str, *, watch: bool = False) -> list[Seen]:
-        """Give the requests so far, of a method, whose path contains `part`."""
+        """Return the requests with a method whose path contains `part`."""
         return [
             seen
             for seen in self.requests
             if seen.method == method and part in seen.path and seen.watches == watch
         ]
 
-    # --- misbehaving ---------------------------------------------------------------------------
+    # --- fault injection -----------------------------------------------------------------------
 
     def fail(  # all by name
         self,
@@ -180,7 +180,7 @@ class FakeApi:
         after: bool = False,
         **details: Any,  # noqa: ANN401  # JSON
     ) -> None:
-        """Answer the next such requests with an error; with `after` once the work was done."""
+        """Fail the next matching requests; with `after`, process them first."""
         self._troubles.append(
             Trouble(
                 method, part, watch, times, code, reason, message, retry_after, body,
@@ -191,11 +191,11 @@ class FakeApi:
     def cut(
         self, *, method: str = "", part: str = "", times: float = 1, after: bool = False
     ) -> None:
-        """Cut the connection of the next such requests; with `after` once the work was done."""
+        """Close the connection of the next matching requests; with `after`, process them first."""
         self._troubles.append(Trouble(method, part, None, times, cut=True, after=after))
 
     def hold(self, *, method: str = "", part: str = "", times: float = 1) -> asyncio.Event:
-        """Let the next such requests wait until the event given is set."""
+        """Block the next matching requests until the returned event is set."""
         gate = asyncio.Event()
         self._troubles.append(Trouble(method, part, None, times, gate=gate))
         return gate
@@ -203,39 +203,39 @@ class FakeApi:
     def when(
         self, action: Callable[[], object], *, method: str = "", part: str = "", times: float = 1
     ) -> None:
-        """Do something just before the next such requests are answered: a race, on request."""
+        """Call a function just before the next matching requests are handled, to cause a race."""
         self._troubles.append(Trouble(method, part, None, times, action=action))
 
     def heal(self) -> None:
-        """Forget all trouble that was asked for; what waits goes on."""
+        """Remove all injected faults; blocked requests continue."""
         for trouble in self._troubles:
             if trouble.gate:
                 trouble.gate.set()
         self._troubles.clear()
 
     def say(self, line: bytes, part: str = "") -> None:
-        """Send raw bytes to those who watch."""
+        """Send raw bytes to all watches."""
         for watcher in self.store.watchers:
             if part in watcher.kind.plural:
                 watcher.lines.put_nowait(line)
 
     def bookmark(self) -> None:
-        """Tell those who watch how far they have seen."""
+        """Send a bookmark to all watches."""
         for watcher in self.store.watchers:
             if watcher.bookmarks:
                 watcher.bookmark(self.store.version)
 
     def end_watches(self) -> None:
-        """End all watches in the usual way."""
+        """End all watches normally."""
         for watcher in self.store.watchers:
             watcher.lines.put_nowait(None)
 
     def cut_watches(self) -> None:
-        """Cut the connections of all watches, in the middle of a chunk."""
+        """Close the connections of all watches in the middle of a chunk."""
         self.say(answers.CUT)
 
     def expire(self) -> None:
-        """Forget history and pages: lists go wrong in the middle, watches end with 410."""
+        """Expire history and pages: lists fail at the next page, watches end with 410."""
         self.store.compact()
         self.pages.clear()
         refused = RefusedError(410, "too old resource version")
@@ -248,12 +248,12 @@ class FakeApi:
         return self.store.saved()
 
     def restore(self, saved: Saved) -> None:
-        """Go back to a backup as after a restart: versions are given a second time."""
+        """Restore a backup as after a restart: versions are assigned again."""
         self.store.restore(saved)
         self.pages.clear()
         self.end_watches()
 
-    # --- answering -----------------------------------------------------------------------------
+    # --- request handling ----------------------------------------------------------------------
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -287,7 +287,7 @@ class FakeApi:
 
     def _meant(self, seen: Seen) -> list[Trouble]:
         meant = [trouble for trouble in self._troubles if trouble.meets(seen)]
-        # One error a request; gates and actions may come before it.
+        # One error for each request; gates and actions can precede it.
         stops = [one for one in meant if one.code or one.cut]
         chosen = [one for one in meant if one.gate or one.action] + stops[:1]
         for one in chosen:

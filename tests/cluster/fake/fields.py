@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, what an apply sets, takes away or fights over.
+"""Server-side apply: field owners, changes and conflicts.
 
 Maps are merged; lists are merged by key where the API says so for the kinds used here, else they
 are one value. A field is a path of names; an item of a keyed list is its key: `k:{"name":"x"}`.
@@ -14,7 +14,7 @@ from tests.cluster.fake.kinds import JSON
 Path = tuple[str, ...]
 Owned = dict[str, frozenset[Path]]
 
-# Lists of objects that are merged by these fields, by the name of the list.
+# The key fields of keyed lists, by the name of the list.
 KEYED = {
     "webhooks": ("name",),
     "matchConditions": ("name",),
@@ -38,7 +38,7 @@ _UNOWNED = frozenset(
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:  # noqa: ANN401  # JSON
-    """Walk over what can be owned, with its value."""
+    """Yield the paths of all fields that a manager can own, with their values."""
     if ".".join(path) in _UNOWNED:
         return
     if isinstance(value, dict) and (value or not path):
@@ -61,7 +61,7 @@ def fields(value: JSON) -> frozenset[Path]:
 
 
 def fight(live: JSON, wanted: JSON, manager: str, owners: Owned) -> dict[Path, str]:
-    """Find the fields that an apply would change though another manager owns them."""
+    """Return the fields that an apply would change although another manager owns them."""
     now = dict(leaves(live))
     found = {}
     for path, value in leaves(wanted):
@@ -74,12 +74,12 @@ def fight(live: JSON, wanted: JSON, manager: str, owners: Owned) -> dict[Path, s
 
 
 def applied(live: JSON, wanted: JSON, manager: str, owners: Owned) -> JSON:
-    """Give the object after an apply; `owners` is brought up to date, fights won."""
+    """Return the object after a forced apply and update `owners`."""
     result: JSON = _merged(live, wanted)
     before, now = owners.get(manager, frozenset()), fields(wanted)
     others = frozenset[Path]().union(*(o for name, o in owners.items() if name != manager))
     values, old = dict(leaves(wanted)), dict(leaves(live))
-    # Shorter paths first: an item of a keyed list goes with all its fields, its key last.
+    # Shorter paths come first: a list item is removed with all its fields, its key last.
     kept = {path[:size] for path in others | now for size in range(1, len(path))}
     for path in sorted(before - now - others - kept, key=len):
         _remove(result, path)
@@ -94,7 +94,7 @@ def applied(live: JSON, wanted: JSON, manager: str, owners: Owned) -> JSON:
 
 
 def written(before: JSON | None, after: JSON, manager: str, owners: Owned) -> None:
-    """Note who owns what after a create, a PUT or a patch: whoever changed it."""
+    """Update the owners after a create, a PUT or a patch, by the changed fields."""
     old = dict(leaves(before)) if before else {}
     new = dict(leaves(after))
     changed = frozenset(path for path in new if path not in old or old[path] != new[path])

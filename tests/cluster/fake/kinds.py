@@ -1,4 +1,4 @@
-"""Which kinds the fake API server has; written down apart from the table of what is tested."""
+"""The kinds of the fake API server, independent of the resource table of the product."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ JSON = dict[str, Any]
 
 
 class Kind(NamedTuple):
-    """A kind of object: `frozen` are the parts that cannot be changed once made."""
+    """A kind of object; `frozen` lists its immutable fields."""
 
     group: str
     version: str
@@ -18,12 +18,12 @@ class Kind(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """What stands in an object."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def long_name(self) -> str:
-        """What stands in messages."""
+        """The name that messages use."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -77,17 +77,17 @@ admissionregistration.k8s.io/v1  validatingwebhookconfigurations ValidatingWebho
 
 
 def of_path(group: str, version: str, plural: str) -> Kind | None:
-    """Find the kind that a path names."""
+    """Return the kind of a path."""
     wanted = (group, version, plural)
     return next((one for one in KINDS if (one.group, one.version, one.plural) == wanted), None)
 
 
 def of_object(value: JSON) -> Kind:
-    """Find the kind that an object says it is."""
+    """Return the kind of an object."""
     wanted = (value["apiVersion"], value["kind"])
     return next(one for one in KINDS if (one.api_version, one.kind) == wanted)
 
 
 def named(name: str) -> Kind:
-    """Find a kind by its plural or its name, whichever a test likes to say."""
+    """Return a kind by its plural or its name."""
     return next(one for one in KINDS if name in (one.plural, one.kind))

@@ -1,4 +1,4 @@
-"""Label and field selectors, as in `a=b,c!=d,e in (f,g),!h`."""
+"""Label and field selectors, such as `a=b,c!=d,e in (f,g),!h`."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _SET = re.compile(r"(\S+)\s+(in|notin)\s+\(([^)]*)\)")
 
 
 def selects(labels: str, fields: str, value: JSON) -> bool:
-    """Tell whether an object is among those asked for."""
+    """Whether the selectors match an object."""
     own = value["metadata"].get("labels") or {}
     return all(_label(one, own) for one in _split(labels)) and all(
         _field(one, value) for one in _split(fields)

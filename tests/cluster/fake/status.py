@@ -1,4 +1,4 @@
-"""Saying no as an API server does: a Status with a code, a reason and details."""
+"""Error responses of the fake API server: a Status with a code, a reason and details."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ REASONS = {
 
 
 class RefusedError(Exception):
-    """A request is answered with a Status."""
+    """A request is rejected with a Status."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RefusedError(Exception):
 
 
 def about(kind: Kind, name: str) -> JSON:
-    """Give the details that name an object."""
+    """Return the details that name an object."""
     return {"name": name, "group": kind.group, "kind": kind.plural}
 
 

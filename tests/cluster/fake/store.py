@@ -1,4 +1,4 @@
-"""What the fake API server holds: objects, versions, history, and who watches. Knows no HTTP."""
+"""The storage of the fake API server: objects, versions, history and watchers."""
 
 import asyncio
 import copy
@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class Change(NamedTuple):
-    """One write: the object before and after it, None where there is none."""
+    """One write: the object before and after it; None for a create or a delete."""
 
     version: int
     before: JSON | None
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 @dataclass(eq=False)
 class Watcher:
-    """Somebody who watches; `lines` are sent as they are, None ends the watch."""
+    """A watch; `lines` are sent unchanged, None ends the watch."""
 
     kind: Kind
     chosen: Callable[[JSON], bool]
@@ -36,7 +36,7 @@ class Watcher:
     lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
 
     def tell(self, change: Change) -> None:
-        """Send what a change is to somebody who sees only the chosen ones.
+        """Send the event of a change to a watch with selectors.
 
         Who asks for what is yet to come hears nothing before it comes: no error tells them.
         """
@@ -56,7 +56,7 @@ class Watcher:
         self.lines.put_nowait(encoded({"type": event, "object": value}) + b"\n")
 
     def bookmark(self, version: int, **annotations: str) -> None:
-        """Say how far they have seen, unless they claim to have seen more."""
+        """Send a bookmark, unless the watch started at a later version."""
         if version < self.after:
             return
         metadata: JSON = {"resourceVersion": f"{version}"}
@@ -69,14 +69,14 @@ class Watcher:
 
 
 class Saved(NamedTuple):
-    """A state to go back to, as a backup of etcd."""
+    """A state to restore, like a backup of etcd."""
 
     version: int
     objects: dict[Kind, dict[Key, JSON]]
 
 
 class Store:
-    """Objects by kind and by namespace and name; every write has a version and is remembered."""
+    """Objects by kind, namespace and name; every write has a version and stays in the history."""
 
     def __init__(self) -> None:
         self.version = 100
@@ -89,17 +89,17 @@ class Store:
     # --- reading -------------------------------------------------------------------------------
 
     def find(self, kind: Kind, namespace: str, name: str) -> JSON | None:
-        """Give an object."""
+        """Return an object."""
         return self.objects.get(kind, {}).get((namespace, name))
 
     def among(self, kind: Kind, namespace: str, labels: str, chosen: str) -> Iterator[JSON]:
-        """Give the chosen ones, in order of namespace and name."""
+        """Return the matching objects, sorted by namespace and name."""
         for (space, _), value in sorted(self.objects.get(kind, {}).items(), key=lambda i: i[0]):
             if namespace in ("", space) and selects(labels, chosen, value):
                 yield value
 
     def since(self, kind: Kind, version: int) -> Iterable[Change]:
-        """Give what happened since a version."""
+        """Return the changes since a version."""
         if version < self.oldest:
             raise status.expired(f"too old resource version: {version} ({self.oldest})")
         return [c for which, c in self.history if which is kind and c.version > version]
@@ -107,7 +107,7 @@ class Store:
     # --- writing -------------------------------------------------------------------------------
 
     def create(self, kind: Kind, value: JSON, manager: str, *, dry: bool = False) -> JSON:
-        """Keep a new object."""
+        """Store a new object."""
         metadata = value["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
         if self.find(kind, *key):
@@ -123,7 +123,7 @@ class Store:
     def update(
         self, kind: Kind, before: JSON, after: JSON, manager: str, *, dry: bool = False
     ) -> JSON:
-        """Keep what a PUT or a patch made of an object."""
+        """Store the result of a PUT or a patch."""
         key = self._fixed(kind, before, after)
         owners = dict(self._owners.get((kind, key), {}))
         fields.written(before, after, f"{manager}/Update", owners)
@@ -139,7 +139,7 @@ class Store:
         force: bool,
         dry: bool = False,
     ) -> JSON:
-        """Merge what a manager wants of an object into it."""
+        """Apply the fields of a manager."""
         before = self.find(kind, *key)
         if before is None:
             made = self.create(kind, value, manager, dry=True)
@@ -155,7 +155,7 @@ class Store:
         return self._keep(kind, key, before, after, owners, dry=dry)
 
     def delete(self, kind: Kind, value: JSON) -> JSON | None:
-        """Delete; the object where it stays for its finalizers."""
+        """Delete an object; returns the object if its finalizers keep it."""
         metadata = value["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
         if metadata.get("finalizers"):
@@ -180,7 +180,7 @@ class Store:
             raise status.conflict(kind, before["metadata"]["name"], why)
 
     def _fixed(self, kind: Kind, before: JSON, after: JSON) -> Key:
-        """Put back what no client can change, and refuse what must not be changed."""
+        """Restore the fields that clients cannot set, and reject changes of immutable fields."""
         metadata, old = after["metadata"], before["metadata"]
         self._same_version(kind, after, before)
         if metadata.get("uid") not in (None, old["uid"]):
@@ -211,7 +211,7 @@ class Store:
         metadata = after["metadata"]
         if before is not None and _content(before) == _content(after):
             self._owners[kind, key] = self._owners[kind, key] if dry else owners
-            return before  # what changes nothing gets no version
+            return before  # a write without changes keeps the version
         if before is not None and "generation" in metadata:
             metadata["generation"] += before.get("spec") != after.get("spec")
         metadata["managedFields"] = fields.managed(owners, kind.api_version)
@@ -228,7 +228,7 @@ class Store:
         self._tell(kind, Change(self.version, before, None if gone else after))
         return after
 
-    # --- watching, and going wrong -------------------------------------------------------------
+    # --- watches and faults --------------------------------------------------------------------
 
     def _tell(self, kind: Kind, change: Change) -> None:
         self.history.append((kind, change))
@@ -237,7 +237,7 @@ class Store:
                 watcher.tell(change)
 
     def compact(self) -> None:
-        """Forget the history: a watch can only begin at the newest version."""
+        """Delete the history: a watch can only start at the newest version."""
         self.oldest = self.version
         self.history.clear()
 
@@ -246,7 +246,7 @@ class Store:
         return Saved(self.version, {kind: dict(held) for kind, held in self.objects.items()})
 
     def restore(self, saved: Saved) -> None:
-        """Go back to a backup: the versions given since will be given again."""
+        """Restore a backup: later versions are assigned again."""
         self.version = saved.version
         self.objects = {kind: dict(held) for kind, held in saved.objects.items()}
         self.oldest = saved.version

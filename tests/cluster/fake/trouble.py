@@ -1,4 +1,4 @@
-"""Ways for the fake API server to misbehave, on request and for as many requests as asked."""
+"""Faults that tests inject into the fake API server for a number of requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from tests.cluster.fake.kinds import JSON
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it came."""
+    """A recorded request."""
 
     method: str
     path: str
@@ -19,13 +19,13 @@ class Seen:
 
     @property
     def watches(self) -> bool:
-        """Whether it asks to be kept told."""
+        """Whether the request is a watch."""
         return self.query.get("watch") in ("true", "1")
 
 
 @dataclass
 class Trouble:
-    """What is done to the requests it is meant for, instead of answering or before."""
+    """A fault for matching requests, instead of or before their handling."""
 
     method: str
     part: str
@@ -43,7 +43,7 @@ class Trouble:
     action: Callable[[], object] | None = None
 
     def meets(self, seen: Seen) -> bool:
-        """Tell whether it is meant for a request."""
+        """Whether the fault applies to a request."""
         return (
             self.times > 0
             and self.method in ("", seen.method)
