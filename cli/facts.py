@@ -28,7 +28,7 @@ NAME = "facts"
 HELP = "print the facts about a cluster that decide translations"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a table
     """Declare the cluster, the facts file and the output format."""
     parser.add_argument(
         "--cluster",

@@ -66,8 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Place the pods, and print the placements."""
-    given = read_input(options, streams)
-    result = simulate(given, options.claims)
+    inputs = read_input(options, streams)
+    result = simulate(inputs, options.claims)
     audit_findings = audit(result.ledger, result.world)
     if options.output == "json":
         # The JSON document has no place for findings about the input.
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
         streams.out.writelines(
-            f"{line}\n" for line in _text(result, given, audit_findings, streams)
+            f"{line}\n" for line in _text(result, inputs, audit_findings, streams)
         )
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return BAD
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def _text(
     result: "Simulation",
-    given: SimulationInput,
+    inputs: SimulationInput,
     audit_findings: Sequence[Finding],
     streams: Streams,
 ) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _text(
         result.placements,
         result.ledger,
         result.world.inventory,
-        given.cluster.nodes,
+        inputs.cluster.nodes,
         unicode=streams.unicode,
     )
     yield from placements.format_audit(audit_findings)
@@ -114,34 +114,34 @@ class Simulation:
     findings: tuple[LocatedFinding, ...]
 
 
-def simulate(given: SimulationInput, names: str | None = None) -> Simulation:
+def simulate(inputs: SimulationInput, names: str | None = None) -> Simulation:
     """Place the pods of the input one after the other, or the claims `names` instead."""
-    planner = _planner(given)
-    ledger = Ledger(sharing=given.gates.consumable_capacity)
+    planner = _planner(inputs)
+    ledger = Ledger(sharing=inputs.gates.consumable_capacity)
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
-    claims = {name_of(each): _without_uid(each) for each in given.objects.claims}
-    allocated = [(each, given.details.allocations.get(name)) for name, each in claims.items()]
-    placer = Placer(planner, ledger, given.cluster, allocated, given.objects.templates)
-    findings = list(given.findings)
+    claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
+    allocated = [(each, inputs.details.allocations.get(name)) for name, each in claims.items()]
+    placer = Placer(planner, ledger, inputs.cluster, allocated, inputs.objects.templates)
+    findings = list(inputs.findings)
     if names is None:
-        done = tuple(_place_pods(given, placer, findings))
+        done = tuple(_place_pods(inputs, placer, findings))
     else:
-        done = tuple(_place_claims(given, parse_claim_names(names), placer, findings))
+        done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
     with_policies = (
         replace(each, finding=finding)
         for each in findings
-        for finding in apply_policies([each.finding], given.configuration.findings)
+        for finding in apply_policies([each.finding], inputs.configuration.findings)
     )
     return Simulation(done, ledger, planner.world(), tuple(with_policies))
 
 
-def _planner(given: SimulationInput) -> Planner:
+def _planner(inputs: SimulationInput) -> Planner:
     planner = Planner(
-        given.gates,
-        compatibility=compatibility_declarations(given.configuration),
-        unset_groups=UnsetGroups(given.configuration.unset_groups),
+        inputs.gates,
+        compatibility=compatibility_declarations(inputs.configuration),
+        unset_groups=UnsetGroups(inputs.configuration.unset_groups),
     )
-    objects = given.objects
+    objects = inputs.objects
     several: tuple[tuple[PlannerObject, ...], ...] = (
         objects.slices, objects.taint_rules, objects.classes, objects.nodes,
     )  # fmt: skip
@@ -156,28 +156,28 @@ def _without_uid(claim: Claim) -> Claim:
 
 
 def _place_claims(
-    given: SimulationInput, names: Sequence[str], placer: Placer, findings: list[LocatedFinding]
+    inputs: SimulationInput, names: Sequence[str], placer: Placer, findings: list[LocatedFinding]
 ) -> Iterator[PodPlacement]:
     """Place the claims `names` together, as those of one pod."""
     if not names:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given")))
         return
-    known = {name_of(each) for each in given.objects.claims}
+    known = {name_of(each) for each in inputs.objects.claims}
     for name in names:
         if name not in known:
             message = f"ResourceClaim {name} not found"
             findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
-    yield placer.place_claims(names, given.cluster.nodes)
+    yield placer.place_claims(names, inputs.cluster.nodes)
 
 
 def _place_pods(
-    given: SimulationInput, placer: Placer, findings: list[LocatedFinding]
+    inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
 ) -> Iterator[PodPlacement]:
-    if not given.pods:
+    if not inputs.pods:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
-    for pod, name in given.pods:
-        resources = node_fit.extended_resource_findings(pod, given.cluster, name)
-        findings += given.objects.located(resources)
+    for pod, name in inputs.pods:
+        resources = node_fit.extended_resource_findings(pod, inputs.cluster, name)
+        findings += inputs.objects.located(resources)
         yield placer.place_pod(pod)
 
 

@@ -240,16 +240,16 @@ findings: {TolerationAdded: off}
 
 def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> None:
     """Names from a configuration are in the templates and in their hashes."""
-    told, wanted = tmp_path / "facts.yaml", tmp_path / "config.yaml"
-    wanted.write_text(CONFIGURED)
+    facts, configuration = tmp_path / "facts.yaml", tmp_path / "config.yaml"
+    configuration.write_text(CONFIGURED)
     inventory = str(ROOT / "examples" / "inventory")
     out = io.StringIO()
-    known = Streams(io.BytesIO(), out, io.StringIO())
-    line = ["facts", "--cluster", inventory, "--config", str(wanted), "-o", "yaml"]
-    assert dispatch(line, known, "drawbridge") == 0
-    told.write_text(out.getvalue())
+    streams = Streams(io.BytesIO(), out, io.StringIO())
+    line = ["facts", "--cluster", inventory, "--config", str(configuration), "-o", "yaml"]
+    assert dispatch(line, streams, "drawbridge") == 0
+    facts.write_text(out.getvalue())
     pod = POD.replace("nvidia.com/gpu: 1", "example.com/gpu: 1")
-    options = ("--facts", str(told), "--config", str(wanted))
+    options = ("--facts", str(facts), "--config", str(configuration))
     code, read = printed(pod, *options)
     assert code == 1, read["findings"]
     assert "TolerationAdded" not in [each["code"] for each in read["findings"]]

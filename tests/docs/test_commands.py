@@ -1,12 +1,11 @@
-"""Every command shown in README.md and docs/ does what the page shows.
+"""Every command in README.md and docs/ prints what the page shows.
 
-A fenced block marked `console` holds commands (`$ ` lines, continued by a final backslash) and what
-they print. The blocks of a page run in order in one folder that has `examples/`, as a reader would
-follow it, each command in a shell. A line `...` stands for any lines. Without output in the page, a
-command must succeed; with output, it must print just that. What cannot run here says so behind the
-word: `console cluster` needs a real cluster, `console install` changes the machine, `console rig`
-starts control planes. Of `make` only the demo is run; other targets would run this, and are looked
-up.
+A fenced block marked `console` has commands (`$ ` lines, continued by a final backslash) and their
+output. The blocks of a page run in order in one folder with `examples/`, each command in a shell. A
+line `...` stands for any lines. A command without output in the page must succeed; a command with
+output must print exactly that. Blocks that cannot run here have a second word: `console cluster`
+needs a real cluster, `console install` changes the machine, `console rig` starts control planes. Of
+`make`, only the demo runs; other targets must exist in the Makefile.
 """
 
 import os
@@ -29,7 +28,7 @@ NOT_RUN = {
     "rig",  # starts control planes, as `make e2e` does
 }
 MADE = {"demo": "python -m cli.demo"}
-# A bug of ours, and what a shell says of a command that is not there or is none.
+# Exit codes of an unhandled exception, and of a command that is not executable or not found.
 NEVER = (3, 126, 127)
 
 
@@ -41,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced block: where it stands, the words behind the fence, its lines."""
+    """A fenced block: its file and line, the words after the fence, and its lines."""
 
     place: str
     words: tuple[str, ...]
@@ -49,7 +48,7 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, name: str) -> Iterator[Block]:
-    """The fenced blocks of a page."""
+    """Yield the fenced blocks of a page."""
     begun: tuple[int, str, tuple[str, ...]] | None = None
     inside: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -65,7 +64,7 @@ def blocks(text: str, name: str) -> Iterator[Block]:
 
 
 def steps(block: Block) -> list[Step]:
-    """The commands of a block with their output."""
+    """Return the commands of a block with their output."""
     found: list[tuple[str, list[str]]] = []
     for line in block.lines:
         if line.startswith("$ "):
@@ -79,7 +78,7 @@ def steps(block: Block) -> list[Step]:
 
 
 def fits(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether a command printed what is shown; a line `...` stands for any lines."""
+    """Tell whether the output is as shown; a line `...` stands for any lines."""
     parts = [r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + "\n" for line in shown]
     lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     return re.fullmatch("".join(parts), lines) is not None
@@ -91,7 +90,7 @@ def console(page: Path) -> list[Block]:
 
 
 def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one command as a reader would who has installed the command."""
+    """Run one command, with `drawbridge` on the PATH."""
     commands = Path(sys.executable).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
@@ -100,7 +99,7 @@ def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
     }
-    return subprocess.run(  # noqa: S602  # the commands of our own pages
+    return subprocess.run(  # noqa: S602  # commands from this repository
         step.command,
         shell=True,
         cwd=folder,
@@ -137,10 +136,10 @@ def does(step: Step, block: Block, folder: Path) -> None:
         assert MADE[made[1]].replace("python", "$(BIN)/python") in known
         step = Step(f"cd {shlex.quote(str(ROOT))} && {MADE[made[1]]}", step.shown)
     done = run(step, folder)
-    told = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"
-    assert done.returncode not in NEVER, told
-    assert done.returncode == 0 or step.shown, told
-    assert not step.shown or fits(step.shown, done.stdout), told
+    details = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"
+    assert done.returncode not in NEVER, details
+    assert done.returncode == 0 or step.shown, details
+    assert not step.shown or fits(step.shown, done.stdout), details
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

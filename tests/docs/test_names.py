@@ -1,7 +1,7 @@
-"""Names that pages give to commands, metrics, labels, settings and packages exist.
+"""Commands, metrics, labels, settings and packages that the pages name exist.
 
-Commands that need a cluster cannot be run here, so of these at least the options are read. Where a
-page promises to list a kind of thing, nothing of that kind may be missing there either.
+Commands that need a cluster do not run here, but their options are parsed. A page that lists all
+items of a kind must not miss one.
 """
 
 import re
@@ -33,7 +33,7 @@ def ids(page: Path) -> str:
 
 
 def ours(page: Path) -> Iterator[tuple[str, list[str]]]:
-    """The words of every call of `drawbridge` that a page shows, also of those never run."""
+    """Yield the words of every `drawbridge` command line on a page."""
     for block in console(page):
         for step in steps(block):
             command = step.command.replace("\\\n", " ").replace("kubectl drawbridge", "drawbridge")
@@ -80,7 +80,7 @@ def registered() -> set[str]:
 
 
 class Nothing:
-    """A memory that has not been asked yet."""
+    """An unused cache."""
 
     hits = misses = 0
 
@@ -89,9 +89,9 @@ class Nothing:
 
 
 def test_the_operations_page_lists_exactly_the_registered_metrics() -> None:
-    told = set(re.findall(r"\b(?:drawbridge|controller_runtime)_[a-z_]+", OPERATING))
-    assert registered() - told == set()
-    assert told - registered() == set()
+    documented = set(re.findall(r"\b(?:drawbridge|controller_runtime)_[a-z_]+", OPERATING))
+    assert registered() - documented == set()
+    assert documented - registered() == set()
 
 
 def test_the_operations_page_lists_every_reconciler() -> None:
@@ -112,7 +112,7 @@ def test_process_options_on_the_operations_page_exist(
 
 
 def sources() -> str:
-    """Everything that the product is made of, as one text."""
+    """Return the source of all product packages and manifests as one text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     files = [each for package in packages for each in sorted((ROOT / package).rglob("*.py"))]
@@ -124,8 +124,10 @@ def test_labels_and_annotations_on_pages_exist() -> None:
     made = set(re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", sources()))
     for page in WRITTEN:
         text = page.read_text("utf-8")
-        told = {name.rstrip("-") for name in re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", text)}
-        assert told <= made, f"{page.name}: {told - made}"
+        documented = {
+            name.rstrip("-") for name in re.findall(r"[a-z.]*drawbridge\.dev/[a-z0-9-]+", text)
+        }
+        assert documented <= made, f"{page.name}: {documented - made}"
 
 
 def test_settings_on_pages_exist() -> None:
@@ -141,7 +143,7 @@ def test_settings_on_pages_exist() -> None:
 
 
 def objects(value: object) -> Iterator[dict[str, Any]]:
-    """Every object in a YAML document, also in texts that are YAML themselves, as in patches."""
+    """Yield every object in a YAML document, also in YAML texts such as patches."""
     match value:
         case str() if "\n" in value:
             yield from objects(yaml.safe_load(value))
@@ -182,8 +184,8 @@ def test_slices_on_pages_have_no_findings(tmp_path: Path) -> None:
 
 
 def test_documented_losses_are_the_guarded_ones() -> None:
-    told = next(row.type for row in ROWS if row.place == "decisions.allowLossOf")
-    assert set(re.findall(r"`(.+?)`", told)) == GUARDED
+    documented = next(row.type for row in ROWS if row.place == "decisions.allowLossOf")
+    assert set(re.findall(r"`(.+?)`", documented)) == GUARDED
 
 
 def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
@@ -196,15 +198,15 @@ def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
     ):
         names = {re.split(r"[<>=]", each)[0] for each in declared}
         rows = re.findall(r"^\| ([^|]+) \|", part, re.MULTILINE)
-        told = {name.strip() for row in rows for name in row.split(",")}
-        assert told - {"package"} == names
+        documented = {name.strip() for row in rows for name in row.split(",")}
+        assert documented - {"package"} == names
 
 
 def test_the_package_table_lists_exactly_the_existing_packages() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    told = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     there = {each.parent.name for each in ROOT.glob("*/__init__.py")}
-    assert told == there
+    assert documented == there
 
 
 def test_modules_on_the_architecture_page_exist() -> None:

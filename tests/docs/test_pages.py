@@ -1,4 +1,4 @@
-"""What pages say beside commands: codes that exist, all dialects, and what the code says today."""
+"""Pages name existing codes and settings, list all dialects, and are up to date."""
 
 import re
 
@@ -22,16 +22,16 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == GENERATED[name]()
 
 
-# Words of others that look like codes.
+# Names of Kubernetes and vendors that look like codes.
 FOREIGN = {"ApplyForAll", "DoesNotExist", "FailedCreate", "NotIn", "TimeSlicing"}
 TELLING = ["configuration", "drivers", "installing", "joint", "migrating", "operating"]
 
 
 def codes(text: str) -> set[str]:
-    """What a page gives as codes: between backticks or in brackets, more than one word."""
+    """Return CamelCase names of several words in backticks or brackets."""
     one = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
-    told = re.findall(rf"`({one})`|\[({one})\](?!\()", text)
-    return {first or second for first, second in told} - FOREIGN
+    found = re.findall(rf"`({one})`|\[({one})\](?!\()", text)
+    return {first or second for first, second in found} - FOREIGN
 
 
 @pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in TELLING)])
