@@ -57,12 +57,14 @@ def _group_by_node(
 ) -> dict[tuple[str, str], list[_Device]]:
     together: dict[tuple[str, str], list[_Device]] = {}
     for each in slices:
-        said, _ = read_declarations(each)
+        declarations_of_slice, _ = read_declarations(each)
         pool = PoolID(each.driver, each.pool)
         for i, device in enumerate(each.devices):
             peer = Peer(pool, device)
             node = each.node_name or device.node_name or f"pool {each.pool}"
-            member = PlacedDevice(node, peer, find_rule(peer, declarations, said, ask))
+            member = PlacedDevice(
+                node, peer, find_rule(peer, declarations, declarations_of_slice, ask)
+            )
             published = _Device(f"{KIND}/{each.name}", f"spec.devices[{i}]", member)
             together.setdefault((each.driver, node), []).append(published)
     return together

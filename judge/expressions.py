@@ -126,16 +126,19 @@ def check_compatible_only_with(
 def _declared_rules(
     slices: Iterable[Slice], declarations: Sequence[Declaration]
 ) -> Iterator[tuple[str, _Expression]]:
-    for i, said in enumerate(declarations):
-        if said.compatible_only_with:
+    for i, declaration in enumerate(declarations):
+        if declaration.compatible_only_with:
             place = f"compatibility[{i}].compatibleOnlyWith"
-            yield said.driver, _Expression(said.compatible_only_with, "Configuration", place)
+            yield (
+                declaration.driver,
+                _Expression(declaration.compatible_only_with, "Configuration", place),
+            )
     for each in slices:
         about = f"{SLICE}/{each.name}"
-        for said in read_declarations(each)[0]:
-            if said.compatible_only_with:
+        for declaration in read_declarations(each)[0]:
+            if declaration.compatible_only_with:
                 place = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
-                yield each.driver, _Expression(said.compatible_only_with, about, place)
+                yield each.driver, _Expression(declaration.compatible_only_with, about, place)
         for i, device in enumerate(each.devices):
             if device.compatible_only_with is not None:
                 place = f"spec.devices[{i}].compatibleOnlyWith.expression"

@@ -125,10 +125,7 @@ class SearchBounds:
 
     def node_state_key(self) -> Hashable | None:
         """Return a key that is equal for nodes with equal searches; None if there is none."""
-        if (
-            any(profile.failing for profile in self._profiles_by_key.values())
-            or self._order_matters
-        ):
+        if self._order_matters or any(each.failing for each in self._profiles_by_key.values()):
             return None
         node_view = self.state.node_view
         if node_view.drivers_with_rules:
@@ -150,9 +147,8 @@ class SearchBounds:
         cached = self._profiles_by_key.get(key)
         if cached is None:
             cached = self._profiles_by_key[key] = OptionProfile()
-            for candidate in (
-                self.search.all_mode_devices[option] if option.all_mode else self.candidates
-            ):
+            all_mode_devices = self.search.all_mode_devices
+            for candidate in all_mode_devices[option] if option.all_mode else self.candidates:
                 self._classify(cached, option, candidate)
             if option.all_mode and cached.eligible.bit_count() < self._count(option):
                 cached.eligible = 0
@@ -197,9 +193,8 @@ class SearchBounds:
             # Pools by position, so that nodes with different pool names can share results.
             pool = list(self.state.node_view.by_id).index(candidate.pool)
             draws = (pool, uses, tuple(sorted(candidate.draw.items())))
-        alone = (
-            candidate if candidate.pool.driver in self.state.node_view.drivers_with_rules else None
-        )
+        has_rules = candidate.pool.driver in self.state.node_view.drivers_with_rules
+        alone = candidate if has_rules else None
         return (stands, draws, alone, self._share_key(candidate) if candidate.shared else None)
 
     def _share_key(self, candidate: Candidate) -> Hashable:

@@ -1,4 +1,4 @@
-"""What can never work: slices and classes, by tables, and the whole of any input."""
+"""Tests of the judge: case tables for slices and classes, and properties for any input."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("case", LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_slice(case: YamlValue) -> None:
+def test_api_limits_of_a_slice(case: YamlValue) -> None:
     inside = ""
     spec = GOOD | case.get("spec", {})
     if "device" in case:
@@ -98,7 +98,7 @@ def short_slice(short: YamlValue, count: int) -> Slice:
 
 
 @pytest.mark.parametrize("case", SLICES, ids=lambda case: case["name"])
-def test_slices_beside_each_other(case: YamlValue) -> None:
+def test_checks_across_slices(case: YamlValue) -> None:
     read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
     found = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
@@ -106,7 +106,7 @@ def test_slices_beside_each_other(case: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("case", CLASSES, ids=lambda case: case["name"])
-def test_classes_beside_each_other(case: YamlValue) -> None:
+def test_checks_across_classes(case: YamlValue) -> None:
     read = []
     for each in case["classes"]:
         spec = {key: value for key, value in each.items() if key != "name"}
@@ -148,7 +148,7 @@ def test_rules_between_devices(case: YamlValue) -> None:
     assert all(each.path == "spec.devices[0]" for each in found)
 
 
-def test_rules_of_the_configuration_are_asked_like_those_of_devices() -> None:
+def test_configured_rules_are_checked_like_those_of_devices() -> None:
     devices = [
         {"name": f"{mode}-1", "attributes": {"mode": {"string": mode}}} for mode in ("mig", "mps")
     ]
@@ -195,7 +195,7 @@ def test_every_code_of_the_judge_has_a_case() -> None:
     assert set(codes.CODES) - shown == {"NothingToJudge", "MoreAlike"}
 
 
-def test_what_is_wrong_with_every_device_is_not_said_for_each() -> None:
+def test_equal_findings_of_an_object_are_limited() -> None:
     devices = [{"name": f"x{i}", "draws": {"s": {"c": 1}}} for i in range(64)]
     found = slices.judge_slices([short_slice({"name": "a", "devices": devices}, 1)])
     assert [each.code for each in found] == ["CounterUnknown"] * 10 + ["MoreAlike"]
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_every_device_is_not_said_for_each() -> None:
     assert found[-1].object == "ResourceSlice/a"
 
 
-def test_the_judgement_does_not_depend_on_the_order_of_slices() -> None:
+def test_the_findings_do_not_depend_on_the_order_of_slices() -> None:
     read = [
         short_slice({"name": name, "count": 4, "devices": [{"name": "x"}]}, 4) for name in "abc"
     ]
@@ -267,7 +267,7 @@ SPECS = st.fixed_dictionaries(
     unset=st.sampled_from(UnsetGroups),
     version=st.sampled_from(["v1", "v1beta1"]),
 )
-def test_any_slices_are_judged(specs: YamlValue, unset: UnsetGroups, version: str) -> None:
+def test_any_slices_can_be_judged(specs: YamlValue, unset: UnsetGroups, version: str) -> None:
     items = [{"metadata": {"name": name}, "spec": spec} for name, spec in specs]
     listed = {"kind": "ResourceSliceList", "apiVersion": f"resource.k8s.io/{version}"}
     read = read_slices(listed | {"items": items})
