@@ -258,8 +258,8 @@ def webhooks_that_meet_the_same_pods_are_named(stage: Stage) -> None:
         return [each for each in lines if "HAMi" in each]
 
     lines = stage.wait("both are named", lambda: found if len(found := told()) == 2 else [])
-    assert "of cluster-hami-webhook runs before ours" in lines[0], lines
-    assert "of hami-webhook runs after ours" in lines[1], lines
+    assert "of cluster-hami-webhook runs before Drawbridge" in lines[0], lines
+    assert "of hami-webhook runs after Drawbridge" in lines[1], lines
     kubectl.apply(body).done()
     stage.running("train")
 
@@ -283,7 +283,7 @@ def pods_that_no_scheduler_looks_at_stay_as_they_are(stage: Stage) -> None:
     bound["spec"]["nodeName"] = machine.name
     mirror = legacy(stage, "mirror", annotations={"kubernetes.io/config.mirror": "0"})
     mirror["spec"]["nodeName"] = machine.name
-    for body, why in ((bound, "is on node"), (mirror, "mirror")):
+    for body, why in ((bound, "is already assigned to node"), (mirror, "mirror")):
         ran = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", given=body).done()
         pod = json.loads(ran.out)
         assert pod["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}, pod

@@ -124,7 +124,7 @@ def a_report_says_what_would_happen_and_changes_nothing(stage: Stage) -> None:
     never = legacy(stage, "never", annotations={"gpu-fraction": "0.5"})
     never["spec"]["schedulerName"] = "kai-scheduler"
     ran = kubectl.apply(never).done()
-    assert any(each.startswith("would be refused: ") for each in ran.warnings), ran
+    assert any(each.startswith("would be denied: ") for each in ran.warnings), ran
     kubectl.apply(body).done()
     pod = stage.running("train")
     assert pod["spec"]["nodeName"].endswith("-b")

@@ -1,6 +1,6 @@
-"""The manifests name only what is there, allow no more than is used, and start what we have.
+"""The manifests are consistent, grant minimal permissions, and start processes with valid options.
 
-Without a cluster: whether an API server takes them is shown by `e2e`, which installs by them.
+These tests need no cluster. `e2e` applies the manifests to a real API server.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cli.main import parser_for
-from config.load import load
+from config.load import load_configuration
 from config.model import Configuration
 from translate.manifests.workloads import SPECS, TEMPLATES
 from webhook.server import http_handler
@@ -31,67 +31,67 @@ OBJECTS: list[Json] = [
 LABELS: Mapping[str, str] = KUSTOMIZATION["labels"][0]["pairs"]
 
 
-def of(*kinds: str) -> list[Json]:
+def find_objects(*kinds: str) -> list[Json]:
     found = [each for each in OBJECTS if each["kind"] in kinds]
     assert found, kinds
     return found
 
 
-def named(kind: str) -> dict[str, Json]:
-    return {each["metadata"]["name"]: each for each in of(kind)}
+def index_by_name(kind: str) -> dict[str, Json]:
+    return {each["metadata"]["name"]: each for each in find_objects(kind)}
 
 
-def pods() -> Iterator[tuple[Json, Json]]:
-    for each in of("Deployment"):
+def list_pods() -> Iterator[tuple[Json, Json]]:
+    for each in find_objects("Deployment"):
         yield each, each["spec"]["template"]
 
 
-def containers() -> Iterator[tuple[Json, Json, Json]]:
-    for deployment, pod in pods():
+def list_containers() -> Iterator[tuple[Json, Json, Json]]:
+    for deployment, pod in list_pods():
         for container in pod["spec"]["containers"]:
             yield deployment, pod["spec"], container
 
 
-def hooks() -> Iterator[Json]:
-    for each in of("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+def list_webhooks() -> Iterator[Json]:
+    for each in find_objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         yield from each["webhooks"]
 
 
-def selected(labels: Mapping[str, str]) -> list[str]:
-    """Name the Deployments whose pods have these labels."""
+def select_deployments(labels: Mapping[str, str]) -> list[str]:
+    """Return the names of the Deployments whose pods have these labels."""
     return [
         deployment["metadata"]["name"]
-        for deployment, pod in pods()
+        for deployment, pod in list_pods()
         if labels.items() <= pod["metadata"]["labels"].items()
     ]
 
 
-def expressions(hook: Json, selector: str = "namespaceSelector") -> set[tuple[str, ...]]:
+def read_expressions(hook: Json, selector: str = "namespaceSelector") -> set[tuple[str, ...]]:
     return {
         (each["key"], each["operator"], *each.get("values", ()))
         for each in hook[selector]["matchExpressions"]
     }
 
 
-def test_every_file_belongs_to_the_installation() -> None:
+def test_the_kustomization_lists_every_file() -> None:
     there = {each.name for each in BASE.glob("*.yaml")} - {"kustomization.yaml"}
     assert sorted(there) == sorted(KUSTOMIZATION["resources"])
     assert KUSTOMIZATION["namespace"] == NAMESPACE
-    assert list(named("Namespace")) == [NAMESPACE]
+    assert list(index_by_name("Namespace")) == [NAMESPACE]
 
 
-def test_no_object_is_there_twice() -> None:
+def test_every_object_is_unique() -> None:
     names = [(each["kind"], each["metadata"]["name"]) for each in OBJECTS]
     assert len(names) == len(set(names))
 
 
-# --- rights --------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "role", of("Role", "ClusterRole"), ids=lambda role: role["metadata"]["name"]
+    "role", find_objects("Role", "ClusterRole"), ids=lambda role: role["metadata"]["name"]
 )
-def test_a_role_says_what_it_allows_and_nothing_by_a_wildcard(role: Json) -> None:
+def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
     for rule in role["rules"]:
         assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
         for word in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]):
@@ -99,46 +99,48 @@ def test_a_role_says_what_it_allows_and_nothing_by_a_wildcard(role: Json) -> Non
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
         assert "secrets" not in rule["resources"]
         if "resourceNames" in rule:
-            assert "create" not in rule["verbs"], "a name does not limit what is created"
+            assert "create" not in rule["verbs"], "resourceNames does not restrict create"
 
 
-def test_what_names_can_limit_is_limited() -> None:
-    """Our own configuration, facts and lease are the only ones that may be written."""
+def test_write_permissions_are_restricted_by_name() -> None:
+    """Drawbridge may write only its own webhook configuration, facts, lease and quotas."""
     writing = {"update", "patch", "delete"}
-    for role in of("Role", "ClusterRole"):
+    for role in find_objects("Role", "ClusterRole"):
         for rule in role["rules"]:
             ours = {"configmaps", "leases", "mutatingwebhookconfigurations", "resourcequotas"}
             if writing & set(rule["verbs"]) and ours & set(rule["resources"]):
                 assert rule.get("resourceNames"), role["metadata"]["name"]
 
 
-def test_every_role_is_bound_to_an_account_that_is_there() -> None:
+def test_every_role_is_bound_to_an_existing_service_account() -> None:
     bound = set()
-    for binding in of("RoleBinding", "ClusterRoleBinding"):
+    for binding in find_objects("RoleBinding", "ClusterRoleBinding"):
         reference = binding["roleRef"]
-        assert reference["name"] in named(reference["kind"])
+        assert reference["name"] in index_by_name(reference["kind"])
         assert binding["kind"] == f"{reference['kind']}Binding"
         bound.add((reference["kind"], reference["name"]))
         for subject in binding["subjects"]:
             assert subject["kind"] == "ServiceAccount"
-            assert subject["name"] in named("ServiceAccount")
+            assert subject["name"] in index_by_name("ServiceAccount")
             assert subject["namespace"] == NAMESPACE
-    assert bound == {(each["kind"], each["metadata"]["name"]) for each in of("Role", "ClusterRole")}
+    assert bound == {
+        (each["kind"], each["metadata"]["name"]) for each in find_objects("Role", "ClusterRole")
+    }
 
 
-def test_only_the_process_that_needs_a_right_has_it() -> None:
-    for binding in of("RoleBinding", "ClusterRoleBinding"):
+def test_each_role_is_bound_to_one_process() -> None:
+    for binding in find_objects("RoleBinding", "ClusterRoleBinding"):
         (subject,) = binding["subjects"]
         assert binding["metadata"]["name"].startswith(f"{subject['name']}-")
-    accounts = {pod["spec"]["serviceAccountName"] for _, pod in pods()}
-    assert accounts == set(named("ServiceAccount"))
+    accounts = {pod["spec"]["serviceAccountName"] for _, pod in list_pods()}
+    assert accounts == set(index_by_name("ServiceAccount"))
 
 
 # --- processes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", list(containers()), ids=lambda one: one[2]["name"])
-def test_a_process_is_started_with_arguments_that_it_has(one: tuple[Json, Json, Json]) -> None:
+@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
+def test_container_arguments_are_valid(one: tuple[Json, Json, Json]) -> None:
     _, spec, container = one
     program, *words = [*container["command"], *container["args"]]
     assert program == "drawbridge"
@@ -151,8 +153,8 @@ def test_a_process_is_started_with_arguments_that_it_has(one: tuple[Json, Json, 
     assert {name: listening[name].port for name in listening} == ports
 
 
-@pytest.mark.parametrize("one", list(containers()), ids=lambda one: one[2]["name"])
-def test_files_that_a_process_reads_are_mounted(one: tuple[Json, Json, Json]) -> None:
+@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
+def test_files_in_arguments_are_mounted(one: tuple[Json, Json, Json]) -> None:
     _, spec, container = one
     volumes = {each["name"]: each for each in spec["volumes"]}
     mounts = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
@@ -162,15 +164,17 @@ def test_files_that_a_process_reads_are_mounted(one: tuple[Json, Json, Json]) ->
     for file in map(Path, files):
         volume = mounts[f"{file.parent}"]
         if "configMap" in volume:
-            assert file.name in named("ConfigMap")[volume["configMap"]["name"]]["data"]
+            assert file.name in index_by_name("ConfigMap")[volume["configMap"]["name"]]["data"]
         else:
-            # The one object that is not ours to make; its keys are those of every TLS Secret.
+            # The manifests do not contain this Secret. Its keys are those of every TLS Secret.
             assert volume["secret"]["secretName"] == "drawbridge-webhook-tls"
             assert file.name in ("tls.crt", "tls.key")
 
 
-@pytest.mark.parametrize("one", list(containers()), ids=lambda one: one[2]["name"])
-def test_a_process_has_no_rights_on_its_node(one: tuple[Json, Json, Json]) -> None:
+@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
+def test_containers_follow_the_restricted_pod_security_standard(
+    one: tuple[Json, Json, Json],
+) -> None:
     _, spec, container = one
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -185,68 +189,68 @@ def test_a_process_has_no_rights_on_its_node(one: tuple[Json, Json, Json]) -> No
         assert container[probe]["httpGet"]["port"] == "health"
 
 
-def test_a_process_survives_the_loss_of_a_node() -> None:
-    for deployment, pod in pods():
+def test_replicas_are_spread_and_protected_by_a_disruption_budget() -> None:
+    for deployment, pod in list_pods():
         spec, labels = deployment["spec"], pod["metadata"]["labels"]
         assert spec["replicas"] == 2
         assert spec["selector"]["matchLabels"].items() <= labels.items()
         assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
         for constraint in pod["spec"]["topologySpreadConstraints"]:
             own = [deployment["metadata"]["name"]]
-            assert selected(constraint["labelSelector"]["matchLabels"]) == own
-    for budget in of("PodDisruptionBudget"):
+            assert select_deployments(constraint["labelSelector"]["matchLabels"]) == own
+    for budget in find_objects("PodDisruptionBudget"):
         assert budget["spec"]["minAvailable"] == 1
         own = [budget["metadata"]["name"]]
-        assert selected(budget["spec"]["selector"]["matchLabels"]) == own
+        assert select_deployments(budget["spec"]["selector"]["matchLabels"]) == own
 
 
-def test_labels_of_the_kustomization_do_not_replace_those_of_the_pods() -> None:
-    for _, pod in pods():
+def test_kustomization_labels_match_the_pod_labels() -> None:
+    for _, pod in list_pods():
         assert (
             LABELS["app.kubernetes.io/name"] == pod["metadata"]["labels"]["app.kubernetes.io/name"]
         )
 
 
-def test_the_configuration_is_one_that_we_take() -> None:
-    text = named("ConfigMap")["drawbridge-config"]["data"]["config.yaml"]
-    assert isinstance(load(yaml.safe_load(text), ()), Configuration)
+def test_the_configuration_is_valid() -> None:
+    text = index_by_name("ConfigMap")["drawbridge-config"]["data"]["config.yaml"]
+    assert isinstance(load_configuration(yaml.safe_load(text), ()), Configuration)
 
 
 # --- admission -----------------------------------------------------------------------------------
 
 
-def test_the_service_leads_to_the_webhook() -> None:
-    (service,) = of("Service")
-    assert selected(service["spec"]["selector"]) == ["drawbridge-webhook"]
+def test_the_service_selects_the_webhook() -> None:
+    (service,) = find_objects("Service")
+    assert select_deployments(service["spec"]["selector"]) == ["drawbridge-webhook"]
     (port,) = service["spec"]["ports"]
     names = {
         each["name"]
-        for deployment, _, container in containers()
+        for deployment, _, container in list_containers()
         for each in container["ports"]
         if deployment["metadata"]["name"] == "drawbridge-webhook"
     }
     assert port["targetPort"] in names
 
 
-def test_the_process_has_these_paths() -> None:
+def test_the_http_handler_serves_the_webhook_paths() -> None:
     source = inspect.getsource(http_handler)
     assert f'"{PODS}"' in source
     assert f'"{WORKLOADS}"' in source
 
 
-@pytest.mark.parametrize("hook", list(hooks()), ids=lambda hook: hook["name"])
-def test_a_webhook_is_called_where_somebody_answers(hook: Json) -> None:
-    (service,) = of("Service")
+@pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
+def test_webhooks_refer_to_the_service_and_a_valid_path(hook: Json) -> None:
+    (service,) = find_objects("Service")
     asked = hook["clientConfig"]["service"]
     assert (asked["name"], asked["namespace"]) == (service["metadata"]["name"], NAMESPACE)
     assert asked["port"] == service["spec"]["ports"][0]["port"]
     assert asked["path"] == (WORKLOADS if hook["name"].startswith("workloads.") else PODS)
 
 
-@pytest.mark.parametrize("hook", list(hooks()), ids=lambda hook: hook["name"])
-def test_a_cluster_starts_without_us(hook: Json) -> None:
-    """Nothing of the namespaces that we need to start, nor anything unmarked, waits for us."""
-    selector = expressions(hook)
+@pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
+def test_a_cluster_starts_without_the_webhook(hook: Json) -> None:
+    """Pods in system namespaces and in namespaces without the label do not need the webhook."""
+    selector = read_expressions(hook)
     assert ("kubernetes.io/metadata.name", "NotIn", "kube-system", NAMESPACE) in selector
     if hook["failurePolicy"] == "Fail":
         assert {(OPT, "Exists"), (OPT, "NotIn", "off")} <= selector
@@ -254,21 +258,21 @@ def test_a_cluster_starts_without_us(hook: Json) -> None:
     assert all(rule["scope"] == "Namespaced" for rule in hook["rules"])
 
 
-def test_the_webhook_that_writes_says_so() -> None:
-    for hook in hooks():
+def test_side_effects_and_reinvocation_are_declared() -> None:
+    for hook in list_webhooks():
         writes = hook["clientConfig"]["service"]["path"] == PODS
         assert hook["sideEffects"] == ("NoneOnDryRun" if writes else "None")
         assert hook.get("reinvocationPolicy", "Never") == ("IfNeeded" if writes else "Never")
 
 
-def test_a_pod_can_opt_out_and_not_in() -> None:
-    (hook,) = [hook for hook in hooks() if hook["failurePolicy"] == "Fail"]
-    opted = expressions(hook, "objectSelector")
+def test_a_pod_can_opt_out_but_not_in() -> None:
+    (hook,) = [hook for hook in list_webhooks() if hook["failurePolicy"] == "Fail"]
+    opted = read_expressions(hook, "objectSelector")
     assert opted == {(OPT, "NotIn", "off")}
 
 
-def test_every_kind_of_workload_that_we_read_is_asked_about() -> None:
-    (hook,) = [hook for hook in hooks() if hook["name"].startswith("workloads.")]
+def test_every_supported_kind_of_workload_is_in_the_rules() -> None:
+    (hook,) = [hook for hook in list_webhooks() if hook["name"].startswith("workloads.")]
     asked = {
         (group, resource)
         for rule in hook["rules"]
@@ -278,7 +282,7 @@ def test_every_kind_of_workload_that_we_read_is_asked_about() -> None:
     read = {
         (group, f"{kind.lower()}s")
         for group, kind in {*TEMPLATES, *SPECS}
-        # Pods have a webhook of their own, and what has no namespace cannot opt in.
+        # Pods have a separate webhook, and cluster-scoped kinds cannot opt in.
         if kind != "Pod" and not kind.startswith("Cluster")
     }
     assert asked == read

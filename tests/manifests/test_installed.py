@@ -1,4 +1,4 @@
-"""How the rig turns a Deployment into processes on this machine, and reads what they say."""
+"""The e2e installation runs Deployments as local processes, and reads their logs."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ spec:
 """)
 
 
-def test_files_of_mounted_folders_are_those_of_this_machine() -> None:
+def test_mounted_files_are_mapped_to_local_files() -> None:
     assert manifest.volumes(DEPLOYMENT) == {
         "tls": ("secrets", "pair"),
         "config": ("configmaps", "settings"),
@@ -48,13 +48,13 @@ def test_files_of_mounted_folders_are_those_of_this_machine() -> None:
     ]
 
 
-def test_an_object_that_the_manifests_lack_is_named() -> None:
+def test_a_missing_object_is_named_in_the_error() -> None:
     assert manifest.find([DEPLOYMENT], "Deployment", "one") is DEPLOYMENT
     with pytest.raises(LookupError, match="no Deployment two"):
         manifest.find([DEPLOYMENT], "Deployment", "two")
 
 
-def test_warnings_are_what_the_api_server_told_and_nothing_else() -> None:
+def test_only_warning_lines_are_warnings() -> None:
     ran = Ran(("apply",), 0, "pod/a created\n", "Warning: one\nnote\nWarning: two\n")
     assert ran.warnings == ["one", "two"]
     assert ran.done() is ran
@@ -62,12 +62,12 @@ def test_warnings_are_what_the_api_server_told_and_nothing_else() -> None:
         Ran(("apply",), 1, "", "refused").done()
 
 
-def test_several_objects_are_given_as_one() -> None:
+def test_several_objects_become_a_list() -> None:
     assert listed([{"a": 1}]) == {"a": 1}
     assert listed([{"a": 1}, {"b": 2}])["items"] == [{"a": 1}, {"b": 2}]
 
 
-# Says where it listens, answers, and waits to be ended.
+# Logs its ports, serves requests, and runs until it is killed.
 PROCESS = """
 import http.server, json, sys
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -93,7 +93,7 @@ def replica(folder: Path, word: str) -> Replica:
     return Replica("one", [sys.executable, "-c", PROCESS, word], folder / "one.log")
 
 
-def test_a_replica_is_known_by_what_it_logs_and_may_be_started_again(tmp_path: Path) -> None:
+def test_a_replica_logs_its_ports_and_can_be_restarted(tmp_path: Path) -> None:
     one = replica(tmp_path, "ready")
     assert not one.alive
     try:
@@ -115,7 +115,7 @@ def test_a_replica_is_known_by_what_it_logs_and_may_be_started_again(tmp_path: P
     assert one.ask("health", "/readyz").code == 0
 
 
-def test_a_replica_that_is_not_ready_in_time_fails_with_its_log(tmp_path: Path) -> None:
+def test_a_replica_that_is_not_ready_in_time_raises_an_error_with_its_log(tmp_path: Path) -> None:
     one = replica(tmp_path, "never")
     one.start()
     try:

@@ -22,7 +22,7 @@ from tests.tables import YamlValue
 HASH = {"pod-template-hash": "6b7f5c4d9"}
 
 
-def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> PodMetadata:
+def owned_pod(kind: str, name: str, labels: dict[str, str] | None = None) -> PodMetadata:
     return PodMetadata(labels=labels, owner_references=(PodOwner(kind, name, controller=True),))
 
 
@@ -31,16 +31,16 @@ def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> PodMeta
     [
         (PodMetadata("web"), "team/Pod/web"),
         (PodMetadata(generate_name="job-"), "team/Pod/job-"),
-        (owned("ReplicaSet", "web-6b7f5c4d9", HASH), "team/Deployment/web"),
-        (owned("ReplicaSet", "web-a-6b7f5c4d9", HASH), "team/Deployment/web-a"),
+        (owned_pod("ReplicaSet", "web-6b7f5c4d9", HASH), "team/Deployment/web"),
+        (owned_pod("ReplicaSet", "web-a-6b7f5c4d9", HASH), "team/Deployment/web-a"),
         # A ReplicaSet without a Deployment: its pods have no hash, or another one.
-        (owned("ReplicaSet", "web-6b7f5c4d9"), "team/ReplicaSet/web-6b7f5c4d9"),
-        (owned("ReplicaSet", "web", HASH), "team/ReplicaSet/web"),
-        (owned("Job", "report-29384750"), "team/CronJob/report"),
-        (owned("Job", "report-2938"), "team/Job/report-2938"),
-        (owned("Job", "29384750"), "team/Job/29384750"),
-        (owned("StatefulSet", "db"), "team/StatefulSet/db"),
-        (owned("DaemonSet", "agent"), "team/DaemonSet/agent"),
+        (owned_pod("ReplicaSet", "web-6b7f5c4d9"), "team/ReplicaSet/web-6b7f5c4d9"),
+        (owned_pod("ReplicaSet", "web", HASH), "team/ReplicaSet/web"),
+        (owned_pod("Job", "report-29384750"), "team/CronJob/report"),
+        (owned_pod("Job", "report-2938"), "team/Job/report-2938"),
+        (owned_pod("Job", "29384750"), "team/Job/29384750"),
+        (owned_pod("StatefulSet", "db"), "team/StatefulSet/db"),
+        (owned_pod("DaemonSet", "agent"), "team/DaemonSet/agent"),
         (
             PodMetadata(owner_references=(PodOwner("A", "a"), PodOwner("B", "b", controller=True))),
             "team/B/b",
@@ -48,12 +48,15 @@ def owned(kind: str, name: str, labels: dict[str, str] | None = None) -> PodMeta
         (PodMetadata(owner_references=(PodOwner("A", "a"), PodOwner("B", "b"))), "team/A/a"),
         (PodMetadata("x", owner_references=()), "team/Pod/x"),
         (
-            owned("ReplicaSet", "web-5d4f8", {"rollouts-pod-template-hash": "5d4f8"}),
+            owned_pod("ReplicaSet", "web-5d4f8", {"rollouts-pod-template-hash": "5d4f8"}),
             "team/Rollout/web",
         ),
-        (owned("Job", "a-workers-0", {"jobset.sigs.k8s.io/jobset-name": "a"}), "team/JobSet/a"),
         (
-            owned("StatefulSet", "a-0", {"leaderworkerset.sigs.k8s.io/name": "a"}),
+            owned_pod("Job", "a-workers-0", {"jobset.sigs.k8s.io/jobset-name": "a"}),
+            "team/JobSet/a",
+        ),
+        (
+            owned_pod("StatefulSet", "a-0", {"leaderworkerset.sigs.k8s.io/name": "a"}),
             "team/LeaderWorkerSet/a",
         ),
     ],
@@ -105,7 +108,7 @@ def test_the_label_decides_before_the_selector(labels: dict[str, str], expected:
     assert [each.code for each in found.findings] == ["ScopeLabelUnknown"] * unknown
 
 
-def test_the_system_namespace_is_out_whatever_is_said() -> None:
+def test_kube_system_is_out_of_scope_for_every_label() -> None:
     scope = Scope(namespace_selector=LabelSelector())
     assert decide_namespace_scope("kube-system", {TRANSLATE_LABEL: "enforce"}, scope) == (
         Mode.OFF,

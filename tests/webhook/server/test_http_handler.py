@@ -101,12 +101,12 @@ def test_an_unhandled_exception_fails_one_request_and_is_counted(
 
 def test_a_request_before_readiness_gets_the_reason_and_retry_after(tmp_path: Path) -> None:
     async def play() -> tuple[Response, list[object]]:
-        async with serve(tmp_path, find_missing=lambda: ["facts are not read yet"]) as server:
+        async with serve(tmp_path, find_missing=lambda: ["facts are not loaded yet"]) as server:
             return await server.send(request(body=review())), list(server.reviews.calls)
 
     answer, asked = asyncio.run(play())
     assert answer.status == 503
-    assert b"facts are not read yet" in answer.body
+    assert b"facts are not loaded yet" in answer.body
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["connection"] == "close"  # another replica may be ready
     assert not asked
