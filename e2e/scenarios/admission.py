@@ -302,7 +302,7 @@ def explain_says_what_a_waiting_pod_lacks(stage: Stage) -> None:
     stage.unschedulable("second")
     ran = town.drawbridge("explain", "second", "-n", stage.namespace)
     assert ran.code == 1, ran
-    assert f"ResourceClaim/{stage.namespace}/{claim}: no devices are allocated to it" in ran.out
+    assert f"ResourceClaim/{stage.namespace}/{claim}: no devices allocated" in ran.out
     assert "cannot allocate all claims" in ran.out, ran
 
 
