@@ -181,7 +181,7 @@ class FieldProbeReconciler:
         inferred, is_known = infer_gates(version, tuple(stored_fields))
         if not is_known:
             message = (
-                f"Drawbridge does not know API server version {version} and assumes "
+                f"the API server has version {version}, which Drawbridge does not know; assuming "
                 f"{inferred.version}"
             )
             findings.append(controller_codes.VERSION_UNKNOWN.at("", message))

@@ -246,8 +246,8 @@ class MissingTemplateReconciler:
             return
         self._warned[key] = template.version
         message = (
-            f"ResourceClaimTemplate {template.namespace}/{template.name} has different content "
-            "than the hash in its name"
+            f"ResourceClaimTemplate {template.namespace}/{template.name} exists with different "
+            "content"
         )
         self._report(TEMPLATE_TAKEN.at("spec.resourceClaims", message), pod, "taken")
 

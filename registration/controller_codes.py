@@ -9,7 +9,7 @@ VERSION_UNKNOWN = Code(
         "This release does not know the version of the API server. It assumes the nearest known "
         "version."
     ),
-    example="the API server has version 1.39, assuming 1.37",
+    example="the API server has version 1.39, which Drawbridge does not know; assuming 1.37",
     remedy="Install a release of Drawbridge that supports this version.",
 )
 PROBE_REFUSED = Code(
@@ -46,7 +46,10 @@ DUAL_NODES = Code(
         "devices. To avoid that a device is allocated twice, translated pods do not run on these "
         "nodes."
     ),
-    example="gpu-a, gpu-b advertise nvidia.com/gpu beside slices: 16 devices of DRA stay idle",
+    example=(
+        "gpu-a, gpu-b advertise nvidia.com/gpu although ResourceSlices have the same devices; "
+        "idle DRA devices: 16 on 2 nodes"
+    ),
     remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
 DUAL_HELD = Code(
@@ -57,7 +60,10 @@ DUAL_HELD = Code(
         "ResourceSlices, but running pods still use devices that the plugin allocated. Translated "
         "pods do not run on the node until these pods are gone."
     ),
-    example="gpu-a: 3 pods still hold what a plugin gave them for nvidia.com/gpu",
+    example=(
+        "the device plugin on node gpu-a is gone, but 3 pods still hold devices that it allocated "
+        "for nvidia.com/gpu; translated pods keep off the node"
+    ),
     remedy="Drain the node, or delete these pods. The controller then removes the node label.",
 )
 OTHER_WEBHOOK = Code(
@@ -77,7 +83,10 @@ TEMPLATE_UNKNOWN = Code(
         "A pod waits for a deleted ResourceClaimTemplate, and translating the pod again with the "
         "available versions of the facts gives no template with that name."
     ),
-    example="drawbridge-4b7d... was made with facts sha256:ab.., which are no longer kept",
+    example=(
+        "cannot recreate ResourceClaimTemplate drawbridge-4b7d...: the pod was translated with "
+        "facts sha256:ab.., and no known facts produce a template with this name"
+    ),
     remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
 )
 QUOTA_MIRRORED = Code(
@@ -89,14 +98,20 @@ QUOTA_MIRRORED = Code(
         "If both are created at the same time, the total can reach twice the limit. The entry "
         "count/recounts.drawbridge.dev limits nothing."
     ),
-    example="requests.nvidia.com/gpu: 10 in team-a: gpu.nvidia.com 10 in drawbridge-quota",
+    example=(
+        "no DeviceClass maps nvidia.com/gpu, so pods and claims of gpu.nvidia.com share the limit "
+        "requests.nvidia.com/gpu: 10 of team-quota through drawbridge-quota"
+    ),
     remedy="To let Kubernetes count both, create a DeviceClass with that extendedResourceName.",
 )
 QUOTA_UNBOUND = Code(
     name="QuotaDoesNotBind",
     severity=Severity.WARNING,
     text="A quota on a device resource does not limit the claims that replace the resource.",
-    example="requests.nvidia.com/gpumem in team-a limits no number of devices",
+    example=(
+        "the entry requests.nvidia.com/gpumem: 8000 does not count devices, so it does not limit "
+        "claims"
+    ),
     remedy=(
         "Limit the class by <class>.deviceclass.resource.k8s.io/devices in another ResourceQuota."
     ),
@@ -108,7 +123,7 @@ QUOTA_SHARES = Code(
         "The resource is a share of a device, but the quota of its DeviceClass counts each share "
         "as one device."
     ),
-    example="requests.nvidia.com/gpu.shared: 10 in team-a: each share counts as a device",
+    example="the entry requests.nvidia.com/gpu.shared: 10 counts each share as 1 device",
     remedy="Set the limit to a number of shares, not of devices.",
 )
 
