@@ -14,14 +14,14 @@ from typing import Any
 from bench.inventory import device, slice_
 from dra.claim import Claim, read_claim
 from dra.classes import DeviceClass, read_class
-from dra.gates import Gates, gates
-from dra.inventory import Inventory, PoolID, inventory
+from dra.gates import Gates, gates_of_version
+from dra.inventory import Inventory, PoolID, build_inventory
 from dra.nodes import Node
 from dra.slices import Slice, read_slice
 from solver.answers import Solution
 from solver.memo import Memo
 from solver.solve import solve
-from solver.world import UNUSED, Use, View, World
+from solver.world import UNUSED, PoolUse, View, World
 
 NODES, DEVICES, PRODUCTS, CALLS = 500, 8, 30, 200
 GPU, NIC = "gpu.nvidia.com", "dra.net"
@@ -64,7 +64,7 @@ def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def known_gates() -> Gates:
     """Give the gates of Kubernetes 1.37."""
-    found = gates("1.37")
+    found = gates_of_version("1.37")
     if not isinstance(found, Gates):
         raise SystemExit(f"{found}")
     return found
@@ -81,7 +81,7 @@ def as_slice(plain: dict[str, Any]) -> Slice:
 def fleet(nodes: int) -> Inventory:
     """Make the inventory of so many nodes."""
     made = (as_slice(each) for node in range(nodes) for each in slices(node))
-    return inventory(made, gates=known_gates())
+    return build_inventory(made, gates=known_gates())
 
 
 def classes() -> dict[str, DeviceClass]:
@@ -128,16 +128,16 @@ def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
     """Give views without end, each with one device more or less held than the one before."""
     pools = sorted(found.pools)
     letter = {GPU: "gpu", NIC: "nic"}
-    uses: dict[PoolID, Use] = {}
+    uses: dict[PoolID, PoolUse] = {}
     for pool in pools:
         held = random_.sample(range(DEVICES), DEVICES // 2)
-        uses[pool] = Use(frozenset(f"{letter[pool.driver]}-{i}" for i in held))
+        uses[pool] = PoolUse(frozenset(f"{letter[pool.driver]}-{i}" for i in held))
     while True:
         yield View(dict(uses))
         pool = random_.choice(pools)
         one = f"{letter[pool.driver]}-{random_.randrange(DEVICES)}"
         dedicated = uses.get(pool, UNUSED).dedicated
-        uses[pool] = Use(dedicated ^ {one})
+        uses[pool] = PoolUse(dedicated ^ {one})
 
 
 def many_nodes(name: str, asked: Claim) -> None:
@@ -169,7 +169,7 @@ def infeasible() -> None:
     for size in SIZES:
         plain = slice_(0)
         plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]  # type: ignore[index]
-        world = World(inventory([as_slice(plain)], gates=known_gates()), of_class)
+        world = World(build_inventory([as_slice(plain)], gates=known_gates()), of_class)
         many = {f"r{i}": (GPU, 1) for i in range(size)}
         asked = (
             claim({"r": (GPU, size + 1)}),

@@ -21,13 +21,13 @@ from bench.solver import DEVICES, GPU, NIC, NODES, slices
 from dra.claim import Claim, claim_reader, read_claim
 from dra.classes import DeviceClass, read_class
 from dra.gates import DEFAULTS
-from dra.inventory import inventory
+from dra.inventory import build_inventory
 from dra.nodes import Node
 from dra.slices import Slice, read_slice
 from e2e.oracle.build import NoGoError, binary
 from solver.memo import Memo
 from solver.solve import solve
-from solver.world import World, view_of
+from solver.world import World, view_of_claims
 
 Json = dict[str, Any]
 
@@ -108,7 +108,7 @@ def upstream(oracle: Path, scenario: Json) -> list[Json]:
 def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long, one run as it is
     """The same of the solver; what is held is summed up outside of the time, as by the ledger."""
     read = [read_slice(each) for each in scenario["slices"]]
-    found = inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
+    found = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
     known = [read_class(each) for each in scenario["classes"]]
     by_name = {each.metadata.name: each for each in known if isinstance(each, DeviceClass)}
     world, memo = World(found, by_name), memo or Memo()
@@ -117,14 +117,14 @@ def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long
     held: dict[str, Claim] = {}
     for each in scenario["allocated"]:
         hold(held, each)
-    use = dict(view_of(held.values()).pools)
+    use = dict(view_of_claims(held.values()).pools)
     ids = map("share-{}".format, itertools.count()).__next__
     rounds = []
     for change in [{}, *scenario.get("changes", [])]:
         held.pop(change.get("remove", ""), None)
         if "add" in change:
             hold(held, change["add"])
-        view = view_of(held.values())
+        view = view_of_claims(held.values())
         # A pool whose use did not change keeps its object, as the ledger has it.
         for pool, now in view.pools.items():
             if use.get(pool) is None or use[pool].dedicated != now.dedicated:
@@ -152,7 +152,7 @@ def fresh(scenario: Json) -> float:
 
 def hold(held: dict[str, Claim], plain: Json) -> None:
     """Add a claim as the domain reads it."""
-    read = READER.one(plain)
+    read = READER.read(plain)
     if isinstance(read, Claim):
         held[f"default/{read.metadata.name}"] = read
 

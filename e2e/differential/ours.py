@@ -11,19 +11,19 @@ from dra.claim import read_claim
 from dra.classes import read_class
 from dra.finding import Finding
 from dra.gates import Gates
-from dra.inventory import inventory
+from dra.inventory import build_inventory
 from dra.nodes import node_reader
 from dra.slices import read_slice
 from dra.taints import read_taint_rules
 from e2e.checker.gates import SINCE, gates
 from e2e.checker.quantities import Json
-from solver.answers import Answer, Outcome, Solution
+from solver.answers import FailureKind, Solution, SolverResult
 from solver.deviations import Deviations
 from solver.solve import solve
-from solver.world import World, view_of
+from solver.world import World, view_of_claims
 
 T = TypeVar("T")
-OUTCOMES = {Outcome.NO: "none", Outcome.ERROR: "error", Outcome.GAVE_UP: "gave up"}
+OUTCOMES = {FailureKind.NO: "none", FailureKind.ERROR: "error", FailureKind.GAVE_UP: "gave up"}
 
 
 class UnreadableError(Exception):
@@ -51,7 +51,7 @@ def world_of(scenario: Json, deviations: Deviations) -> World:
         raise UnreadableError(str(rules.findings))
     slices = [sure(read_slice(encoded(one))) for one in scenario["slices"]]
     classes = [sure(read_class(encoded(one))) for one in scenario["classes"]]
-    stock = inventory(slices, rules.objects, on(scenario))
+    stock = build_inventory(slices, rules.objects, on(scenario))
     return World(stock, {one.metadata.name: one for one in classes}, deviations=deviations)
 
 
@@ -66,14 +66,14 @@ def answer(scenario: Json, deviations: Deviations) -> dict[str, Json]:
     holders = [sure(read_claim(encoded(one))) for one in scenario["allocated"]]
     claims = [sure(read_claim(encoded(one))) for one in scenario["claims"]]
     reader = node_reader()
-    nodes = [sure(reader.one(encoded(one))) for one in scenario["nodes"]]
+    nodes = [sure(reader.read(encoded(one))) for one in scenario["nodes"]]
     numbers = itertools.count(1)
-    view = view_of(holders, world.gates)
+    view = view_of_claims(holders, world.gates)
     answers = solve(world, view, claims, nodes, ids=lambda: f"share-{next(numbers)}")
     return {node: worded(one) for node, one in answers.items()}
 
 
-def worded(one: Answer) -> Json:
+def worded(one: SolverResult) -> Json:
     """An answer in plain JSON, as a client would see it."""
     if isinstance(one, Solution):
         return {
