@@ -96,7 +96,7 @@ INPUTS = (
 
 @pytest.mark.parametrize("name", ["x.yaml", "x.json"])
 @given(data=INPUTS)
-def test_any_bytes_are_documents(name: str, data: bytes) -> None:
+def test_any_bytes_give_documents(name: str, data: bytes) -> None:
     whole = list(read_documents(Source(name, data)))
     assert b"".join(document.raw for document in whole) == data
     for document in whole:
@@ -138,7 +138,7 @@ def has_twice(text: str) -> bool:
 
 
 @given(json_texts())
-def test_a_key_given_twice_in_json_is_always_noticed(text: str) -> None:
+def test_a_duplicate_json_key_is_always_found(text: str) -> None:
     try:
         value = jsontext.decode(text.encode())
     except UnreadableError as error:
@@ -181,7 +181,7 @@ def test_a_long_list_in_json_is_read_item_by_item() -> None:
     ],
     ids=["brackets", "text", "objects", "flow", "list"],
 )
-def test_twenty_megabytes_of_nonsense_are_findings_without_much_memory(data: bytes) -> None:
+def test_twenty_megabytes_of_noise_give_findings_with_little_memory(data: bytes) -> None:
     tracemalloc.start()
     try:
         found = {

@@ -46,7 +46,7 @@ spec:
         ("nothing", (2, 1)),
     ],
 )
-def test_a_path_leads_to_the_nearest_line(path: str, place: tuple[int, int]) -> None:
+def test_a_path_is_located_at_the_nearest_line(path: str, place: tuple[int, int]) -> None:
     text = TEXT.replace("*x", "{name: c}")
     (document,) = read_documents(Source("x.yaml", text.encode()))
     assert document.locate(path) == place
@@ -61,7 +61,7 @@ KEYS = st.text(st.characters(blacklist_characters="]", blacklist_categories=["Cs
 
 
 @given(st.lists(KEYS | st.integers(0, 99)))
-def test_a_shown_path_is_read_back(path: list[str | int]) -> None:
+def test_a_written_path_is_parsed_back(path: list[str | int]) -> None:
     assert parse_path(format_path(tuple(path))) == tuple(map(str, path))
 
 
@@ -76,17 +76,17 @@ def test_a_shown_path_is_read_back(path: list[str | int]) -> None:
         ((), ""),
     ],
 )
-def test_keys_that_are_no_plain_words_stand_in_brackets(path: Path, shown: str) -> None:
+def test_keys_other_than_plain_words_have_brackets(path: Path, shown: str) -> None:
     assert format_path(path) == shown
 
 
-def test_pointers_are_taken_apart() -> None:
+def test_pointers_are_parsed() -> None:
     assert parse_pointer("") == ()
     assert parse_pointer("/spec/a~1b/m~0n/0/-") == ("spec", "a/b", "m~n", "0", "-")
     assert parse_pointer("/~01/") == ("~1", "")
 
 
-def test_what_a_path_does_not_reach_is_nothing() -> None:
+def test_a_path_without_a_value_gives_none() -> None:
     value = {"a": [{"b": 1}]}
     assert get_value(value, ("a", 0, "b")) == get_value(value, ("a", "0", "b")) == 1
     for path in (("a", 1), ("a", "x"), ("a", -1), ("a", 0, "b", "c"), ("z",)):

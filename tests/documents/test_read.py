@@ -25,7 +25,7 @@ def told(document: Document) -> list[str]:
 
 
 @pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
-def test_what_cannot_be_read_is_a_finding_and_hides_no_other(case: dict[str, Any]) -> None:
+def test_an_unreadable_document_is_a_finding_and_hides_no_other(case: dict[str, Any]) -> None:
     text = case["text"] if case["text"].endswith("\n") else case["text"] + "\n"
     first, bad, last = read(FIRST + text + LAST)
     assert (first.value, last.value) == (
@@ -43,19 +43,19 @@ def test_what_cannot_be_read_is_a_finding_and_hides_no_other(case: dict[str, Any
 
 
 @pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
-def test_what_is_nearly_the_same_is_read(case: dict[str, Any]) -> None:
+def test_similar_valid_documents_are_read(case: dict[str, Any]) -> None:
     text = case["near"] if case["near"].endswith("\n") else case["near"] + "\n"
     for document in read(FIRST + text + LAST):
         assert document.findings == ()
 
 
-def test_every_code_can_be_met() -> None:
+def test_every_code_has_a_case() -> None:
     tabled = {case["code"] for case in load_cases(CASES / "refused.yaml")}
     elsewhere = {"FileUnreadable", "NotUtf8", "JsonSyntax", "DocumentTooLarge", "NestedTooDeep"}
     assert set(codes.CODES) == tabled | elsewhere | {"MoreUnreadable", "EditRefused"}
 
 
-def test_bytes_that_are_not_utf_8_spoil_one_document_only() -> None:
+def test_bytes_that_are_not_utf_8_affect_one_document_only() -> None:
     bad, good = read(b"a: \xc3\xa4\nb: \xff\n---\napiVersion: v1\nkind: X\n")
     assert told(bad) == ["NotUtf8"]
     assert (bad.findings[0].line, bad.findings[0].column) == (2, 4)
@@ -69,7 +69,7 @@ def test_other_encodings_are_named(encoding: str) -> None:
     assert encoding[:6].upper() in document.findings[0].finding.message
 
 
-def test_a_byte_order_mark_is_no_part_of_the_value() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_value() -> None:
     for text in ("apiVersion: v1\nkind: X\n", '{"apiVersion": "v1", "kind": "X"}'):
         (document,) = read(b"\xef\xbb\xbf" + text.encode())
         assert document.value == {"apiVersion": "v1", "kind": "X"}
@@ -86,7 +86,7 @@ def test_a_yaml_document_may_have_16_mebibytes_and_no_byte_more() -> None:
     assert good.findings == ()
 
 
-def test_a_list_in_json_may_be_of_any_size_its_items_may_not() -> None:
+def test_a_json_list_may_have_any_size_but_its_items_may_not() -> None:
     item = '{"apiVersion": "v1", "kind": "X", "text": "%s"}'
     small, large = item % ("x" * (MAX_BYTES // 2)), item % ("x" * MAX_BYTES)
     text = f'{{"apiVersion": "v1", "kind": "List", "items": [{small}, {large}, {small}, {small}]}}'
@@ -105,7 +105,7 @@ def test_values_nest_a_hundred_deep(form: str, levels: int) -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', "- ", "? ", "[{a: "])
-def test_nesting_without_end_is_a_finding(opening: str) -> None:
+def test_unlimited_nesting_is_a_finding(opening: str) -> None:
     for name in ("x.yaml", "x.json"):
         (document,) = read(opening * 100_000, name)
         assert told(document)[0] in {"NestedTooDeep", "JsonSyntax"}
@@ -117,26 +117,26 @@ def test_aliases_that_nest_through_merges_are_bounded() -> None:
     assert told(document) == ["NestedTooDeep"]
 
 
-def test_a_document_of_nothing_but_mistakes_has_a_bounded_list_of_them() -> None:
+def test_a_document_full_of_errors_has_a_limited_number_of_findings() -> None:
     (document,) = read("".join("a: 1\n" for _ in range(1000)))
     assert len(document.findings) == 20
 
 
-def test_a_file_of_nothing_but_mistakes_is_given_up() -> None:
+def test_reading_stops_after_too_many_unreadable_documents() -> None:
     found = read("a: [\n---\n" * (MAX_UNREADABLE + 500))
     assert len(found) == MAX_UNREADABLE + 1
     assert told(found[-1]) == ["MoreUnreadable"]
     assert b"".join(document.raw for document in found) == found[0].source.data
 
 
-def test_json_that_breaks_off_names_the_place() -> None:
+def test_truncated_json_is_reported_with_its_position() -> None:
     (document,) = read('{"apiVersion": "v1",\n "a": {"b": [1, 2,, 3]}}', "x.json")
     located = document.findings[0]
     assert told(document) == ["JsonSyntax"]
     assert (located.line, located.column, located.finding.path) == (2, 19, "a.b[2]")
 
 
-def test_what_is_nearly_json_is_yaml_unless_the_file_says_json() -> None:
+def test_invalid_json_is_read_as_yaml_unless_the_file_name_ends_with_json() -> None:
     text = '{"apiVersion": "v1", "kind": "X",}'
     assert read(text)[0].value == {"apiVersion": "v1", "kind": "X"}
     assert told(read(text, "x.json")[0]) == ["JsonSyntax"]
@@ -166,7 +166,7 @@ def test_documents_without_content_are_not_counted() -> None:
         ("[name]", "X#1"),
     ],
 )
-def test_objects_are_called_by_kind_namespace_and_name(metadata: str, name: str) -> None:
+def test_objects_are_named_by_kind_namespace_and_name(metadata: str, name: str) -> None:
     (document,) = read(f"apiVersion: v1\nkind: X\nmetadata: {metadata}\n")
     assert document.name == name
 
@@ -184,7 +184,7 @@ items:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_the_items_of_a_list_are_objects_of_their_own(form: str) -> None:
+def test_the_items_of_a_list_are_separate_objects(form: str) -> None:
     text = LIST
     if form == "json":
         (whole,) = read_documents(Source("x", LIST.encode()))
@@ -208,7 +208,7 @@ def test_a_bad_item_of_a_list_in_json_hides_no_other() -> None:
     ]
 
 
-def test_a_list_given_twice_in_one_object_is_a_finding() -> None:
+def test_a_duplicate_items_key_is_a_finding() -> None:
     (document,) = read('{"kind": "List", "apiVersion": "v1", "items": [], "items": []}')
     assert told(document) == ["DuplicateKey"]
 

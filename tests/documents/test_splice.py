@@ -24,7 +24,7 @@ def first(text: str) -> Document:
 
 
 @pytest.mark.parametrize("case", load_cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
-def test_edits_leave_everything_else_as_it_was(case: dict[str, Any]) -> None:
+def test_edits_leave_all_other_text_unchanged(case: dict[str, Any]) -> None:
     done = apply_to_text(first(case["before"]), read_json_patch(case["edits"]))
     if "after" in case:
         assert isinstance(done, bytes), done
@@ -138,7 +138,7 @@ def style(text: str, form: str) -> str:
 
 @pytest.mark.parametrize("form", ["plain", "crlf", "unended"])
 @given(data=st.data())
-def test_the_text_says_what_the_edits_made(form: str, data: st.DataObject) -> None:
+def test_the_text_has_the_edited_value(form: str, data: st.DataObject) -> None:
     document = first(style(POD, form))
     before = copy.deepcopy(document.value)
     made = data.draw(edits(document.value))
@@ -161,7 +161,7 @@ PRETTY = '{\n  "a": {"b": [1, 2, {"c": null}]},\n  "d": [\n    "x",\n    {}\n  ]
 
 @pytest.mark.parametrize("text", [PRETTY, PRETTY.replace("\n", "").replace(" ", "")])
 @given(data=st.data())
-def test_json_says_what_the_edits_made(text: str, data: st.DataObject) -> None:
+def test_json_text_has_the_edited_value(text: str, data: st.DataObject) -> None:
     document = first(text)
     made = data.draw(edits(document.value))
     done = apply_to_text(document, made)
@@ -211,7 +211,7 @@ def test_a_file_is_rewritten_with_the_edits_of_its_objects() -> None:
     assert rewrite_file(source, [(b, [])]) == (source.data, ())
 
 
-def test_an_object_that_is_refused_stays_and_hides_no_other() -> None:
+def test_a_refused_object_stays_and_hides_no_other() -> None:
     source = Source("x", TWO.encode())
     a, b, _ = read_objects(source)
     written, refused = rewrite_file(
@@ -242,7 +242,7 @@ def test_the_items_of_a_list_in_json_are_rewritten_in_place() -> None:
     assert written.decode() == after_a.replace('"v1"}]}', '"v1",\n   "x": 1}]}')
 
 
-def test_what_cannot_be_read_is_not_edited() -> None:
+def test_an_unreadable_document_is_not_edited() -> None:
     done = apply_to_text(first("a: ["), [Edit("add", ("b",), 1)])
     assert isinstance(done, Finding)
     assert done.code == "EditRefused"

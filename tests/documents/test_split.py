@@ -14,7 +14,7 @@ CASES = Path(__file__).parent / "cases"
 
 
 @pytest.mark.parametrize("case", load_cases(CASES / "split.yaml"), ids=lambda case: case["name"])
-def test_documents_end_where_they_end(case: dict[str, Any]) -> None:
+def test_documents_are_split_at_their_boundaries(case: dict[str, Any]) -> None:
     data = case["text"].encode()
     chunks = list(split_documents(data))
     assert [data[chunk.start : chunk.end].decode() for chunk in chunks] == case["pieces"]
@@ -28,7 +28,7 @@ SNIPPETS = st.sampled_from(
 
 
 @given(st.lists(SNIPPETS).map(lambda parts: "".join(parts).encode()) | st.binary())
-def test_the_pieces_together_are_the_input(data: bytes) -> None:
+def test_the_chunks_together_are_the_input(data: bytes) -> None:
     chunks = list(split_documents(data))
     assert b"".join(data[chunk.start : chunk.end] for chunk in chunks) == data
     assert all(chunk.start < chunk.end for chunk in chunks)

@@ -19,7 +19,7 @@ def read(text: str) -> Value:
 
 
 @pytest.mark.parametrize("case", load_cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
-def test_a_scalar_means_what_kubernetes_takes_it_for(case: dict[str, Any]) -> None:
+def test_a_scalar_has_the_value_that_kubernetes_reads(case: dict[str, Any]) -> None:
     for text in [] if "value" not in case else case["reads"]:
         text = {True: "true", False: "false", None: "null"}.get(text, text)  # noqa: PLW2901
         assert equal_json(resolve_scalar(text), case["value"]), text
@@ -44,13 +44,13 @@ def test_a_key_becomes_text(case: dict[str, Any]) -> None:
         ("x: &x {a: 1}\nw: &w\n  <<: *x\n  b: 2\nz:\n  <<: *w", {"a": 1, "b": 2}),
     ],
 )
-def test_merge_keys_count_in_the_order_they_are_written(text: str, value: Value) -> None:
+def test_merge_keys_apply_in_the_order_written(text: str, value: Value) -> None:
     whole = read(text)
     assert isinstance(whole, dict)
     assert whole["z"] == value
 
 
-def test_aliases_are_written_out_and_share_nothing() -> None:
+def test_aliases_are_expanded_and_share_nothing() -> None:
     whole = read("a: &a {b: [1]}\nc: *a")
     assert isinstance(whole, dict)
     assert whole["a"] == whole["c"]
@@ -60,7 +60,7 @@ def test_aliases_are_written_out_and_share_nothing() -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
 )
-def test_values_of_different_types_are_not_the_same(one: Value, other: Value) -> None:
+def test_values_of_different_types_are_not_equal(one: Value, other: Value) -> None:
     assert not equal_json(one, other)
     assert not equal_json([one], [other])
     assert not equal_json({"a": one}, {"a": other})

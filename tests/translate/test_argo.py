@@ -67,7 +67,7 @@ def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> Non
     ],
     ids=["script", "sidecar", "container set", "init container"],
 )
-def test_every_container_of_a_template_is_one_of_its_pod(
+def test_every_container_of_a_template_is_in_its_pod(
     template: YamlValue, path: tuple[str | int, ...]
 ) -> None:
     found, after = done(workflow(template))
@@ -84,7 +84,7 @@ def test_translating_twice_changes_nothing() -> None:
     assert (again.edits, again.findings, same) == ((), (), after)
 
 
-def test_selectors_and_annotations_of_a_template_are_those_of_its_pod() -> None:
+def test_selectors_and_annotations_of_a_template_are_in_its_pod() -> None:
     found, after = done(
         workflow(
             {
@@ -102,7 +102,7 @@ def test_selectors_and_annotations_of_a_template_are_those_of_its_pod() -> None:
     assert len(found.templates) == 1
 
 
-def test_what_a_workflow_says_for_all_stays_where_it_is() -> None:
+def test_shared_fields_of_a_workflow_stay() -> None:
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     found, after = done(workflow({"container": dict(ASKS)}, tolerations=tolerations))
     assert after["spec"]["tolerations"] == tolerations
@@ -121,7 +121,9 @@ def test_what_a_workflow_says_for_all_stays_where_it_is() -> None:
     ],
     ids=lambda spec: next(iter(spec)),
 )
-def test_where_that_would_have_to_change_the_request_is_named_and_stays(spec: YamlValue) -> None:
+def test_a_request_that_needs_a_change_of_shared_fields_is_reported_and_stays(
+    spec: YamlValue,
+) -> None:
     asks = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     if "schedulerName" in spec:
         asks = {"resources": {"limits": {"koordinator.sh/gpu": 100}}}
@@ -131,7 +133,7 @@ def test_where_that_would_have_to_change_the_request_is_named_and_stays(spec: Ya
     assert [each.code for each in found.findings] == [ELSEWHERE]
 
 
-def test_a_template_that_is_patched_already_is_named_and_hides_no_other() -> None:
+def test_a_template_with_a_patch_is_reported_and_hides_no_other() -> None:
     patch = '{"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}'
     first = {"container": dict(ASKS), "podSpecPatch": patch}
     found, after = done(workflow(first, {"container": dict(ASKS)}))
@@ -140,7 +142,7 @@ def test_a_template_that_is_patched_already_is_named_and_hides_no_other() -> Non
     assert [each.code for each in found.findings].count(ELSEWHERE) == 2
 
 
-def test_what_is_refused_leaves_the_workflow_as_it_is() -> None:
+def test_a_refused_template_leaves_the_workflow_unchanged() -> None:
     wrong = {"resources": {"limits": {"nvidia.com/gpumem-percentage": 120}}}
     found, _ = done(workflow({"container": wrong}, {"container": dict(ASKS)}))
     assert found.edits == ()
@@ -159,10 +161,10 @@ def test_what_is_refused_leaves_the_workflow_as_it_is() -> None:
         workflow(*[None, 7, {"container": None}, {"sidecars": "x"}, {"containerSet": []}]),  # type: ignore[list-item]  # hostile
     ],
 )
-def test_what_has_no_pod_is_passed_over(value: YamlValue) -> None:
+def test_templates_without_a_pod_are_ignored(value: YamlValue) -> None:
     assert done(value) == (TranslatedObject(), value)
 
 
-def test_metadata_that_is_nothing_gets_its_annotations() -> None:
+def test_null_metadata_gets_annotations() -> None:
     _, after = done(workflow({"metadata": None, "container": dict(ASKS)}))
     assert ORIGINAL_ANNOTATION in after["spec"]["templates"][0]["metadata"]["annotations"]

@@ -67,13 +67,13 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
         assert each.code in CODES
 
 
-def test_one_plugin_among_the_names_of_an_ask_serves_it() -> None:
+def test_one_plugin_for_any_resource_of_an_ask_serves_the_ask() -> None:
     facts = Facts(names=(ResourceFacts("a.com/gpu"), ResourceFacts("a.com/mem", nodes=1)))
     ask = Ask(kind=Kind.GPU, row="x", resources=("a.com/gpu", "a.com/mem"))
     assert find_server([ask], facts) is ServedBy.PLUGIN
 
 
-def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
+def test_every_row_has_the_legacy_request_and_its_result() -> None:
     for name, one in ROWS.items():
         assert one.name == name
         assert one.legacy
@@ -81,7 +81,7 @@ def test_every_row_says_what_it_was_and_what_it_becomes() -> None:
         assert bool(one.lost) <= (one.expressibility is Expressibility.LOSSY)
 
 
-def test_every_ask_of_the_dialects_tables_has_its_row() -> None:
+def test_every_ask_of_the_dialect_tables_has_a_row() -> None:
     pods = [
         {
             "spec": {

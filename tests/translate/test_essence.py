@@ -35,7 +35,7 @@ def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:
     }
 
 
-def test_pods_of_many_owners_that_ask_alike_share_one_translation() -> None:
+def test_pods_with_equal_requests_share_one_translation() -> None:
     by = make_context(Configuration())
     first = translate(pod("a", "one", LEVEL="1"), by)
     assert translate(pod("b", "other", LEVEL="2"), by) is first
@@ -67,13 +67,15 @@ def test_pods_of_many_owners_that_ask_alike_share_one_translation() -> None:
         ),
     ],
 )
-def test_what_a_translation_looks_at_makes_another_key(change: Callable[[YamlValue], None]) -> None:
+def test_fields_that_a_translation_reads_change_the_key(
+    change: Callable[[YamlValue], None],
+) -> None:
     other = copy.deepcopy(pod())
     change(other)
     assert essence_key(other) != essence_key(pod())
 
 
-def test_no_number_and_null_are_not_the_same() -> None:
+def test_nan_and_null_have_different_keys() -> None:
     assert essence_key({"spec": {"x": math.nan}}) != essence_key({"spec": {"x": None}})
 
 
@@ -82,25 +84,25 @@ def test_the_namespace_is_part_of_the_key() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", 1 << 80, object()], ids=["half", "huge", "none"])
-def test_what_cannot_be_written_has_no_key(value: object) -> None:
+def test_a_pod_that_cannot_be_encoded_has_no_key(value: object) -> None:
     assert essence_key({"spec": {"x": value}}) is None  # type: ignore[dict-item]  # that is the point
 
 
-def test_what_cannot_be_written_is_translated_all_the_same() -> None:
+def test_a_pod_that_cannot_be_encoded_is_still_translated() -> None:
     odd = pod()
     odd["metadata"]["annotations"] = {"x": "\ud800"}  # type: ignore[index,call-overload]
     by = make_context(Configuration())
     assert translate(odd, by).findings == translate(pod(), by).findings
 
 
-def test_a_memo_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     memo: TranslationCache[bytes, int] = TranslationCache(max_entries=2)
     for number in range(3):
         memo.put(b"%d" % number, number)
     assert [memo.get(b"%d" % number) for number in range(3)] == [None, None, 2]
 
 
-def test_a_memo_keeps_no_long_keys_and_none_that_have_no_hash() -> None:
+def test_the_cache_ignores_long_and_unhashable_keys() -> None:
     memo: TranslationCache[object, int] = TranslationCache()
     memo.put(b"x" * (MAX_KEY_BYTES + 1), 1)
     memo.put(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so

@@ -48,19 +48,19 @@ def of_note(pod: Value, configuration: Configuration) -> bool:
     return bool(reading.asks or reading.source_fields or reading.findings)
 
 
-def test_the_tables_are_read() -> None:
+def test_the_tables_have_cases() -> None:
     found = pods()
     assert len(found) > 100
     assert sum(of_note(pod, USUAL) for pod in found) > 100
 
 
-def test_every_pod_that_says_something_is_covered() -> None:
+def test_every_pod_with_findings_or_requests_is_covered() -> None:
     for pod in pods():
         if of_note(pod, USUAL):
             assert covers(pod, derive_interest(USUAL)), pod
 
 
-def test_a_translated_pod_is_covered_and_so_is_one_whose_mark_is_gone() -> None:
+def test_a_translated_pod_is_covered_with_and_without_its_annotation() -> None:
     limits: Value = {"limits": {"nvidia.com/gpu": "1"}}
     pod: YamlValue = {"metadata": {}, "spec": {"containers": [{"name": "a", "resources": limits}]}}
     done = translate(pod, TranslationContext())
@@ -85,7 +85,7 @@ def test_a_translated_pod_is_covered_and_so_is_one_whose_mark_is_gone() -> None:
     ],
     ids=["web", "native", "extension", "labels", "selector-alone", "nulls", "text"],
 )
-def test_a_pod_without_devices_is_left_in_peace(pod: Value) -> None:
+def test_a_pod_without_devices_is_not_covered(pod: Value) -> None:
     assert not of_note(pod, USUAL)
     assert not covers(pod, derive_interest(USUAL))
 
@@ -96,7 +96,7 @@ NETWORKED: YamlValue = {
 }
 
 
-def test_networks_nobody_configured_and_wants_to_hear_of_are_left_in_peace() -> None:
+def test_pods_with_networks_are_not_covered_if_the_finding_is_off() -> None:
     silent = {FindingCode("NetworkUnknown"): "off"}
     quiet = Configuration(findings=silent)  # type: ignore[arg-type]  # as it is loaded
     named = Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
@@ -147,7 +147,7 @@ PODS = st.fixed_dictionaries(
 
 @given(PODS)
 @settings(max_examples=200, deadline=None)
-def test_whatever_a_pod_carries_it_is_covered_if_it_says_something(pod: Value) -> None:
+def test_any_generated_pod_with_findings_or_requests_is_covered(pod: Value) -> None:
     renamed = Legacy(renames={ResourceName("example.com/gpu"): ResourceName("nvidia.com/gpu")})
     for configuration in (USUAL, Configuration(legacy=renamed)):
         assert not of_note(pod, configuration) or covers(pod, derive_interest(configuration))

@@ -36,7 +36,7 @@ def told(value: YamlValue) -> dict[str, str]:
     return {e.code: f"{e.path}: {e.message}" for e in translate_object(value, "Job/j", BY).findings}
 
 
-def test_a_queue_on_the_job_counted_the_old_name() -> None:
+def test_the_queue_of_a_job_is_reported() -> None:
     found = told(job({"nvidia.com/gpu": 1}, labels=QUEUE))
     assert "metadata.labels[kueue.x-k8s.io/queue-name]" in found["QueueCountsNames"]
     assert "gpu.nvidia.com" in found["QueueCountsNames"]
@@ -51,13 +51,13 @@ def test_a_queue_on_the_job_counted_the_old_name() -> None:
         ({"queue": "team-a"}, "with queue team-a"),
     ],
 )
-def test_a_volcano_job_says_who_schedules_its_pods(spec: YamlValue, words: str) -> None:
+def test_the_scheduler_of_a_volcano_job_is_reported(spec: YamlValue, words: str) -> None:
     found = told(volcano(**spec))["SchedulerKept"]
     assert found.startswith("spec.schedulerName: ")
     assert words in found
 
 
-def test_a_workflow_s_templates_and_its_patch_of_pod_specs_are_told() -> None:
+def test_requests_in_templates_and_patches_of_a_workflow_are_reported() -> None:
     """Argo's templates hold one container and no pod; they are translated when pods are made."""
     container = {"image": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     patch = '{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":2}}}]}'
@@ -84,7 +84,7 @@ def test_a_workflow_s_templates_and_its_patch_of_pod_specs_are_told() -> None:
     assert all(each.severity is Severity.WARNING for each in done.findings)
 
 
-def test_one_template_that_is_refused_keeps_the_whole_object() -> None:
+def test_one_refused_template_leaves_the_object_unchanged() -> None:
     value = volcano()
     value["spec"]["tasks"].append({"template": template({"koordinator.sh/gpu": 101})})
     done = translate_object(value, "Job/j", BY)
@@ -92,7 +92,7 @@ def test_one_template_that_is_refused_keeps_the_whole_object() -> None:
     assert any(each.path.startswith("spec.tasks[1].template.spec") for each in done.findings)
 
 
-def test_templates_stand_in_the_namespace_of_the_object() -> None:
+def test_templates_have_the_namespace_of_the_object() -> None:
     done = translate_object(job({"nvidia.com/gpu": 1}, namespace="team"), "Job/team/j", BY)
     (made,) = done.templates
     assert get_value(dict(made), ("metadata", "namespace")) == "team"

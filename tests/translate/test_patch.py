@@ -29,7 +29,7 @@ POD: dict[str, Any] = {
 LIMITS = ("spec", "containers", 0, "resources", "limits")
 
 
-def test_a_pointer_escapes_what_divides() -> None:
+def test_a_pointer_escapes_slashes_and_tildes() -> None:
     assert to_pointer(("a/b", "c~d", 0, "")) == "/a~1b/c~0d/0/"
     assert to_pointer(()) == ""
 
@@ -46,7 +46,7 @@ def test_operations_are_a_json_patch() -> None:
     )
 
 
-def test_what_is_missing_or_null_above_is_made() -> None:
+def test_missing_and_null_parents_are_created() -> None:
     patch = Patch({"spec": None})
     patch.put(("metadata", "annotations", "a"), "b")
     patch.append(("spec", "resourceClaims"), {"name": "c"})
@@ -56,7 +56,7 @@ def test_what_is_missing_or_null_above_is_made() -> None:
     }
 
 
-def test_what_stands_there_already_is_no_edit() -> None:
+def test_an_equal_value_is_not_edited() -> None:
     patch = Patch(POD)
     patch.put(("metadata", "name"), "p")
     patch.remove(("metadata", "labels", "none"))
@@ -64,13 +64,13 @@ def test_what_stands_there_already_is_no_edit() -> None:
     assert patch.edits == []
 
 
-def test_true_is_not_one() -> None:
+def test_true_and_one_are_different_values() -> None:
     patch = Patch({"a": 1})
     patch.put(("a",), value=True)
     assert patch.edits == [Edit("replace", ("a",), value=True)]
 
 
-def test_limits_go_with_their_last_entry_and_resources_stay() -> None:
+def test_empty_limits_are_removed_and_resources_stay() -> None:
     patch = Patch(POD)
     patch.remove((*LIMITS, "nvidia.com/gpu"))
     assert patch.edits == [Edit("remove", LIMITS)]
@@ -80,7 +80,7 @@ def test_limits_go_with_their_last_entry_and_resources_stay() -> None:
     assert other.pod == {"limits": {"cpu": 1}}
 
 
-def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
+def test_the_undo_patch_is_on_the_pod_and_can_be_parsed() -> None:
     patch = Patch(POD)
     patch.remove((*LIMITS, "nvidia.com/gpu"))
     patch.append(("spec", "resourceClaims"), {"name": "drawbridge"})
@@ -93,7 +93,7 @@ def test_the_way_back_stands_on_the_pod_and_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("path", [("metadata", "name", "a"), ("spec", "containers", "a")])
-def test_what_is_in_the_way_is_not_replaced(path: tuple[str, ...]) -> None:
+def test_a_value_of_the_wrong_type_is_not_replaced(path: tuple[str, ...]) -> None:
     patch = Patch(POD)
     with pytest.raises(EditError):
         patch.put(path, 1)
@@ -102,14 +102,14 @@ def test_what_is_in_the_way_is_not_replaced(path: tuple[str, ...]) -> None:
     assert patch.pod == POD
 
 
-def test_without_edits_nothing_is_noted() -> None:
+def test_without_edits_there_is_no_annotation() -> None:
     patch = Patch(POD)
     patch.add_undo()
     assert patch.edits == []
 
 
 @pytest.mark.parametrize("keys", [*itertools.permutations(["image", "name", "tty"])])
-def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) -> None:
+def test_an_item_is_tested_with_its_name_at_each_step(keys: tuple[str, ...]) -> None:
     patch = Patch(POD)
     for key in keys:
         patch.put(("spec", "containers", 0, key), "new")
@@ -120,7 +120,7 @@ def test_an_item_is_named_as_it_is_called_at_each_step(keys: tuple[str, ...]) ->
     assert restore_original(patch.pod) == POD
 
 
-def test_a_second_translation_goes_back_to_before_the_first() -> None:
+def test_undo_of_a_second_translation_also_undoes_the_first() -> None:
     first = Patch(POD)
     first.remove((*LIMITS, "nvidia.com/gpu"))
     first.add_undo()
@@ -157,11 +157,11 @@ def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
         "[" * 100000,
     ],
 )
-def test_a_way_back_that_somebody_wrote_does_no_harm(text: str) -> None:
+def test_a_forged_undo_patch_does_no_harm(text: str) -> None:
     assert restore_original({"metadata": {"annotations": {ORIGINAL_ANNOTATION: text}}}) is None
 
 
-def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
+def test_a_lone_surrogate_in_a_pod_can_be_encoded() -> None:
     written = '[{"op":"add","path":"/x","value":"\\ud800"}]'
     patch = Patch(
         {"metadata": {"annotations": {ORIGINAL_ANNOTATION: written}}, "spec": {"name": "é"}}
@@ -174,14 +174,14 @@ def test_half_a_character_that_somebody_wrote_can_still_be_sent() -> None:
     assert "\\ud800" in text
 
 
-def test_a_way_back_that_cannot_be_read_is_replaced() -> None:
+def test_an_invalid_undo_patch_is_replaced() -> None:
     patch = Patch({"metadata": {"annotations": {ORIGINAL_ANNOTATION: "nonsense"}}, "spec": {}})
     patch.put(("spec", "a"), 1)
     patch.add_undo()
     assert restore_original(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
 
 
-def test_a_pod_without_a_way_back_has_none() -> None:
+def test_a_pod_without_an_undo_patch_is_not_restored() -> None:
     assert restore_original(POD) is None
     assert restore_original({"metadata": {"annotations": {ORIGINAL_ANNOTATION: 7}}}) is None
     assert parse_undo("[]") == ()
@@ -198,7 +198,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "append", "remove"]), PATHS, 
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=3), STEPS)
-def test_whatever_is_edited_can_be_undone_and_said_as_a_json_patch(
+def test_any_edits_can_be_undone_and_written_as_a_json_patch(
     pod: dict[str, Any], steps: list[tuple[str, Any, Any]]
 ) -> None:
     patch = Patch(pod)

@@ -78,7 +78,7 @@ def test_more_claims_are_numbered() -> None:
     assert names == ["drawbridge", "drawbridge-2"]
 
 
-def test_the_hash_of_the_facts_is_noted() -> None:
+def test_the_hash_of_the_facts_is_annotated() -> None:
     pod = {"spec": CASES[0]["spec"]}
     by = make_context(Configuration(), Facts())
     after: YamlValue = apply_edits(pod, translate(pod, by).edits)
@@ -90,7 +90,7 @@ def test_the_hash_of_the_facts_is_noted() -> None:
         assert after["metadata"]["annotations"][FACTS_ANNOTATION] == by.facts_digest
 
 
-def test_a_template_is_read_in_the_namespace_its_pods_will_be_in() -> None:
+def test_networks_of_a_template_are_read_in_the_given_namespace() -> None:
     networks = {"k8s.v1.cni.cncf.io/networks": "a"}
     pod: YamlValue = {
         "metadata": {"annotations": networks},
@@ -211,7 +211,7 @@ JUNK = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @every(JUNK)
-def test_any_value_has_an_answer(pod: YamlValue) -> None:
+def test_any_value_has_a_translation(pod: YamlValue) -> None:
     assert isinstance(translate(pod, TranslationContext()), Translation)
 
 
@@ -259,7 +259,9 @@ def asking() -> YamlValue:
 
 @settings(deadline=None, max_examples=150)
 @every(st.sampled_from(PLACES), JUNK)
-def test_junk_anywhere_in_a_pod_that_asks_has_an_answer(place: YamlValue, junk: YamlValue) -> None:
+def test_invalid_values_anywhere_in_a_pod_have_a_translation(
+    place: YamlValue, junk: YamlValue
+) -> None:
     pod = asking()
     top: YamlValue = get_value(pod, place[:-1])
     top[place[-1]] = junk
@@ -280,7 +282,7 @@ HINTS = (
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
 @pytest.mark.parametrize("junk", [None, 7, "text", [1], [{}]])
 @pytest.mark.parametrize("hints", HINTS, ids=str)
-def test_what_is_no_container_gets_nothing(hints: YamlValue, junk: YamlValue, part: str) -> None:
+def test_invalid_containers_get_no_claims(hints: YamlValue, junk: YamlValue, part: str) -> None:
     pod: YamlValue = {"metadata": {"annotations": hints}, "spec": {"containers": [], part: [junk]}}
     for by in (UNKNOWING, PLUGIN, OURS):
         done = translate(pod, by)
@@ -289,7 +291,7 @@ def test_what_is_no_container_gets_nothing(hints: YamlValue, junk: YamlValue, pa
 
 @pytest.mark.parametrize("place", ["resources", "env", "claims", "limits"])
 @pytest.mark.parametrize("junk", [7, "text", [1], {"a": 1}])
-def test_junk_beside_a_request_is_never_lost(place: str, junk: YamlValue) -> None:
+def test_invalid_values_beside_a_request_are_preserved(place: str, junk: YamlValue) -> None:
     container: YamlValue = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     if place in ("claims", "limits"):
         container["resources"]["requests" if place == "limits" else place] = junk

@@ -120,7 +120,7 @@ def supplied(done: Translation) -> Counter[str]:
 
 @settings(deadline=None, max_examples=60)
 @every(PODS, st.sampled_from(CLUSTERS))
-def test_made_up_pods_keep_what_is_theirs_and_get_what_they_asked(
+def test_generated_pods_keep_their_fields_and_get_their_requests(
     pod: YamlValue, by: TranslationContext
 ) -> None:
     done = holds(pod, by)
@@ -132,7 +132,7 @@ def test_made_up_pods_keep_what_is_theirs_and_get_what_they_asked(
 
 
 @pytest.mark.parametrize("pod", EXAMPLES)
-def test_examples_hold_as_well(pod: YamlValue) -> None:
+def test_the_examples_have_the_same_properties(pod: YamlValue) -> None:
     for by in CLUSTERS:
         done = holds(pod, by)
         if done.edits:
@@ -140,7 +140,7 @@ def test_examples_hold_as_well(pod: YamlValue) -> None:
 
 
 @pytest.mark.parametrize(("pod", "legacy"), DIALECTS)
-def test_and_so_do_the_pods_of_the_tables(pod: YamlValue, legacy: Legacy) -> None:
+def test_the_pods_of_the_tables_have_the_same_properties(pod: YamlValue, legacy: Legacy) -> None:
     for each in CLUSTERS:
         configuration = msgspec.structs.replace(each.configuration, legacy=legacy)
         holds(pod, make_context(configuration, each.facts))
@@ -163,7 +163,7 @@ def plain(done: Translation) -> bytes:
 
 
 @pytest.mark.parametrize("by", CLUSTERS)
-def test_a_container_that_is_added_later_is_translated_too(by: TranslationContext) -> None:
+def test_a_container_added_later_is_translated(by: TranslationContext) -> None:
     """As another webhook does between two of our turns."""
     one = {"name": "main", "resources": {"limits": {"koordinator.sh/gpu": 100}}}
     pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": [one]}}

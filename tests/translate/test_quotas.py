@@ -37,7 +37,7 @@ def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # Y
         ),
     ],
 )
-def test_a_quota_on_a_device_is_told_of(
+def test_a_quota_on_a_device_is_reported(
     kind: tuple[str, str], spec: dict[str, Any], found: list[str]
 ) -> None:
     assert paths(*kind, spec) == found
@@ -57,11 +57,11 @@ def test_a_quota_on_a_device_is_told_of(
         (("kueue.x-k8s.io/v1beta1", "ClusterQueue"), {"resourceGroups": "x"}),
     ],
 )
-def test_other_quotas_are_passed_over(kind: tuple[str, str], spec: Any) -> None:  # noqa: ANN401  # YAML
+def test_other_quotas_are_ignored(kind: tuple[str, str], spec: Any) -> None:  # noqa: ANN401  # YAML
     assert paths(*kind, spec) == []
 
 
-def test_a_quota_stays_as_it_is() -> None:
+def test_a_quota_is_not_changed() -> None:
     spec = {"hard": {"requests.nvidia.com/gpu": 4}}
     value = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
     done = translate_object(value, "ResourceQuota/q", make_context(Configuration()))

@@ -88,7 +88,7 @@ def wanted(of: YamlValue) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
-def test_the_claims_of_a_row_and_what_is_told(case: YamlValue) -> None:
+def test_the_claims_and_findings_of_a_row(case: YamlValue) -> None:
     found = done(case)
     assert [list(lines(each)) for each in found.templates] == case.get("claims", [])
     assert [each.code for each in found.findings] == case.get("findings", [])
@@ -107,11 +107,11 @@ def test_rows_and_cases_cover_each_other() -> None:
         assert case["row"] in rows, name(case)
 
 
-def test_no_case_stands_twice() -> None:
+def test_no_case_is_duplicate() -> None:
     assert len({name(case) for case in CASES}) == len(CASES)
 
 
-def test_where_amounts_are_dropped_nobody_gets_a_whole_device_for_a_share() -> None:
+def test_no_share_becomes_a_whole_device_if_the_api_server_drops_capacity() -> None:
     """A claim without its amounts asks for all of each of them."""
     tried = 0
     for case in CASES:

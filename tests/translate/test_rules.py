@@ -35,7 +35,7 @@ def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_one_request_for_each_kind_and_the_rule_beside_them(case: YamlValue) -> None:
+def test_the_claim_has_one_request_per_kind_and_a_rule(case: YamlValue) -> None:
     made = done(case)
     if "not_expressible" in case:
         assert made.edits == ()
@@ -78,6 +78,6 @@ def test_the_rules_are_part_of_the_name() -> None:
     assert done(joint).templates[0].name != done(hard).templates[0].name
 
 
-def test_a_template_with_rules_is_one_that_the_api_server_takes() -> None:
+def test_the_api_server_accepts_a_template_with_rules() -> None:
     whole = dict(done(TABLE[0]).templates[0].object)
     assert not isinstance(read_template(whole), tuple)

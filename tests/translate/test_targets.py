@@ -72,7 +72,7 @@ def said(case: YamlValue) -> TargetResult:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_what_a_target_says(case: YamlValue) -> None:
+def test_the_claim_of_a_target(case: YamlValue) -> None:
     each = said(case)
     if "not_expressible" in case:
         assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
@@ -91,7 +91,7 @@ def test_what_a_target_says(case: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
-def test_the_api_server_would_take_it(case: YamlValue) -> None:
+def test_the_api_server_accepts_the_claim(case: YamlValue) -> None:
     claim = claim_of(case)
     assert validate_claim(claim) == ()
 
@@ -121,7 +121,7 @@ def expressions(value: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_expression_compiles_and_costs_little(version: str) -> None:
+def test_every_expression_compiles_within_the_cost_limit(version: str) -> None:
     selectors = Selectors(version)
     # Sharing, and what a selector sees of it, came with consumable capacity.
     texts_ = {text for case in SAYABLE for text in expressions(case["claim"])}
@@ -131,7 +131,9 @@ def test_every_expression_compiles_and_costs_little(version: str) -> None:
 
 
 @pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
-def test_no_expression_fails_on_a_device_of_its_class_and_one_accepts(case: YamlValue) -> None:
+def test_no_expression_fails_on_a_device_of_its_class_and_one_device_matches(
+    case: YamlValue,
+) -> None:
     selectors = Selectors("1.36")
     for request in case["claim"]["requests"]:
         for wanted in request.get("firstAvailable") or [request["exactly"]]:
@@ -183,7 +185,7 @@ def samples() -> Iterator[tuple[str, Device]]:
                     yield from ((each.driver, device) for device in each.devices)
 
 
-def test_containers_get_what_they_asked_for() -> None:
+def test_containers_get_their_requests() -> None:
     main, side = (DeviceUser(("spec", "containers", i), name) for i, name in enumerate(("a", "b")))
     asks = [
         Ask(name="one", kind=ask_of({"row": "x"}).kind, row="nvidia/whole", users=(main,)),
@@ -198,7 +200,7 @@ def test_containers_get_what_they_asked_for() -> None:
     assert claim.asks == {"one": ("gpu-0",), "two": ("gpu-1",)}
 
 
-def test_shares_with_limits_of_their_own_are_in_claims_of_their_own() -> None:
+def test_shares_with_separate_limits_are_in_separate_claims() -> None:
     share = {"isolation": "memory", "memory": {"type": "Bytes", "value": 1 << 20}}
     asks = [ask_of({"row": "hami/memory", "name": name, "share": share}) for name in "ab"]
     facts = worlds.facts(("hgx-h100 hami-core-gpu.project-hami.io",))
@@ -207,7 +209,7 @@ def test_shares_with_limits_of_their_own_are_in_claims_of_their_own() -> None:
     assert (list(first.asks), list(second.asks)) == (["a"], ["b"])
 
 
-def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
+def test_requests_beyond_the_limit_go_into_a_second_claim() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40}
     plain["selectors"] = [{"is": "PartitionProfile", "names": ["1g.5gb"]}]
@@ -220,7 +222,7 @@ def test_more_than_a_claim_holds_goes_into_a_second_one() -> None:
     assert counts == [32, 8]
 
 
-def test_more_than_a_claim_holds_cannot_be_kept_together() -> None:
+def test_joint_requests_beyond_the_limit_are_refused() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40, "colocation": {"scope": "device"}}
     (each,) = express_asks([ask_of(plain)], facts, Configuration())
@@ -228,7 +230,7 @@ def test_more_than_a_claim_holds_cannot_be_kept_together() -> None:
     assert "needs 40 devices" in each.findings[0].message
 
 
-def test_more_amounts_than_eight_keep_those_of_most_devices() -> None:
+def test_of_more_than_eight_amounts_the_most_common_are_kept() -> None:
     facts = worlds.facts(("hgx-h100 hami-core-gpu.project-hami.io",))
     (product,) = facts.products
     many = tuple(
@@ -257,6 +259,6 @@ def test_more_amounts_than_eight_keep_those_of_most_devices() -> None:
     assert each.lost == ("products",)
 
 
-def test_asking_twice_says_the_same() -> None:
+def test_equal_asks_give_equal_results() -> None:
     for case in TABLE:
         assert said(case) == said(case)

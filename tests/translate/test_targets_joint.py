@@ -55,7 +55,7 @@ def pairs(each: TargetResult) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_what_goes_together(case: YamlValue) -> None:
+def test_joint_asks_are_grouped(case: YamlValue) -> None:
     each = said(case)
     if "not_expressible" in case:
         assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
@@ -75,7 +75,7 @@ def test_what_goes_together(case: YamlValue) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("gpus", range(1, 9))
-def test_every_number_of_gpus_is_asked_for_with_a_nic_in_every_place(shape: str, gpus: int) -> None:
+def test_any_number_of_gpus_has_a_nic_in_every_location(shape: str, gpus: int) -> None:
     facts = worlds.facts((f"{shape} gpu.nvidia.com", f"{shape} dra.net"))
     (each,) = express_asks(asks(gpus, None), facts, Configuration())
     groups = pairs(each)
@@ -87,7 +87,7 @@ def test_every_number_of_gpus_is_asked_for_with_a_nic_in_every_place(shape: str,
     assert len(assemble_claims([each])) == 1
 
 
-def test_requests_of_a_group_have_one_number() -> None:
+def test_requests_of_a_group_have_equal_numbers() -> None:
     facts = worlds.facts(("aws-p4d gpu.nvidia.com", "aws-p4d dra.net"))
     (claim,) = assemble_claims(express_asks(asks(3, None), facts, Configuration()))
     assert claim.asks == {"g": ("gpu-0", "gpu-1"), "n": ("nic-0", "nic-1")}

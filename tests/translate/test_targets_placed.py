@@ -61,13 +61,13 @@ def claim_of(spec: Any, number: int) -> Claim:  # noqa: ANN401  # a plain claim 
 
 
 @pytest.mark.parametrize("case", PLACED, ids=lambda case: case["name"])
-def test_what_is_said_finds_its_devices(case: YamlValue) -> None:
+def test_claims_can_be_allocated(case: YamlValue) -> None:
     assert placed(tuple(case["world"]), [{"devices": case["claim"]}])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("gpus", range(1, 9))
-def test_groups_stand_on_roots_of_their_own(shape: str, gpus: int) -> None:
+def test_groups_are_on_separate_roots(shape: str, gpus: int) -> None:
     words = (f"{shape} gpu.nvidia.com", f"{shape} dra.net")
     claims = assemble_claims(
         express_asks(joint_asks(gpus, None), worlds.facts(words), Configuration())

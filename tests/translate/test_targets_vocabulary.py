@@ -90,25 +90,25 @@ def holds(selector: AskSelector) -> object:
 
 
 @pytest.mark.parametrize("selector", TRUE, ids=repr)
-def test_a_selector_holds_and_its_opposite_does_not(selector: AskSelector) -> None:
+def test_a_selector_matches_and_its_negation_does_not(selector: AskSelector) -> None:
     assert holds(selector) is True
     assert holds(Not(selector)) is False
 
 
 @pytest.mark.parametrize("selector", FALSE, ids=repr)
-def test_a_selector_does_not_hold_and_its_opposite_does(selector: AskSelector) -> None:
+def test_a_selector_does_not_match_and_its_negation_does(selector: AskSelector) -> None:
     assert holds(selector) is False
     assert holds(Not(selector)) is True
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=20))
-def test_no_text_gets_out_of_its_quotes(text: str) -> None:
+def test_no_text_ends_its_string_literal(text: str) -> None:
     assert holds(Uuid((text,))) is (text == "GPU-1")
     assert holds(Not(Uuid((text, "GPU-1")))) is False
 
 
-def test_a_label_without_an_attribute_has_no_words() -> None:
+def test_a_label_without_an_attribute_is_not_expressible() -> None:
     with pytest.raises(NotExpressibleError, match="not mapped"):
         write_cel(DeviceLabel("type"), WORDS)
 
@@ -134,18 +134,18 @@ def test_a_percentage_is_rounded_down(memory: str, percent: str, expected: str) 
     assert percent_amount(product(memory), "memory", Percent(Decimal(percent))) == expected
 
 
-def test_a_percentage_is_what_the_driver_hands_out() -> None:
+def test_a_percentage_is_a_multiple_of_the_driver_step() -> None:
     row = product("40Gi", least="1Gi", step="1Gi", most="40Gi")
     assert percent_amount(row, "memory", Percent(Decimal(49))) == "19Gi"
     assert percent_amount(row, "memory", Percent(Decimal("0.1"))) == "1Gi"
 
 
-def test_more_than_all_of_it_is_not_sayable() -> None:
+def test_more_than_100_percent_is_not_expressible() -> None:
     with pytest.raises(NotExpressibleError, match="101 percent"):
         percent_amount(product("40Gi"), "memory", Percent(Decimal(101)))
 
 
-def test_products_are_left_out_only_where_they_surely_do_not_fit() -> None:
+def test_products_are_excluded_only_if_known_not_to_match() -> None:
     rows = [product("40Gi"), product("80Gi")]
     assert filter_products(rows, [Memory(at_least=50 << 30)], "memory") == (rows[1],)
     assert filter_products(rows, [Not(Uuid(("x",)))], "memory") == tuple(rows)

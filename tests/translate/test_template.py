@@ -34,7 +34,7 @@ FULL = spec(allocationMode="ExactCount", count=1)
         spec(allocationMode=""),
     ],
 )
-def test_what_is_stored_alike_has_one_name(same: dict[str, Value]) -> None:
+def test_equal_stored_specs_have_one_name(same: dict[str, Value]) -> None:
     assert make_template(same) == make_template(FULL)
 
 
@@ -47,11 +47,11 @@ def test_what_is_stored_alike_has_one_name(same: dict[str, Value]) -> None:
         spec(capacity={"requests": {"memory": "1Gi"}}),
     ],
 )
-def test_what_says_more_has_another_name(other: dict[str, Value]) -> None:
+def test_a_different_spec_has_another_name(other: dict[str, Value]) -> None:
     assert make_template(other).name != make_template(FULL).name
 
 
-def test_an_amount_is_stored_as_it_is_written_canonically() -> None:
+def test_an_amount_is_stored_in_canonical_form() -> None:
     one, other = (spec(capacity={"requests": {"memory": text}}) for text in ("1Gi", "1024Mi"))
     assert make_template(one) == make_template(other)
 
@@ -61,7 +61,7 @@ def test_all_has_no_count() -> None:
     assert whole == spec(allocationMode="All")
 
 
-def test_ways_get_their_defaults_too() -> None:
+def test_subrequests_get_their_defaults() -> None:
     ways: list[Value] = [{"name": "a", "deviceClassName": "x", "tolerations": [{"key": "k"}]}]
     whole: dict[str, Value] = {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}
     filled: list[Value] = [
@@ -78,7 +78,7 @@ def test_ways_get_their_defaults_too() -> None:
     }
 
 
-def test_what_a_driver_is_told_is_not_touched() -> None:
+def test_driver_parameters_are_not_changed() -> None:
     opaque: Value = {"driver": "d", "parameters": {"empty": [], "text": "", "none": None}}
     whole: dict[str, Value] = {"devices": {"config": [{"requests": [], "opaque": opaque}]}}
     assert normalize_spec(whole) == {"devices": {"config": [{"opaque": opaque}]}}
@@ -95,7 +95,7 @@ def test_metadata_is_part_of_the_name() -> None:
     assert len(names) == 5
 
 
-def test_the_api_server_would_take_it() -> None:
+def test_the_api_server_accepts_the_claim() -> None:
     made = make_template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
     read = read_template(made.object)
     assert isinstance(read, Read)
@@ -105,7 +105,7 @@ def test_the_api_server_would_take_it() -> None:
     assert len(made.name) <= 63
 
 
-def test_the_name_stays() -> None:
+def test_the_template_name_is_stable() -> None:
     # Once released, a name means this content: another one would orphan templates.
     assert make_template(FULL).name == "drawbridge-242c94947da28f4d6c26438ddad50c0e"
 
@@ -147,7 +147,7 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
         ({}, False),
     ],
 )
-def test_templates_that_make_the_same_claims_say_the_same(
+def test_templates_that_make_the_same_claims_have_the_same_content(
     found: dict[str, Value], *, same: bool
 ) -> None:
     assert has_same_content(found, MADE) is same

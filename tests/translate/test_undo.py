@@ -41,7 +41,7 @@ def as_a_tool(pod: YamlValue) -> YamlValue:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_the_table_of_ways_back(case: YamlValue) -> None:
+def test_the_table_of_undo_patches(case: YamlValue) -> None:
     pod = pod_of(case)
     done = translate(pod, BY)
     assert done.edits
@@ -68,7 +68,7 @@ VALID = PODS.filter(once)
 
 @settings(deadline=None, max_examples=80)
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED)
-def test_what_others_inserted_stays_and_what_was_asked_comes_back(
+def test_inserted_items_stay_and_the_original_requests_return(
     pod: YamlValue, by: TranslationContext, steps: list[tuple[str, int, int]]
 ) -> None:
     done = translate(pod, by)
@@ -85,7 +85,7 @@ def test_what_others_inserted_stays_and_what_was_asked_comes_back(
 
 @settings(deadline=None, max_examples=50)
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED, INJECTED)
-def test_a_second_turn_goes_back_by_the_first_wherever_things_are(
+def test_undo_of_two_translations_finds_moved_items(
     pod: YamlValue,
     by: TranslationContext,
     steps: list[tuple[str, int, int]],
@@ -134,9 +134,7 @@ AGAIN: YamlValue = [
 @settings(max_examples=300)
 @example(AGAIN, None)
 @every(STEPS, st.sampled_from([[], [{"name": "x"}, {"name": "y", "b": []}], {"0": 1}, None]))
-def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(
-    written: YamlValue, held: YamlValue
-) -> None:
+def test_a_forged_undo_patch_gives_a_pod_or_none(written: YamlValue, held: YamlValue) -> None:
     pod: YamlValue = {
         "a": held,
         "b": {"c": 1},
@@ -152,7 +150,7 @@ def test_a_way_back_that_somebody_wrote_gives_some_pod_or_none(
     assert restore_original(patch.pod) is not None
 
 
-def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
+def test_values_merged_by_an_earlier_undo_are_merged_once() -> None:
     written = [{"op": "add", "path": "/b/c", "value": each} for each in ([1], [2])]
     patch = Patch(
         {"b": {}, "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}}}
@@ -178,11 +176,11 @@ def test_what_an_earlier_way_back_joined_is_joined_once() -> None:
         json.dumps([{"op": "add", "path": "/a", "value": "x" * MAX_LENGTH}]),
     ],
 )
-def test_what_is_no_way_back_is_not_read(text: str) -> None:
+def test_an_invalid_undo_patch_is_not_parsed(text: str) -> None:
     assert parse_undo(text) == ()
 
 
-def test_looking_for_what_moved_ends() -> None:
+def test_the_search_for_moved_items_is_limited() -> None:
     pod: YamlValue = {"spec": {"a": [{"name": f"{i}"} for i in range(100_000)]}}
     last = UndoStep("test", ("spec", "a", "0", "name"), "99999")
     with pytest.raises(EditError, match="too many lookups"):
@@ -200,7 +198,7 @@ def test_looking_for_what_moved_ends() -> None:
         apply_undo(pod, [*near, *far])
 
 
-def test_the_way_back_stays_small() -> None:
+def test_the_undo_patch_is_small() -> None:
     """Of a pod with 64 containers it takes an eighth of what annotations may have."""
     one = {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 1}}}
     containers = [{"name": f"container-{i}", **copy.deepcopy(one)} for i in range(64)]

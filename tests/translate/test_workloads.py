@@ -103,17 +103,17 @@ def test_the_version_of_a_kind_does_not_matter(version: str) -> None:
         },
     ],
 )
-def test_what_has_no_pod_template_has_no_place(value: YamlValue) -> None:
+def test_an_object_without_a_pod_template_has_no_places(value: YamlValue) -> None:
     assert find_places(value) == ()
 
 
-def test_a_kind_can_be_taught() -> None:
+def test_a_kind_can_be_added() -> None:
     value = {"apiVersion": "example.com/v1", "kind": "Farm", "spec": {"pods": [{"spec": {}}]}}
     (place,) = find_places(value, {("example.com", "Farm"): ("spec.pods[]",)})
     assert place.path == ("spec", "pods", 0)
 
 
-def test_a_request_at_a_place_that_is_no_pod_is_named() -> None:
+def test_a_request_outside_a_pod_is_found() -> None:
     value = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -126,7 +126,7 @@ def test_a_request_at_a_place_that_is_no_pod_is_named() -> None:
     )
 
 
-def test_a_request_beside_a_known_place_is_named_as_well() -> None:
+def test_a_request_beside_a_known_place_is_found() -> None:
     value = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -139,7 +139,7 @@ def test_a_request_beside_a_known_place_is_named_as_well() -> None:
     assert format_path(request.path) == "spec.more[0].resources.requests"
 
 
-def test_a_claim_asks_already_as_it_should() -> None:
+def test_requests_of_claims_are_ignored() -> None:
     value = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -170,7 +170,7 @@ def test_the_tables_name_no_kind_twice() -> None:
     ],
     ids=["Spark", "KubeVirt", "limits below a part of that name"],
 )
-def test_a_device_that_stands_as_a_value_is_named_as_well(spec: YamlValue, path: Path) -> None:
+def test_a_device_that_is_named_by_a_value_is_found(spec: YamlValue, path: Path) -> None:
     (request,) = find_other_requests(
         {"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ()
     )
@@ -178,7 +178,7 @@ def test_a_device_that_stands_as_a_value_is_named_as_well(spec: YamlValue, path:
     assert request.name.startswith("nvidia.com/")
 
 
-def test_a_name_that_is_no_device_is_passed_over() -> None:
+def test_a_name_that_is_not_a_device_is_ignored() -> None:
     spec = {"gpu": {"name": "fast", "quantity": 1}, "gpus": ["nvidia.com/gpu"], "hostDevices": 3}
     assert (
         find_other_requests({"apiVersion": "example.com/v1", "kind": "Farm", "spec": spec}, ())
@@ -194,18 +194,20 @@ def test_a_name_that_is_no_device_is_passed_over() -> None:
         ("InferenceService", {"predictor": {"workerSpec": {"containers": [container()]}}}),
     ],
 )
-def test_what_has_no_room_for_a_claim_is_named_and_no_place(kind: str, spec: YamlValue) -> None:
+def test_a_spec_without_a_field_for_claims_is_found_but_not_a_place(
+    kind: str, spec: YamlValue
+) -> None:
     value = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": kind, "spec": spec}
     assert find_places(value) == ()
     assert [each.name for each in find_other_requests(value, ())] == ["nvidia.com/gpu"]
 
 
-def test_what_nodes_may_have_is_not_asked_for() -> None:
+def test_node_descriptions_are_not_requests() -> None:
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": {"limits": dict(GPU)}}
     assert find_other_requests(pool, ()) == ()
 
 
-def test_a_request_in_the_text_of_a_patch_is_named() -> None:
+def test_a_request_in_a_patch_text_is_found() -> None:
     patch = "spec:\n  limits:\n    nvidia.com/gpu: 2\n"
     value = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -24,7 +24,7 @@ from translate.targets.plan import (
 MAX_ENTRIES = 32
 
 
-class ContainerRequests(msgspec.Struct, frozen=True):
+class ClaimUse(msgspec.Struct, frozen=True):
     """The requests of a claim that one container uses."""
 
     user: DeviceUser
@@ -35,7 +35,7 @@ class ComposedClaim(msgspec.Struct, frozen=True):
     """A claim of a pod: its `v1` spec, the requests of each container, and of each ask."""
 
     spec: dict[str, Value]
-    uses: tuple[ContainerRequests, ...]
+    uses: tuple[ClaimUse, ...]
     asks: dict[str, tuple[str, ...]]
     rules: Rules = Rules()
 
@@ -187,10 +187,10 @@ def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:
 
 def _group_by_user(
     names: Sequence[str], requests: Sequence[UnnamedRequest]
-) -> tuple[ContainerRequests, ...]:
+) -> tuple[ClaimUse, ...]:
     """Group the request names by container, in the order of the claim."""
     uses: dict[DeviceUser, list[str]] = {}
     for name, each in zip(names, requests, strict=True):
         for user in each.users:
             uses.setdefault(user, []).append(name)
-    return tuple(ContainerRequests(user, tuple(used)) for user, used in uses.items())
+    return tuple(ClaimUse(user, tuple(used)) for user, used in uses.items())
