@@ -73,7 +73,7 @@ def test_native_placement_never_has_the_annotation(case: YamlValue) -> None:
 
 
 def test_the_rules_are_part_of_the_name() -> None:
-    (joint,) = (each for each in TABLE if each["name"].startswith("what is only preferred"))
+    (joint,) = (each for each in TABLE if each["name"].startswith("a preferred joint stays"))
     hard = {**joint, "annotations": TABLE[0]["annotations"]}
     assert done(joint).templates[0].name != done(hard).templates[0].name
 
