@@ -74,8 +74,8 @@ def read_expressions(hook: Json, selector: str = "namespaceSelector") -> set[tup
 
 
 def test_the_kustomization_lists_every_file() -> None:
-    there = {each.name for each in BASE.glob("*.yaml")} - {"kustomization.yaml"}
-    assert sorted(there) == sorted(KUSTOMIZATION["resources"])
+    files = {each.name for each in BASE.glob("*.yaml")} - {"kustomization.yaml"}
+    assert sorted(files) == sorted(KUSTOMIZATION["resources"])
     assert KUSTOMIZATION["namespace"] == NAMESPACE
     assert list(index_by_name("Namespace")) == [NAMESPACE]
 
@@ -107,8 +107,8 @@ def test_write_permissions_are_restricted_by_name() -> None:
     writing = {"update", "patch", "delete"}
     for role in find_objects("Role", "ClusterRole"):
         for rule in role["rules"]:
-            ours = {"configmaps", "leases", "mutatingwebhookconfigurations", "resourcequotas"}
-            if writing & set(rule["verbs"]) and ours & set(rule["resources"]):
+            restricted = {"configmaps", "leases", "mutatingwebhookconfigurations", "resourcequotas"}
+            if writing & set(rule["verbs"]) and restricted & set(rule["resources"]):
                 assert rule.get("resourceNames"), role["metadata"]["name"]
 
 
@@ -241,10 +241,10 @@ def test_the_http_handler_serves_the_webhook_paths() -> None:
 @pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
 def test_webhooks_refer_to_the_service_and_a_valid_path(hook: Json) -> None:
     (service,) = find_objects("Service")
-    asked = hook["clientConfig"]["service"]
-    assert (asked["name"], asked["namespace"]) == (service["metadata"]["name"], NAMESPACE)
-    assert asked["port"] == service["spec"]["ports"][0]["port"]
-    assert asked["path"] == (WORKLOADS if hook["name"].startswith("workloads.") else PODS)
+    reference = hook["clientConfig"]["service"]
+    assert (reference["name"], reference["namespace"]) == (service["metadata"]["name"], NAMESPACE)
+    assert reference["port"] == service["spec"]["ports"][0]["port"]
+    assert reference["path"] == (WORKLOADS if hook["name"].startswith("workloads.") else PODS)
 
 
 @pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
@@ -273,16 +273,16 @@ def test_a_pod_can_opt_out_but_not_in() -> None:
 
 def test_every_supported_kind_of_workload_is_in_the_rules() -> None:
     (hook,) = [hook for hook in list_webhooks() if hook["name"].startswith("workloads.")]
-    asked = {
+    in_rules = {
         (group, resource)
         for rule in hook["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    read = {
+    supported = {
         (group, f"{kind.lower()}s")
         for group, kind in {*TEMPLATES, *SPECS}
         # Pods have a separate webhook, and cluster-scoped kinds cannot opt in.
         if kind != "Pod" and not kind.startswith("Cluster")
     }
-    assert asked == read
+    assert in_rules == supported

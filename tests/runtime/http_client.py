@@ -98,7 +98,7 @@ def request(
 
 def review(uid: str = "u-1", padding: int = 0) -> bytes:
     """Build a review with this uid, and a number of padding bytes."""
-    asked = {"uid": uid, "operation": "CREATE", "object": {"padding": "x" * padding}}
+    request_value = {"uid": uid, "operation": "CREATE", "object": {"padding": "x" * padding}}
     return json.dumps(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request_value}
     ).encode()

@@ -26,23 +26,23 @@ def scrape(registry: CollectorRegistry) -> list[tuple[str, dict[str, str], float
 
 @given(st.lists(st.tuples(LABELS, LABELS)))
 def test_an_unlocked_counter_exports_the_same_as_a_counter(seen: list[tuple[str, str]]) -> None:
-    ours, theirs = CollectorRegistry(), CollectorRegistry()
-    unlocked = UnlockedCounter("asked", "Asked.", ["who", "what"], ours)
-    counter = Counter("asked", "Asked.", ["who", "what"], registry=theirs)
-    for who, what in seen:
-        unlocked.add(who, what)
-        counter.labels(who, what).inc()
-    assert scrape(ours) == scrape(theirs)
+    own, reference = CollectorRegistry(), CollectorRegistry()
+    unlocked = UnlockedCounter("requests", "Requests.", ["client", "kind"], own)
+    counter = Counter("requests", "Requests.", ["client", "kind"], registry=reference)
+    for client, kind in seen:
+        unlocked.add(client, kind)
+        counter.labels(client, kind).inc()
+    assert scrape(own) == scrape(reference)
 
 
 @given(st.lists(st.tuples(LABELS, NUMBERS)))
 def test_an_unlocked_histogram_exports_the_same_as_a_histogram(
     seen: list[tuple[str, float]],
 ) -> None:
-    ours, theirs = CollectorRegistry(), CollectorRegistry()
-    unlocked = UnlockedHistogram("took", "Took.", "who", BOUNDS, ours)
-    histogram = Histogram("took", "Took.", ["who"], buckets=BOUNDS, registry=theirs)
-    for who, seconds in seen:
-        unlocked.add(who, seconds)
-        histogram.labels(who).observe(seconds)
-    assert sorted(scrape(ours), key=str) == sorted(scrape(theirs), key=str)
+    own, reference = CollectorRegistry(), CollectorRegistry()
+    unlocked = UnlockedHistogram("latency", "Latency.", "client", BOUNDS, own)
+    histogram = Histogram("latency", "Latency.", ["client"], buckets=BOUNDS, registry=reference)
+    for client, seconds in seen:
+        unlocked.add(client, seconds)
+        histogram.labels(client).observe(seconds)
+    assert sorted(scrape(own), key=str) == sorted(scrape(reference), key=str)

@@ -36,7 +36,7 @@ def read(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def asked(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> list[Response]:
+def get_all(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> list[Response]:
     """Send a request to each (listener, path)."""
 
     async def play() -> list[Response]:
@@ -56,7 +56,7 @@ def asked(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -> 
 
 
 def test_a_ready_process_responds_with_ok(lines: io.StringIO) -> None:
-    health, ready = asked(lines, [], ("health", "/healthz"), ("health", "/readyz"))
+    health, ready = get_all(lines, [], ("health", "/healthz"), ("health", "/readyz"))
     assert (health.status, health.body) == (200, b"ok\n")
     assert (ready.status, ready.body) == (200, b"ok\n")
 
@@ -65,13 +65,13 @@ def test_readyz_lists_what_is_missing_and_healthz_is_ok(
     lines: io.StringIO,
 ) -> None:
     missing = ["namespaces are not synced yet", "no serving certificate yet"]
-    health, ready = asked(lines, missing, ("health", "/healthz"), ("health", "/readyz"))
+    health, ready = get_all(lines, missing, ("health", "/healthz"), ("health", "/readyz"))
     assert health.status == 200
     assert (ready.status, ready.body.decode().splitlines()) == (503, missing)
 
 
 def test_metrics_have_the_documented_names(lines: io.StringIO) -> None:
-    (answer,) = asked(lines, [], ("metrics", "/metrics"))
+    (answer,) = get_all(lines, [], ("metrics", "/metrics"))
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
     text = answer.body.decode()
@@ -89,7 +89,7 @@ def test_metrics_have_the_documented_names(lines: io.StringIO) -> None:
 
 def test_each_port_serves_only_its_own_paths(lines: io.StringIO) -> None:
     wrong = [("health", "/metrics"), ("metrics", "/readyz"), ("health", "/"), ("metrics", "/")]
-    assert [each.status for each in asked(lines, [], *wrong)] == [404] * 4
+    assert [each.status for each in get_all(lines, [], *wrong)] == [404] * 4
 
 
 @pytest.mark.parametrize(

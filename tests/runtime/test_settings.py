@@ -28,14 +28,14 @@ def test_a_changed_file_is_used_and_passed_to_listeners(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     settings = Settings(str(file), known=CODES)
-    told: list[Configuration] = []
-    settings.subscribe(told.append)
+    received: list[Configuration] = []
+    settings.subscribe(received.append)
     assert settings.load() == ()
     file.write_text(RENAMED)
     assert settings.reload() == ()
     assert settings.reload() == ()
     assert dict(settings.current.legacy.renames) == {"example.com/gpu": "nvidia.com/gpu"}
-    assert told == [Configuration(), settings.current]
+    assert received == [Configuration(), settings.current]
 
 
 def test_a_mount_that_swaps_its_symlinks_is_reloaded(tmp_path: Path) -> None:

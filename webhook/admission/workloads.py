@@ -57,10 +57,8 @@ def respond(
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):
         # The webhook for workloads may be active while the one for pods is not.
-        inactive = apply_policies(
-            workload_context.inactive_conditions, context.configuration.findings
-        )
-        findings += tuple(inactive)
+        inactive = workload_context.inactive_conditions
+        findings += tuple(apply_policies(inactive, context.configuration.findings))
     denied = [one for _, one in decisions if one.is_denied]
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
         return pods.compose_refusal(findings)

@@ -74,6 +74,11 @@ async def run(options: argparse.Namespace) -> int:
     return code
 
 
+def _create_templates(cluster: WatchedClusterView, session: Session) -> TemplateEnsurer:
+    store = WatchedTemplateStore(cluster.templates, Writer(session))
+    return _CountedTemplates(TemplateCache(store, lambda: datetime.now(UTC)))
+
+
 async def _serve(
     options: argparse.Namespace,
     settings: Settings,
@@ -85,17 +90,14 @@ async def _serve(
     cluster = WatchedClusterView(session, namespace, settings.current)
     settings.subscribe(cluster.configure)
     answers = AnswerCache()
-    store = WatchedTemplateStore(cluster.templates, Writer(session))
-    templates = TemplateCache(store, lambda: datetime.now(UTC))
+    admission = AdmissionHandler(cluster, _create_templates(cluster, session), answers)
 
     def find_missing() -> list[str]:
-        problem = certificate.find_problem()
-        return [*cluster.find_missing(), *([problem] if problem else [])]
+        return [*cluster.find_missing(), *filter(None, (certificate.find_problem(),))]
 
     def check_ready() -> list[str]:
         return [*(["stopping"] if stop.is_requested else []), *find_missing()]
 
-    admission = AdmissionHandler(cluster, _CountedTemplates(templates), answers)
     handler = AdmissionHTTPHandler(admission, find_missing)
     listener = TLSListener(options.listen, certificate, handler.handle)
     async with _serve_health(options, check_ready, cluster, answers):

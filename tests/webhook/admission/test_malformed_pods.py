@@ -45,11 +45,11 @@ def damage(pod: YamlValue, random_: random.Random) -> YamlValue:
         if not found:
             break
         path = random_.choice(found)
-        held: YamlValue = get_value(pod, path[:-1])
+        parent: YamlValue = get_value(pod, path[:-1])
         if random_.random() < 0.3:
-            del held[path[-1]]
+            del parent[path[-1]]
         else:
-            held[path[-1]] = copy.deepcopy(random_.choice(WRONG_VALUES))
+            parent[path[-1]] = copy.deepcopy(random_.choice(WRONG_VALUES))
     return pod
 
 
@@ -67,10 +67,10 @@ async def test_patches_apply_and_a_second_review_changes_nothing(seed: int) -> N
     translated = 0
     for _ in range(100):
         pod = damage({**random_.choice(pods()), "kind": "Pod"}, random_)
-        answer = await harness.pod(pod, name="p")
-        if answer.patch:
+        response = await harness.pod(pod, name="p")
+        if response.patch:
             translated += 1
-            assert not (await harness.pod(answer.after, name="p")).patch, pod
+            assert not (await harness.pod(response.after, name="p")).patch, pod
     assert translated
 
 
@@ -80,10 +80,10 @@ async def test_patches_of_malformed_updates_apply(seed: int) -> None:
     random_ = random.Random(seed)
     harness = create_harness(random_)
     for _ in range(100):
-        asked = {**random_.choice(pods()), "kind": "Pod"}
-        stands = (await harness.pod(asked, name="p")).after
-        old = stands if random_.random() < 0.6 else damage(stands, random_)
-        update = damage(random_.choice((asked, stands)), random_)
+        original = {**random_.choice(pods()), "kind": "Pod"}
+        current = (await harness.pod(original, name="p")).after
+        old = current if random_.random() < 0.6 else damage(current, random_)
+        update = damage(random_.choice((original, current)), random_)
         await harness.pod(update, name="p", operation="UPDATE", old=old)
 
 
@@ -95,5 +95,5 @@ async def test_malformed_workloads_get_a_response(seed: int) -> None:
     for _ in range(100):
         spec = {"template": random_.choice(pods())}
         workload = damage({**DEPLOYMENT, "spec": spec}, random_)
-        answer = await harness.workload({**workload, **DEPLOYMENT}, name="w")
-        assert not answer.patch
+        response = await harness.workload({**workload, **DEPLOYMENT}, name="w")
+        assert not response.patch

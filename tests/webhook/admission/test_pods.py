@@ -93,8 +93,8 @@ async def test_a_dry_run_gets_the_same_response_and_creates_no_template() -> Non
 async def test_a_dry_run_reports_a_template_conflict() -> None:
     harness = AdmissionHarness()
     await harness.pod(pod({"nvidia.com/gpu": 1}))
-    (held,) = harness.store.stored.values()
-    spec: YamlValue = held["spec"]
+    (stored,) = harness.store.stored.values()
+    spec: YamlValue = stored["spec"]
     spec["spec"]["devices"]["requests"][0]["exactly"]["count"] = 8
     harness.clock.advance(minutes=5)
     tried = await harness.pod(pod({"nvidia.com/gpu": 1}), dryRun=True)
@@ -144,12 +144,12 @@ async def test_a_dropped_field_denies_the_pod() -> None:
 async def test_templates_are_created_concurrently() -> None:
     harness = AdmissionHarness()
     harness.store.unblocked.clear()
-    asked = asyncio.create_task(harness.pod(pod({"nvidia.com/gpu": 40})))
+    review_task = asyncio.create_task(harness.pod(pod({"nvidia.com/gpu": 40})))
     for _ in range(5):
         await asyncio.sleep(0)
     assert harness.store.calls == ["create", "create"], "the second does not wait for the first"
     harness.store.unblocked.set()
-    claims = (await asked).after["spec"]["resourceClaims"]
+    claims = (await review_task).after["spec"]["resourceClaims"]
     assert [each["name"] for each in claims] == ["drawbridge", "drawbridge-2"]
     names = {("team", each["resourceClaimTemplateName"]) for each in claims}
     assert set(harness.store.stored) == names
@@ -169,11 +169,11 @@ async def test_the_handler_waits_for_a_new_namespace(
 ) -> None:
     monkeypatch.setattr("webhook.admission.handler._STEP", 1e-9)
     harness = AdmissionHarness()
-    asked = []
+    calls = []
 
     def namespace(name: str) -> dict[str, str] | None:
-        asked.append(name)
-        return ENFORCE if len(asked) > 3 else None
+        calls.append(name)
+        return ENFORCE if len(calls) > 3 else None
 
     monkeypatch.setattr(harness.cluster, "namespace_labels", namespace)
     assert (await harness.pod(pod({"nvidia.com/gpu": 1}))).reply.outcome == "translated"
@@ -209,14 +209,14 @@ async def test_zero_amounts_are_not_translated_again() -> None:
     harness = AdmissionHarness()
     limit = {"type": "Container", "max": {"nvidia.com/gpu": 8}, "default": {"nvidia.com/gpu": 0}}
     harness.cluster.ranges = [msgspec.convert({"spec": {"limits": [limit]}}, LimitRange)]
-    asked = pod({"nvidia.com/gpu": "2"})
-    after = (await harness.pod(asked)).after
+    original = pod({"nvidia.com/gpu": "2"})
+    after = (await harness.pod(original)).after
     none = {"nvidia.com/gpu": "0"}
     resources = after["spec"]["containers"][0]["resources"]
     assert (resources["limits"], resources["requests"]) == (none, none)
     assert not (await harness.pod(after)).patch
-    assert restore_original(after) == asked
-    second_response = await harness.pod(asked, operation="UPDATE", old=after)
+    assert restore_original(after) == original
+    second_response = await harness.pod(original, operation="UPDATE", old=after)
     assert second_response.after == after
 
 

@@ -112,10 +112,10 @@ async def test_a_watched_change_is_a_conflict_at_once() -> None:
 async def test_concurrent_callers_share_one_request() -> None:
     harness = TemplateHarness()
     harness.store.unblocked.clear()
-    asked = [asyncio.create_task(harness.ensure(build_template())) for _ in range(20)]
+    tasks = [asyncio.create_task(harness.ensure(build_template())) for _ in range(20)]
     await harness.run_background()
     harness.store.unblocked.set()
-    assert await asyncio.gather(*asked) == [TemplateStatus.CREATED] * 20
+    assert await asyncio.gather(*tasks) == [TemplateStatus.CREATED] * 20
     assert harness.store.calls == ["create"]
 
 

@@ -28,8 +28,13 @@ CASES = load_cases(Path(__file__).parent / "cases" / "updates.yaml")
 def build_pod(case: YamlValue) -> YamlValue:
     if "limits" in case:
         return pod(case["limits"])
-    metadata = {"name": "p", "namespace": "team", **case["asked"].get("metadata", {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": case["asked"]["spec"]}
+    metadata = {"name": "p", "namespace": "team", **case["original"].get("metadata", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": case["original"]["spec"],
+    }
 
 
 @pytest.mark.asyncio
@@ -38,34 +43,34 @@ async def test_update_cases(case: YamlValue) -> None:
     harness = AdmissionHarness()
     if "facts" in case:
         harness.configure({}, case["facts"])
-    asked = build_pod(case)
-    translated = (await harness.pod(asked)).after
+    original = build_pod(case)
+    translated = (await harness.pod(original)).after
     assert translated["spec"]["resourceClaims"]
-    stands = jsonpatch.apply_patch(translated, case.get("others", []))
-    begins = asked if case.get("from") == "asked" else stands
-    update = jsonpatch.apply_patch(begins, case.get("change", []))
-    answer = await harness.pod(update, operation="UPDATE", old=stands)
+    current = jsonpatch.apply_patch(translated, case.get("others", []))
+    base = original if case.get("from") == "original" else current
+    update = jsonpatch.apply_patch(base, case.get("change", []))
+    response = await harness.pod(update, operation="UPDATE", old=current)
     if "code" in case:
-        assert answer.status["code"] == case["code"]
-        assert case["message"] in answer.status["message"]
+        assert response.status["code"] == case["code"]
+        assert case["message"] in response.status["message"]
         return
-    assert answer.allowed
-    assert answer.after == jsonpatch.apply_patch(stands, case.get("after", []))
+    assert response.allowed
+    assert response.after == jsonpatch.apply_patch(current, case.get("after", []))
     begun = [
-        w.startswith(b) for w, b in zip(answer.warnings, case.get("warnings", []), strict=True)
+        w.startswith(b) for w, b in zip(response.warnings, case.get("warnings", []), strict=True)
     ]
-    assert all(begun), answer.warnings
-    again = await harness.pod(answer.after, operation="UPDATE", old=stands)
-    assert not again.patch
+    assert all(begun), response.warnings
+    second_response = await harness.pod(response.after, operation="UPDATE", old=current)
+    assert not second_response.patch
 
 
 @pytest.mark.asyncio
 async def test_translated_pods_are_preserved_after_the_namespace_opts_out() -> None:
     harness = AdmissionHarness()
-    asked = pod({"nvidia.com/gpu": "1"})
-    stands = (await harness.pod(asked)).after
+    original = pod({"nvidia.com/gpu": "1"})
+    current = (await harness.pod(original)).after
     harness.cluster.namespaces = {}
-    assert (await harness.pod(asked, operation="UPDATE", old=stands)).after == stands
+    assert (await harness.pod(original, operation="UPDATE", old=current)).after == current
 
 
 @pytest.mark.asyncio
@@ -74,17 +79,17 @@ async def test_an_update_of_a_pod_without_the_annotation_is_unchanged() -> None:
     old = pod({"nvidia.com/gpu": "1"})
     new = pod({"nvidia.com/gpu": "2"})
     new["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: "[]"}
-    answer = await harness.pod(new, operation="UPDATE", old=old)
-    assert answer.allowed
-    assert not answer.patch
+    response = await harness.pod(new, operation="UPDATE", old=old)
+    assert response.allowed
+    assert not response.patch
 
 
 @pytest.mark.asyncio
 async def test_an_update_without_its_objects_is_denied() -> None:
     harness = AdmissionHarness()
-    stands = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
-    answer = await harness.pod(stands, operation="UPDATE", old=stands, object=None)
-    assert answer.status["code"] == 400
+    current = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
+    response = await harness.pod(current, operation="UPDATE", old=current, object=None)
+    assert response.status["code"] == 400
 
 
 @pytest.mark.asyncio
@@ -94,11 +99,13 @@ async def test_a_malformed_pod_gets_no_patch_that_cannot_be_applied(
     part: str, value: YamlValue
 ) -> None:
     harness = AdmissionHarness()
-    stands = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
-    answer = await harness.pod({**stands, part: value}, name="p", operation="UPDATE", old=stands)
-    assert answer.allowed
-    missing = {key: each for key, each in stands.items() if key != part}
-    assert (await harness.pod(missing, name="p", operation="UPDATE", old=stands)).allowed
+    current = (await harness.pod(pod({"nvidia.com/gpu": "1"}))).after
+    response = await harness.pod(
+        {**current, part: value}, name="p", operation="UPDATE", old=current
+    )
+    assert response.allowed
+    missing = {key: each for key, each in current.items() if key != part}
+    assert (await harness.pod(missing, name="p", operation="UPDATE", old=current)).allowed
 
 
 FORGED: YamlValue = st.lists(
@@ -147,9 +154,9 @@ OTHERS: YamlValue = st.fixed_dictionaries(
 @settings(deadline=None, max_examples=50)
 @given(FORGED, OTHERS, st.sampled_from([{}, {"nodeSelector": {"zone": "b"}}]))
 def test_a_forged_original_annotation_reverts_no_other_change(
-    forged: YamlValue, others: YamlValue, held: YamlValue
+    forged: YamlValue, others: YamlValue, spec: YamlValue
 ) -> None:
-    old = pod({"cpu": "1"}, **held)
+    old = pod({"cpu": "1"}, **spec)
     old["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: json.dumps(forged), "mine": "0"}
     new = json.loads(json.dumps(old))
     for name, value in others.items():
@@ -185,13 +192,13 @@ def test_a_forged_original_annotation_reverts_no_other_change(
     ]
 )
 def test_a_merge_keeps_the_current_value_and_the_changes(
-    stands: YamlValue, asked: YamlValue, update: YamlValue
+    current: YamlValue, original: YamlValue, update: YamlValue
 ) -> None:
-    assert merge(stands, asked, stands) == stands
-    assert merge(stands, asked, asked) == stands
-    assert merge(stands, stands, update) == update
-    result = merge(stands, asked, update)
-    assert merge(stands, asked, result) == result
+    assert merge(current, original, current) == current
+    assert merge(current, original, original) == current
+    assert merge(current, current, update) == update
+    result = merge(current, original, update)
+    assert merge(current, original, result) == result
 
 
 @settings(deadline=None, max_examples=80)
@@ -203,13 +210,13 @@ def test_the_original_pod_with_injected_values_changes_nothing(
     done = translate(pod, by)
     if not done.edits:
         return
-    stands = injected(apply_edits(pod, done.edits), asked(pod), steps)
-    update = restore_original(stands)
-    edits, told = preserve_translation(stands, update, by.configuration.legacy)
-    assert told == ()
+    current = injected(apply_edits(pod, done.edits), asked(pod), steps)
+    update = restore_original(current)
+    edits, findings = preserve_translation(current, update, by.configuration.legacy)
+    assert findings == ()
     kept = apply_edits(update, edits)
-    assert without_theirs(kept) == without_theirs(stands)
-    assert theirs(kept) == theirs(stands)
+    assert without_theirs(kept) == without_theirs(current)
+    assert theirs(kept) == theirs(current)
 
 
 def test_hostile_original_annotations_cause_no_exception() -> None:

@@ -104,12 +104,12 @@ def test_a_request_before_readiness_gets_the_reason_and_retry_after(tmp_path: Pa
         async with serve(tmp_path, find_missing=lambda: ["facts are not loaded yet"]) as server:
             return await server.send(request(body=review())), list(server.reviews.calls)
 
-    answer, asked = asyncio.run(play())
+    answer, calls = asyncio.run(play())
     assert answer.status == 503
     assert b"facts are not loaded yet" in answer.body
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["connection"] == "close"  # another replica may be ready
-    assert not asked
+    assert not calls
 
 
 def test_requests_above_the_concurrency_limit_are_rejected(tmp_path: Path) -> None:
@@ -240,11 +240,11 @@ def test_a_client_that_expects_100_continue_gets_it(tmp_path: Path) -> None:
         async with serve(tmp_path) as server, server.connect() as connection:
             headers = {"Expect": "100-continue", "Content-Length": str(len(body))}
             await connection.send(request(headers=headers))
-            asked = await connection.reader.readuntil(b"\r\n\r\n")
-            return asked, await connection.send_request(body)
+            interim = await connection.reader.readuntil(b"\r\n\r\n")
+            return interim, await connection.send_request(body)
 
-    asked, answer = asyncio.run(play())
-    assert asked == b"HTTP/1.1 100 Continue\r\n\r\n"
+    interim, answer = asyncio.run(play())
+    assert interim == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert answer.json()["response"]["uid"] == "patient"
 
 
@@ -293,17 +293,17 @@ def test_bytes_that_are_not_http_get_400_without_a_stack(
 
 def test_above_the_connection_limit_the_longest_idle_connection_is_closed(tmp_path: Path) -> None:
     async def play() -> tuple[bool, Response, Response]:
-        asked = request(body=review())
+        data = request(body=review())
         async with (
             serve(tmp_path, max_connections=2) as server,
             server.connect() as first,
             server.connect() as second,
         ):
-            assert (await first.send_request(asked)).status == 200
+            assert (await first.send_request(data)).status == 200
             # The first connection was used last, so the second is closed.
             async with server.connect() as third:
-                newest = await third.send_request(asked)
-                return await second.wait_closed(), await first.send_request(asked), newest
+                newest = await third.send_request(data)
+                return await second.wait_closed(), await first.send_request(data), newest
 
     ended, kept, newest = asyncio.run(play())
     assert ended
