@@ -21,7 +21,7 @@ class Counters(msgspec.Struct, frozen=True):
     """The remaining amounts of a pool in billionths, and its over-committed counters."""
 
     remaining: Mapping[CounterKey, int]
-    overconsumed: frozenset[CounterKey] = frozenset()
+    over_committed: frozenset[CounterKey] = frozenset()
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def charge(counters: Counters, consumed: ConsumedCounters) -> Counters | Shortag
         remaining = counters.remaining.get(key)
         if remaining is not None and remaining < amount:
             return Shortage(*key, requested=amount, available=remaining)
-    for key in counters.overconsumed:
+    for key in counters.over_committed:
         if key not in consumed:
             return Shortage(*key, requested=0, available=counters.remaining[key])
     left = dict(counters.remaining)
@@ -88,7 +88,7 @@ def release(counters: Counters, consumed: ConsumedCounters) -> Counters:
     """Return the counters with the amounts of a device added back."""
     left = dict(counters.remaining)
     _subtract(left, {key: -amount for key, amount in consumed.items()})
-    affected = counters.overconsumed.union(consumed)
+    affected = counters.over_committed.union(consumed)
     return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))
 
 

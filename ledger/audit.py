@@ -160,7 +160,7 @@ def _check_counters_and_groups(
     """Check counters and groups against the slices; marks affect only the solver."""
     about = f"Pool/{pool.driver}/{pool.name}"
     counters = available_counters(current.counter_sets, current.devices.values(), held)
-    for counter_set, counter in sorted(counters.overconsumed):
+    for counter_set, counter in sorted(counters.over_committed):
         has = current.counter_sets[counter_set].counters[counter].value
         over = -counters.remaining[counter_set, counter]
         message = (

@@ -43,7 +43,7 @@ UPSTREAM = Deviations(
 
 def relevant_overdrafts(counters: Counters, drawn: ConsumedCounters) -> Counters:
     """Keep only the over-committed counters in sets that a device consumes."""
-    if not counters.overconsumed:
+    if not counters.over_committed:
         return counters
     sets = {key[0] for key in drawn}
-    return Counters(counters.remaining, frozenset(k for k in counters.overconsumed if k[0] in sets))
+    return Counters(counters.remaining, frozenset(k for k in counters.over_committed if k[0] in sets))

@@ -271,7 +271,7 @@ class State:
             left = charge(relevant, candidate.draw)
             if isinstance(left, Shortage) or relevant is counters:
                 return left
-            return Counters(left.remaining, counters.overconsumed)
+            return Counters(left.remaining, counters.over_committed)
         return charge(counters, candidate.draw)
 
     def _check_constraints(

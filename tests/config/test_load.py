@@ -1,4 +1,4 @@
-"""A Configuration is accepted whole, or everything that is wrong with it is told."""
+"""Tests of loading: a Configuration is accepted, or all of its errors are reported."""
 
 import re
 from pathlib import Path
@@ -81,17 +81,17 @@ def test_every_finding_names_the_remedy_and_the_object() -> None:
         ({"findings": {"PoolIncomplet": "warn"}}, "PoolIncomplete"),
     ],
 )
-def test_a_near_miss_is_answered_with_what_was_meant(value: dict[str, Any], near: str) -> None:
+def test_a_misspelt_name_gets_a_suggestion(value: dict[str, Any], near: str) -> None:
     (found,) = load_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert f"did you mean {near}?" in found.message
 
 
-def test_a_name_like_nothing_known_gets_no_guess() -> None:
+def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
     (found,) = load_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert "did you mean" not in found.message
 
 
-def test_one_line_opens_a_field_with_all_below_it() -> None:
+def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:
     value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
     assert answer(load_configuration(value, (), AVAILABLE_FIELDS)) == ["FieldUnavailable strategy"]
     assert isinstance(
@@ -99,7 +99,7 @@ def test_one_line_opens_a_field_with_all_below_it() -> None:
     )
 
 
-def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> None:
+def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
     value = {
         **HEAD,
         "strategy": {"default": "binpack", "maxPodsPerNode": 5},
@@ -112,12 +112,12 @@ def test_one_line_opens_a_part_of_an_object_or_of_the_entries_of_a_list() -> Non
     ]
 
 
-def test_every_line_of_the_table_opens_a_declared_field() -> None:
+def test_every_available_field_is_declared() -> None:
     assert set(AVAILABLE_FIELDS) <= PLACES
 
 
 @pytest.mark.parametrize("place", sorted(row.place for row in unavailable_rows(AVAILABLE_FIELDS)))
-def test_no_field_without_a_feature_is_accepted(place: str) -> None:
+def test_an_unavailable_field_is_rejected(place: str) -> None:
     assert not is_available(place, AVAILABLE_FIELDS)
     assert not is_partly_available(place, AVAILABLE_FIELDS)
     value: object = 1
@@ -144,14 +144,14 @@ TREES = st.recursive(
 
 
 @given(TREES)
-def test_any_value_is_loaded_or_answered(value: object) -> None:
+def test_any_value_is_loaded_or_has_findings(value: object) -> None:
     for built in (AVAILABLE_FIELDS, EVERYTHING):
         result = load_configuration(value, KNOWN, built)
         assert isinstance(result, Configuration) or result
 
 
 @given(st.dictionaries(st.sampled_from(sorted(PLACES)), TREES, max_size=6))
-def test_any_object_is_loaded_or_answered(value: dict[str, object]) -> None:
+def test_any_object_is_loaded_or_has_findings(value: dict[str, object]) -> None:
     for built in (AVAILABLE_FIELDS, EVERYTHING):
         result = load_configuration({**HEAD, **value}, KNOWN, built)
         if isinstance(result, Configuration):
@@ -160,7 +160,7 @@ def test_any_object_is_loaded_or_answered(value: dict[str, object]) -> None:
             assert result
 
 
-def test_policies_raise_lower_and_silence() -> None:
+def test_policies_raise_lower_and_remove_findings() -> None:
     configuration = load_configuration(
         {**HEAD, "findings": {"PoolIncomplete": "off", "NameTwice": "warn"}}, KNOWN
     )
@@ -184,7 +184,7 @@ def test_enforce_makes_a_warning_an_error() -> None:
     assert after.severity is Severity.ERROR
 
 
-def test_declarations_are_what_the_domain_reads() -> None:
+def test_declarations_are_converted_for_the_compatibility_check() -> None:
     entries = [
         {"driver": "a", "selector": "true", "physicalDevice": "u", "compatibleOnlyWith": "false"},
         {"driver": "b", "groups": []},

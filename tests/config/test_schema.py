@@ -1,4 +1,4 @@
-"""The schema, the reference page and the loader say the same: they are made of one model."""
+"""Tests that the schema, the reference page and the loader agree."""
 
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("row", unavailable_rows(AVAILABLE_FIELDS), ids=lambda row: row.place)
-def test_a_field_without_a_feature_is_marked(row: FieldRow) -> None:
+def test_an_unavailable_field_is_marked(row: FieldRow) -> None:
     field = configuration_schema()["properties"][row.place]
     assert field["description"].endswith("Not available in this version.")
     assert not jsonschema.Draft202012Validator(configuration_schema()).is_valid(
@@ -90,7 +90,7 @@ def test_a_field_without_a_feature_is_marked(row: FieldRow) -> None:
     assert "Not available" not in opened["description"]
 
 
-def test_a_value_without_a_feature_is_not_in_the_schema() -> None:
+def test_an_unavailable_value_is_not_in_the_schema() -> None:
     limited = configuration_schema({**AVAILABLE_FIELDS, "placement": ("native",)})
     assert limited["properties"]["placement"]["enum"] == ["native"]
 
@@ -101,7 +101,7 @@ def test_the_page_has_every_field_once() -> None:
         assert sum(line.startswith(f"| `{place}` |") for line in lines) == 1
 
 
-def test_the_page_tells_apart_what_is_available() -> None:
+def test_the_page_separates_available_and_unavailable_fields() -> None:
     available, _, later = render_page().partition("## Declared but not available")
     assert "| `compatibility[].groups` |" in available
     assert "| `strategy.maxPodsPerNode` |" in later

@@ -1,4 +1,4 @@
-"""How names of attributes are found."""
+"""Tests of attribute lookup by name."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_name_is_split_at_its_first_slash() -> None:
 
 
 @pytest.mark.parametrize("names", [["x", f"{DRIVER}/x"], [f"{DRIVER}/x", "x"]])
-def test_the_full_name_wins_over_the_bare_one(names: list[str]) -> None:
+def test_the_full_name_takes_precedence_over_the_bare_name(names: list[str]) -> None:
     published = {name: text(name) for name in names}
     assert group_by_domain(published, DRIVER) == {DRIVER: {"x": text(f"{DRIVER}/x")}}
     assert find_attribute(Device("d", attributes=published), DRIVER, f"{DRIVER}/x") == text(
@@ -57,5 +57,7 @@ def test_a_constraint_finds_a_foreign_name_only_in_full() -> None:
         (Attribute(), None),
     ],
 )
-def test_an_attribute_gives_the_value_it_holds(attribute: Attribute, expected: object) -> None:
+def test_attribute_value_returns_the_field_that_is_set(
+    attribute: Attribute, expected: object
+) -> None:
     assert attribute_value(attribute) == expected

@@ -1,4 +1,4 @@
-"""What a request takes of a device, against the table of the scheduler's answers."""
+"""Tests of consumed capacity against a table of scheduler results."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def answer(case: dict[str, Any]) -> Amounts | Misfit:
 
 
 @table("capacity.yaml")
-def test_a_request_takes_skips_or_aborts_as_in_the_scheduler(case: dict[str, Any]) -> None:
+def test_a_request_consumes_skips_or_aborts_as_in_the_scheduler(case: dict[str, Any]) -> None:
     if "aborts" in case:
         with pytest.raises(CapacityError) as aborted:
             answer(case)
@@ -74,7 +74,7 @@ def test_a_request_takes_skips_or_aborts_as_in_the_scheduler(case: dict[str, Any
 
 
 @table("capacity_policies.yaml")
-def test_policies_are_judged_as_by_the_api_server(case: dict[str, Any]) -> None:
+def test_policies_are_validated_as_by_the_api_server(case: dict[str, Any]) -> None:
     capacity = msgspec.convert(case["capacity"], Capacity, dec_hook=hook)
     found = list(
         check_request_policy(
@@ -87,7 +87,7 @@ def test_policies_are_judged_as_by_the_api_server(case: dict[str, Any]) -> None:
     assert all(each.object == "S/x" and "capacity mem: " in each.message for each in found)
 
 
-def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
+def test_the_available_amount_has_the_format_of_the_value() -> None:
     capacity = published({"mem": {"value": "80Gi"}})
     misfit = find_shortfall(capacity, {"mem": parse("24Gi")}, {"mem": parse("60Gi")})
     assert misfit == Misfit("mem", MisfitReason.FULL, parse("24Gi"), parse("20Gi"))
@@ -95,7 +95,7 @@ def test_what_is_left_is_told_in_the_format_of_the_value() -> None:
     assert str(misfit.available) == "20Gi"
 
 
-def test_without_use_only_the_static_size_counts() -> None:
+def test_without_used_amounts_only_the_capacity_counts() -> None:
     capacity = published({"mem": {"value": "80Gi"}})
     taken = {"mem": parse("80Gi")}
     assert find_shortfall(capacity, taken) is None
@@ -116,7 +116,7 @@ def test_an_error_names_the_capacity_and_the_request() -> None:
     step=st.integers(1, 40),
     fractional=st.booleans(),
 )
-def test_rounding_gives_the_least_step_that_is_enough(
+def test_rounding_returns_the_smallest_sufficient_step(
     *, asked: int, low: int, step: int, fractional: bool
 ) -> None:
     valid = ValidRange(min=Quantity.of(low), step=Quantity.of(step))

@@ -1,4 +1,4 @@
-"""Claims, templates and classes: reading, defaults, names, limits."""
+"""Tests of claims, templates and classes: decoding, defaults, names, limits."""
 
 from pathlib import Path
 
@@ -90,11 +90,11 @@ def test_limits_of_a_class(case: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("case", COVERAGE, ids=lambda case: case["name"])
-def test_which_requests_a_list_of_names_means(case: YamlValue) -> None:
+def test_a_list_of_names_refers_to_requests(case: YamlValue) -> None:
     assert refers_to(case["entries"], case["request"]) is case["covered"]
 
 
-def test_defaults_are_filled_in_as_the_api_server_does() -> None:
+def test_defaults_are_set_as_by_the_api_server() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "a", "tolerations": [{"key": "k"}]}}
     exactly = claim({"requests": [request]}).spec.devices.requests[0].exactly
     assert exactly is not None
@@ -103,7 +103,7 @@ def test_defaults_are_filled_in_as_the_api_server_does() -> None:
     assert not exactly.admin_access
 
 
-def test_mode_all_gets_no_count() -> None:
+def test_mode_all_has_no_default_count() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "a", "allocationMode": "All"}}
     assert claim({"requests": [request]}).spec.devices.requests[0].exactly.count == 0
 
@@ -115,7 +115,7 @@ def test_a_null_is_an_absent_field() -> None:
     )
 
 
-def test_unknown_fields_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "a", "inTheFuture": 1}}
     assert claim({"requests": [request]}, later={"x": []}).spec.devices.requests[0].name == "r"
 
@@ -144,7 +144,7 @@ def test_any_field_of_a_flat_request_makes_it_exact(field: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("field", [{}, {"count": 0}, {"deviceClassName": ""}, {"selectors": None}])
-def test_a_flat_request_of_nothing_stays_without_one(field: YamlValue) -> None:
+def test_an_empty_flat_request_has_no_exact_request(field: YamlValue) -> None:
     read = claim({"requests": [{"name": "r"} | field]}, "v1beta1")
     assert read.spec.devices.requests[0].exactly is None
     assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
@@ -160,7 +160,7 @@ def test_v1_does_not_know_flat_requests() -> None:
     assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
 
 
-def test_every_error_of_a_claim_is_told_with_its_path() -> None:
+def test_every_error_of_a_claim_is_reported_with_its_path() -> None:
     spec = {
         "devices": {
             "requests": [{"exactly": {"count": "1"}}, {"name": 3}],
@@ -180,7 +180,7 @@ def test_every_error_of_a_claim_is_told_with_its_path() -> None:
     ]
 
 
-def test_a_quantity_that_is_none_is_told_with_its_name() -> None:
+def test_an_invalid_quantity_is_reported_with_its_path() -> None:
     exactly = {"deviceClassName": "a", "capacity": {"requests": {"memory": "80GB"}}}
     found = read_claim(
         of("ResourceClaim", {"devices": {"requests": [{"name": "r", "exactly": exactly}]}})
@@ -189,7 +189,7 @@ def test_a_quantity_that_is_none_is_told_with_its_name() -> None:
     assert told(found) == [("WrongValue", path)]
 
 
-def test_a_claim_that_gets_its_name_from_the_server_is_good() -> None:
+def test_a_claim_with_a_generated_name_is_valid() -> None:
     raw = of("ResourceClaim", {})
     raw["metadata"] = {"generateName": "c-"}
     read = read_claim(raw)
@@ -199,7 +199,7 @@ def test_a_claim_that_gets_its_name_from_the_server_is_good() -> None:
     assert told(validate_claim(read_claim(raw))) == [("FieldMissing", "metadata.name")]
 
 
-def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
+def test_parameters_that_are_nested_too_deeply_are_a_finding() -> None:
     deep: object = {}
     for _ in range(100_000):
         deep = {"a": deep}
@@ -213,14 +213,14 @@ def test_parameters_nested_beyond_all_measure_are_a_finding() -> None:
     assert found
 
 
-def test_a_claim_of_nothing_but_errors_does_not_tell_them_all() -> None:
+def test_the_number_of_findings_of_a_claim_is_limited() -> None:
     found = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
     assert len(found) == MAX_FINDINGS + 1
     assert found[-1].code == "MoreErrors"
     assert found[-1].message.startswith(f"{32 * 33 - MAX_FINDINGS} more")
 
 
-def test_an_allocation_is_read() -> None:
+def test_an_allocation_is_decoded() -> None:
     status = {
         "allocation": {
             "devices": {
@@ -258,13 +258,13 @@ TWO = Request(
 )
 
 
-def test_choices_are_named_as_results_name_them() -> None:
+def test_choices_have_the_names_of_results() -> None:
     assert [(each.name, each.admin_access) for each in request_choices(ONE)] == [("one", True)]
     assert [each.name for each in request_choices(TWO)] == ["two/big", "two/all"]
     assert list(request_names(Devices((ONE, TWO)))) == ["one", "two", "two/big", "two/all"]
 
 
-def test_the_fewest_devices_are_those_of_the_smallest_alternatives() -> None:
+def test_the_minimum_of_devices_uses_the_smallest_alternatives() -> None:
     devices = Devices((ONE, TWO))
     assert fewest_devices(devices) == 2
     assert fewest_devices(devices, lambda _: 3) == 5
@@ -285,7 +285,7 @@ LIKELY = st.recursive(
 
 
 @given(spec=LIKELY, status=LIKELY, version=st.sampled_from(["v1", "v1beta1"]))
-def test_any_claim_gives_findings_or_a_claim_that_can_be_checked(
+def test_any_input_results_in_findings_or_a_claim_that_can_be_validated(
     spec: YamlValue, status: YamlValue, version: str
 ) -> None:
     raw = of("ResourceClaim", spec, version, status=status)

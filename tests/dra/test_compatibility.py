@@ -1,4 +1,4 @@
-"""Devices at the same time: groups on counter sets, rules between pairs."""
+"""Tests of compatibility groups on counter sets and of rules between devices."""
 
 import itertools
 import json
@@ -55,12 +55,12 @@ def admitted(case: YamlValue, unset: UnsetGroups) -> YamlValue:
 
 @pytest.mark.parametrize("unset", UnsetGroups)
 @pytest.mark.parametrize("case", GROUPS, ids=lambda case: case["name"])
-def test_who_is_admitted_to_a_counter_set(case: YamlValue, unset: UnsetGroups) -> None:
+def test_a_counter_set_admits_compatible_groups(case: YamlValue, unset: UnsetGroups) -> None:
     expected = case.get("admitted") or case[unset.value]
     assert list(admitted(case, unset)) == expected
 
 
-def test_going_back_is_keeping_the_old_state() -> None:
+def test_adding_a_device_does_not_change_the_old_state() -> None:
     before = add_device({}, *drawing(["a", "b"]), UnsetGroups.ALONE)
     assert before is not None
     kept = dict(before)
@@ -69,7 +69,7 @@ def test_going_back_is_keeping_the_old_state() -> None:
     assert add_device(before, *drawing(["b"]), UnsetGroups.ALONE) is not None
 
 
-def test_the_state_of_a_set_is_what_all_have_in_common() -> None:
+def test_the_state_of_a_set_contains_the_common_groups() -> None:
     state = initial_states([drawing(["a", "b"]), drawing(["b", "c"])], UnsetGroups.ALONE)
     assert state == {CounterSetID(POOL, "s"): GroupState(members=True, groups=frozenset("b"))}
 
@@ -78,7 +78,7 @@ GROUP_LISTS = st.lists(st.lists(st.sampled_from("abc"), max_size=2, unique=True)
 
 
 @given(lists=GROUP_LISTS, unset=st.sampled_from(UnsetGroups))
-def test_a_set_admits_all_exactly_when_they_have_a_group_in_common(
+def test_a_set_admits_devices_if_and_only_if_they_have_a_common_group(
     lists: YamlValue, unset: UnsetGroups
 ) -> None:
     """Whatever the order, and said without any running state."""
@@ -119,7 +119,7 @@ def member(written: YamlValue) -> YamlValue:
 
 @pytest.mark.parametrize("order", ["as written", "turned round"])
 @pytest.mark.parametrize("case", ONLY_WITH, ids=lambda case: case["name"])
-def test_what_goes_with_what(case: YamlValue, order: str) -> None:
+def test_devices_are_compatible_as_their_rules_say(case: YamlValue, order: str) -> None:
     one, other = member(case["one"]), member(case["other"])
     found = (
         find_incompatibility(other, [one], ask)
@@ -130,7 +130,7 @@ def test_what_goes_with_what(case: YamlValue, order: str) -> None:
     assert bool(found and found.finding()) is case.get("error", False)
 
 
-def test_every_device_taken_is_asked() -> None:
+def test_every_allocated_device_is_checked() -> None:
     mig = member({"name": "mig-3", "only": ["mig"]})
     taken = [member({"name": name}) for name in ("mig-1", "mig-2")]
     assert find_incompatibility(mig, taken, ask) is None
@@ -140,7 +140,7 @@ def test_every_device_taken_is_asked() -> None:
     )
 
 
-def test_an_error_is_a_finding_that_names_both() -> None:
+def test_an_evaluation_error_is_a_finding_that_names_both_devices() -> None:
     one, other = member({"name": "a-1", "only": "error"}), member({"name": "b-1"})
     found = find_incompatibility(one, [other], ask)
     assert found is not None
@@ -190,7 +190,7 @@ PLAIN = CELExpression("plain")
         "the first of two",
     ],
 )
-def test_who_says_with_what_a_device_goes(
+def test_configuration_takes_precedence_over_annotation_and_field(
     configured: YamlValue, from_annotation: YamlValue, field: YamlValue, expected: YamlValue
 ) -> None:
     said = find_rule(peer("mig-1", compatible_only_with=field), configured, from_annotation, ask)
@@ -205,7 +205,7 @@ def test_a_selector_that_cannot_be_evaluated_makes_the_device_incompatible() -> 
     assert found.finding() is not None
 
 
-def test_declared_groups_stand_in_place_of_published_ones() -> None:
+def test_declared_groups_replace_published_groups() -> None:
     uses = (CounterUse("s", compatibility_groups=("x",)), CounterUse("t"))
     one = peer("mig-1", consumes_counters=uses)
     declared = [Declaration(selector="mig", groups=("a",))]
@@ -262,7 +262,7 @@ def test_an_annotation_that_cannot_be_read_is_a_finding(
         st.lists(st.sampled_from(["mig", "mps", "whole"]), max_size=3),
     )
 )
-def test_compatibility_has_no_direction(rules: YamlValue) -> None:
+def test_compatibility_is_symmetric(rules: YamlValue) -> None:
     members = [
         member({"name": name} | ({"only": rules[name]} if name in rules else {}))
         for name in ("mig-1", "mps-1", "whole-1")

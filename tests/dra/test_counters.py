@@ -1,4 +1,4 @@
-"""The counters of a pool, against the table and against the rule written out at length."""
+"""Tests of pool counters against the table and a simple implementation of the rule."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def pool(case: dict[str, Any]) -> tuple[dict[str, CounterSet], dict[str, Device]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
+def test_devices_are_allocated_while_every_counter_of_the_pool_suffices(
     case: dict[str, Any],
 ) -> None:
     sets, devices = pool(case)
@@ -67,7 +67,7 @@ def test_devices_are_taken_as_long_as_every_counter_of_the_pool_suffices(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_unknown_sets_and_counters_are_named(case: dict[str, Any]) -> None:
+def test_unknown_counter_sets_and_counters_are_reported(case: dict[str, Any]) -> None:
     sets, devices = pool(case)
     found = {
         name: [list(each) for each in unknown_counters(devices[name], sets)] for name in devices
@@ -76,7 +76,7 @@ def test_unknown_sets_and_counters_are_named(case: dict[str, Any]) -> None:
     assert found == {name: expected.get(name, []) for name in devices}
 
 
-def test_going_back_is_to_keep_the_state_before() -> None:
+def test_charging_does_not_change_the_old_state() -> None:
     sets = {"gpu": CounterSet("gpu", counters({"memory": 3}))}
     two = consumed_counters(device("a", {"gpu": {"memory": 2}}))
     before = available_counters(sets, (), ())
@@ -87,15 +87,15 @@ def test_going_back_is_to_keep_the_state_before() -> None:
     assert release(after, two) == before
 
 
-def test_releasing_mends_an_over_committed_counter_and_only_that() -> None:
+def test_releasing_restores_only_the_over_committed_counter() -> None:
     sets = {
         "gpu": CounterSet("gpu", counters({"memory": 1})),
         "link": CounterSet("link", counters({"lanes": -1})),
     }
     big = device("a", {"gpu": {"memory": 5}})
     state = available_counters(sets, [big], {"a"})
-    assert state.overdrawn == {("gpu", "memory"), ("link", "lanes")}
-    assert release(state, consumed_counters(big)).overdrawn == {("link", "lanes")}
+    assert state.over_committed == {("gpu", "memory"), ("link", "lanes")}
+    assert release(state, consumed_counters(big)).over_committed == {("link", "lanes")}
 
 
 SETS = st.dictionaries(

@@ -1,4 +1,4 @@
-"""The walker on small types of its own: any struct type can lead it."""
+"""Tests of the walker with small struct types."""
 
 import enum
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ GOOD: list[object] = [
 
 
 @pytest.mark.parametrize("value", GOOD)
-def test_a_good_value_has_no_findings_and_converts(value: object) -> None:
+def test_a_valid_value_has_no_findings_and_converts(value: object) -> None:
     walked = walk(value, SCHEMA)
     assert walked.findings == ()
     assert isinstance(msgspec.convert(walked.value, Tree, dec_hook=even), Tree)
@@ -109,11 +109,11 @@ def test_every_error_has_its_path(value: object, expected: dict[str, str]) -> No
     assert {finding.path for finding in converted} == set(expected)
 
 
-def test_paths_start_where_the_caller_says() -> None:
+def test_paths_start_with_the_path_of_the_caller() -> None:
     assert errors({"leaves": [{}]}, "spec") == {"spec.leaves[0].howMany": "FieldMissing"}
 
 
-def test_messages_say_what_was_expected_and_what_was_there() -> None:
+def test_messages_contain_the_expected_type_and_the_value() -> None:
     leaf = {"howMany": [], "colour": "green", "mode": 3, "either": None, "ratio": "x" * 100}
     messages = {f.path: f.message for f in walk({"leaves": [leaf]}, SCHEMA).findings}
     assert messages == {
@@ -124,13 +124,13 @@ def test_messages_say_what_was_expected_and_what_was_there() -> None:
     }
 
 
-def test_a_place_in_a_list_or_map_is_named_whole() -> None:
+def test_messages_name_the_entry_of_a_list_or_map() -> None:
     by_name = {"gpu.example.com/model": 1}
     (finding,) = walk({"by_name": by_name}, SCHEMA).findings
     assert finding.message.startswith("by_name[gpu.example.com/model] must be an object")
 
 
-def test_findings_are_bounded_and_say_so() -> None:
+def test_the_number_of_findings_is_limited_and_reported() -> None:
     findings = walk({"leaves": [1] * MAX_FINDINGS}, SCHEMA).findings
     assert {finding.code for finding in findings} == {"WrongType"}
     findings = walk({"leaves": [1] * (MAX_FINDINGS + 7)}, SCHEMA).findings
@@ -138,7 +138,7 @@ def test_findings_are_bounded_and_say_so() -> None:
     assert findings[-1].code == "MoreErrors"
 
 
-def test_what_only_msgspec_can_tell_is_a_finding_too() -> None:
+def test_an_error_that_only_msgspec_detects_is_a_finding() -> None:
     class Short(msgspec.Struct):
         name: Annotated[str, msgspec.Meta(max_length=3)]
 
@@ -157,7 +157,7 @@ def test_what_only_msgspec_can_tell_is_a_finding_too() -> None:
         (b"x", "a bytes"),
     ],
 )
-def test_values_of_any_size_are_shown_in_a_few_words(value: object, text: str) -> None:
+def test_values_of_any_size_have_a_short_description(value: object, text: str) -> None:
     assert describe_value(value) == text
 
 
@@ -172,6 +172,6 @@ odd = st.recursive(
 
 
 @given(odd)
-def test_any_value_converts_or_gives_findings(value: object) -> None:
+def test_any_value_converts_or_has_findings(value: object) -> None:
     converted = convert(value, SCHEMA)
     assert isinstance(converted, Tree) or converted

@@ -1,4 +1,4 @@
-"""Feature gates by version."""
+"""Tests of feature gates by version."""
 
 import pytest
 
@@ -38,23 +38,23 @@ def test_the_defaults_are_those_of_the_newest_version() -> None:
         ("device_compatibility_groups", None),
     ],
 )
-def test_a_gate_is_on_from_its_version(field: str, on_from: str | None) -> None:
+def test_a_gate_is_enabled_from_its_version(field: str, on_from: str | None) -> None:
     for version in VERSIONS:
         assert getattr(of(version), field) is (on_from is not None and version >= on_from)
 
 
-def test_a_gate_can_be_turned_on_where_it_is_known() -> None:
+def test_a_known_gate_can_be_enabled() -> None:
     assert of("1.37", DRADerivedAttributes=True).derived_attributes
     assert refused("1.36", DRADerivedAttributes=True) == ["FeatureGateUnknown"]
 
 
-def test_a_gate_can_be_turned_off_until_it_is_locked() -> None:
+def test_a_gate_can_be_disabled_until_it_is_locked() -> None:
     assert not of("1.35", DRAAdminAccess=False).admin_access
     assert refused("1.36", DRAAdminAccess=False) == ["FeatureGateLocked"]
     assert of("1.36", DRAAdminAccess=True).admin_access
 
 
-def test_one_gate_stood_for_taints_and_their_rules_up_to_1_34() -> None:
+def test_one_gate_controls_taints_and_taint_rules_up_to_1_34() -> None:
     assert of("1.34", DRADeviceTaints=True).device_taint_rules
     assert not of("1.35", DRADeviceTaints=True).device_taint_rules
 
@@ -71,11 +71,11 @@ def test_a_version_may_be_written_in_full(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.3", "1.360", "2.36", "", "latest"])
-def test_other_versions_are_refused(version: str) -> None:
+def test_other_versions_are_rejected(version: str) -> None:
     assert refused(version) == ["KubernetesVersionUnsupported"]
 
 
-def test_gates_are_read_as_kubernetes_writes_them() -> None:
+def test_gates_are_parsed_as_in_kubernetes() -> None:
     assert parse_gates("DRADeviceTaints=true, DRAAdminAccess=False,") == {
         "DRADeviceTaints": True,
         "DRAAdminAccess": False,
@@ -84,7 +84,7 @@ def test_gates_are_read_as_kubernetes_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["DRADeviceTaints", "DRADeviceTaints=on", "=true", "a b=true"])
-def test_gates_written_otherwise_are_refused(text: str) -> None:
+def test_malformed_gates_are_rejected(text: str) -> None:
     findings = parse_gates(text)
     assert isinstance(findings, tuple)
     assert [finding.code for finding in findings] == ["FeatureGatesUnreadable"]

@@ -1,4 +1,4 @@
-"""Which pools a node sees: the case table, then what holds for any inventory."""
+"""Tests of the pools of a node: the case table, then properties of any inventory."""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_a_node_sees_the_pools_the_scheduler_would(case: dict[str, Any]) -> None:
+def test_a_node_has_the_pools_that_the_scheduler_considers(case: dict[str, Any]) -> None:
     built = build_inventory(map(slice_of, case["slices"]), gates=gates_of(case))
     node = node_of(case)
     if "aborts" in case:
@@ -100,7 +100,7 @@ def test_a_node_sees_the_pools_the_scheduler_would(case: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_neither_the_order_of_slices_nor_a_memo_changes_the_answer(case: dict[str, Any]) -> None:
+def test_neither_slice_order_nor_a_cache_changes_the_pools(case: dict[str, Any]) -> None:
     slices = [slice_of(each) for each in case["slices"]]
     there = build_inventory(slices, gates=gates_of(case))
     back = build_inventory(reversed(slices), gates=gates_of(case))
@@ -134,14 +134,14 @@ def test_every_slice_of_every_generation_is_kept() -> None:
     assert built.published_slices(PoolID("d.example.com", "nowhere")) == ()
 
 
-def test_nodes_without_slices_of_their_own_share_one_answer() -> None:
+def test_nodes_without_own_slices_share_the_same_pools() -> None:
     built = build_inventory([slice_of({"name": "s", "devices": ["x"]})])
     memo = PoolCache()
     first = built.pools_for(Node("n1"), memo)
     assert all(built.pools_for(Node(f"n{i}"), memo) is first for i in range(2, 50))
 
 
-def test_a_nodes_own_pools_are_judged_once() -> None:
+def test_the_pools_of_a_node_are_evaluated_once() -> None:
     shorts = [{"name": "s", "nodeName": "n1", "devices": ["x"]}, {"name": "t", "pool": "q"}]
     built = build_inventory(map(slice_of, shorts))
     memo = PoolCache()
@@ -149,7 +149,7 @@ def test_a_nodes_own_pools_are_judged_once() -> None:
     assert [a is b for a, b in zip(first, second, strict=True)] == [True, True]
 
 
-def test_rules_taint_the_devices_of_the_inventory_while_their_gate_is_on() -> None:
+def test_rules_taint_devices_if_the_gate_is_enabled() -> None:
     rule = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(device="x"))
     slices = [slice_of({"name": "s", "devices": ["x", "y"]})]
     for version, tainted in (("1.37", {"x": ["k"], "y": []}), ("1.36", {"x": [], "y": []})):
@@ -195,7 +195,7 @@ plain = st.fixed_dictionaries(
 
 
 @given(st.lists(plain, max_size=8))
-def test_the_index_answers_as_a_plain_search_does(rows: list[dict[str, Any]]) -> None:
+def test_the_index_returns_the_same_pools_as_a_linear_search(rows: list[dict[str, Any]]) -> None:
     shorts = [
         {
             "name": f"s{i}",

@@ -1,4 +1,4 @@
-"""Which nodes a selector means, and reading nodes."""
+"""Tests of node selectors and of decoding nodes."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def selector_of(terms: list[Any]) -> NodeSelector:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_a_selector_means_the_nodes_the_scheduler_takes(case: dict[str, Any]) -> None:
+def test_a_selector_matches_the_same_nodes_as_in_the_scheduler(case: dict[str, Any]) -> None:
     selector = selector_of(case["terms"])
     node = Node(**case.get("node", NODE))
     if "malformed" in case:
@@ -39,7 +39,7 @@ def test_a_selector_means_the_nodes_the_scheduler_takes(case: dict[str, Any]) ->
     assert selects_node(node, name=None, everywhere=None, selector=selector) is case["matches"]
 
 
-def test_all_problems_of_a_selector_are_told() -> None:
+def test_all_errors_of_a_selector_are_reported() -> None:
     terms = [
         {"matchExpressions": [{"key": "zone", "operator": "Near"}, {"key": "!", "operator": "In"}]},
         {"matchFields": [{"key": "metadata.name", "operator": "Gt", "values": ["1"]}]},
@@ -53,13 +53,13 @@ def test_all_problems_of_a_selector_are_told() -> None:
     ]
 
 
-def test_a_node_without_a_name_is_not_asked_for_fields() -> None:
+def test_match_fields_are_ignored_for_a_node_without_a_name() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
     assert matches_selector(selector_of([{"matchFields": fields}]), Node(""))
     assert not matches_selector(selector_of([{"matchFields": fields}]), Node("n2"))
 
 
-def test_the_first_form_that_is_set_decides() -> None:
+def test_the_first_node_field_that_is_set_decides() -> None:
     node, nowhere = Node("n1"), selector_of([])
     assert selects_node(node, name="n1", everywhere=None, selector=nowhere)
     assert not selects_node(node, name="n2", everywhere=True, selector=None)
@@ -68,7 +68,7 @@ def test_the_first_form_that_is_set_decides() -> None:
     assert not selects_node(node, name=None, everywhere=None, selector=None)
 
 
-def test_a_node_is_read_with_its_labels_and_features() -> None:
+def test_a_node_is_decoded_with_its_labels_and_features() -> None:
     raw = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -79,7 +79,7 @@ def test_a_node_is_read_with_its_labels_and_features() -> None:
     assert read == Node("n1", {"zone": "a"}, ("DRAOptionalNodeOperations",))
 
 
-def test_a_node_with_errors_gives_findings() -> None:
+def test_an_invalid_node_has_findings() -> None:
     raw = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"a": 1}}}
     read = node_reader().read(raw)
     assert isinstance(read, tuple)

@@ -1,4 +1,4 @@
-"""Quantities against the table of what Kubernetes answers, and against exact fractions."""
+"""Tests of quantities against a table of Kubernetes results and against exact fractions."""
 
 import copy
 import functools
@@ -52,7 +52,7 @@ def cases(*groups: str) -> pytest.MarkDecorator:
 
 
 @cases(*READ)
-def test_it_answers_as_kubernetes_does(case: dict[str, Any]) -> None:
+def test_quantities_behave_as_in_kubernetes(case: dict[str, Any]) -> None:
     quantity = parse(case["text"])
     assert str(quantity) == case["str"]
     assert quantity.format == case["format"]
@@ -87,14 +87,14 @@ def test_a_product_is_represented_as_in_kubernetes(case: dict[str, Any]) -> None
 
 
 @cases("refused", "refused for its size")
-def test_what_is_no_quantity_is_refused_by_name(case: dict[str, Any]) -> None:
+def test_an_invalid_quantity_is_rejected_by_value(case: dict[str, Any]) -> None:
     with pytest.raises(QuantityError) as refused:
         parse(case["text"])
     assert repr(case["text"]) in str(refused.value)
 
 
 @cases("kept where upstream loses it")
-def test_a_value_beyond_the_suffixes_is_not_lost(case: dict[str, Any]) -> None:
+def test_a_value_above_the_largest_suffix_is_kept(case: dict[str, Any]) -> None:
     assert str(parse(case["text"])) == case["str"]
     assert parse(case["str"]) == parse(case["text"])
 
@@ -102,13 +102,13 @@ def test_a_value_beyond_the_suffixes_is_not_lost(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text", ["9" * 1_000_000, "0" * 1001, "1" * 5000 + "Gi", "1e" + "9" * 100_000, "x" * 1_000_000]
 )
-def test_a_long_text_is_refused_in_a_short_message(text: str) -> None:
+def test_a_long_string_is_rejected_with_a_short_message(text: str) -> None:
     with pytest.raises(QuantityError, match="longer than 1000 characters") as refused:
         parse(text)
     assert len(str(refused.value)) < 200
 
 
-def test_the_largest_and_smallest_accepted_stay_cheap_in_every_operation() -> None:
+def test_the_largest_and_smallest_quantities_are_cheap_in_every_operation() -> None:
     huge, tiny = parse("9" * 997 + "e99"), parse("-1e-1999999999")
     for quantity in (huge + tiny, huge - tiny, huge * INT64_MAX, parse("1e1000") + tiny):
         assert quantity > parse("8Ei")
@@ -150,7 +150,7 @@ def test_copies_are_identical() -> None:
             assert copied.identical(parse(text))
 
 
-def test_of_makes_whole_numbers_and_leaves_the_int64_where_go_would() -> None:
+def test_of_returns_integers_and_decimals_beyond_int64() -> None:
     assert Quantity.of(1024, Format.BINARY_SI).canonical() == "1Ki"
     assert Quantity.of(INT64_MAX).as_int64() == INT64_MAX
     assert Quantity.of(INT64_MAX + 1).as_int64() is None
@@ -161,7 +161,7 @@ def test_of_makes_whole_numbers_and_leaves_the_int64_where_go_would() -> None:
     ("text", "whole"),
     [("1.0", 1), ("2000m", 2), ("1.5Gi", 3 * 2**29), ("1e3", 1000), ("1.5", None), ("-1n", None)],
 )
-def test_whole_looks_at_the_value_alone(text: str, whole: int | None) -> None:
+def test_exact_int_depends_only_on_the_value(text: str, whole: int | None) -> None:
     assert parse(text).exact_int() == whole
 
 
@@ -191,7 +191,7 @@ def test_json_values_are_read_as_go_reads_them(value: object, text: str) -> None
     [True, [1], {}, float("nan"), float("inf"), 10**1000, -(10**5000), "", "\x1c1"],
     ids=["bool", "list", "object", "nan", "inf", "large", "very large", "empty", "separator"],
 )
-def test_other_json_values_are_refused(value: object) -> None:
+def test_other_json_values_are_rejected(value: object) -> None:
     with pytest.raises(QuantityError):
         from_json(value)
 
@@ -254,7 +254,7 @@ def test_values_and_order_are_those_of_fractions(first: str, second: str) -> Non
 
 @settings(max_examples=10_000, deadline=None)
 @given(texts())
-def test_writing_and_reading_again_keeps_the_value(text: str) -> None:
+def test_formatting_and_parsing_keeps_the_value(text: str) -> None:
     quantity = parse(text)
     for written in (str(quantity), quantity.canonical()):
         again = parse(written)
@@ -265,7 +265,7 @@ def test_writing_and_reading_again_keeps_the_value(text: str) -> None:
 
 @settings(max_examples=1_000, deadline=None)
 @given(texts())
-def test_the_short_way_of_parsing_says_the_same_as_the_long_way(text: str) -> None:
+def test_the_fast_path_of_parse_agrees_with_parse_any(text: str) -> None:
     short, long = parse(text), parse_any(text)
     assert (short.mantissa, short.scale, short.decimal) == (long.mantissa, long.scale, long.decimal)
     assert (short.format, short.text) == (long.format, long.text)
@@ -289,7 +289,7 @@ def test_scaled_values_round_away_from_zero(text: str, scale: int) -> None:
 
 @settings(max_examples=2_000, deadline=None)
 @given(st.text(max_size=30) | st.text("0123456789.+-eEinumkKMGTP", max_size=30))
-def test_any_text_is_read_or_refused_with_a_reason(text: str) -> None:
+def test_any_string_is_parsed_or_rejected_with_a_reason(text: str) -> None:
     reason = ""
     try:
         quantity = parse(text)

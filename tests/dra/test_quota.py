@@ -1,4 +1,4 @@
-"""What a claim is charged to a quota."""
+"""Tests of quota charges for claims."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_devices_are_charged_by_class(requests: list[YamlValue], expected: dict[
     assert charged(*requests) == {CLAIMS: 1, **expected}
 
 
-def test_a_class_that_serves_extended_resources_is_charged_by_their_names_too() -> None:
+def test_a_class_with_extended_resources_is_also_charged_by_their_names() -> None:
     assert charged(exactly(count=2), exactly("mig.nvidia.com"), classes=CLASSES) == {
         CLAIMS: 1,
         GPU: 2,

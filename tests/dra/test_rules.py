@@ -1,4 +1,4 @@
-"""The annotation with the rules of a claim: read strictly, and checked against the claim."""
+"""Tests of the rules annotation: strict decoding, and checks against the claim."""
 
 import pytest
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
         (HEAD + ',"near":[' + ",".join(['{"requests":[],"attributes":[]}'] * 33) + "]}", "more"),
     ],
 )
-def test_what_is_no_annotation_of_this_version_is_refused(text: str, words: str) -> None:
+def test_an_annotation_of_another_version_is_rejected(text: str, words: str) -> None:
     found = read_rules(text)
     assert isinstance(found, tuple)
     assert words in " ".join(each.message for each in found)
@@ -70,17 +70,17 @@ REQUESTS = (
         (Rules(strategy=RuleStrategy(nodes="packed")), []),
     ],
 )
-def test_rules_are_about_requests_of_their_claim(rule: Rules, codes: list[str]) -> None:
+def test_rules_must_refer_to_requests_of_their_claim(rule: Rules, codes: list[str]) -> None:
     found = check_rules(rule, ClaimSpec(Devices(REQUESTS)))
     assert [each.code for each in found] == codes
     assert all(each.remedy and each.path == rules.PATH for each in found)
 
 
-def test_no_rules_are_no_text() -> None:
+def test_empty_rules_encode_to_an_empty_string() -> None:
     assert encode_rules(Rules()) == ""
 
 
-def test_the_page_shows_an_example_that_reads() -> None:
+def test_the_page_contains_a_valid_example() -> None:
     text = render_page().split("```json\n", 2)[1].partition("```")[0]
     assert isinstance(read_rules(text), Rules)
     assert set(rules_schema()["$defs"]) == {"Rules", "Joint", "Near", "RuleStrategy"}  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""The sample inventory of the demo: it reads, and its pools are complete and valid."""
+"""Tests of the demo inventory: it decodes, and its pools are complete and valid."""
 
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,7 @@ def nodes(objects: list[dict[str, Any]]) -> dict[str, Node]:
     return {node.name: node for node in read if isinstance(node, Node)}
 
 
-def test_every_node_sees_complete_and_valid_pools(
-    sample: Inventory, nodes: dict[str, Node]
-) -> None:
+def test_every_node_has_complete_and_valid_pools(sample: Inventory, nodes: dict[str, Node]) -> None:
     pools = {name: sample.pools_for(node) for name, node in nodes.items()}
     assert {name: [pool.id.driver for pool in each] for name, each in pools.items()} == {
         "hgx-1": ["dra.net", "gpu.nvidia.com"],
@@ -67,7 +65,7 @@ def test_each_gpu_of_the_hgx_board_has_a_nic_on_its_root(
     assert [attribute_value(attribute) for attribute in numa if attribute] == [0] * 4 + [1] * 4
 
 
-def test_a_whole_gpu_uses_up_the_counters_of_its_partitions(
+def test_a_whole_gpu_consumes_the_counters_of_its_partitions(
     sample: Inventory, nodes: dict[str, Node]
 ) -> None:
     (pool,) = sample.pools_for(nodes["mig-1"])
@@ -85,5 +83,5 @@ def test_the_l4_can_be_shared(sample: Inventory, nodes: dict[str, Node]) -> None
     assert device.capacity["memory"].request_policy
 
 
-def test_every_kind_of_the_sample_is_one_a_cluster_has(objects: list[dict[str, Any]]) -> None:
+def test_every_kind_of_the_sample_is_a_kubernetes_kind(objects: list[dict[str, Any]]) -> None:
     assert {each["kind"] for each in objects} == {"Node", "ResourceSlice", "DeviceClass"}

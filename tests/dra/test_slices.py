@@ -1,4 +1,4 @@
-"""Reading ResourceSlices: the case table, then lists, then bytes of any kind."""
+"""Tests of decoding ResourceSlices: the case table, lists, arbitrary bytes."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def written(case: dict[str, Any]) -> object:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 @pytest.mark.parametrize("form", ["dict", "bytes"])
-def test_a_slice_reads_or_every_error_is_told(case: dict[str, Any], form: str) -> None:
+def test_a_slice_is_decoded_or_every_error_is_reported(case: dict[str, Any], form: str) -> None:
     raw = written(case)
     read = read_slice(json.dumps(raw).encode() if form == "bytes" else raw)
     if "errors" in case:
@@ -56,7 +56,7 @@ def test_a_slice_reads_or_every_error_is_told(case: dict[str, Any], form: str) -
     assert {key: shown[key] for key in case["reads"]} == case["reads"]
 
 
-def test_the_versions_give_the_same_slice() -> None:
+def test_all_api_versions_decode_to_the_same_slice() -> None:
     inside = {
         "attributes": {"model": {"string": "A"}, "list": {"ints": [1, 2]}},
         "capacity": {"memory": {"value": "40Gi"}},
@@ -117,7 +117,7 @@ def test_equal_quantities_are_one_object_within_a_reader() -> None:
 
 
 @pytest.mark.parametrize("form", ["dict", "bytes"])
-def test_a_bad_item_hides_no_other(form: str) -> None:
+def test_an_invalid_item_does_not_affect_other_items(form: str) -> None:
     items: list[Any] = [good("a"), good("b", driver=1), {"metadata": {}}, good("c")]
     for item in items:
         item.pop("apiVersion", None)
@@ -141,7 +141,7 @@ def test_items_have_the_version_of_their_list() -> None:
         assert read.devices[0].binds_to_node
 
 
-def test_a_plain_list_may_hold_other_kinds() -> None:
+def test_a_list_can_contain_other_kinds() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     raw = {"apiVersion": "v1", "kind": "List", "items": [pod, good("a"), good("b", driver=1)]}
     for form in (raw, json.dumps(raw).encode()):
@@ -150,12 +150,12 @@ def test_a_plain_list_may_hold_other_kinds() -> None:
         assert [finding.path for finding in read.findings] == ["spec.driver"]
 
 
-def test_a_list_of_another_kind_is_refused() -> None:
+def test_a_list_of_another_kind_is_rejected() -> None:
     raw = {"apiVersion": "v1", "kind": "PodList", "items": [{}]}
     assert [finding.code for finding in read_slices(raw).findings] == ["WrongKind"]
 
 
-def test_an_empty_list_is_no_error() -> None:
+def test_an_empty_list_is_valid() -> None:
     raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": None}
     for form in (raw, json.dumps(raw).encode(), raw | {"items": []}):
         assert read_slices(form) == ((), ())
@@ -186,13 +186,13 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
-def test_malformed_bytes_give_findings(raw: bytes) -> None:
+def test_malformed_bytes_result_in_findings(raw: bytes) -> None:
     assert read_slices(raw).findings
     assert told(raw)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_slices_or_findings(raw: bytes) -> None:
+def test_any_bytes_result_in_slices_or_findings(raw: bytes) -> None:
     read = read_slices(raw)
     assert read.objects or read.findings
 
@@ -224,7 +224,7 @@ PLACES = (
 
 
 @given(st.sampled_from(PLACES), odd)
-def test_any_value_at_any_place_gives_a_slice_or_findings(
+def test_any_value_in_any_field_results_in_a_slice_or_findings(
     place: tuple[Any, ...], value: object
 ) -> None:
     raw = good(
@@ -241,19 +241,19 @@ def test_any_value_at_any_place_gives_a_slice_or_findings(
     )
 
 
-def test_findings_of_a_hostile_object_are_bounded() -> None:
+def test_findings_of_a_hostile_object_are_limited() -> None:
     findings = told(good(devices=[1] * 100_000))
     assert len(findings) == MAX_IN_ONE + 1
     assert findings[-1].code == "MoreErrors"
 
 
-def test_findings_of_a_hostile_list_are_bounded() -> None:
+def test_findings_of_a_hostile_list_are_limited() -> None:
     read = read_slices({"kind": "ResourceSliceList", "items": [0] * 50_000})
     assert len(read.findings) == MAX_LIST_FINDINGS + 1
     assert read.findings[-1].code == "MoreErrors"
 
 
-def test_a_reader_serves_many_documents() -> None:
+def test_a_reader_can_be_reused() -> None:
     reader = slice_reader()
     for i in range(3):
         read = reader.read(json.dumps(good(f"s{i}")).encode())

@@ -1,4 +1,4 @@
-"""Tolerations, and the rules of administrators."""
+"""Tests of tolerations and DeviceTaintRules."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "taints.yaml").read_te
 
 
 @pytest.mark.parametrize("case", TABLE["tolerations"], ids=lambda case: case["name"])
-def test_what_is_not_tolerated_keeps_off(case: dict[str, Any]) -> None:
+def test_an_untolerated_taint_excludes_the_device(case: dict[str, Any]) -> None:
     device = Device("x", taints=msgspec.convert(case["taints"], tuple[Taint, ...]))
     kept = first_untolerated_taint(
         device, msgspec.convert(case["tolerations"], tuple[Toleration, ...])
@@ -62,7 +62,7 @@ def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
     assert tainted == case["tainted"]
 
 
-def test_taints_of_rules_follow_the_devices_own_by_name_of_the_rule() -> None:
+def test_taints_of_rules_follow_the_taints_of_the_device_by_rule_name() -> None:
     own = Taint("own", "NoSchedule")
     slices = [Slice("1", "a", "p", 1, 1, all_nodes=True, devices=(Device("x", taints=(own,)),))]
     rules = [
@@ -73,21 +73,21 @@ def test_taints_of_rules_follow_the_devices_own_by_name_of_the_rule() -> None:
     assert slices[0].devices[0].taints == (own,)
 
 
-def test_slices_without_a_rule_are_left_as_they_are() -> None:
+def test_slices_without_a_matching_rule_are_unchanged() -> None:
     only_b = DeviceTaintRule("r", Taint("k", "None"), TaintSelector(driver="b"))
     built = build_inventory(SLICES, taint_rules=[only_b])
     assert built.slices[0] is SLICES[0]
     assert built.slices[2] is not SLICES[2]
 
 
-def test_rules_wait_for_their_gate() -> None:
+def test_rules_have_no_effect_if_the_gate_is_disabled() -> None:
     everything = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector())
     built = build_inventory(SLICES, taint_rules=[everything], gates=Gates(device_taint_rules=False))
     assert list(built.slices) == SLICES
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
-def test_rules_of_every_version_are_read(version: str) -> None:
+def test_rules_of_every_version_are_decoded(version: str) -> None:
     raw = rule("r", "k", {"driver": "a"}) | {"apiVersion": f"resource.k8s.io/{version}"}
     for form in (raw, json.dumps(raw).encode()):
         read = read_taint_rules(form)
@@ -96,7 +96,7 @@ def test_rules_of_every_version_are_read(version: str) -> None:
         )
 
 
-def test_a_rule_of_the_alphas_that_selects_more_narrowly_is_told_of() -> None:
+def test_alpha_fields_of_a_rule_are_reported() -> None:
     selector = {"deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]}
     read = read_taint_rules(rule("r", "k", selector))
     assert [(finding.code, finding.path) for finding in read.findings] == [
@@ -106,7 +106,7 @@ def test_a_rule_of_the_alphas_that_selects_more_narrowly_is_told_of() -> None:
     assert len(read.objects) == 1
 
 
-def test_a_rule_without_a_taint_gives_a_finding() -> None:
+def test_a_rule_without_a_taint_is_a_finding() -> None:
     raw = rule("r", "k", {})
     del raw["spec"]["taint"]["effect"]
     read = read_taint_rules(raw)

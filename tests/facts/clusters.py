@@ -1,4 +1,4 @@
-"""Clusters for the tests of facts: from a few words, or as large as one wants."""
+"""Builds clusters for the tests of facts, from short descriptions or of any size."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Facts: what is counted, that it is small, and that it comes back as it went."""
+"""Tests of facts: counts, size limits and encoding."""
 
 import random
 from pathlib import Path
@@ -19,7 +19,7 @@ ROOM = 256 * 1024
 
 
 @pytest.mark.parametrize("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
-def test_who_serves_a_name(case: YamlValue) -> None:
+def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
     objects = FactsInput(
         tuple(
             clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
@@ -35,7 +35,7 @@ def test_who_serves_a_name(case: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("case", load_cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
-def test_how_devices_lie_to_each_other(case: YamlValue) -> None:
+def test_node_shapes_count_devices_with_a_common_root_or_numa_node(case: YamlValue) -> None:
     words = case["devices"]
     slices = (*clusters.machine("n1", words), *clusters.machine("n2", list(reversed(words))))
     shapes = [
@@ -50,14 +50,14 @@ def test_how_devices_lie_to_each_other(case: YamlValue) -> None:
     assert shape.pcie_relates != case.get("unrelated", False)
 
 
-def test_the_implicit_name_of_a_class_is_served_by_it() -> None:
+def test_a_class_serves_its_implicit_name() -> None:
     facts = Facts(classes=(ClassFacts("gpu.nvidia.com"),))
     prefix = "deviceclass.resource.kubernetes.io"
     assert facts.find_resource(f"{prefix}/gpu.nvidia.com").classes == ("gpu.nvidia.com",)
     assert facts.find_resource(f"{prefix}/other").classes == ()
 
 
-def test_a_class_counts_what_it_selects() -> None:
+def test_a_class_counts_the_devices_that_it_selects() -> None:
     cel = 'device.attributes["gpu.nvidia.com"].uuid in ["a", "b"]'
     devices = [clusters.gpu(f"gpu-{i}", uuid=Attribute(i)) for i in "abc"]
     objects = FactsInput(
@@ -70,7 +70,7 @@ def test_a_class_counts_what_it_selects() -> None:
     )
 
 
-def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
+def test_kept_fields_come_from_gates_or_probes() -> None:
     old, new = gates_of_version("1.34"), gates_of_version("1.37")
     assert not isinstance(old, tuple)
     assert not isinstance(new, tuple)
@@ -80,7 +80,7 @@ def test_an_api_server_keeps_what_its_gates_say_or_what_was_probed() -> None:
     assert gather_facts(FactsInput(), gates=old, keeps=[field]).facts.keeps_field(field)
 
 
-def test_the_order_of_objects_changes_nothing() -> None:
+def test_facts_do_not_depend_on_the_order_of_objects() -> None:
     objects = clusters.fleet(8)
     shuffled = FactsInput(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
     assert serialized.encode_facts(gather_facts(objects).facts) == serialized.encode_facts(
@@ -88,7 +88,7 @@ def test_the_order_of_objects_changes_nothing() -> None:
     )
 
 
-def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there() -> None:
+def test_nodes_with_the_dual_label_are_counted_by_driver() -> None:
     devices = [clusters.gpu("gpu-0")]
     slices = tuple(clusters.slice_of("gpu.nvidia.com", name, devices) for name in ("n1", "n2"))
     labels = {"drawbridge.dev/dual": "true"}
@@ -98,12 +98,12 @@ def test_nodes_that_bear_our_label_are_counted_by_the_drivers_that_publish_there
     assert (driver.nodes, driver.dual, facts.names) == (2, 1, ())
 
 
-def test_another_device_is_another_hash() -> None:
+def test_an_additional_device_changes_the_hash() -> None:
     one, more = (gather_facts(clusters.fleet(count)).facts for count in (4, 5))
     assert serialized.facts_hash(one) != serialized.facts_hash(more)
 
 
-def test_five_thousand_nodes_fit() -> None:
+def test_the_facts_of_5000_nodes_fit_into_a_config_map() -> None:
     facts = gather_facts(clusters.fleet(5000, each=2)).facts
     assert len(serialized.encode_facts(facts)) < ROOM
     assert facts.omitted == {}
@@ -113,7 +113,7 @@ def test_five_thousand_nodes_fit() -> None:
     assert sum(each.devices for each in facts.products) == 20000
 
 
-def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> None:
+def test_a_driver_with_a_product_name_per_device_does_not_exceed_the_limit() -> None:
     slices = tuple(
         clusters.slice_of("gpu.nvidia.com", f"n{i}", [clusters.gpu("gpu-0", f"{i:05}" + "x" * 59)])
         for i in range(2000)
@@ -126,7 +126,7 @@ def test_a_driver_that_names_every_device_differently_does_not_burst_it() -> Non
     assert len(gathered.facts.products) + gathered.facts.omitted["products"] == 2000
 
 
-def test_what_is_written_comes_back() -> None:
+def test_encoded_facts_decode_to_the_same_facts() -> None:
     facts = gather_facts(clusters.fleet(4)).facts
     back = serialized.read_facts(serialized.facts_to_plain(facts))
     assert back == facts
@@ -134,7 +134,7 @@ def test_what_is_written_comes_back() -> None:
     assert serialized.facts_hash(back) == serialized.facts_hash(facts)
 
 
-def test_a_file_with_one_table_stands_in_for_that_table() -> None:
+def test_a_file_with_one_table_overrides_that_table() -> None:
     facts = gather_facts(clusters.fleet(4)).facts
     own = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts", "shapes": []}
     back = serialized.read_facts(own, facts)
@@ -153,13 +153,13 @@ def test_a_file_with_one_table_stands_in_for_that_table() -> None:
         (None, "WrongType"),
     ],
 )
-def test_a_file_is_read_strictly(wrong: object, code: str) -> None:
+def test_a_file_is_decoded_strictly(wrong: object, code: str) -> None:
     found = serialized.read_facts(wrong)
     assert isinstance(found, tuple)
     assert [each.code for each in found] == [code]
 
 
-def test_facts_of_an_earlier_version_are_read_and_keep_their_hash() -> None:
+def test_facts_of_an_earlier_version_are_decoded_and_keep_their_hash() -> None:
     """What is new has a default that is not written, so a newer webhook reads what stands there."""
     older = msgspec.json.decode((TABLES / "older.json").read_bytes())
     facts = serialized.read_facts(older)
