@@ -13,7 +13,7 @@ from e2e.scenarios.stage import Stage
 TESTS = ("tests/cluster/test_api_behaviour.py", "tests/cluster/test_api_following.py")
 SECONDS = 120
 # A server forgets when it starts again, or after more changes than a scenario should make.
-FORGETS = "forgotten"
+FORGETS = "expired_version"
 
 
 def ask(stage: Stage, which: str) -> None:
