@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cel.dra import device_environment, view
-from cel.dra.questions import Question, question
+from cel.dra import device_environment, device_variables
+from cel.dra.questions import SelectorQuestion, convert_question
 from dra.quantity import parse
 from e2e.oracle.build import NoGoError, binary
 
@@ -50,7 +50,7 @@ def simplified(source: str) -> str:
     return re.sub(r'\.isGreaterThan\(semver\("([^"]*)"\)\)', r' > "\1"', source)
 
 
-def google(source: str, asked: Question) -> Evaluate | None:
+def google(source: str, asked: SelectorQuestion) -> Evaluate | None:
     """cel-expr-python, its activation kept; quantities are ints for it and versions texts."""
     from cel_expr_python import cel  # noqa: PLC0415  # only here
 
@@ -82,7 +82,7 @@ def google(source: str, asked: Question) -> Evaluate | None:
     return lambda: expression.eval(activation)
 
 
-def celpy(source: str, asked: Question) -> Evaluate | None:
+def celpy(source: str, asked: SelectorQuestion) -> Evaluate | None:
     """cel-python, interpreted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -95,8 +95,8 @@ def celpy(source: str, asked: Question) -> Evaluate | None:
     return lambda: program.evaluate(values)
 
 
-def _plain(asked: Question) -> dict[str, Any]:
-    seen = view(asked.driver, asked.device)["device"]
+def _plain(asked: SelectorQuestion) -> dict[str, Any]:
+    seen = device_variables(asked.driver, asked.device)["device"]
     assert isinstance(seen, dict)  # noqa: S101  # for the types
     attributes = {
         domain: {
@@ -129,8 +129,8 @@ def rows(  # house: long, it is one table
 ) -> Iterator[str]:
     """Measure every selector with every candidate, in turns."""
     shown = {**device, "capacity": {k: v["value"] for k, v in device["capacity"].items()}}
-    asked = question({"device": device, "expression": "true"})
-    environment, seen = device_environment(), view(asked.driver, asked.device)
+    asked = convert_question({"device": device, "expression": "true"})
+    environment, seen = device_environment(), device_variables(asked.driver, asked.device)
     try:
         go = [cel_go(selectors, shown) for _ in range(3)]
     except NoGoError as error:

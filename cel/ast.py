@@ -36,7 +36,7 @@ class Select:
 
     id: int
     offset: int
-    operand: "Node"
+    operand: "SyntaxNode"
     field: str
     test: bool = False
 
@@ -48,8 +48,8 @@ class Call:
     id: int
     offset: int
     function: str
-    target: "Node | None"
-    args: "tuple[Node, ...]"
+    target: "SyntaxNode | None"
+    args: "tuple[SyntaxNode, ...]"
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class ListLiteral:
 
     id: int
     offset: int
-    elements: "tuple[Node, ...]"
+    elements: "tuple[SyntaxNode, ...]"
     optional: frozenset[int] = frozenset()
 
 
@@ -68,8 +68,8 @@ class Entry:
 
     id: int
     offset: int
-    key: "Node | str"
-    value: "Node"
+    key: "SyntaxNode | str"
+    value: "SyntaxNode"
     optional: bool = False
 
 
@@ -98,28 +98,30 @@ class Comprehension:
 
     id: int
     offset: int
-    range: "Node"
+    range: "SyntaxNode"
     variable: str
     second_variable: str | None
     accumulator: str
-    initial: "Node"
-    condition: "Node"
-    step: "Node"
-    result: "Node"
+    initial: "SyntaxNode"
+    condition: "SyntaxNode"
+    step: "SyntaxNode"
+    result: "SyntaxNode"
 
 
-Node = Literal | Ident | Select | Call | ListLiteral | MapLiteral | MessageLiteral | Comprehension
+SyntaxNode = (
+    Literal | Ident | Select | Call | ListLiteral | MapLiteral | MessageLiteral | Comprehension
+)
 
 
-def copied(node: Node, new_id: Callable[[], int]) -> Node:
+def copied(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
     """A copy of the tree under `node` with ids of its own."""
-    copy: dict[int, Node] = {}
+    copy: dict[int, SyntaxNode] = {}
     for each in reversed(below(node)):
         copy[id(each)] = _copy(each, new_id, copy)
     return copy[id(node)]
 
 
-def below(node: Node) -> list[Node]:
+def below(node: SyntaxNode) -> list[SyntaxNode]:
     """The node and all under it, each before what is under it."""
     found = [node]
     for each in found:
@@ -127,7 +129,7 @@ def below(node: Node) -> list[Node]:
     return found
 
 
-def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911  # one for each kind of node
+def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:  # noqa: PLR0911  # one for each kind of node
     """The nodes right under `node`, in the order in which they are written."""
     match node:
         case Select():
@@ -149,7 +151,9 @@ def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911  # one for each k
             return ()
 
 
-def _copy(node: Node, new_id: Callable[[], int], copy: Mapping[int, Node]) -> Node:
+def _copy(
+    node: SyntaxNode, new_id: Callable[[], int], copy: Mapping[int, SyntaxNode]
+) -> SyntaxNode:
     """A copy of one node over the copies of what is under it."""
     identity = new_id()
     match node:
@@ -178,7 +182,7 @@ def _copy(node: Node, new_id: Callable[[], int], copy: Mapping[int, Node]) -> No
 
 
 def _entries(
-    entries: Sequence[Entry], new_id: Callable[[], int], copy: Mapping[int, Node]
+    entries: Sequence[Entry], new_id: Callable[[], int], copy: Mapping[int, SyntaxNode]
 ) -> tuple[Entry, ...]:
     return tuple(
         replace(

@@ -35,7 +35,7 @@ class Qualifier:
 
 
 @dataclass(slots=True)
-class Attribute:
+class QualifiedAttribute:
     """A variable, an operand or a choice of two attributes, and the steps into it.
 
     Exactly one of `slot`, `operand` and `branches` is set; `branches` are chosen by `operand`.
@@ -44,12 +44,12 @@ class Attribute:
     offset: int
     slot: int = -1
     operand: Run | None = None
-    branches: "tuple[Attribute, Attribute] | None" = None
+    branches: "tuple[QualifiedAttribute, QualifiedAttribute] | None" = None
     qualifiers: list[Qualifier] = field(default_factory=list)
     test: bool = False
     depth: int = 0
 
-    def add(self, qualifier: Qualifier) -> "Attribute":
+    def add(self, qualifier: Qualifier) -> "QualifiedAttribute":
         """Take one step more; a choice takes it on both sides."""
         if self.branches is not None:
             self.branches[0].add(qualifier)
@@ -85,7 +85,7 @@ def absent(container: object, key: object) -> EvaluationError:
     return EvaluationError("no_such_key", f"no such key: {key}")
 
 
-def evaluate(attribute: Attribute, limit: int) -> Run:
+def evaluate(attribute: QualifiedAttribute, limit: int) -> Run:
     """The attribute as an expression of its own: the name costs one more."""
     path = attribute.path()
     if path is not None:
@@ -95,7 +95,7 @@ def evaluate(attribute: Attribute, limit: int) -> Run:
     return _observed(attribute, limit)
 
 
-def resolve(attribute: Attribute, limit: int) -> Run:
+def resolve(attribute: QualifiedAttribute, limit: int) -> Run:
     """The attribute as a branch or an index: only its steps cost."""
     path = attribute.path()
     if path is not None:
@@ -116,7 +116,7 @@ def _variable(slot: int, limit: int) -> Run:
     return run
 
 
-def _observed(attribute: Attribute, limit: int) -> Run:
+def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
     """Count the name once all steps are done, whether they succeeded or not."""
     resolved = _general(attribute, limit)
     # A presence test takes the cost of the name back; a choice has no name to count.
@@ -138,7 +138,7 @@ def _observed(attribute: Attribute, limit: int) -> Run:
 
 
 def _path(  # house: long, two closures that share their names
-    attribute: Attribute, path: tuple[str, ...], limit: int, units: int
+    attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int
 ) -> Run:
     """The fast way of the most frequent chains; what it does not find goes the exact way."""
     slow: list[Run] = []
@@ -195,7 +195,7 @@ def _path_of_three(
     return run
 
 
-def _general(attribute: Attribute, limit: int) -> Run:
+def _general(attribute: QualifiedAttribute, limit: int) -> Run:
     """Resolve the base, then take the steps one by one."""
     base = _base(attribute, limit)
     qualifiers = attribute.qualifiers
@@ -227,7 +227,7 @@ def _optional(frame: Frame, value: object, finds: Sequence[Take]) -> object:
     return Optional(value)
 
 
-def _base(attribute: Attribute, limit: int) -> Run:
+def _base(attribute: QualifiedAttribute, limit: int) -> Run:
     slot, operand = attribute.slot, attribute.operand
     if attribute.branches is None:
         return operand if operand is not None else _plain_variable(slot)
@@ -236,7 +236,7 @@ def _base(attribute: Attribute, limit: int) -> Run:
     return (lambda frame: on_fresh_stack(choose, frame)) if deep else choose
 
 
-def _choice(attribute: Attribute, limit: int) -> Run:
+def _choice(attribute: QualifiedAttribute, limit: int) -> Run:
     condition, offset = attribute.operand, attribute.offset
     assert condition is not None  # noqa: S101  # see Attribute
     assert attribute.branches is not None  # noqa: S101  # see Attribute

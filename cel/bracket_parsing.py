@@ -5,12 +5,19 @@ Knows no operators; what stands between two brackets is an expression like any o
 
 from collections.abc import Callable, Mapping
 
-from cel.ast import Call, Entry, ListLiteral, MapLiteral, MessageLiteral, Node
+from cel.ast import Call, Entry, ListLiteral, MapLiteral, MessageLiteral, SyntaxNode
 from cel.lexer import END, ESCAPED, IDENTIFIER, Complaint
-from cel.parser_stacks import COMPLETE, OPERAND, Frame, Stacks, State, UnexpectedError
+from cel.parser_stacks import (
+    COMPLETE,
+    OPERAND,
+    BracketFrame,
+    ParserStacks,
+    ParserState,
+    UnexpectedError,
+)
 
 
-def open_call(stacks: Stacks, name: str, *, member: bool) -> State:
+def open_call(stacks: ParserStacks, name: str, *, member: bool) -> ParserState:
     """At the parenthesis that opens the arguments."""
     frame = stacks.open("call", stacks.tokens[stacks.at][2], name, member=member)
     stacks.at += 1
@@ -20,7 +27,7 @@ def open_call(stacks: Stacks, name: str, *, member: bool) -> State:
     return OPERAND
 
 
-def _close_call(stacks: Stacks, frame: Frame) -> State:
+def _close_call(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     args = stacks.operands[frame.base :]
@@ -29,7 +36,7 @@ def _close_call(stacks: Stacks, frame: Frame) -> State:
     return COMPLETE
 
 
-def element(stacks: Stacks, frame: Frame) -> State:
+def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     """Where an element or entry may begin, or the literal end."""
     tokens = stacks.tokens
     kind, _, offset = tokens[stacks.at]
@@ -54,14 +61,14 @@ def element(stacks: Stacks, frame: Frame) -> State:
     return OPERAND
 
 
-def optional_syntax(stacks: Stacks, offset: int, words: str) -> None:
+def optional_syntax(stacks: ParserStacks, offset: int, words: str) -> None:
     """Note a mark where there are no optional values."""
     if not stacks.options.optional_syntax:
         message = f"unsupported syntax '{words}': the environment has no optional values"
         stacks.complaints.append(Complaint("syntax", offset, message))
 
 
-def _field(stacks: Stacks, frame: Frame) -> State:
+def _field(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     """A message's field name and the colon behind it."""
     if not frame.keys:
         frame.seen = stacks.tokens[stacks.at - frame.marked][2]
@@ -77,7 +84,7 @@ def _field(stacks: Stacks, frame: Frame) -> State:
     return OPERAND
 
 
-def field_name(stacks: Stacks, place: int) -> str:
+def field_name(stacks: ParserStacks, place: int) -> str:
     """The name of a field, quoted or not; `place` is where a quote is complained of."""
     kind, word, _ = stacks.tokens[stacks.at]
     if kind not in {IDENTIFIER, ESCAPED}:
@@ -90,13 +97,13 @@ def field_name(stacks: Stacks, place: int) -> str:
     return word[1:-1]
 
 
-def complete_entry(stacks: Stacks, frame: Frame) -> None:
+def complete_entry(stacks: ParserStacks, frame: BracketFrame) -> None:
     """In a map a key without a value is not yet an entry."""
     if frame.kind == "{" and len(stacks.operands) - frame.base != 2 * len(frame.keys):
         raise UnexpectedError
 
 
-def closer(stacks: Stacks) -> State:
+def closer(stacks: ParserStacks) -> ParserState:
     """A bracket closes: it has to be that of the newest frame."""
     frame = stacks.frames[-1]
     if _CLOSERS[frame.kind] != stacks.tokens[stacks.at][0]:
@@ -106,13 +113,13 @@ def closer(stacks: Stacks) -> State:
     return _CLOSE[frame.kind](stacks, frame)
 
 
-def _close_parenthesis(stacks: Stacks, _frame: Frame) -> State:
+def _close_parenthesis(stacks: ParserStacks, _frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     return COMPLETE
 
 
-def _close_index(stacks: Stacks, frame: Frame) -> State:
+def _close_index(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     args = tuple(stacks.operands[frame.base :])
@@ -120,7 +127,7 @@ def _close_index(stacks: Stacks, frame: Frame) -> State:
     return COMPLETE
 
 
-def _close_list(stacks: Stacks, frame: Frame) -> State:
+def _close_list(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     elements = tuple(stacks.operands[frame.base :])
@@ -129,7 +136,7 @@ def _close_list(stacks: Stacks, frame: Frame) -> State:
     return COMPLETE
 
 
-def _close_map(stacks: Stacks, frame: Frame) -> State:
+def _close_map(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     entries = _entries(stacks, frame, stacks.operands[frame.base + 1 :: 2])
@@ -137,7 +144,7 @@ def _close_map(stacks: Stacks, frame: Frame) -> State:
     return COMPLETE
 
 
-def _close_message(stacks: Stacks, frame: Frame) -> State:
+def _close_message(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     stacks.at += 1
     stacks.close()
     entries = _entries(stacks, frame, stacks.operands[frame.base :])
@@ -145,7 +152,9 @@ def _close_message(stacks: Stacks, frame: Frame) -> State:
     return COMPLETE
 
 
-def _entries(stacks: Stacks, frame: Frame, values: list[Node]) -> tuple[Entry, ...]:
+def _entries(
+    stacks: ParserStacks, frame: BracketFrame, values: list[SyntaxNode]
+) -> tuple[Entry, ...]:
     return tuple(
         Entry(stacks.ids(), colon, key, value, marked)
         for (colon, key, marked), value in zip(frame.keys, values, strict=True)
@@ -153,7 +162,7 @@ def _entries(stacks: Stacks, frame: Frame, values: list[Node]) -> tuple[Entry, .
 
 
 _CLOSERS = {"[": "]", "{": "}", "message": "}", "(": ")", "call": ")", "index": "]", "": END}
-_CLOSE: Mapping[str, Callable[[Stacks, Frame], State]] = {
+_CLOSE: Mapping[str, Callable[[ParserStacks, BracketFrame], ParserState]] = {
     "(": _close_parenthesis,
     "call": _close_call,
     "index": _close_index,

@@ -12,7 +12,7 @@ from cel.errors import EvaluationError
 from cel.frame import COST, UNSET, Cancelled, Frame, Run, charge, exceeded, placed
 from cel.values import Optional, equal
 
-Meaning = Callable[..., object]
+Implementation = Callable[..., object]
 NO_OVERLOAD = "no such overload"
 MOST = 256
 
@@ -25,7 +25,9 @@ def traversal(length: int) -> int:
 TENTHS = tuple(traversal(length) for length in range(MOST))
 
 
-def unary(meaning: Meaning, argument: Run, cost: Cost | None, limit: int, offset: int) -> Run:
+def unary(
+    meaning: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
+) -> Run:
     """A function of one argument."""
 
     def run(frame: Frame) -> object:
@@ -46,7 +48,7 @@ def unary(meaning: Meaning, argument: Run, cost: Cost | None, limit: int, offset
 
 
 def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Meaning, left: Run, right: Run, cost: Cost | None, limit: int, offset: int
+    meaning: Implementation, left: Run, right: Run, cost: Cost | None, limit: int, offset: int
 ) -> Run:
     """A function of two arguments; both are evaluated even when the first fails."""
 
@@ -74,7 +76,12 @@ def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
 
 
 def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Meaning, left: Run, constant: object, steps: tuple[int, ...], limit: int, offset: int
+    meaning: Implementation,
+    left: Run,
+    constant: object,
+    steps: tuple[int, ...],
+    limit: int,
+    offset: int,
 ) -> Run:
     """A function of two arguments that costs one, the second of them known."""
     steps = (*steps, 1)
@@ -97,7 +104,12 @@ def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
 
 
 def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Meaning, slot: int, constant: object, steps: tuple[int, ...], limit: int, offset: int
+    meaning: Implementation,
+    slot: int,
+    constant: object,
+    steps: tuple[int, ...],
+    limit: int,
+    offset: int,
 ) -> Run:
     """The same with a variable of a comprehension for the first argument, which never fails."""
     steps = (1, *steps, 1)
@@ -115,7 +127,7 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
     return run
 
 
-def two_slots(meaning: Meaning, first: int, second: int, limit: int, offset: int) -> Run:
+def two_slots(meaning: Implementation, first: int, second: int, limit: int, offset: int) -> Run:
     """A function of two variables of comprehensions that costs one."""
 
     def run(frame: Frame) -> object:
@@ -131,7 +143,7 @@ def two_slots(meaning: Meaning, first: int, second: int, limit: int, offset: int
 
 
 def variadic(
-    meaning: Meaning, arguments: Sequence[Run], cost: Cost | None, limit: int, offset: int
+    meaning: Implementation, arguments: Sequence[Run], cost: Cost | None, limit: int, offset: int
 ) -> Run:
     """A function of any number of arguments; the first that fails ends it, uncharged."""
     last = len(arguments) - 1

@@ -14,8 +14,8 @@ from cel.ast import (
     Literal,
     MapLiteral,
     MessageLiteral,
-    Node,
     Select,
+    SyntaxNode,
 )
 from cel.checking import Checking, Resolved, Visitors, visit
 from cel.composites import list_literal, map_literal, message_literal
@@ -23,12 +23,12 @@ from cel.errors import CompileError
 from cel.fields import select
 from cel.lexer import Complaint, located
 from cel.resolution import call
-from cel.scopes import Declarations, Name, Scope, declare
+from cel.scopes import Declarations, ResolvedName, VariableScope, declare
 from cel.types import BOOL, BYTES, DOUBLE, DYN, ERROR, INT, NULL, STRING, UINT, Type, describe
 from cel.unify import TooComplexError
 from cel.values import Uint
 
-__all__ = ["Checked", "Declarations", "Name", "Resolved", "check", "declare"]
+__all__ = ["Checked", "Declarations", "Resolved", "ResolvedName", "check", "declare"]
 
 _LITERALS: dict[type, Type] = {
     bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
@@ -44,14 +44,14 @@ class Checked:
     whether a list or map literal holds more than one element.
     """
 
-    node: Node
+    node: SyntaxNode
     types: dict[int, Type]
-    names: dict[int, Name]
+    names: dict[int, ResolvedName]
     calls: dict[int, Resolved]
     aggregates: bool
 
 
-def check(node: Node, source: str, declarations: Declarations) -> Checked:
+def check(node: SyntaxNode, source: str, declarations: Declarations) -> Checked:
     """The checked tree of `source`, or CompileError with what its types do not allow."""
     state = Checking(declarations, _VISITORS)
     try:
@@ -123,19 +123,19 @@ def iterated(state: Checking, node: Comprehension) -> dict[str, Type]:
     return {node.variable: first}
 
 
-def expect(state: Checking, claim: tuple[Node, Type]) -> None:
+def expect(state: Checking, claim: tuple[SyntaxNode, Type]) -> None:
     """A node has to be of a type."""
     node, type_ = claim
     if not state.unifier.fits(type_, state.types[node.id]):
         state.mismatch(node, type_, state.types[node.id])
 
 
-def back(state: Checking, scope: Scope) -> None:
+def back(state: Checking, scope: VariableScope) -> None:
     """Leave the names of an inner scope."""
     state.scope = scope
 
 
-def leave(state: Checking, whole: tuple[Comprehension, Scope]) -> None:
+def leave(state: Checking, whole: tuple[Comprehension, VariableScope]) -> None:
     """The comprehension is its result."""
     node, state.scope = whole
     state.types[node.id] = state.unifier.resolve(state.types[node.result.id])

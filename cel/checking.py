@@ -7,10 +7,10 @@ of what is to be done instead of recursion, so that no nesting is a matter of Py
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from cel.ast import Entry, Node
+from cel.ast import Entry, SyntaxNode
 from cel.declare import Function, Overload
 from cel.lexer import Complaint
-from cel.scopes import Declarations, Name, Scope
+from cel.scopes import Declarations, ResolvedName, VariableScope
 from cel.types import DYN, ERROR, NULL, Type, describe
 from cel.unify import Unifier
 
@@ -42,18 +42,18 @@ class Checking:
     def __init__(self, declarations: Declarations, visitors: Visitors) -> None:
         self.declarations = declarations
         self.visitors = visitors
-        self.scope = Scope(declarations, {})
+        self.scope = VariableScope(declarations, {})
         self.unifier = Unifier()
         self.aggregates = False
         # whether there may be type variables in the types
         self.open = False
         self.types: dict[int, Type] = {}
-        self.names: dict[int, Name] = {}
+        self.names: dict[int, ResolvedName] = {}
         self.calls: dict[int, Resolved] = {}
         self.complaints: list[Complaint] = []
         self.todo: list[tuple[Action, object]] = []
 
-    def run(self, root: Node) -> None:
+    def run(self, root: SyntaxNode) -> None:
         """Check the whole tree."""
         todo = self.todo
         todo.append((visit, root))
@@ -70,23 +70,23 @@ class Checking:
         self.open = True
         return self.unifier.variable()
 
-    def later(self, action: Action, subject: object, *children: Node) -> None:
+    def later(self, action: Action, subject: object, *children: SyntaxNode) -> None:
         """First visit the children in order, then act."""
         todo = self.todo
         todo.append((action, subject))
         for child in reversed(children):
             todo.append((visit, child))
 
-    def complain(self, kind: str, node: Node | Entry, message: str) -> None:
+    def complain(self, kind: str, node: SyntaxNode | Entry, message: str) -> None:
         """Note what is wrong."""
         self.complaints.append(Complaint(kind, node.offset, message))
 
-    def mismatch(self, node: Node | Entry, expected: Type, found: Type) -> None:
+    def mismatch(self, node: SyntaxNode | Entry, expected: Type, found: Type) -> None:
         """Note that one type was found where another had to be."""
         message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
         self.complain("type_mismatch", node, message)
 
-    def undeclared(self, node: Node, name: str) -> None:
+    def undeclared(self, node: SyntaxNode, name: str) -> None:
         """Note that a name means nothing."""
         within = self.declarations.container
         message = f"undeclared reference to '{name}' (in container '{within}')"
@@ -108,6 +108,6 @@ class Checking:
         return self.unifier.general(before, type_)
 
 
-def visit(state: Checking, node: Node) -> None:
+def visit(state: Checking, node: SyntaxNode) -> None:
     """Check a node; what has to wait for its children is put off."""
     state.visitors[type(node)](state, node)

@@ -9,9 +9,9 @@ from functools import partial
 
 from cel import aggregates, ast, calls, comprehension_plans
 from cel import constant_folding as folding
-from cel.attributes import Attribute, Qualifier, evaluate, resolve
+from cel.attributes import QualifiedAttribute, Qualifier, evaluate, resolve
 from cel.checker import Checked, Resolved
-from cel.constant_folding import Known
+from cel.constant_folding import FoldedValue
 from cel.declare import Cost
 from cel.errors import EvaluationError
 from cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
@@ -20,7 +20,7 @@ from cel.fused_comparison import equal_to_text
 from cel.overloads import cost_of, dispatched, guarded
 from cel.shapes import (
     Compiled,
-    Scope,
+    LocalVariable,
     Step,
     always,
     is_optional_choice,
@@ -42,27 +42,27 @@ def compile_tree(
     `strict` follows the specification where Kubernetes does not: nothing fails before it is
     evaluated, keys of maps are whole and not repeated, and only maps are asked for fields.
     """
-    slots = {name: Scope(FIRST + i) for i, name in enumerate(variables)}
-    planner = Planner(checked, limit, slots, strict)
+    slots = {name: LocalVariable(FIRST + i) for i, name in enumerate(variables)}
+    planner = ProgramPlanner(checked, limit, slots, strict)
     planner.slots = FIRST + len(variables)
     run = planner.run(checked.node)
     return Compiled(run, planner.slots - FIRST - len(variables))
 
 
 @dataclass(slots=True)
-class Planner:
+class ProgramPlanner:
     """One compilation."""
 
     checked: Checked
     limit: int
-    globals: Mapping[str, Scope]
+    globals: Mapping[str, LocalVariable]
     strict: bool = False
-    scope: dict[str, Scope] = field(default_factory=dict)
+    scope: dict[str, LocalVariable] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     slots: int = 0
     depth: int = 0
 
-    def plan(self, node: ast.Node) -> Step:
+    def plan(self, node: ast.SyntaxNode) -> Step:
         """Plan a node; on a fresh stack every so many levels."""
         self.depth += 1
         try:
@@ -74,31 +74,31 @@ class Planner:
 
     def _apart(self, step: Step) -> Step:
         """What was planned on a fresh stack is run on one as well."""
-        if isinstance(step, Known | Attribute):
+        if isinstance(step, FoldedValue | QualifiedAttribute):
             return step
         return lambda frame: on_fresh_stack(step, frame)
 
-    def run(self, node: ast.Node) -> Run:
+    def run(self, node: ast.SyntaxNode) -> Run:
         """Plan a node as an expression of its own."""
         return self.close(self.plan(node))
 
     def close(self, step: Step) -> Run:
         """A step as a closure."""
-        if isinstance(step, Known):
+        if isinstance(step, FoldedValue):
             return constant(step.value, step.steps, self.limit)
-        if isinstance(step, Attribute):
+        if isinstance(step, QualifiedAttribute):
             return evaluate(step, self.limit)
         return step
 
-    def attribute(self, step: Step, offset: int) -> Attribute:
+    def attribute(self, step: Step, offset: int) -> QualifiedAttribute:
         """Take a step as the base of an attribute."""
-        if isinstance(step, Attribute):
+        if isinstance(step, QualifiedAttribute):
             return step
-        return Attribute(offset, operand=self.close(step))
+        return QualifiedAttribute(offset, operand=self.close(step))
 
     def literal(self, node: ast.Literal) -> Step:
         """A constant."""
-        return Known(node.value)
+        return FoldedValue(node.value)
 
     def ident(self, node: ast.Ident) -> Step:
         """A variable, or the name of a type."""
@@ -113,15 +113,15 @@ class Planner:
             if value.name != meant.name or meant.type.kind == "object":
                 message = f"reference to undefined type: {meant.name}"
                 raise EvaluationError("constant", message, node.offset)
-            return Known(value)
+            return FoldedValue(value)
         name = meant.name
         hidden = name.startswith(".")
         found = (None if hidden else self.scope.get(name)) or self.globals[name.removeprefix(".")]
         if found.initial is not None:
-            return Attribute(
+            return QualifiedAttribute(
                 node.offset, operand=comprehension_plans.accumulated(found.slot, found.initial)
             )
-        return Attribute(node.offset, slot=found.slot)
+        return QualifiedAttribute(node.offset, slot=found.slot)
 
     def select(self, node: ast.Select) -> Step:
         """A field, or whether there is one."""
@@ -137,11 +137,11 @@ class Planner:
         key = self.plan(node.args[1])
         base.offset = node.offset
         qualifier = Qualifier(node.offset, optional=optional, strict=self.strict)
-        if isinstance(key, Known) and key.constant:
+        if isinstance(key, FoldedValue) and key.constant:
             if not isinstance(key.value, str | bool | int | float):
                 raise EvaluationError("constant", "invalid qualifier type", node.offset)
             qualifier.key = key.value
-        elif isinstance(key, Attribute):
+        elif isinstance(key, QualifiedAttribute):
             qualifier.index = resolve(key, self.limit)
         else:
             qualifier.index = self.close(key)
@@ -171,7 +171,7 @@ class Planner:
     ) -> Step:
         """A call, folded where all its arguments are known."""
         cost = cost_of(resolved)
-        known = [step for step in steps if isinstance(step, Known)]
+        known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps):
             folded = self.folded(node, meaning, known, cost)
             if folded is not None:
@@ -192,18 +192,22 @@ class Planner:
         if cost is None:
             floor = FIRST + len(self.globals)
             first, second = local_slot(one, floor), local_slot(two, floor)
-            if first >= 0 and isinstance(two, Known):
+            if first >= 0 and isinstance(two, FoldedValue):
                 return calls.slot_constant(meaning, first, two.value, two.steps, limit, offset)
             if first >= 0 and second >= 0:
                 return calls.two_slots(meaning, first, second, limit, offset)
-            if isinstance(two, Known):
+            if isinstance(two, FoldedValue):
                 left = self.close(one)
                 return calls.binary_constant(meaning, left, two.value, two.steps, limit, offset)
         return calls.binary(meaning, self.close(one), self.close(two), cost, limit, offset)
 
     def folded(
-        self, node: ast.Call, meaning: Callable[..., object], known: list[Known], cost: Cost | None
-    ) -> Known | None:
+        self,
+        node: ast.Call,
+        meaning: Callable[..., object],
+        known: list[FoldedValue],
+        cost: Cost | None,
+    ) -> FoldedValue | None:
         """A call of known arguments."""
         try:
             return folding.call(node.function, meaning, known, cost, early=not self.strict)
@@ -211,7 +215,7 @@ class Planner:
             raise EvaluationError("constant", error.message, node.offset) from None
 
     def meaning(
-        self, node: ast.Call, resolved: Resolved, arguments: list[ast.Node], steps: list[Step]
+        self, node: ast.Call, resolved: Resolved, arguments: list[ast.SyntaxNode], steps: list[Step]
     ) -> Callable[..., object]:
         """What a call does: the one overload, or the first that fits at run time."""
         if self.grows(node, arguments):
@@ -222,7 +226,7 @@ class Planner:
         types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
         return guarded(prepared(overload, steps, node.offset), overload, types)
 
-    def grows(self, node: ast.Call, arguments: list[ast.Node]) -> bool:
+    def grows(self, node: ast.Call, arguments: list[ast.SyntaxNode]) -> bool:
         """Tell whether a call adds to the collection that a comprehension is making.
 
         Nobody else sees it until it is done, so it grows in place, as in cel-go.
@@ -241,12 +245,14 @@ class Planner:
             self.attribute(falsy, node.args[2].offset),
         )
         depth = 1 + max(branch.depth for branch in branches)
-        return Attribute(node.offset, operand=self.close(condition), branches=branches, depth=depth)
+        return QualifiedAttribute(
+            node.offset, operand=self.close(condition), branches=branches, depth=depth
+        )
 
     def junction(self, node: ast.Call) -> Step:
         """`&&` or `||`, the whole chain of them at once."""
         terms: list[Run] = []
-        pending: list[ast.Node] = [node]
+        pending: list[ast.SyntaxNode] = [node]
         while pending:
             part = pending.pop()
             if isinstance(part, ast.Call) and part.function == node.function:
@@ -262,7 +268,7 @@ class Planner:
         function = self.checked.calls[node.id].function
         cost = function.cost or function.overloads[0].cost or unit
         negated, limit, offset = node.function == "_!=_", self.limit, node.offset
-        if isinstance(right, Known) and type(right.value) is str and not right.steps:
+        if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
             close = partial(self.close, left)
             return equal_to_text(left, close, right.value, cost, limit, offset, negated=negated)
         return calls.equality(
@@ -274,11 +280,11 @@ class Planner:
         resolved = self.checked.calls[node.id]
         element, container = (self.plan(argument) for argument in node.args)
         ids = [overload.id for overload in resolved.overloads]
-        if ids == ["in_list"] and isinstance(container, Known) and container.constant:
+        if ids == ["in_list"] and isinstance(container, FoldedValue) and container.constant:
             elements = container.value
             assert isinstance(elements, list | tuple)  # noqa: S101  # the checker's word
             if not elements:
-                return Known(value=False)
+                return FoldedValue(value=False)
             found = folding.membership(elements)
             if found is not None:
                 return calls.membership(self.close(element), found)
@@ -293,7 +299,7 @@ class Planner:
     def list_literal(self, node: ast.ListLiteral) -> Step:
         """A list, known if its elements are."""
         steps = [self.plan(element) for element in node.elements]
-        known = [step for step in steps if isinstance(step, Known)]
+        known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps) and not node.optional:
             return folding.aggregate([step.value for step in known], known, LIST_COST)
         runs = [self.close(step) for step in steps]
@@ -306,7 +312,7 @@ class Planner:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
             steps.append((self.plan(entry.key), self.plan(entry.value)))
         optional = [entry.optional for entry in node.entries]
-        known = [s for pair in steps for s in pair if isinstance(s, Known)]
+        known = [s for pair in steps for s in pair if isinstance(s, FoldedValue)]
         if len(known) == 2 * len(steps) and not any(optional):
             values = [part.value for part in known]
             pairs = list(zip(values[::2], values[1::2], strict=True))
@@ -356,41 +362,41 @@ class Planner:
 
     def scopes(
         self, node: ast.Comprehension, first: int
-    ) -> tuple[dict[str, Scope], dict[str, Scope], Scope]:
+    ) -> tuple[dict[str, LocalVariable], dict[str, LocalVariable], LocalVariable]:
         """What is in sight outside, inside the loop, and the accumulator."""
         initial = self.plan(node.initial)
         run = self.close(initial)
         slot = first + 2
-        if isinstance(initial, Known) and initial.value in ([], {}):
+        if isinstance(initial, FoldedValue) and initial.value in ([], {}):
             self.fresh.add(slot)
             run = aggregates.emptied(initial.value)
-        accumulator = Scope(slot, run)
-        inside = {**self.scope, node.variable: Scope(first)}
+        accumulator = LocalVariable(slot, run)
+        inside = {**self.scope, node.variable: LocalVariable(first)}
         if node.second_variable:
-            inside[node.second_variable] = Scope(first + 1)
+            inside[node.second_variable] = LocalVariable(first + 1)
         inside[node.accumulator] = accumulator
         return self.scope, inside, accumulator
 
 
 _PLANS: dict[type, Callable[..., Step]] = {
-    ast.Literal: Planner.literal,
-    ast.Ident: Planner.ident,
-    ast.Select: Planner.select,
-    ast.Call: Planner.call,
-    ast.ListLiteral: Planner.list_literal,
-    ast.MapLiteral: Planner.map_literal,
-    ast.MessageLiteral: Planner.message,
-    ast.Comprehension: Planner.comprehension,
+    ast.Literal: ProgramPlanner.literal,
+    ast.Ident: ProgramPlanner.ident,
+    ast.Select: ProgramPlanner.select,
+    ast.Call: ProgramPlanner.call,
+    ast.ListLiteral: ProgramPlanner.list_literal,
+    ast.MapLiteral: ProgramPlanner.map_literal,
+    ast.MessageLiteral: ProgramPlanner.message,
+    ast.Comprehension: ProgramPlanner.comprehension,
 }
-_SPECIAL: dict[str, Callable[[Planner, ast.Call], Step]] = {
-    "_&&_": Planner.junction,
-    "_||_": Planner.junction,
-    "_?_:_": Planner.conditional,
+_SPECIAL: dict[str, Callable[[ProgramPlanner, ast.Call], Step]] = {
+    "_&&_": ProgramPlanner.junction,
+    "_||_": ProgramPlanner.junction,
+    "_?_:_": ProgramPlanner.conditional,
     "_[_]": lambda planner, node: planner.index(node, optional=False),
     "_[?_]": lambda planner, node: planner.index(node, optional=True),
     "_?._": lambda planner, node: planner.index(node, optional=True),
-    "_==_": Planner.equality,
-    "_!=_": Planner.equality,
-    "@in": Planner.member,
-    "@not_strictly_false": Planner.proceeds,
+    "_==_": ProgramPlanner.equality,
+    "_!=_": ProgramPlanner.equality,
+    "@in": ProgramPlanner.member,
+    "@not_strictly_false": ProgramPlanner.proceeds,
 }

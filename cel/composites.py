@@ -1,6 +1,6 @@
 """The types of the literals that are made of parts: lists, maps and messages."""
 
-from cel.ast import ListLiteral, MapLiteral, MessageLiteral, Node, children
+from cel.ast import ListLiteral, MapLiteral, MessageLiteral, SyntaxNode, children
 from cel.checking import Checking
 from cel.fields import object_field
 from cel.types import ERROR, Type, describe, list_of, map_of, optional_of
@@ -46,7 +46,7 @@ def map_type(state: Checking, node: MapLiteral) -> None:
     state.types[node.id] = map_of(key_type or variable(), value_type or variable())
 
 
-def held(state: Checking, node: Node, type_: Type) -> Type:
+def held(state: Checking, node: SyntaxNode, type_: Type) -> Type:
     """What an optional element holds; it has to be optional."""
     inner, optional = unwrapped(type_)
     if not optional and not is_dynamic(inner):

@@ -24,7 +24,7 @@ from cel.frame import (
 )
 from cel.values import Map, find, iterate
 
-Entries = Callable[[object], Iterable[Any]]
+ListEntries = Callable[[object], Iterable[Any]]
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def fold(parts: Fold) -> Run:
     """Run a comprehension with one or two variables."""
     source, result, condition, step = parts.source, parts.result, parts.condition, parts.step
     variable, second, accumulator = parts.variable, parts.second, parts.accumulator
-    entries: Entries = pairs if second >= 0 else iterate
+    entries: ListEntries = pairs if second >= 0 else iterate
     offset = parts.offset
 
     def run(frame: Frame) -> object:
@@ -125,7 +125,7 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
     `@not_strictly_false(result)` two, the step's reading of the accumulator one, the result one.
     """
     source, variable, second, offset = parts.source, parts.variable, parts.second, parts.offset
-    entries: Entries = pairs if second >= 0 else iterate
+    entries: ListEntries = pairs if second >= 0 else iterate
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 

@@ -25,7 +25,7 @@ _UNHASHABLE = frozenset({bytes, Semver})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FoldedValue:
     """A value that does not depend on the input; `steps` are charged whenever it is evaluated.
 
     `constant` tells whether cel-go knows it for a constant too, which decides what else it folds.
@@ -39,11 +39,11 @@ class Known:
 def call(
     function: str,
     meaning: Callable[..., object],
-    arguments: Sequence[Known],
+    arguments: Sequence[FoldedValue],
     cost: Callable[[tuple[object, ...], object], int] | None,
     *,
     early: bool,
-) -> Known | None:
+) -> FoldedValue | None:
     """Fold a call; None if it has to fail, or to wait, at run time.
 
     A conversion of a constant that fails is an error of the expression and raised here, if it may
@@ -51,7 +51,7 @@ def call(
     """
     values = tuple(argument.value for argument in arguments)
     if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
-        return Known(meaning(*values))
+        return FoldedValue(meaning(*values))
     if function in LAZY:
         return None
     try:
@@ -60,15 +60,15 @@ def call(
         return None
     steps = tuple(step for argument in arguments for step in argument.steps)
     amount = 1 if cost is None else cost(values, result)
-    return Known(result, (*steps, amount), constant=False)
+    return FoldedValue(result, (*steps, amount), constant=False)
 
 
-def aggregate(value: object, parts: Sequence[Known], base: int) -> Known:
+def aggregate(value: object, parts: Sequence[FoldedValue], base: int) -> FoldedValue:
     """Fold a list or a map; of constants it is one itself, else its cost stays."""
     if all(part.constant for part in parts):
-        return Known(value)
+        return FoldedValue(value)
     steps = tuple(step for part in parts for step in part.steps)
-    return Known(value, (*steps, base), constant=False)
+    return FoldedValue(value, (*steps, base), constant=False)
 
 
 def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:

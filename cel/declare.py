@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cel.types import Type
 
-Value = object
+CelValue = object
 UNBOUNDED = 2**64 - 1
 
 
@@ -22,7 +22,7 @@ class Range(NamedTuple):
 
 
 ANY_SIZE = Range(0, UNBOUNDED)
-UNKNOWN: Value = object()  # stands for an argument that is no constant, see `Overload.prepare`
+UNKNOWN: CelValue = object()  # stands for an argument that is no constant, see `Overload.prepare`
 
 
 class Operand(NamedTuple):
@@ -30,7 +30,7 @@ class Operand(NamedTuple):
 
     type: Type
     size: Range
-    literal: Value | None = None
+    literal: CelValue | None = None
     items: Range = ANY_SIZE
 
 
@@ -41,7 +41,7 @@ class CallEstimate(NamedTuple):
     size: Range | None = None
 
 
-Cost = Callable[[tuple[Value, ...], Value], int]
+Cost = Callable[[tuple[CelValue, ...], CelValue], int]
 Estimate = Callable[[tuple[Operand, ...]], CallEstimate | None]
 
 
@@ -60,11 +60,11 @@ class Overload:
     id: str
     params: tuple[Type, ...]
     result: Type
-    meaning: Callable[..., Value]
+    meaning: Callable[..., CelValue]
     member: bool = False
     cost: Cost | None = None
     estimate: Estimate | None = None
-    prepare: Callable[[tuple[Value, ...]], Callable[..., Value] | None] | None = None
+    prepare: Callable[[tuple[CelValue, ...]], Callable[..., CelValue] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ from cel.compile import compile_tree
 from cel.declare import Function, Library
 from cel.errors import CompileError, EvaluationError, Problem
 from cel.estimate import Estimator, Sizes
-from cel.frame import Cancelled, Run, Stop
+from cel.frame import CancellationCheck, Cancelled, Run
 from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
 from cel.parser import ParserOptions, parse
 from cel.types import Type
 from cel.validate import Validators, validate
-from cel.values import MISSING, Value, type_name
+from cel.values import MISSING, CelValue, type_name
 
 COST_LIMIT = 1_000_000
 NEWER = 37  # the minor version of Kubernetes that came with cel-go 0.29
-Output = Callable[[Type], str | None]
+OutputCheck = Callable[[Type], str | None]
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +58,9 @@ class Program:
         self._names = names
         self._blank = (MISSING,) * slots
 
-    def evaluate(self, variables: Mapping[str, Value], stop: Stop | None = None) -> Result:
+    def evaluate(
+        self, variables: Mapping[str, CelValue], stop: CancellationCheck | None = None
+    ) -> Result:
         """Evaluate; `stop` is asked once a round of a comprehension whether to give up.
 
         A variable may hold an EvaluationError: what it stands for cannot be seen, and so every
@@ -116,7 +118,7 @@ class Environment:
         *,
         objects: Mapping[str, Mapping[str, Type]] | None = None,
         sizes: Sizes = lambda path: None,  # noqa: ARG005  # nothing is known
-        output: Output = lambda type_: None,  # noqa: ARG005  # everything is fine
+        output: OutputCheck = lambda type_: None,  # noqa: ARG005  # everything is fine
         boolean: bool = False,
         limit: int = COST_LIMIT,
         validators: Validators = (),

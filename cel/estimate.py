@@ -15,8 +15,8 @@ from cel.declare import ANY_SIZE, UNBOUNDED, CallEstimate, Function, Operand, Ov
 from cel.fresh_stack import DEPTH, on_fresh_stack
 from cel.types import DYN, ERROR, Type
 
-Path = tuple[str, ...]
-Sizes = Callable[[Path], Range | None]
+FieldPath = tuple[str, ...]
+Sizes = Callable[[FieldPath], Range | None]
 
 ZERO, ONE = Range(0, 0), Range(1, 1)
 LIST, MAP, MESSAGE = Range(10, 10), Range(30, 30), Range(40, 40)
@@ -54,7 +54,7 @@ def _scaled(size: int, factor: float) -> int:
 
 
 @dataclass(slots=True)
-class Entries:
+class EntrySizes:
     """The sizes of what a list or a map holds."""
 
     kind: str
@@ -63,12 +63,12 @@ class Entries:
 
 
 @dataclass(slots=True)
-class Local:
+class LocalSize:
     """A variable of a comprehension: where its values come from and how large they are."""
 
-    path: Path
+    path: FieldPath
     size: Range | None
-    entries: Entries | None
+    entries: EntrySizes | None
 
 
 class Estimator:
@@ -77,13 +77,13 @@ class Estimator:
     def __init__(self, checked: Checked, sizes: Sizes) -> None:
         self.checked = checked
         self.sizes = sizes
-        self.paths: dict[int, Path] = {}
-        self.locals: dict[str, list[Local]] = {}
+        self.paths: dict[int, FieldPath] = {}
+        self.locals: dict[str, list[LocalSize]] = {}
         self.computed: dict[int, Range] = {}
-        self.entries: dict[int, Entries] = {}
+        self.entries: dict[int, EntrySizes] = {}
         self.depth = 0
 
-    def cost(self, node: ast.Node) -> Range:
+    def cost(self, node: ast.SyntaxNode) -> Range:
         """The range of costs of `node`, its operands included."""
         self.depth += 1
         try:
@@ -120,7 +120,7 @@ class Estimator:
         for element in node.elements:
             total = add(total, self.cost(element))
             size = union(size, self.known(element))
-        self.entries[node.id] = Entries("list", ONE, size)
+        self.entries[node.id] = EntrySizes("list", ONE, size)
         return total
 
     def map_literal(self, node: ast.MapLiteral) -> Range:
@@ -132,7 +132,7 @@ class Estimator:
             total = add(add(total, self.cost(entry.key)), self.cost(entry.value))
             key = union(key, self.known(entry.key))
             value = union(value, self.known(entry.value))
-        self.entries[node.id] = Entries("map", key, value)
+        self.entries[node.id] = EntrySizes("map", key, value)
         return total
 
     def message(self, node: ast.MessageLiteral) -> Range:
@@ -253,7 +253,7 @@ class Estimator:
         self.set_entries(node, _both(self.entries_of(node.args[0]), self.entries_of(node.args[1])))
         return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
 
-    def operand(self, node: ast.Node) -> Operand:
+    def operand(self, node: ast.SyntaxNode) -> Operand:
         """What a function's estimate may know of an argument."""
         kind = self.type(node)
         path = self.path(node)
@@ -266,28 +266,28 @@ class Estimator:
         literal = node.value if isinstance(node, ast.Literal) else None
         return Operand(kind, size or ANY_SIZE, literal, items or ANY_SIZE)
 
-    def type(self, node: ast.Node) -> Type:
+    def type(self, node: ast.SyntaxNode) -> Type:
         """The type that the checker found."""
         return self.checked.types.get(node.id, ERROR)
 
-    def local(self, name: str) -> Local | None:
+    def local(self, name: str) -> LocalSize | None:
         """The innermost variable of that name."""
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
-    def push(self, name: str, node: ast.Node) -> None:
+    def push(self, name: str, node: ast.SyntaxNode) -> None:
         """Bring an accumulator into scope."""
-        local = Local(self.path(node), self.size(node), self.entries_of(node))
+        local = LocalSize(self.path(node), self.size(node), self.entries_of(node))
         self.locals.setdefault(name, []).append(local)
 
     def push_iteration(self, node: ast.Comprehension) -> None:
         """Bring the iteration variables into scope."""
         entries, path = self.entries_of(node.range), self.path(node.range)
         is_list = (entries.kind if entries else self.type(node.range).kind) == "list"
-        keys = Local(
+        keys = LocalSize(
             (*path, "@indices" if is_list else "@keys"), entries.key if entries else None, None
         )
-        values = Local(
+        values = LocalSize(
             (*path, "@items" if is_list else "@values"), entries.value if entries else None, None
         )
         if node.second_variable:
@@ -296,7 +296,7 @@ class Estimator:
         else:
             self.locals.setdefault(node.variable, []).append(values if is_list else keys)
 
-    def path(self, node: ast.Node) -> Path:
+    def path(self, node: ast.SyntaxNode) -> FieldPath:
         """Where in the declared variables the value of `node` is found, if it is."""
         if isinstance(node, ast.Ident):
             local = self.local(node.name)
@@ -304,11 +304,11 @@ class Estimator:
                 return local.path
         return self.paths.get(node.id, ())
 
-    def known(self, node: ast.Node) -> Range:
+    def known(self, node: ast.SyntaxNode) -> Range:
         """The size of `node`, or all sizes."""
         return self.size(node) or ANY_SIZE
 
-    def size(self, node: ast.Node) -> Range | None:
+    def size(self, node: ast.SyntaxNode) -> Range | None:
         """The size of the value of `node`, None when nothing is known of it."""
         computed = self.computed.get(node.id) or _literal_size(node)
         if computed is not None:
@@ -323,12 +323,12 @@ class Estimator:
         local = self.local(node.name) if isinstance(node, ast.Ident) else None
         return local.size if local else None
 
-    def set_size(self, node: ast.Node, size: Range | None) -> None:
+    def set_size(self, node: ast.SyntaxNode, size: Range | None) -> None:
         """Remember a size."""
         if size is not None:
             self.computed[node.id] = size
 
-    def entries_of(self, node: ast.Node) -> Entries | None:
+    def entries_of(self, node: ast.SyntaxNode) -> EntrySizes | None:
         """What is known of the entries of the value of `node`."""
         entries = self.entries.get(node.id)
         if entries is None and isinstance(node, ast.Ident):
@@ -336,7 +336,7 @@ class Estimator:
             return local.entries if local else None
         return entries
 
-    def set_entries(self, node: ast.Node, entries: Entries | None) -> None:
+    def set_entries(self, node: ast.SyntaxNode, entries: EntrySizes | None) -> None:
         """Remember the sizes of entries."""
         if entries is not None:
             self.entries[node.id] = entries
@@ -354,10 +354,10 @@ _COSTS: dict[type, Callable[..., Range]] = {
 }
 
 
-def _both(a: Entries | None, b: Entries | None) -> Entries | None:
+def _both(a: EntrySizes | None, b: EntrySizes | None) -> EntrySizes | None:
     if a is None or b is None:
         return None
-    return Entries(a.kind, union(a.key, b.key), union(a.value, b.value))
+    return EntrySizes(a.kind, union(a.key, b.key), union(a.value, b.value))
 
 
 def _is_bind(node: ast.Comprehension) -> bool:
@@ -370,7 +370,7 @@ def _is_bind(node: ast.Comprehension) -> bool:
     )
 
 
-def _literal_size(node: ast.Node) -> Range | None:
+def _literal_size(node: ast.SyntaxNode) -> Range | None:
     if isinstance(node, ast.Literal):
         length = len(node.value) if isinstance(node.value, str | bytes) else 1
     elif isinstance(node, ast.ListLiteral):

@@ -3,7 +3,7 @@
 Knows nothing of calls but the optional selection of a field, which the parser makes one.
 """
 
-from cel.ast import Call, Entry, Ident, Literal, Node, Select
+from cel.ast import Call, Entry, Ident, Literal, Select, SyntaxNode
 from cel.checking import Checking, Resolved
 from cel.declare import Function
 from cel.types import BOOL, DYN, ERROR, Type, describe, optional_of
@@ -22,7 +22,7 @@ def select(state: Checking, node: Select) -> None:
     state.later(field, node, node.operand)
 
 
-def qualified(state: Checking, node: Node) -> tuple[str, str] | None:
+def qualified(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
     """The first part and the whole of the name that `node` spells, if it may be one."""
     fields = []
     while isinstance(node, Select) and not node.test:
@@ -49,7 +49,9 @@ def optional_field(state: Checking, node: Call) -> None:
     state.calls[node.id] = Resolved(function, function.overloads, namespaced=False)
 
 
-def field_type(state: Checking, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
+def field_type(
+    state: Checking, node: SyntaxNode, operand: SyntaxNode, field: str, *, optional: bool
+) -> Type:
     """The type of a field, optional where that is asked for or the operand is."""
     held, wrapped = unwrapped(state.unifier.resolve(state.types[operand.id]))
     result = DYN
@@ -65,7 +67,7 @@ def field_type(state: Checking, node: Node, operand: Node, field: str, *, option
     return optional_of(result) if optional or wrapped else result
 
 
-def object_field(state: Checking, node: Node | Entry, name: str, field: str) -> Type:
+def object_field(state: Checking, node: SyntaxNode | Entry, name: str, field: str) -> Type:
     """The type of a field of an object."""
     fields = state.declarations.objects.get(name)
     if fields is None:

@@ -15,7 +15,7 @@ from cel.errors import EvaluationError
 # The cost, what tells whether to stop, the variables, the slots.
 Frame = list[Any]
 Run = Callable[[Frame], object]
-Stop = Callable[[], bool]
+CancellationCheck = Callable[[], bool]
 
 COST, STOP, FIRST = 0, 1, 2
 LIST_COST, MAP_COST, MESSAGE_COST = 10, 30, 40

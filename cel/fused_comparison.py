@@ -6,7 +6,7 @@ What is not found, or is no text, goes the exact way, which is made when it is f
 from collections.abc import Callable
 
 from cel import calls
-from cel.attributes import Attribute
+from cel.attributes import QualifiedAttribute
 from cel.calls import traversal
 from cel.declare import Cost
 from cel.frame import COST, Frame, Run, exceeded
@@ -28,8 +28,8 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     def exact() -> Run:
         return calls.equal_to_text(close(), text, cost, limit, offset, negated=negated)
 
-    path = left.path() if isinstance(left, Attribute) else None
-    if path is None or not isinstance(left, Attribute) or len(path) not in (1, 3):
+    path = left.path() if isinstance(left, QualifiedAttribute) else None
+    if path is None or not isinstance(left, QualifiedAttribute) or len(path) not in (1, 3):
         return exact()
     own = len(path) + 1
     costs = [own + traversal(length) for length in range(len(text) + 1)]

@@ -6,7 +6,7 @@ state comes next. A token in neither place is an error at that token. Knows no p
 
 from collections.abc import Callable, Mapping
 
-from cel.ast import Call, Literal, Node, Select
+from cel.ast import Call, Literal, Select, SyntaxNode
 from cel.bracket_parsing import (  # fmt: skip
     closer,
     complete_entry,
@@ -27,7 +27,7 @@ from cel.operand_parsing import (  # fmt: skip
     prefix,
     word,
 )
-from cel.parser_stacks import (  # fmt: skip
+from cel.parser_stacks import (
     AND,
     COMPLETE,
     DONE,
@@ -38,15 +38,15 @@ from cel.parser_stacks import (  # fmt: skip
     RELATION,
     SUM,
     THEN,
-    Stacks,
-    State,
+    ParserStacks,
+    ParserState,
     UnexpectedError,
 )
 
-Table = Mapping[str, Callable[[Stacks], State]]
+Table = Mapping[str, Callable[[ParserStacks], ParserState]]
 
 
-def run(stacks: Stacks) -> Node:
+def run(stacks: ParserStacks) -> SyntaxNode:
     """Parse to the end."""
     tokens = stacks.tokens
     stacks.open("", 0)
@@ -60,7 +60,7 @@ def run(stacks: Stacks) -> Node:
     return stacks.operands[0]
 
 
-def _binary(stacks: Stacks) -> State:
+def _binary(stacks: ParserStacks) -> ParserState:
     kind, _, offset = stacks.tokens[stacks.at]
     level, function = _BINARY[kind]
     stacks.reduce(level)
@@ -71,7 +71,7 @@ def _binary(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _logical(stacks: Stacks) -> State:
+def _logical(stacks: ParserStacks) -> ParserState:
     kind, _, offset = stacks.tokens[stacks.at]
     level, function = _BINARY[kind]
     stacks.reduce(level + 1)
@@ -80,7 +80,7 @@ def _logical(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _question(stacks: Stacks) -> State:
+def _question(stacks: ParserStacks) -> ParserState:
     stacks.reduce(OR)
     if stacks.operators[-1][1] == THEN:
         raise UnexpectedError
@@ -89,7 +89,7 @@ def _question(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _colon(stacks: Stacks) -> State:
+def _colon(stacks: ParserStacks) -> ParserState:
     """The colon of a conditional, else the one between key and value."""
     stacks.reduce(OR)
     _, function, offset = stacks.operators[-1]
@@ -103,7 +103,7 @@ def _colon(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _key(stacks: Stacks) -> None:
+def _key(stacks: ParserStacks) -> None:
     """At the colon behind the key of a map."""
     stacks.finish()
     frame = stacks.frames[-1]
@@ -112,7 +112,7 @@ def _key(stacks: Stacks) -> None:
     frame.keys.append((stacks.tokens[stacks.at][2], stacks.operands[-1], frame.marked))
 
 
-def _dot(stacks: Stacks) -> State:
+def _dot(stacks: ParserStacks) -> ParserState:
     """A selection, perhaps optional, or the call of a member."""
     tokens = stacks.tokens
     dot = tokens[stacks.at][2]
@@ -130,7 +130,7 @@ def _dot(stacks: Stacks) -> State:
     return COMPLETE
 
 
-def _optional_select(stacks: Stacks, dot: int) -> State:
+def _optional_select(stacks: ParserStacks, dot: int) -> ParserState:
     place = stacks.tokens[stacks.at][2]
     field = Literal(stacks.ids(), place, field_name(stacks, place))
     optional_syntax(stacks, dot, ".?")
@@ -139,7 +139,7 @@ def _optional_select(stacks: Stacks, dot: int) -> State:
     return COMPLETE
 
 
-def _open_index(stacks: Stacks) -> State:
+def _open_index(stacks: ParserStacks) -> ParserState:
     offset = stacks.tokens[stacks.at][2]
     stacks.at += 1
     optional = stacks.tokens[stacks.at][0] == "?"
@@ -151,7 +151,7 @@ def _open_index(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _comma(stacks: Stacks) -> State:
+def _comma(stacks: ParserStacks) -> ParserState:
     frame = stacks.frames[-1]
     if frame.kind not in {"call", "[", "{", "message"}:
         raise UnexpectedError
@@ -164,7 +164,7 @@ def _comma(stacks: Stacks) -> State:
     return element(stacks, frame)
 
 
-def _end(stacks: Stacks) -> State:
+def _end(stacks: ParserStacks) -> ParserState:
     if len(stacks.frames) > 1:
         raise UnexpectedError
     stacks.finish()

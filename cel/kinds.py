@@ -15,7 +15,7 @@ from cel.times import Duration, Timestamp
 from cel.url import Url
 from dra.quantity import Quantity
 
-Value = object
+CelValue = object
 
 
 class Uint(int):
@@ -24,7 +24,7 @@ class Uint(int):
     __slots__ = ()
 
 
-class Sum(Quantity):
+class ComputedQuantity(Quantity):
     """A quantity that was computed.
 
     Upstream holds it by pointer, and so a plain quantity does not compare with it: `==` with a
@@ -63,9 +63,9 @@ class Optional:
     """A value or nothing."""
 
     __slots__ = ("value",)
-    value: Final[Value]
+    value: Final[CelValue]
 
-    def __init__(self, value: Value = MISSING) -> None:
+    def __init__(self, value: CelValue = MISSING) -> None:
         self.value = value
 
     @property
@@ -86,21 +86,21 @@ class Map:
 
     __slots__ = ("_entries",)
 
-    def __init__(self, pairs: Iterable[tuple[Value, Value]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[CelValue, CelValue]]) -> None:
         self._entries = {_exact(key): (key, value) for key, value in pairs}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keys(self) -> list[Value]:
+    def keys(self) -> list[CelValue]:
         """Return the keys in the order in which they were written."""
         return [key for key, _ in self._entries.values()]
 
-    def add(self, key: Value, value: Value) -> None:
+    def add(self, key: CelValue, value: CelValue) -> None:
         """Put a value under a key. Only for a map that nobody else has seen yet."""
         self._entries[_exact(key)] = (key, value)
 
-    def find(self, key: Value) -> Value:
+    def find(self, key: CelValue) -> CelValue:
         """Return the value under a key, or MISSING."""
         found = self._entries.get(_exact(key))
         if found is None:
@@ -117,17 +117,17 @@ def no_such_overload(what: str = "") -> EvaluationError:
     return EvaluationError("no_such_overload", text)
 
 
-def type_name(value: Value) -> str:
+def type_name(value: CelValue) -> str:
     """Return the name of the type of a value."""
     return NAMES[kind_of(value)]
 
 
-def type_value(value: Value) -> TypeValue:
+def type_value(value: CelValue) -> TypeValue:
     """Return the type of a value as a value."""
     return _TYPE_VALUES[kind_of(value)]
 
 
-def kind_of(value: Value) -> type:
+def kind_of(value: CelValue) -> type:
     """Return the class that stands for the kind of a value in the tables here."""
     kind = type(value)
     if kind in NAMES:
@@ -138,7 +138,7 @@ def kind_of(value: Value) -> type:
     raise TypeError(f"{kind.__name__} is no class of CEL values")
 
 
-def _exact(key: Value) -> object:
+def _exact(key: CelValue) -> object:
     """Return what stands for a key: unlike kinds and unlike values stand apart."""
     kind = type(key)
     if kind is str or kind is int:
@@ -153,7 +153,7 @@ def _exact(key: Value) -> object:
     return kind, id(key)
 
 
-def _same_number(key: Value) -> Iterable[object]:
+def _same_number(key: CelValue) -> Iterable[object]:
     """Return what stands for the same number as int and as uint."""
     if isinstance(key, bool) or not isinstance(key, (int, float)):
         return ()
@@ -186,7 +186,7 @@ NAMES: Final[dict[type, str]] = {
     Duration: "google.protobuf.Duration",
     TypeValue: "type",
     Optional: "optional_type",
-    Sum: "kubernetes.Quantity",
+    ComputedQuantity: "kubernetes.Quantity",
     Quantity: "kubernetes.Quantity",
     Semver: "kubernetes.Semver",
     Url: "kubernetes.URL",

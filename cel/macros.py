@@ -15,8 +15,8 @@ from cel.ast import (
     ListLiteral,
     Literal,
     MapLiteral,
-    Node,
     Select,
+    SyntaxNode,
     copied,
 )
 
@@ -30,7 +30,7 @@ _FORMER = "__result__"
 class MacroError(Exception):
     """The arguments are not what the macro needs; `offset` is where."""
 
-    def __init__(self, node: Node, message: str) -> None:
+    def __init__(self, node: SyntaxNode, message: str) -> None:
         super().__init__(message)
         self.offset = node.offset
 
@@ -54,22 +54,22 @@ class Builder:
         """The name of the accumulator."""
         return self.ident(ACCUMULATOR)
 
-    def call(self, function: str, *args: Node, target: Node | None = None) -> Call:
+    def call(self, function: str, *args: SyntaxNode, target: SyntaxNode | None = None) -> Call:
         """A call."""
         return Call(self.new_id(), self.offset, function, target, args)
 
-    def list(self, *elements: Node) -> ListLiteral:
+    def list(self, *elements: SyntaxNode) -> ListLiteral:
         """A list."""
         return ListLiteral(self.new_id(), self.offset, elements)
 
     def fold(  # noqa: PLR0913, PLR0917  # a fold has that many parts
         self,
-        over: Node,
+        over: SyntaxNode,
         variables: tuple[str, str | None],
-        initial: Node,
-        condition: Node,
-        step: Node,
-        result: Node,
+        initial: SyntaxNode,
+        condition: SyntaxNode,
+        step: SyntaxNode,
+        result: SyntaxNode,
         accumulator: str = ACCUMULATOR,
     ) -> Comprehension:
         """A comprehension."""
@@ -78,7 +78,7 @@ class Builder:
             initial, condition, step, result,
         )  # fmt: skip
 
-    def bind(self, name: str, value: Node, body: Node) -> Comprehension:
+    def bind(self, name: str, value: SyntaxNode, body: SyntaxNode) -> Comprehension:
         """`body` where `name` is `value`: a fold over nothing."""
         return self.fold(
             self.list(),
@@ -91,22 +91,22 @@ class Builder:
         )
 
 
-Macro = Callable[[Builder, Node | None, Sequence[Node]], Node | None]
+Macro = Callable[[Builder, SyntaxNode | None, Sequence[SyntaxNode]], SyntaxNode | None]
 Macros = Mapping[tuple[str, int, bool], Macro]
 
 
-def _variable(node: Node, message: str = "argument must be a simple name") -> str:
+def _variable(node: SyntaxNode, message: str = "argument must be a simple name") -> str:
     if not isinstance(node, Ident):
         raise MacroError(node, message)
     return node.name
 
 
-def _unreserved(name: str, node: Node) -> None:
+def _unreserved(name: str, node: SyntaxNode) -> None:
     if name in {ACCUMULATOR, _FORMER}:
         raise MacroError(node, "iteration variable overwrites accumulator variable")
 
 
-def _variables(args: Sequence[Node], simple: str) -> tuple[str, str | None]:
+def _variables(args: Sequence[SyntaxNode], simple: str) -> tuple[str, str | None]:
     """The one or two names before the body; a macro's last argument is never among them."""
     first = _variable(args[0], simple)
     if len(args) == 1:
@@ -120,20 +120,20 @@ def _variables(args: Sequence[Node], simple: str) -> tuple[str, str | None]:
     return first, second
 
 
-def _target(target: Node | None) -> Node:
+def _target(target: SyntaxNode | None) -> SyntaxNode:
     if target is None:
         raise TypeError("a member macro is only called with a target")
     return target
 
 
-def _has(build: Builder, _target: Node | None, args: Sequence[Node]) -> Node:
+def _has(build: Builder, _target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     operand = args[0]
     if not isinstance(operand, Select):
         raise MacroError(operand, "invalid argument to has() macro: it must select a field")
     return Select(build.new_id(), build.offset, operand.operand, operand.field, test=True)
 
 
-def _all(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _all(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     return build.fold(
         _target(target),
@@ -145,7 +145,7 @@ def _all(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
     )
 
 
-def _exists(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _exists(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     return build.fold(
         _target(target),
@@ -157,7 +157,9 @@ def _exists(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
     )
 
 
-def _exists_one(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _exists_one(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     counted = build.call("_+_", build.accumulator(), build.literal(1))
     return build.fold(
@@ -172,12 +174,12 @@ def _exists_one(build: Builder, target: Node | None, args: Sequence[Node]) -> No
 
 def _collect(  # noqa: PLR0913, PLR0917  # what the collecting macros differ in
     build: Builder,
-    target: Node | None,
+    target: SyntaxNode | None,
     variables: tuple[str, str | None],
-    initial: Node,
-    kept: Node | None,
-    step: Node,
-) -> Node:
+    initial: SyntaxNode,
+    kept: SyntaxNode | None,
+    step: SyntaxNode,
+) -> SyntaxNode:
     """A fold that adds to a collection, where `kept` does not say otherwise."""
     if kept is not None:
         step = build.call("_?_:_", kept, step, build.accumulator())
@@ -186,27 +188,31 @@ def _collect(  # noqa: PLR0913, PLR0917  # what the collecting macros differ in
     )
 
 
-def _map(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _map(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     variables = _variables(args[:1], "argument is not an identifier")
     kept = args[1] if len(args) == 3 else None
     step = build.call("_+_", build.accumulator(), build.list(args[-1]))
     return _collect(build, target, variables, build.list(), kept, step)
 
 
-def _filter(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _filter(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     variables = _variables(args[:1], "argument is not an identifier")
     step = build.call("_+_", build.accumulator(), build.list(args[0]))
     return _collect(build, target, variables, build.list(), args[1], step)
 
 
-def _transform_list(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _transform_list(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     step = build.call("_+_", build.accumulator(), build.list(args[-1]))
     return _collect(build, target, variables, build.list(), kept, step)
 
 
-def _transform_map(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _transform_map(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     key = build.ident(variables[0])
@@ -215,7 +221,9 @@ def _transform_map(build: Builder, target: Node | None, args: Sequence[Node]) ->
     return _collect(build, target, variables, empty, kept, step)
 
 
-def _transform_map_entry(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _transform_map_entry(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     step = build.call("cel.@mapInsert", build.accumulator(), args[-1])
@@ -223,14 +231,16 @@ def _transform_map_entry(build: Builder, target: Node | None, args: Sequence[Nod
     return _collect(build, target, variables, empty, kept, step)
 
 
-def _bind(build: Builder, target: Node | None, args: Sequence[Node]) -> Node | None:
+def _bind(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode | None:
     if not (isinstance(target, Ident) and target.name == "cel"):
         return None
     name = _variable(args[0], "cel.bind() variable names must be simple identifiers")
     return build.bind(name, args[1], args[2])
 
 
-def _opt_map(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _opt_map(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     name = _variable(args[0], "optMap() variable name must be a simple identifier")
     return _if_value(
         build,
@@ -239,12 +249,16 @@ def _opt_map(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
     )
 
 
-def _opt_flat_map(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _opt_flat_map(
+    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
+) -> SyntaxNode:
     name = _variable(args[0], "optFlatMap() variable name must be a simple identifier")
     return _if_value(build, _target(target), lambda value: build.bind(name, value, args[1]))
 
 
-def _if_value(build: Builder, target: Node, then: Callable[[Node], Node]) -> Node:
+def _if_value(
+    build: Builder, target: SyntaxNode, then: Callable[[SyntaxNode], SyntaxNode]
+) -> SyntaxNode:
     """What `then` makes of the value where there is one.
 
     The target is there twice, so that a chain of these doubles with every link; the reference
@@ -264,7 +278,7 @@ def _if_value(build: Builder, target: Node, then: Callable[[Node], Node]) -> Nod
 _SORTED = "@__sortBy_input__"
 
 
-def _sort_by(build: Builder, target: Node | None, args: Sequence[Node]) -> Node:
+def _sort_by(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
     target = _target(target)
     if not isinstance(target, ListLiteral | Select | Ident | Comprehension | Call):
         raise MacroError(

@@ -4,7 +4,7 @@ from cel.ast import Ident, Literal
 from cel.bracket_parsing import element, open_call
 from cel.lexer import FLOAT, IDENTIFIER, INT, Complaint
 from cel.literals import READERS, WORDS, double, integer
-from cel.parser_stacks import COMPLETE, OPERAND, PREFIX, Stacks, State, UnexpectedError
+from cel.parser_stacks import COMPLETE, OPERAND, PREFIX, ParserStacks, ParserState, UnexpectedError
 
 # Words that may become syntax one day; as names of fields they are free.
 RESERVED = frozenset({
@@ -13,12 +13,12 @@ RESERVED = frozenset({
 })  # fmt: skip
 
 
-def name(stacks: Stacks) -> State:
+def name(stacks: ParserStacks) -> ParserState:
     """An identifier, or what begins with one."""
     return _name(stacks, "")
 
 
-def dotted_name(stacks: Stacks) -> State:
+def dotted_name(stacks: ParserStacks) -> ParserState:
     """A dot that begins an operand, and the identifier behind it."""
     stacks.at += 1
     if stacks.tokens[stacks.at][0] != IDENTIFIER:
@@ -26,7 +26,7 @@ def dotted_name(stacks: Stacks) -> State:
     return _name(stacks, ".")
 
 
-def _name(stacks: Stacks, dot: str) -> State:
+def _name(stacks: ParserStacks, dot: str) -> ParserState:
     """An identifier, a call or a message, of which a dot may have been read."""
     tokens = stacks.tokens
     at = stacks.at
@@ -48,7 +48,7 @@ def _name(stacks: Stacks, dot: str) -> State:
     return COMPLETE
 
 
-def _reserved(stacks: Stacks, start: int) -> State:
+def _reserved(stacks: ParserStacks, start: int) -> ParserState:
     """A name that is none; what would be its arguments are parsed all the same."""
     word = stacks.tokens[stacks.at][1]
     stacks.complaints.append(Complaint("reserved", start, f"reserved identifier: {word}"))
@@ -59,7 +59,7 @@ def _reserved(stacks: Stacks, start: int) -> State:
     return COMPLETE
 
 
-def literal(stacks: Stacks) -> State:
+def literal(stacks: ParserStacks) -> ParserState:
     """A number, a string or bytes."""
     kind, word, offset = stacks.tokens[stacks.at]
     try:
@@ -72,7 +72,7 @@ def literal(stacks: Stacks) -> State:
     return COMPLETE
 
 
-def word(stacks: Stacks) -> State:
+def word(stacks: ParserStacks) -> ParserState:
     """A constant that is a word."""
     _, word, offset = stacks.tokens[stacks.at]
     stacks.at += 1
@@ -80,7 +80,7 @@ def word(stacks: Stacks) -> State:
     return COMPLETE
 
 
-def prefix(stacks: Stacks) -> State:
+def prefix(stacks: ParserStacks) -> ParserState:
     """A run of `!` or of `-`, of which an even number says nothing."""
     tokens = stacks.tokens
     kind, _, offset = tokens[stacks.at]
@@ -103,7 +103,7 @@ def prefix(stacks: Stacks) -> State:
     return OPERAND
 
 
-def _negative(stacks: Stacks, offset: int) -> State:
+def _negative(stacks: ParserStacks, offset: int) -> ParserState:
     """At a number of which the sign has been read."""
     kind, word, _ = stacks.tokens[stacks.at]
     value: int | float | None = None
@@ -116,7 +116,7 @@ def _negative(stacks: Stacks, offset: int) -> State:
     return COMPLETE
 
 
-def open_parenthesis(stacks: Stacks) -> State:
+def open_parenthesis(stacks: ParserStacks) -> ParserState:
     """An expression in parentheses."""
     stacks.open("(", stacks.tokens[stacks.at][2])
     stacks.at += 1
@@ -124,21 +124,21 @@ def open_parenthesis(stacks: Stacks) -> State:
     return OPERAND
 
 
-def open_list(stacks: Stacks) -> State:
+def open_list(stacks: ParserStacks) -> ParserState:
     """A list."""
     frame = stacks.open("[", stacks.tokens[stacks.at][2])
     stacks.at += 1
     return element(stacks, frame)
 
 
-def open_map(stacks: Stacks) -> State:
+def open_map(stacks: ParserStacks) -> ParserState:
     """A map."""
     frame = stacks.open("{", stacks.tokens[stacks.at][2])
     stacks.at += 1
     return element(stacks, frame)
 
 
-def _message(stacks: Stacks, dot: str, end: int) -> State:
+def _message(stacks: ParserStacks, dot: str, end: int) -> ParserState:
     """At a name that goes to `end`, where a brace makes it a message."""
     name = dot + "".join(token[1] for token in stacks.tokens[stacks.at : end])
     frame = stacks.open("message", stacks.tokens[end][2], name)

@@ -12,7 +12,7 @@ from cel.errors import EvaluationError
 from cel.types import Type
 from cel.values import fits
 
-Meaning = Callable[..., object]
+Implementation = Callable[..., object]
 Guard = Callable[[object], bool]
 OPEN = frozenset({"dyn", "any", "param", "error", "wrapper", "object"})
 
@@ -24,7 +24,7 @@ def cost_of(resolved: Resolved) -> Cost | None:
     return resolved.function.cost
 
 
-def guarded(meaning: Meaning, overload: Overload, types: Sequence[Type]) -> Meaning:
+def guarded(meaning: Implementation, overload: Overload, types: Sequence[Type]) -> Implementation:
     """The one overload, with a look at the arguments whose types are open."""
     guards: list[tuple[int, Guard]] = []
     for place, (declared, found) in enumerate(zip(overload.params, types, strict=True)):
@@ -48,7 +48,7 @@ def guarded(meaning: Meaning, overload: Overload, types: Sequence[Type]) -> Mean
     return call
 
 
-def _guarded_one(meaning: Meaning, guard: Guard, name: str) -> Meaning:
+def _guarded_one(meaning: Implementation, guard: Guard, name: str) -> Implementation:
     def call(value: object) -> object:
         if not guard(value):
             raise _refused(name)
@@ -57,7 +57,7 @@ def _guarded_one(meaning: Meaning, guard: Guard, name: str) -> Meaning:
     return call
 
 
-def _guarded_two(meaning: Meaning, guards: dict[int, Guard], name: str) -> Meaning:
+def _guarded_two(meaning: Implementation, guards: dict[int, Guard], name: str) -> Implementation:
     first, second = guards.get(0), guards.get(1)
 
     def call(a: object, b: object) -> object:
@@ -68,7 +68,7 @@ def _guarded_two(meaning: Meaning, guards: dict[int, Guard], name: str) -> Meani
     return call
 
 
-def dispatched(name: str, overloads: Sequence[Overload], count: int) -> Meaning:
+def dispatched(name: str, overloads: Sequence[Overload], count: int) -> Implementation:
     """The first overload of this many arguments that the values fit."""
     candidates = [
         (overload.meaning, tuple(fits(declared) for declared in overload.params))

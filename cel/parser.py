@@ -5,16 +5,16 @@ of Python's stack. It goes to and fro between two states, an operand expected an
 complete (`cel.grammar`). Knows no types and no functions.
 """
 
-from cel.ast import Node
+from cel.ast import SyntaxNode
 from cel.errors import CompileError
 from cel.grammar import run
 from cel.lexer import Complaint, located, recover, tokenize
-from cel.parser_stacks import ParserOptions, Stacks, TooDeepError, UnexpectedError
+from cel.parser_stacks import ParserOptions, ParserStacks, TooDeepError, UnexpectedError
 
 __all__ = ["ParserOptions", "parse"]
 
 
-def parse(source: str, options: ParserOptions) -> Node:
+def parse(source: str, options: ParserOptions) -> SyntaxNode:
     """The tree of `source`, or CompileError with all that is wrong with its form.
 
     A lone surrogate, which no UTF-8 text has, is read as the replacement character.
@@ -25,7 +25,7 @@ def parse(source: str, options: ParserOptions) -> Node:
     if len(text) > options.size:
         message = f"expression of {len(text)} characters, at most {options.size}"
         raise CompileError(located([Complaint("size", -1, message)], text))
-    stacks = Stacks(tokenize(text), options)
+    stacks = ParserStacks(tokenize(text), options)
     try:
         node = run(stacks)
     except (UnexpectedError, TooDeepError):
@@ -38,7 +38,7 @@ def parse(source: str, options: ParserOptions) -> Node:
 def _diagnosis(text: str, options: ParserOptions) -> list[Complaint]:
     """What is wrong with a text that has a token out of place."""
     tokens, complaints = recover(text)
-    stacks = Stacks(tokens, options)
+    stacks = ParserStacks(tokens, options)
     try:
         run(stacks)
     except UnexpectedError:

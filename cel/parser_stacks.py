@@ -8,7 +8,7 @@ rule of its grammar is entered within itself, and how many nodes of some kinds l
 from dataclasses import dataclass, field
 from itertools import count
 
-from cel.ast import Call, Literal, Node
+from cel.ast import Call, Literal, SyntaxNode
 from cel.lexer import Complaint, Token
 from cel.macros import Builder, MacroError, Macros
 
@@ -17,10 +17,10 @@ OR, AND, RELATION, SUM, PRODUCT, PREFIX = 1, 2, 3, 4, 5, 6
 BARRIER, THEN, ELSE = -1, "?", ":"
 
 # What is expected next: an operand, what may follow a complete one, nothing.
-State = int
+ParserState = int
 OPERAND, COMPLETE, DONE = 0, 1, 2
 # What is pending: level, function, offset. A barrier, and a conditional, have a level below all.
-Operator = tuple[int, str, int]
+PendingOperator = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class TooDeepError(Exception):
 
 
 @dataclass(slots=True)
-class Frame:
+class BracketFrame:
     """An open bracket and what is known of what it will become."""
 
     kind: str
@@ -50,13 +50,13 @@ class Frame:
     base: int
     name: str = ""
     member: bool = False
-    keys: list[tuple[int, "Node | str", bool]] = field(default_factory=list)
+    keys: list[tuple[int, "SyntaxNode | str", bool]] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
     marked: bool = False
     seen: int = 0
 
 
-class Stacks:
+class ParserStacks:
     """The state of one parse; `operands` and `heights` are parallel."""
 
     __slots__ = (
@@ -71,18 +71,18 @@ class Stacks:
         self.expecting = True
         self.ids = count(1).__next__
         self.complaints: list[Complaint] = []
-        self.operands: list[Node] = []
+        self.operands: list[SyntaxNode] = []
         self.heights: list[int] = []
-        self.operators: list[Operator] = []
-        self.frames: list[Frame] = []
+        self.operators: list[PendingOperator] = []
+        self.frames: list[BracketFrame] = []
         # how many operands of each level are open: relations, sums and products, else branches
         self.pending = [0, 0, 0, 0, 0, 0, 0]
 
     # What opens and closes
 
-    def open(self, kind: str, offset: int, name: str = "", *, member: bool = False) -> Frame:
+    def open(self, kind: str, offset: int, name: str = "", *, member: bool = False) -> BracketFrame:
         """Begin what a bracket encloses."""
-        frame = Frame(kind, offset, len(self.operands) - member, name, member)
+        frame = BracketFrame(kind, offset, len(self.operands) - member, name, member)
         self.frames.append(frame)
         self.operators.append((BARRIER, "", offset))
         return frame
@@ -94,12 +94,12 @@ class Stacks:
         if len(self.frames) + max(pending[0], pending[RELATION], calc) > DEPTH:
             raise TooDeepError(f"expression recursion limit exceeded: {DEPTH}")
 
-    def close(self) -> Frame:
+    def close(self) -> BracketFrame:
         """End the newest frame; what it held stays among the operands."""
         self.operators.pop()
         return self.frames.pop()
 
-    def result(self, frame: Frame, node: Node, *, weighs: bool = False) -> None:
+    def result(self, frame: BracketFrame, node: SyntaxNode, *, weighs: bool = False) -> None:
         """Put `node` in the place of the operands that went into it."""
         height = max(self.heights[frame.base :], default=0)
         del self.operands[frame.base :]
@@ -115,7 +115,7 @@ class Stacks:
         if self.heights[-1] > DEPTH:
             raise TooDeepError("max recursion depth exceeded")
 
-    def push(self, node: Node) -> None:
+    def push(self, node: SyntaxNode) -> None:
         """A new operand."""
         self.operands.append(node)
         self.heights.append(0)
@@ -161,8 +161,8 @@ class Stacks:
         self.heights[base:] = [height]
 
     def _balanced(
-        self, function: str, terms: list[Node], offsets: list[int], low: int, high: int
-    ) -> Node:
+        self, function: str, terms: list[SyntaxNode], offsets: list[int], low: int, high: int
+    ) -> SyntaxNode:
         """The tree over the operators from `low` to `high`; log(n) deep."""
         middle = (low + high + 1) // 2
         left = (
@@ -198,7 +198,9 @@ class Stacks:
 
     # Calls and what they may be replaced by
 
-    def call(self, frame: Frame, args: tuple[Node, ...], target: Node | None) -> Node:
+    def call(
+        self, frame: BracketFrame, args: tuple[SyntaxNode, ...], target: SyntaxNode | None
+    ) -> SyntaxNode:
         """The call, or what its macro makes of it."""
         macro = self.options.macros.get((frame.name, len(args), frame.member))
         if macro is not None:
@@ -225,7 +227,7 @@ class Stacks:
             args = self.operands[frame.base :]
             if frame.kind == "(" and args:
                 continue
-            made: Node = Literal(self.ids(), frame.offset, None)
+            made: SyntaxNode = Literal(self.ids(), frame.offset, None)
             if frame.kind == "call":
                 target = args.pop(0) if frame.member else None
                 made = self.call(frame, tuple(args), target)

@@ -5,7 +5,7 @@ Knows no library: functions and their overloads are the declarations'.
 
 from collections.abc import Sequence
 
-from cel.ast import Call, Node
+from cel.ast import Call, SyntaxNode
 from cel.checking import Checking, Resolved
 from cel.declare import Function
 from cel.fields import optional_field, qualified
@@ -73,7 +73,7 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
     state: Checking,
     node: Call,
     function: Function,
-    args: Sequence[Node],
+    args: Sequence[SyntaxNode],
     *,
     member: bool = False,
     namespaced: bool = False,

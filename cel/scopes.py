@@ -13,7 +13,7 @@ from cel.types import DURATION, TIMESTAMP, Type, type_of
 from cel.unify import STRICT
 
 
-class Name(NamedTuple):
+class ResolvedName(NamedTuple):
     """What a name means: the value of the type `type`, or without one the variable `name`.
 
     A name with a leading dot is that of the environment's variable where a macro's variable of
@@ -53,11 +53,15 @@ class Declarations:
     local_first: bool = False
     signatures: Mapping[tuple[str, bool, int], tuple[Signature, ...]] = field(init=False)
     roots: frozenset[str] = field(init=False)
-    names: Mapping[str, tuple[Name, Type]] = field(init=False)
+    names: Mapping[str, tuple[ResolvedName, Type]] = field(init=False)
 
     def __post_init__(self) -> None:
-        names = {name: (Name(name, type_), type_of(type_)) for name, type_ in self.types.items()}
-        names.update({name: (Name(name, None), type_) for name, type_ in self.variables.items()})
+        names = {
+            name: (ResolvedName(name, type_), type_of(type_)) for name, type_ in self.types.items()
+        }
+        names.update(
+            {name: (ResolvedName(name, None), type_) for name, type_ in self.variables.items()}
+        )
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "signatures", _signatures(self.functions.values()))
         dotted = (name for name in (*names, *self.functions) if "." in name)
@@ -144,7 +148,7 @@ def _parameters(types: Iterable[Type]) -> Iterable[str]:
         yield from _parameters(each.params)
 
 
-class Scope:
+class VariableScope:
     """The variables of the macros around a place, innermost first, over the declarations."""
 
     __slots__ = ("declarations", "local")
@@ -153,27 +157,27 @@ class Scope:
         self.declarations = declarations
         self.local = local
 
-    def within(self, variables: Mapping[str, Type]) -> "Scope":
+    def within(self, variables: Mapping[str, Type]) -> "VariableScope":
         """The scope inside, with more variables."""
-        return Scope(self.declarations, {**self.local, **variables})
+        return VariableScope(self.declarations, {**self.local, **variables})
 
-    def find(self, name: str) -> tuple[Name, Type] | None:
+    def find(self, name: str) -> tuple[ResolvedName, Type] | None:
         """What an identifier means and of which type that is."""
         declarations, local = self.declarations, self.local
         if not local and name in declarations.names and not declarations.container:
             return declarations.names[name]
         hidden = declarations.local_first and name.removeprefix(".") in local
         if hidden and not name.startswith("."):
-            return Name(name, None), local[name]
+            return ResolvedName(name, None), local[name]
         for candidate in declarations.candidates(name):
             if candidate in local and not declarations.local_first:
-                return Name(candidate, None), local[candidate]
+                return ResolvedName(candidate, None), local[candidate]
             found = declarations.names.get(candidate)
             if found is not None:
-                return (Name(f".{candidate}", found[0].type), found[1]) if hidden else found
+                return (ResolvedName(f".{candidate}", found[0].type), found[1]) if hidden else found
         return None
 
-    def find_qualified(self, root: str, name: str) -> tuple[Name, Type] | None:
+    def find_qualified(self, root: str, name: str) -> tuple[ResolvedName, Type] | None:
         """What a name of several parts means, `root` its first part."""
         if self.declarations.local_first and root in self.local:
             return None

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cel import ast
-from cel.attributes import Attribute
+from cel.attributes import QualifiedAttribute
 from cel.checker import Resolved
-from cel.constant_folding import Known
+from cel.constant_folding import FoldedValue
 from cel.declare import UNKNOWN, Overload
 from cel.errors import EvaluationError
 from cel.frame import Run
 
-Step = Known | Attribute | Run
+Step = FoldedValue | QualifiedAttribute | Run
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Compiled:
 
 
 @dataclass(slots=True)
-class Scope:
+class LocalVariable:
     """A variable in sight: its slot, and for an accumulator what makes its first value."""
 
     slot: int
@@ -41,12 +41,12 @@ def prepared(overload: Overload, steps: Sequence[Step], offset: int) -> Callable
     """The meaning of an overload, made faster by what is known of its arguments."""
     if overload.prepare is None:
         return overload.meaning
-    known = tuple(s.value if isinstance(s, Known) else UNKNOWN for s in steps)
+    known = tuple(s.value if isinstance(s, FoldedValue) else UNKNOWN for s in steps)
     try:
         return overload.prepare(known) or overload.meaning
     except EvaluationError as error:
         # Only what cel-go knows for a constant may fail this early.
-        if all(step.constant for step in steps if isinstance(step, Known)):
+        if all(step.constant for step in steps if isinstance(step, FoldedValue)):
             raise EvaluationError("constant", error.message, offset) from None
         return overload.meaning
 
@@ -60,12 +60,12 @@ def is_variadic(resolved: Resolved, last: Step) -> bool:
     name = resolved.function.name
     if name == "format":
         return True
-    if name in ("matches", "find", "findAll") and isinstance(last, Known) and last.constant:
+    if name in ("matches", "find", "findAll") and isinstance(last, FoldedValue) and last.constant:
         return isinstance(last.value, str)
     return len(resolved.overloads) != 1 and name not in _WHOLE and not name.startswith("_")
 
 
-def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.Node]) -> bool:
+def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.SyntaxNode]) -> bool:
     """Tell whether a call is the `or` or `orValue` of optionals, which may not look right."""
     ids = [overload.id for overload in resolved.overloads]
     return len(arguments) == 2 and (
@@ -95,17 +95,17 @@ def quantifier(node: ast.Comprehension) -> bool | None:
     return None
 
 
-def _reads(part: ast.Node, node: ast.Comprehension) -> bool:
+def _reads(part: ast.SyntaxNode, node: ast.Comprehension) -> bool:
     return isinstance(part, ast.Ident) and part.name == node.accumulator
 
 
 def local_slot(step: Step, floor: int) -> int:
     """The slot of a step that is a variable of a comprehension and no more, else -1."""
-    if isinstance(step, Attribute) and not step.qualifiers and not step.test:
+    if isinstance(step, QualifiedAttribute) and not step.qualifiers and not step.test:
         return step.slot if step.slot >= floor else -1
     return -1
 
 
-def always(node: ast.Node) -> bool:
+def always(node: ast.SyntaxNode) -> bool:
     """Tell whether a loop goes on whatever happens, because its macro looks at every element."""
     return isinstance(node, ast.Literal) and node.value is True

@@ -6,7 +6,7 @@ complaints. An expression without anything to look at is not even walked through
 
 from collections.abc import Callable, Iterable, Iterator
 
-from cel.ast import Call, ListLiteral, Literal, MapLiteral, Node, children
+from cel.ast import Call, ListLiteral, Literal, MapLiteral, SyntaxNode, children
 from cel.checker import Checked
 from cel.errors import CompileError, EvaluationError
 from cel.lexer import Complaint, located
@@ -18,7 +18,7 @@ from cel.unify import TooComplexError, Unifier
 _FORMAT = "format"
 
 
-class Found:
+class ValidatedNodes:
     """The nodes that validators look at, each with whether a call of `format` is around it."""
 
     __slots__ = ("calls", "checked", "literals", "same")
@@ -28,7 +28,7 @@ class Found:
         self.same = Unifier().same
         self.calls: list[Call] = []
         self.literals: list[ListLiteral | MapLiteral] = []
-        todo: list[tuple[Node, bool]] = [(checked.node, False)]
+        todo: list[tuple[SyntaxNode, bool]] = [(checked.node, False)]
         while todo:
             node, formatted = todo.pop()
             if isinstance(node, Call):
@@ -39,7 +39,7 @@ class Found:
             todo.extend((child, formatted) for child in children(node))
 
 
-Validator = Callable[[Found], Iterable[Complaint]]
+Validator = Callable[[ValidatedNodes], Iterable[Complaint]]
 Validators = tuple[Validator, ...]
 
 
@@ -48,7 +48,7 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
     names = {resolved.function.name for resolved in checked.calls.values()}
     if not checked.aggregates and names.isdisjoint(_LOOKED_AT):
         return
-    found = Found(checked)
+    found = ValidatedNodes(checked)
     try:
         complaints = [complaint for validator in validators for complaint in validator(found)]
     except (TooComplexError, RecursionError):
@@ -57,17 +57,17 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
         raise CompileError(located(complaints, source))
 
 
-def duration_literals(found: Found) -> Iterator[Complaint]:
+def duration_literals(found: ValidatedNodes) -> Iterator[Complaint]:
     """`duration` of a constant has to be one."""
     return _conversions(found, "duration")
 
 
-def timestamp_literals(found: Found) -> Iterator[Complaint]:
+def timestamp_literals(found: ValidatedNodes) -> Iterator[Complaint]:
     """`timestamp` of a constant has to be one."""
     return _conversions(found, "timestamp")
 
 
-def _conversions(found: Found, name: str) -> Iterator[Complaint]:
+def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
     for call in found.calls:
         argument = call.args[0] if call.args and call.function == name else None
         if not isinstance(argument, Literal):
@@ -80,7 +80,7 @@ def _conversions(found: Found, name: str) -> Iterator[Complaint]:
             yield Complaint("literal", argument.offset, message)
 
 
-def regex_literals(found: Found) -> Iterator[Complaint]:
+def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
     """`matches` with a constant needs a regular expression.
 
     As in the reference it is the first argument that is looked at, which in `matches(text, regex)`
@@ -95,7 +95,7 @@ def regex_literals(found: Found) -> Iterator[Complaint]:
                 yield Complaint("literal", argument.offset, message)
 
 
-def homogeneous_literals(found: Found) -> Iterator[Complaint]:
+def homogeneous_literals(found: ValidatedNodes) -> Iterator[Complaint]:
     """What a list or a map literal holds is of one type, except in the arguments of `format`."""
     for literal in found.literals:
         if isinstance(literal, ListLiteral):
@@ -104,7 +104,7 @@ def homogeneous_literals(found: Found) -> Iterator[Complaint]:
             yield from _homogeneous_map(found, literal)
 
 
-def _homogeneous_list(found: Found, literal: ListLiteral) -> Iterator[Complaint]:
+def _homogeneous_list(found: ValidatedNodes, literal: ListLiteral) -> Iterator[Complaint]:
     expected: Type | None = None
     for index, element in enumerate(literal.elements):
         type_ = found.checked.types[element.id]
@@ -117,7 +117,7 @@ def _homogeneous_list(found: Found, literal: ListLiteral) -> Iterator[Complaint]
             return
 
 
-def _homogeneous_map(found: Found, literal: MapLiteral) -> Iterator[Complaint]:
+def _homogeneous_map(found: ValidatedNodes, literal: MapLiteral) -> Iterator[Complaint]:
     expected: tuple[Type, Type] | None = None
     types = found.checked.types
     for entry in literal.entries:
@@ -135,12 +135,12 @@ def _homogeneous_map(found: Found, literal: MapLiteral) -> Iterator[Complaint]:
             yield _mismatch(entry.value, expected[1], value)
 
 
-def _mismatch(node: Node, expected: Type, found: Type) -> Complaint:
+def _mismatch(node: SyntaxNode, expected: Type, found: Type) -> Complaint:
     message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
     return Complaint("type_mismatch", node.offset, message)
 
 
-def format_literals(found: Found) -> Iterator[Complaint]:
+def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
     """The clauses of a constant text agree with the list literal of what is to be formatted."""
     for call in found.calls:
         text, arguments = call.target, call.args[0] if call.args else None
@@ -158,7 +158,7 @@ def format_literals(found: Found) -> Iterator[Complaint]:
             yield Complaint("literal", offset, problem.message)
 
 
-def _argument(checked: Checked, node: Node, offsets: dict[int, int]) -> Argument:
+def _argument(checked: Checked, node: SyntaxNode, offsets: dict[int, int]) -> Argument:
     """The argument that `node` is; only literals within literals have parts to look at."""
     offsets[node.id] = node.offset
     literal = isinstance(node, ListLiteral | MapLiteral)

@@ -13,13 +13,13 @@ from cel.kinds import (
     MISSING,
     NAMES,
     NONE,
+    CelValue,
+    ComputedQuantity,
     Map,
     NamedFormat,
     Optional,
-    Sum,
     TypeValue,
     Uint,
-    Value,
     kind_of,
     no_such_overload,
     type_name,
@@ -34,17 +34,45 @@ from cel.url import Url
 from dra.quantity import Quantity
 
 __all__ = [
-    "MISSING", "NONE", "Cidr", "Duration", "Ip", "Map", "NamedFormat", "Optional", "Quantity",
-    "Semver", "Sum", "Timestamp", "TypeValue", "Uint", "Url", "Value", "actual_size", "compare",
-    "contains", "equal", "find", "fits", "grow", "index", "iterate", "make_map",
-    "no_such_overload", "same", "size", "type_name", "type_value", "type_value_of",
+    "MISSING",
+    "NONE",
+    "CelValue",
+    "Cidr",
+    "ComputedQuantity",
+    "Duration",
+    "Ip",
+    "Map",
+    "NamedFormat",
+    "Optional",
+    "Quantity",
+    "Semver",
+    "Timestamp",
+    "TypeValue",
+    "Uint",
+    "Url",
+    "actual_size",
+    "compare",
+    "contains",
+    "equal",
+    "find",
+    "fits",
+    "grow",
+    "index",
+    "iterate",
+    "make_map",
+    "no_such_overload",
+    "same",
+    "size",
+    "type_name",
+    "type_value",
+    "type_value_of",
 ]  # fmt: skip
 
 # What is known of pairs of lists and maps, by identity, during one comparison.
 _Seen = dict[tuple[int, int], bool]
 
 
-def make_map(pairs: Iterable[tuple[Value, Value]]) -> Value:
+def make_map(pairs: Iterable[tuple[CelValue, CelValue]]) -> CelValue:
     """Make a map; of two equal keys the later counts."""
     entries = list(pairs)
     for key, _ in entries:
@@ -53,7 +81,7 @@ def make_map(pairs: Iterable[tuple[Value, Value]]) -> Value:
     return dict(entries)
 
 
-def grow(container: Value, key: Value, value: Value) -> Value:
+def grow(container: CelValue, key: CelValue, value: CelValue) -> CelValue:
     """Add an entry to a fresh map, in place where its kind allows; refuse a key that it has."""
     if contains(container, key):
         raise EvaluationError("duplicate_key", f"insert failed: key {key} already exists")
@@ -68,7 +96,7 @@ def grow(container: Value, key: Value, value: Value) -> Value:
     return container
 
 
-def equal(a: Value, b: Value) -> bool:
+def equal(a: CelValue, b: CelValue) -> bool:
     """Tell whether two values of any kinds are equal.
 
     Unlike kinds are not equal, except numbers of one value. What Kubernetes added raises where it
@@ -82,7 +110,7 @@ def equal(a: Value, b: Value) -> bool:
     return _EQUAL[kind_of(a)](a, b)
 
 
-def same(a: Value, b: Value) -> bool:
+def same(a: CelValue, b: CelValue) -> bool:
     """Tell whether two values surely are equal: a comparison that fails, and null, do not count."""
     kind = type(a)
     if kind is type(b) and kind in _PLAIN:
@@ -95,7 +123,7 @@ def same(a: Value, b: Value) -> bool:
         return False
 
 
-def contains(container: Value, element: Value) -> bool:
+def contains(container: CelValue, element: CelValue) -> bool:
     """Tell whether a list has an equal element or a map the key (`in`)."""
     if isinstance(container, (list, tuple)):
         kind = type(element)
@@ -110,7 +138,7 @@ def contains(container: Value, element: Value) -> bool:
     raise no_such_overload()
 
 
-def compare(a: Value, b: Value) -> int:
+def compare(a: CelValue, b: CelValue) -> int:
     """Return -1, 0 or 1; raises where the two have no order."""
     kind, other = type(a), type(b)
     if kind in _NUMBERS and other in _NUMBERS:
@@ -124,14 +152,14 @@ def compare(a: Value, b: Value) -> int:
     raise no_such_overload()
 
 
-def size(value: Value) -> int:
+def size(value: CelValue) -> int:
     """Return what `size()` says: characters, bytes, elements or entries."""
     if isinstance(value, (str, bytes, list, tuple, dict, Map)):
         return len(value)
     raise no_such_overload()
 
 
-def actual_size(value: Value) -> int:
+def actual_size(value: CelValue) -> int:
     """Return the size that counted costs are made of: 1 for what has no size, and for failures."""
     if isinstance(value, (str, bytes, list, tuple, dict, Map)):
         return len(value)
@@ -140,7 +168,7 @@ def actual_size(value: Value) -> int:
     return 1
 
 
-def find(container: Value, key: Value) -> Value:
+def find(container: CelValue, key: CelValue) -> CelValue:
     """Return the element or entry under a key, or MISSING; raises for a key of a wrong kind."""
     if isinstance(container, dict):
         found = container.get(key, MISSING) if type(key) is str else MISSING
@@ -156,7 +184,7 @@ def find(container: Value, key: Value) -> Value:
     raise no_such_overload()
 
 
-def index(container: Value, key: Value) -> Value:
+def index(container: CelValue, key: CelValue) -> CelValue:
     """Return the element or entry under a key (`[]`); raises if there is none."""
     found = find(container, key)
     if found is not MISSING:
@@ -166,7 +194,7 @@ def index(container: Value, key: Value) -> Value:
     raise EvaluationError("no_such_key", f"no such key: {key}")
 
 
-def iterate(value: Value) -> Sequence[Value]:
+def iterate(value: CelValue) -> Sequence[CelValue]:
     """Return what a comprehension goes over: elements of a list, keys of a map."""
     if isinstance(value, (list, tuple)):
         return value
@@ -184,7 +212,7 @@ def type_value_of(type_: Type) -> TypeValue:
     return TypeValue(_RUNTIME_NAMES.get(type_.kind) or type_.name or type_.kind)
 
 
-def fits(type_: Type) -> Callable[[Value], bool] | None:
+def fits(type_: Type) -> Callable[[CelValue], bool] | None:
     """Return what tells whether a value may be passed as this type; None if every value may.
 
     Type parameters are erased at run time, but the first element of a list or map is looked at.
@@ -202,7 +230,7 @@ def fits(type_: Type) -> Callable[[Value], bool] | None:
     return lambda value: type(value) in kinds
 
 
-def _fits_aggregate(type_: Type) -> Callable[[Value], bool]:
+def _fits_aggregate(type_: Type) -> Callable[[CelValue], bool]:
     first = fits(type_.params[0])
     if type_.kind == "list":
         return lambda value: (
@@ -210,7 +238,7 @@ def _fits_aggregate(type_: Type) -> Callable[[Value], bool]:
         )
     second = fits(type_.params[1])
 
-    def check(value: Value) -> bool:
+    def check(value: CelValue) -> bool:
         if not isinstance(value, (dict, Map)):
             return False
         if not len(value) or (first is None and second is None):
@@ -221,7 +249,7 @@ def _fits_aggregate(type_: Type) -> Callable[[Value], bool]:
     return check
 
 
-def _position(key: Value) -> int:
+def _position(key: CelValue) -> int:
     """Read the index of a list: an int, or another number that is whole."""
     if isinstance(key, (int, float)) and not isinstance(key, bool):
         whole = to_int(key) if isinstance(key, float) else int(key)
@@ -244,7 +272,7 @@ def _compare_numbers(a: float, b: float) -> int:
     return 0
 
 
-def _equal_numbers(a: Value, b: Value) -> bool:
+def _equal_numbers(a: CelValue, b: CelValue) -> bool:
     if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
         return False
     if isinstance(a, float) or isinstance(b, float):
@@ -252,11 +280,11 @@ def _equal_numbers(a: Value, b: Value) -> bool:
     return a == b
 
 
-def _equal_plain(a: Value, b: Value) -> bool:
+def _equal_plain(a: CelValue, b: CelValue) -> bool:
     return type(a) is type(b) and a == b
 
 
-def _equal_lists(a: Value, b: Value, seen: _Seen | None = None) -> bool:
+def _equal_lists(a: CelValue, b: CelValue, seen: _Seen | None = None) -> bool:
     if not isinstance(a, (list, tuple)) or not isinstance(b, (list, tuple)) or len(a) != len(b):
         return False
     seen = {} if seen is None else seen
@@ -271,7 +299,7 @@ def _equal_lists(a: Value, b: Value, seen: _Seen | None = None) -> bool:
     return known
 
 
-def _equal_maps(a: Value, b: Value, seen: _Seen | None = None) -> bool:
+def _equal_maps(a: CelValue, b: CelValue, seen: _Seen | None = None) -> bool:
     if not isinstance(a, (dict, Map)) or not isinstance(b, (dict, Map)) or len(a) != len(b):
         return False
     seen = {} if seen is None else seen
@@ -287,7 +315,7 @@ def _equal_maps(a: Value, b: Value, seen: _Seen | None = None) -> bool:
     return known
 
 
-def _element_equal(a: Value, b: Value, seen: _Seen) -> bool:
+def _element_equal(a: CelValue, b: CelValue, seen: _Seen) -> bool:
     """Tell whether two elements count as equal inside a list or map.
 
     Upstream only looks for an answer of `false` there, so a comparison that fails counts as equal.
@@ -308,7 +336,7 @@ def _element_equal(a: Value, b: Value, seen: _Seen) -> bool:
         return True
 
 
-def _equal_optionals(a: Value, b: Value) -> bool:
+def _equal_optionals(a: CelValue, b: CelValue) -> bool:
     if not isinstance(a, Optional) or not isinstance(b, Optional):
         return False
     if not a.present or not b.present:
@@ -318,23 +346,23 @@ def _equal_optionals(a: Value, b: Value) -> bool:
     return _EQUAL[kind_of(a.value)](a.value, b.value)
 
 
-def _equal_types(a: Value, b: Value) -> bool:
+def _equal_types(a: CelValue, b: CelValue) -> bool:
     return isinstance(b, TypeValue) and isinstance(a, TypeValue) and a.name == b.name
 
 
-def _equal_quantities(a: Value, b: Value) -> bool:
+def _equal_quantities(a: CelValue, b: CelValue) -> bool:
     if type(b) is not Quantity:
         raise no_such_overload()
     return a == b
 
 
-def _equal_formats(a: Value, b: Value) -> bool:
+def _equal_formats(a: CelValue, b: CelValue) -> bool:
     if not isinstance(a, NamedFormat) or not isinstance(b, NamedFormat):
         raise no_such_overload()
     return a.name == b.name
 
 
-def _equal_opaques(a: Value, b: Value) -> bool:
+def _equal_opaques(a: CelValue, b: CelValue) -> bool:
     if type(a) is not type(b):
         raise no_such_overload()
     return a == b
@@ -352,12 +380,12 @@ _KINDS_OF: Final = {
     name: frozenset(kind for kind, other in NAMES.items() if other == name)
     for name in set(NAMES.values())
 }
-_EQUAL: Final[dict[type, Callable[[Value, Value], bool]]] = {
+_EQUAL: Final[dict[type, Callable[[CelValue, CelValue], bool]]] = {
     **dict.fromkeys((int, Uint, float), _equal_numbers),
     **dict.fromkeys((str, bool, bytes, Timestamp, Duration), _equal_plain),
     **dict.fromkeys((list, tuple), _equal_lists),
     **dict.fromkeys((dict, Map), _equal_maps),
-    **dict.fromkeys((Quantity, Sum), _equal_quantities),
+    **dict.fromkeys((Quantity, ComputedQuantity), _equal_quantities),
     **dict.fromkeys((Semver, Url, Ip, Cidr), _equal_opaques),
     TypeValue: _equal_types,
     Optional: _equal_optionals,

@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 
-from cel.declare import Value
+from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.times import Duration, Timestamp
 from cel.types import (
@@ -41,7 +41,7 @@ def _wrapper(wrapped: Type) -> Type:
     return Type("wrapper", params=(wrapped,))
 
 
-_WRAPPERS: Mapping[str, tuple[Type, Value]] = {
+_WRAPPERS: Mapping[str, tuple[Type, CelValue]] = {
     "BoolValue": (BOOL, False),
     "BytesValue": (BYTES, b""),
     "DoubleValue": (DOUBLE, 0.0),
@@ -80,7 +80,7 @@ FIELDS: Mapping[str, Mapping[str, Type]] = {
 }
 
 
-def construct(name: str, fields: Mapping[str, Value]) -> Value:
+def construct(name: str, fields: Mapping[str, CelValue]) -> CelValue:
     """The value that a message stands for, of which `fields` were given."""
     short = name.removeprefix(".").removeprefix(_PACKAGE)
     if short in _WRAPPERS:
@@ -93,7 +93,7 @@ def construct(name: str, fields: Mapping[str, Value]) -> Value:
     raise EvaluationError("conversion", f"a message of type {name} is no value")
 
 
-def _content(short: str, fields: Mapping[str, Value]) -> Value:
+def _content(short: str, fields: Mapping[str, CelValue]) -> CelValue:
     if "null_value" in fields or (not fields and short == "Value"):
         return None
     if not fields:
@@ -101,8 +101,8 @@ def _content(short: str, fields: Mapping[str, Value]) -> Value:
     return next(iter(fields.values()))
 
 
-def _within(low: int, high: int, make: Callable[[int], Value]) -> Callable[[Value], Value]:
-    def narrow(value: Value) -> Value:
+def _within(low: int, high: int, make: Callable[[int], CelValue]) -> Callable[[CelValue], CelValue]:
+    def narrow(value: CelValue) -> CelValue:
         if not isinstance(value, int) or not low <= value <= high:
             raise EvaluationError("overflow", "integer overflow")
         return make(value)
@@ -110,7 +110,7 @@ def _within(low: int, high: int, make: Callable[[int], Value]) -> Callable[[Valu
     return narrow
 
 
-def _single(value: Value) -> Value:
+def _single(value: CelValue) -> CelValue:
     """The double as one of half the size says it."""
     if not isinstance(value, float):
         raise EvaluationError("conversion", "unsupported conversion to float")
@@ -121,14 +121,14 @@ def _single(value: Value) -> Value:
     return single
 
 
-_NARROW: Mapping[str, Callable[[Value], Value]] = {
+_NARROW: Mapping[str, Callable[[CelValue], CelValue]] = {
     "FloatValue": _single,
     "Int32Value": _within(-(2**31), 2**31 - 1, int),
     "UInt32Value": _within(0, 2**32 - 1, Uint),
 }
 
 
-def _time(short: str, fields: Mapping[str, Value]) -> Value:
+def _time(short: str, fields: Mapping[str, CelValue]) -> CelValue:
     seconds, nanos = fields.get("seconds", 0), fields.get("nanos", 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):
         raise EvaluationError("conversion", "unsupported conversion to int")
@@ -136,7 +136,7 @@ def _time(short: str, fields: Mapping[str, Value]) -> Value:
     return Duration(total) if short == "Duration" else Timestamp(total)
 
 
-def _json(value: Value) -> Value:
+def _json(value: CelValue) -> CelValue:
     """The value as JSON has it: numbers are doubles, and what JSON has no word for is text."""
     if value is None or isinstance(value, bool | str | float):
         return value
@@ -153,7 +153,7 @@ def _json(value: Value) -> Value:
     raise EvaluationError("conversion", f"a value of type {type_name(value)} is no JSON")
 
 
-def _key(key: Value) -> str:
+def _key(key: CelValue) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(key)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from cel.dra.environment import view
+from cel.dra.environment import device_variables
 from cel.dra.selectors import Selectors, position
 from cel.environment import Program
 from cel.errors import CompileError, EvaluationError, Problem
@@ -157,7 +157,7 @@ def _evaluate(program: Program, selectors: Selectors, place: PooledDevice) -> De
         "offset": -1,
     }
     try:
-        found = program.evaluate(view(driver, device, list_attributes=selectors.lists))
+        found = program.evaluate(device_variables(driver, device, list_attributes=selectors.lists))
     except EvaluationError as error:
         return {**row, "result": "error", "error": error.message, "offset": error.offset}
     return {**row, "result": found.value}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from cel.dra.questions import QuestionError, read_question
-from cel.dra.selectors import Selectors, Verdict
+from cel.dra.selectors import SelectorResult, Selectors
 
 CHUNK = 64
 # Chunks in flight per process: enough that no process waits for the slowest one.
@@ -48,11 +48,11 @@ class LineEvaluator:
         result = self._evaluate(line)
         return EncodedResult(self._encoder.encode(result), result.compile == "ok")
 
-    def _evaluate(self, line: bytes) -> Verdict:
+    def _evaluate(self, line: bytes) -> SelectorResult:
         try:
             question = read_question(line)
         except QuestionError as error:
-            return Verdict(
+            return SelectorResult(
                 compile="error",
                 admitted=False,
                 new_compile="error",

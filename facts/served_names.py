@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from cel import CompileError, EvaluationError, Program
-from cel.dra import Selectors, reads, view
+from cel.dra import Selectors, device_variables, find_reads
 from cel.dra.reads import Reads
 from dra.classes import DeviceClass
 from dra.device import Device
@@ -43,7 +43,7 @@ class CompiledClass:
         """Tell whether the class selects a device. Evaluation errors count as false."""
         if self.programs is None:
             return False
-        device_view = view(driver, device, list_attributes=self._lists)
+        device_view = device_variables(driver, device, list_attributes=self._lists)
         try:
             return all(program.evaluate(device_view).value is True for program in self.programs)
         except EvaluationError:
@@ -56,12 +56,12 @@ class ClassProjections(DeviceProjections):
     def __init__(self, offered: Iterable[CompiledClass], selectors: Selectors) -> None:
         self._lists = selectors.lists
         self._reads: list[Reads] = [
-            reads(program) for each in offered for program in each.programs or ()
+            find_reads(program) for each in offered for program in each.programs or ()
         ]
 
     def project(self, driver: str, device: Device) -> Hashable:
         """Return the projection of a device on these attributes."""
-        device_view = view(driver, device, list_attributes=self._lists)
+        device_view = device_variables(driver, device, list_attributes=self._lists)
         return (driver, *(each.projection(device_view) for each in self._reads))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cel import EvaluationError, Program
-from cel.dra import Reads, Selectors, reads, view
+from cel.dra import Reads, Selectors, device_variables, find_reads
 from cel.dra.environment import LENGTH_LIMIT
 from cel.environment import COST_LIMIT
 from dra.classes import KIND, DeviceClass
@@ -51,7 +51,7 @@ def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[Pu
         PublishedDevice(
             f"{each.driver}/{each.pool}/{device.name}",
             each.driver,
-            view(each.driver, device, list_attributes=selectors.lists),
+            device_variables(each.driver, device, list_attributes=selectors.lists),
         )
         for each in slices
         for device in each.devices
@@ -82,7 +82,7 @@ def check_class_selectors(
             if program is None:
                 break
             if devices:
-                yield from _check_reads(expression, reads(program), published)
+                yield from _check_reads(expression, find_reads(program), published)
             tried = _evaluate_all(program, left)
             yield from _check_failures(expression, tried)
             holding = tuple(device for device, answer in tried if answer is True)
@@ -114,7 +114,7 @@ def check_compatible_only_with(
         others = [each for each in devices if driver in ("", each.driver)]
         if program is None or not others:
             continue
-        yield from _check_reads(expression, reads(program), published)
+        yield from _check_reads(expression, find_reads(program), published)
         answers = [answer for _, answer in _evaluate_all(program, others)]
         # `false` declares that a device is allocated alone.
         if expression.text.strip() != "false" and not any(each is not False for each in answers):
@@ -169,7 +169,7 @@ def _evaluate_all(
     program: Program, devices: Sequence[PublishedDevice]
 ) -> list[tuple[PublishedDevice, _Result]]:
     """Evaluate a program on every device, once per distinct projection."""
-    wanted = reads(program)
+    wanted = find_reads(program)
     known: dict[Hashable, _Result] = {}
     tried: list[tuple[PublishedDevice, _Result]] = []
     for each in devices:

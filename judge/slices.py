@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cel.dra import Selectors
-from cel.dra.peers import evaluator
+from cel.dra.peers import make_evaluator
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.slices import Slice
@@ -64,7 +64,7 @@ def judge_slices(
 def _check_rules(
     current: Sequence[Slice], declarations: Sequence[Declaration], selectors: Selectors
 ) -> Iterator[Finding]:
-    ask = evaluator(selectors.stored, list_attributes=selectors.lists)
+    ask = make_evaluator(selectors.stored, list_attributes=selectors.lists)
     yield from check_exclusions(current, declarations, ask)
     if declarations or any(map(declares_compatibility, current)):
         yield from check_compatible_only_with(

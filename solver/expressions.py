@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from cel.dra.environment import device_environment, lists_readable, view
-from cel.dra.reads import Reads, reads
+from cel.dra.environment import device_environment, device_variables, lists_readable
+from cel.dra.reads import Reads, find_reads
 from cel.environment import Environment, Program
 from cel.errors import CompileError, EvaluationError
 from cel.semver import Semver
-from cel.values import Value
+from cel.values import CelValue
 from dra.device import Attribute, Device
 from dra.gates import Gates
 
@@ -39,7 +39,7 @@ class _CompiledExpression:
         self.error = EvaluationFailure("")
         try:
             self.program = environment.compile(source)
-            self.reads = reads(self.program)
+            self.reads = find_reads(self.program)
         except CompileError as error:
             self.error = EvaluationFailure(f"CEL compile error: {error}")
 
@@ -53,7 +53,7 @@ class ExpressionEvaluator:
         self._selectors: dict[str, _CompiledExpression] = {}
         self._derived: dict[str, _CompiledExpression] = {}
         self._environments: dict[bool, Environment] = {}
-        self._last_view: tuple[Device | None, str, Mapping[str, Value]] = (None, "", {})
+        self._last_view: tuple[Device | None, str, Mapping[str, CelValue]] = (None, "", {})
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
@@ -100,16 +100,16 @@ class ExpressionEvaluator:
             compiled.outcomes[projection] = outcome
         return outcome
 
-    def _view_device(self, driver: str, device: Device) -> Mapping[str, Value]:
+    def _view_device(self, driver: str, device: Device) -> Mapping[str, CelValue]:
         """Return the CEL view of a device; caches the last one, which is usually needed again."""
         last, last_driver, seen = self._last_view
         if last is not device or last_driver != driver:
-            seen = view(driver, device, list_attributes=self._lists)
+            seen = device_variables(driver, device, list_attributes=self._lists)
             self._last_view = (device, driver, seen)
         return seen
 
 
-def _run(program: Program, seen: Mapping[str, Value], *, derived: bool) -> EvaluationOutcome:
+def _run(program: Program, seen: Mapping[str, CelValue], *, derived: bool) -> EvaluationOutcome:
     try:
         value = program.evaluate(seen).value
         return _attribute(value) if derived else bool(value)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.dra.questions import question
-from cel.dra.selectors import Selectors, Verdict
+from cel.dra.questions import convert_question
+from cel.dra.selectors import SelectorResult, Selectors
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden"
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
@@ -93,7 +93,7 @@ def expected(case: Case, field: str) -> object:
     return case.get(field)
 
 
-def differences(version: str, case: Case, answer: Verdict) -> Iterator[Difference]:
+def differences(version: str, case: Case, answer: SelectorResult) -> Iterator[Difference]:
     """Compare one answer with what Kubernetes said."""
     for field in FIELDS:
         wanted, found = expected(case, field), getattr(answer, field)
@@ -117,7 +117,7 @@ def compare(version: str) -> Iterator[tuple[Case, list[Difference]]]:
     """Ask every question of one version."""
     selectors = {gate: Selectors(version, list_attributes=gate == "on") for gate in ("on", "off")}
     for case in cases(version):
-        asked = question({"device": case["shown"], "expression": case["expression"]})
+        asked = convert_question({"device": case["shown"], "expression": case["expression"]})
         answer = selectors[case["list_attributes"]].answer(
             asked.expression, asked.driver, asked.device
         )

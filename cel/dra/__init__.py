@@ -4,17 +4,17 @@
 as Kubernetes does, and `reads` lists the attributes that an expression reads.
 """
 
-from cel.dra.environment import LENGTH_LIMIT, device_environment, view
-from cel.dra.reads import Access, Reads, reads
-from cel.dra.selectors import Selectors, Verdict
+from cel.dra.environment import LENGTH_LIMIT, device_environment, device_variables
+from cel.dra.reads import AttributeAccess, Reads, find_reads
+from cel.dra.selectors import SelectorResult, Selectors
 
 __all__ = [
     "LENGTH_LIMIT",
-    "Access",
+    "AttributeAccess",
     "Reads",
+    "SelectorResult",
     "Selectors",
-    "Verdict",
     "device_environment",
-    "reads",
-    "view",
+    "device_variables",
+    "find_reads",
 ]

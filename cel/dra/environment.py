@@ -11,12 +11,12 @@ from cel import semver
 from cel.declare import Range
 from cel.environment import Environment
 from cel.errors import EvaluationError
-from cel.estimate import Path
+from cel.estimate import FieldPath
 from cel.library.versions import libraries
 from cel.types import ANY, BOOL, DYN, INT, QUANTITY, SEMVER, STRING, Type, describe, map_of
 from cel.validate import KUBERNETES
-from cel.values import Value
-from dra.attributes import by_domain
+from cel.values import CelValue
+from dra.attributes import group_by_domain
 from dra.device import Attribute, Device
 
 LENGTH_LIMIT = 10 * 1024
@@ -28,31 +28,33 @@ DOMAIN, ID, DRIVER, VALUE, ENTRIES = 63, 32, 63, 64, 32
 QUANTITY_SIZE = 0
 
 
-class Domains(dict[str, Mapping[str, Value]]):
+class Domains(dict[str, Mapping[str, CelValue]]):
     """Attributes or capacities by domain; a domain that is not there is an empty map."""
 
     __slots__ = ()
 
-    def __missing__(self, domain: object) -> Mapping[str, Value]:
+    def __missing__(self, domain: object) -> Mapping[str, CelValue]:
         return EMPTY
 
 
-EMPTY: dict[str, Value] = {}
+EMPTY: dict[str, CelValue] = {}
 
 
-def view(driver: str, device: Device, *, list_attributes: bool = False) -> Mapping[str, Value]:
+def device_variables(
+    driver: str, device: Device, *, list_attributes: bool = False
+) -> Mapping[str, CelValue]:
     """What a program is given for a device; a device that cannot be seen fails every program."""
     attributes: Domains = Domains()
     capacity: Domains = Domains()
     try:
-        for domain, published in by_domain(device.attributes, driver).items():
+        for domain, published in group_by_domain(device.attributes, driver).items():
             attributes[domain] = {
                 name: _native(name, attribute, lists=list_attributes)
                 for name, attribute in published.items()
             }
     except EvaluationError as error:
         return {"device": error}
-    for domain, amounts in by_domain(device.capacity, driver).items():
+    for domain, amounts in group_by_domain(device.capacity, driver).items():
         capacity[domain] = {name: amount.value for name, amount in amounts.items()}
     return {
         "device": {
@@ -64,7 +66,7 @@ def view(driver: str, device: Device, *, list_attributes: bool = False) -> Mappi
     }
 
 
-def _native(name: str, attribute: Attribute, *, lists: bool) -> Value:
+def _native(name: str, attribute: Attribute, *, lists: bool) -> CelValue:
     if lists:
         for values in (attribute.integers, attribute.booleans, attribute.strings):
             if values is not None:
@@ -79,7 +81,7 @@ def _native(name: str, attribute: Attribute, *, lists: bool) -> Value:
     raise EvaluationError("unsupported_attribute", f"attribute {name}: unsupported attribute value")
 
 
-def _version(name: str, text: str) -> Value:
+def _version(name: str, text: str) -> CelValue:
     try:
         return semver.parse(text)
     except EvaluationError as error:
@@ -88,7 +90,7 @@ def _version(name: str, text: str) -> Value:
         ) from None
 
 
-def sizes(path: Path) -> Range | None:
+def sizes(path: FieldPath) -> Range | None:
     """The bounds of what is found under a path of `device`, None where nothing is declared."""
     if path[0] != "device":
         return None
@@ -104,7 +106,7 @@ def sizes(path: Path) -> Range | None:
     return None
 
 
-def _map_sizes(field: str, rest: Path) -> Range | None:
+def _map_sizes(field: str, rest: FieldPath) -> Range | None:
     """Inside the two maps; a name in place of `@values` is only known to lead to an attribute."""
     match rest:
         case () | ("@values" | "@items",):

@@ -1,17 +1,17 @@
 """Expressions about other devices, asked as `dra.compatibility` asks them."""
 
-from cel.dra.environment import view
+from cel.dra.environment import device_variables
 from cel.errors import CompileError, EvaluationError
 from cel.programs import Programs
 from dra.compatibility import Evaluate, Peer
-from dra.compatibility import EvaluationError as Unanswered
+from dra.compatibility import ExpressionEvaluationError as Unanswered
 
 
-def evaluator(programs: Programs, *, list_attributes: bool = False) -> Evaluate:
+def make_evaluator(programs: Programs, *, list_attributes: bool = False) -> Evaluate:
     """Make what answers an expression for a device; the programs are remembered in `programs`."""
 
     def ask(expression: str, peer: Peer) -> bool:
-        seen = view(peer.pool.driver, peer.device, list_attributes=list_attributes)
+        seen = device_variables(peer.pool.driver, peer.device, list_attributes=list_attributes)
         try:
             return programs.compile(expression).evaluate(seen).value is True
         except (CompileError, EvaluationError) as error:

@@ -12,14 +12,14 @@ from dra.device import Attribute, Capacity, Device
 from dra.quantity import Quantity, QuantityError, from_json
 
 LONGEST_NAME = 1000
-Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+BoundedName = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class QuestionError(ValueError):
     """A question that cannot be read; says why."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class SelectorQuestion(msgspec.Struct, frozen=True):
     """A device of a driver, and what is asked about it."""
 
     driver: str
@@ -29,11 +29,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class _Device(msgspec.Struct, frozen=True, rename="camel"):
-    driver: Name = ""
-    name: Name = "device"
-    attributes: dict[Name, Attribute] = {}
+    driver: BoundedName = ""
+    name: BoundedName = "device"
+    attributes: dict[BoundedName, Attribute] = {}
     # An amount alone, or `{"value": amount}` as in a ResourceSlice.
-    capacity: dict[Name, Any] = {}
+    capacity: dict[BoundedName, Any] = {}
     allow_multiple_allocations: bool | None = None
 
 
@@ -46,7 +46,7 @@ class _Question(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Question)
 
 
-def read_question(line: bytes) -> Question:
+def read_question(line: bytes) -> SelectorQuestion:
     """Read one line; raises QuestionError."""
     try:
         return _turned(_decoder.decode(line))
@@ -54,7 +54,7 @@ def read_question(line: bytes) -> Question:
         raise QuestionError(f"{error}") from None
 
 
-def question(plain: object) -> Question:
+def convert_question(plain: object) -> SelectorQuestion:
     """Read a question that is decoded already; raises QuestionError."""
     try:
         return _turned(msgspec.convert(plain, _Question))
@@ -62,7 +62,7 @@ def question(plain: object) -> Question:
         raise QuestionError(f"{error}") from None
 
 
-def _turned(read: _Question) -> Question:
+def _turned(read: _Question) -> SelectorQuestion:
     if read.list_attributes not in ("on", "off"):
         raise QuestionError(f"list_attributes is {read.list_attributes!r}, expected on or off")
     shown = read.device
@@ -72,7 +72,7 @@ def _turned(read: _Question) -> Question:
         capacity={name: Capacity(_amount(value)) for name, value in shown.capacity.items()},
         allow_multiple_allocations=bool(shown.allow_multiple_allocations),
     )
-    return Question(shown.driver, device, read.expression, read.list_attributes == "on")
+    return SelectorQuestion(shown.driver, device, read.expression, read.list_attributes == "on")
 
 
 def _amount(value: object) -> Quantity:

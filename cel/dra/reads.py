@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
+from cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, Select, SyntaxNode, children
 from cel.environment import Program
 from cel.errors import EvaluationError
 from cel.semver import Semver
-from cel.values import MISSING, Quantity, Value
+from cel.values import MISSING, CelValue, Quantity
 
 VARIABLE = "device"
 # Below these there are values of attributes, and no names.
 DEPTH = {"attributes": 3, "capacity": 3, "driver": 1, "allowMultipleAllocations": 1}
 NESTING = 200
 
-Path = tuple[str, ...]
-Present = frozenset[Path]
-NOTHING: Present = frozenset()
+DevicePath = tuple[str, ...]
+PresentPaths = frozenset[DevicePath]
+NOTHING: PresentPaths = frozenset()
 
 
-class Access(msgspec.Struct, frozen=True, order=True):
+class AttributeAccess(msgspec.Struct, frozen=True, order=True):
     """One thing that is read: `("attributes", domain, identifier)`, or less for a whole map.
 
     `guarded` where the expression can do without it: it asks first, or takes it for optional.
@@ -41,7 +41,7 @@ class Access(msgspec.Struct, frozen=True, order=True):
 class Reads(msgspec.Struct, frozen=True):
     """All that an expression reads, each once and in order."""
 
-    accesses: tuple[Access, ...]
+    accesses: tuple[AttributeAccess, ...]
 
     def attributes(self) -> frozenset[tuple[str, str]]:
         """The attributes that are read by name, as domain and identifier."""
@@ -51,7 +51,7 @@ class Reads(msgspec.Struct, frozen=True):
         """The capacities that are read by name, as domain and identifier."""
         return self._named("capacity")
 
-    def required(self) -> frozenset[Path]:
+    def required(self) -> frozenset[DevicePath]:
         """What is read by name and unguarded: without it the expression may fail."""
         return frozenset(a.path for a in self.accesses if len(a.path) == 3 and not a.guarded)
 
@@ -63,7 +63,7 @@ class Reads(msgspec.Struct, frozen=True):
             if not each.presence
         )
 
-    def projection(self, device: Mapping[str, Value]) -> Hashable:
+    def projection(self, device: Mapping[str, CelValue]) -> Hashable:
         """What of a device (see `cel.dra.view`) decides the result of the expression.
 
         Two devices with equal projections have the same result, or fail alike.
@@ -78,36 +78,36 @@ class Reads(msgspec.Struct, frozen=True):
         return frozenset((path[1], path[2]) for path in named)
 
 
-def reads(program: Program) -> Reads:
+def find_reads(program: Program) -> Reads:
     """Find what a program reads."""
-    found: dict[Path, Access] = {}
+    found: dict[DevicePath, AttributeAccess] = {}
     for path, guarded, presence in _accesses(program.checked.node):
         known = found.get(path)
         if known is None or (known.presence and not presence):
             # Whoever reads the value sees whether it is there as well.
-            found[path] = Access(path, guarded, presence)
+            found[path] = AttributeAccess(path, guarded, presence)
         elif known.presence == presence:
             # Read twice, it is guarded if it is guarded both times.
-            found[path] = Access(path, known.guarded and guarded, presence)
+            found[path] = AttributeAccess(path, known.guarded and guarded, presence)
     return Reads(tuple(sorted(found.values())))
 
 
 class _Place(NamedTuple):
     """A node, what is known to be there when it is evaluated, and what its names stand for."""
 
-    node: Node
-    present: Present
-    names: Mapping[str, Path | None]
+    node: SyntaxNode
+    present: PresentPaths
+    names: Mapping[str, DevicePath | None]
 
 
 class _Chain(NamedTuple):
     """A path into the device and whether a part of it is taken for optional."""
 
-    path: Path
+    path: DevicePath
     optional: bool
 
 
-def _accesses(root: Node) -> Iterator[tuple[Path, bool, bool]]:
+def _accesses(root: SyntaxNode) -> Iterator[tuple[DevicePath, bool, bool]]:
     pending = [_Place(root, NOTHING, {VARIABLE: ()})]
     while pending:
         place = pending.pop()
@@ -127,13 +127,15 @@ def _accesses(root: Node) -> Iterator[tuple[Path, bool, bool]]:
             pending += [_Place(child, present, names) for child in children(node)]
 
 
-def _access(node: Node, chain: _Chain, present: Present) -> tuple[Path, bool, bool]:
+def _access(
+    node: SyntaxNode, chain: _Chain, present: PresentPaths
+) -> tuple[DevicePath, bool, bool]:
     path = chain.path[: DEPTH.get(chain.path[0], 1)] if chain.path else ()
     tested = isinstance(node, Select) and node.test and len(chain.path) <= len(path)
     return path, tested or chain.optional or path in present, tested
 
 
-def _chain(node: Node, names: Mapping[str, Path | None]) -> _Chain | None:
+def _chain(node: SyntaxNode, names: Mapping[str, DevicePath | None]) -> _Chain | None:
     """The path that a node spells, if it spells one."""
     keys: list[str] = []
     optional = False
@@ -148,7 +150,7 @@ def _chain(node: Node, names: Mapping[str, Path | None]) -> _Chain | None:
     return None if base is None else _Chain((*base, *reversed(keys)), optional)
 
 
-def _step(node: Node) -> tuple[Node, str, bool] | None:
+def _step(node: SyntaxNode) -> tuple[SyntaxNode, str, bool] | None:
     if isinstance(node, Select):
         return node.operand, node.field, False
     if isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"):
@@ -158,7 +160,7 @@ def _step(node: Node) -> tuple[Node, str, bool] | None:
     return None
 
 
-def _membership(node: Call, names: Mapping[str, Path | None]) -> Path | None:
+def _membership(node: Call, names: Mapping[str, DevicePath | None]) -> DevicePath | None:
     """The path whose presence `"key" in device.attributes` asks for."""
     if node.function != "@in":
         return None
@@ -170,7 +172,9 @@ def _membership(node: Call, names: Mapping[str, Path | None]) -> Path | None:
     return path if len(path) in (2, 3) and path[0] in ("attributes", "capacity") else None
 
 
-def _operands(node: Call, present: Present, names: Mapping[str, Path | None]) -> Iterator[_Place]:
+def _operands(
+    node: Call, present: PresentPaths, names: Mapping[str, DevicePath | None]
+) -> Iterator[_Place]:
     """The operands of a call, each with what the others say is there when it matters."""
     if node.function in ("_&&_", "_||_"):
         # An error in one operand is absorbed when the other decides, whichever comes first.
@@ -189,9 +193,9 @@ def _operands(node: Call, present: Present, names: Mapping[str, Path | None]) ->
 
 
 def _inside(
-    node: Comprehension, present: Present, names: Mapping[str, Path | None]
+    node: Comprehension, present: PresentPaths, names: Mapping[str, DevicePath | None]
 ) -> Iterator[_Place]:
-    hidden: dict[str, Path | None] = dict.fromkeys(
+    hidden: dict[str, DevicePath | None] = dict.fromkeys(
         (node.variable, node.second_variable or node.variable, node.accumulator)
     )
     bound = isinstance(node.range, ListLiteral) and not node.range.elements
@@ -210,8 +214,8 @@ def _inside(
 
 
 def _implied(
-    node: Node, names: Mapping[str, Path | None], *, truth: bool, depth: int = 0
-) -> Present:
+    node: SyntaxNode, names: Mapping[str, DevicePath | None], *, truth: bool, depth: int = 0
+) -> PresentPaths:
     """The paths that are surely there when `node` is `truth`."""
     if depth > NESTING:
         return NOTHING
@@ -229,7 +233,7 @@ def _implied(
     return frozenset({member}) if member is not None and truth else NOTHING
 
 
-def _found(seen: object, access: Access) -> object:
+def _found(seen: object, access: AttributeAccess) -> object:
     """What an access finds in a device; of presence only whether."""
     value = seen
     for key in access.path:

@@ -6,14 +6,14 @@ cost; the scheduler evaluates what is stored with everything that its version ha
 
 import msgspec
 
-from cel.dra.environment import LENGTH_LIMIT, device_environment, lists_readable, view
+from cel.dra.environment import LENGTH_LIMIT, device_environment, device_variables, lists_readable
 from cel.environment import COST_LIMIT, Program
 from cel.errors import CompileError, EvaluationError, Problem
 from cel.programs import Programs
 from dra.device import Device
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class SelectorResult(msgspec.Struct, frozen=True):
     """The answer for one selector and one device, in the fields of the batch's output."""
 
     compile: str
@@ -53,7 +53,7 @@ class Selectors:
         fits = len(source.encode("utf-8", "replace")) <= LENGTH_LIMIT
         return fits and program.max_cost <= COST_LIMIT, None
 
-    def answer(self, source: str, driver: str, device: Device) -> Verdict:
+    def answer(self, source: str, driver: str, device: Device) -> SelectorResult:
         """Judge a selector and try it on a device."""
         admitted, refused = self.admitted(source)
         new_compile = "ok" if refused is None else "error"
@@ -61,11 +61,11 @@ class Selectors:
             program = self.stored.compile(source)
         except CompileError as error:
             return _refused(error.problems[0], new_compile)
-        tried = view(driver, device, list_attributes=self.lists)
+        tried = device_variables(driver, device, list_attributes=self.lists)
         try:
             found = program.evaluate(tried)
         except EvaluationError as error:
-            return Verdict(
+            return SelectorResult(
                 compile="ok",
                 admitted=admitted,
                 new_compile=new_compile,
@@ -76,7 +76,7 @@ class Selectors:
                 cost=error.cost,
                 estimated_max_cost=program.max_cost,
             )
-        return Verdict(
+        return SelectorResult(
             compile="ok",
             admitted=admitted,
             new_compile=new_compile,
@@ -86,8 +86,8 @@ class Selectors:
         )
 
 
-def _refused(problem: Problem, new_compile: str) -> Verdict:
-    return Verdict(
+def _refused(problem: Problem, new_compile: str) -> SelectorResult:
+    return SelectorResult(
         compile="error",
         admitted=False,
         new_compile=new_compile,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, Function, Operand, Overload, Value
+from cel.declare import CallEstimate, CelValue, Function, Operand, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
@@ -14,7 +14,7 @@ from cel.types import BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, A, 
 from cel.values import Duration, Timestamp, Uint, actual_size
 
 _LIST: Final = list_of(A)
-_Meaning = Callable[..., Value]
+_Meaning = Callable[..., CelValue]
 
 
 def _overflow() -> EvaluationError:
@@ -128,7 +128,7 @@ def _add_bytes(a: bytes, b: bytes) -> bytes:
     return a + b
 
 
-def _add_lists(a: list[Value], b: list[Value]) -> list[Value]:
+def _add_lists(a: list[CelValue], b: list[CelValue]) -> list[CelValue]:
     check_size(len(a) + len(b), MOST_ELEMENTS)
     return [*a, *b]
 
@@ -154,7 +154,7 @@ def _concatenation_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     return CallEstimate(costs.ONE, costs.add(operands[0].size, operands[1].size))
 
 
-def _sum_cost(args: tuple[Value, ...], _: Value) -> int:
+def _sum_cost(args: tuple[CelValue, ...], _: CelValue) -> int:
     size = actual_size(args[0]) + actual_size(args[1])
     return math.ceil(size * costs.TRAVERSAL)
 

@@ -7,7 +7,7 @@ a known function there, and what looks like one on a dynamic value compiles.
 
 from typing import Final
 
-from cel.declare import CallEstimate, Function, Library, Overload, Range, Value
+from cel.declare import CallEstimate, CelValue, Function, Library, Overload, Range
 from cel.library import costs
 from cel.types import BOOL, STRING, Type
 from cel.values import no_such_overload
@@ -19,7 +19,7 @@ _AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
 _CHECK: Final = 350_000
 
 
-def _unreachable(*_: Value) -> Value:
+def _unreachable(*_: CelValue) -> CelValue:
     raise no_such_overload()
 
 

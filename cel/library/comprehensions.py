@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.types import A, B, map_of
 from cel.values import find, grow, iterate, make_map
 
 _MAP: Final = map_of(A, B)
 
 
-def _copy(given: Value) -> Value:
+def _copy(given: CelValue) -> CelValue:
     return make_map((key, find(given, key)) for key in iterate(given))
 
 
-def _insert(given: Value, key: Value, value: Value) -> Value:
+def _insert(given: CelValue, key: CelValue, value: CelValue) -> CelValue:
     return grow(_copy(given), key, value)
 
 
-def _insert_all(given: Value, entries: Value) -> Value:
+def _insert_all(given: CelValue, entries: CelValue) -> CelValue:
     grown = _copy(given)
     for key in iterate(entries):
         grown = grow(grown, key, find(entries, key))

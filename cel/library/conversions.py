@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import Function, Overload, Range, Value
+from cel.declare import CelValue, Function, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.numbers import INT_MAX, parse_float, parse_int, parse_uint, shortest, to_int, to_uint
@@ -28,19 +28,19 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-def identity(value: Value) -> Value:
+def identity(value: CelValue) -> CelValue:
     """Return the value."""
     return value
 
 
-def unconvertible(value: Value, to: str) -> EvaluationError:
+def unconvertible(value: CelValue, to: str) -> EvaluationError:
     """Make the error of a conversion that does not work."""
     return EvaluationError(
         "conversion", f"type conversion error from '{type_name(value)}' to '{to}'"
     )
 
 
-def text_of(value: Value) -> str:
+def text_of(value: CelValue) -> str:
     """Return what `string()` makes of a value of a kind that it takes."""
     if isinstance(value, str):
         return value
@@ -53,7 +53,7 @@ def text_of(value: Value) -> str:
     return str(value)
 
 
-def _no_duration(value: int) -> Value:
+def _no_duration(value: int) -> CelValue:
     raise unconvertible(value, "google.protobuf.Duration")
 
 
@@ -145,7 +145,7 @@ def _to(
     id_: str,
     from_: Type,
     to: Type,
-    meaning: Callable[..., Value],
+    meaning: Callable[..., CelValue],
     size: Callable[[Range], Range] | None = None,
 ) -> Overload:
     if size is None:
@@ -155,7 +155,7 @@ def _to(
     return Overload(id_, (from_,), to, meaning, cost=cost, estimate=estimate)
 
 
-def _conversion(name: str, to: Type, *rows: tuple[str, Type, Callable[..., Value]]) -> Function:
+def _conversion(name: str, to: Type, *rows: tuple[str, Type, Callable[..., CelValue]]) -> Function:
     return Function(name, tuple(_to(id_, from_, to, meaning) for id_, from_, meaning in rows))
 
 

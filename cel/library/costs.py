@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import UNBOUNDED, CallEstimate, Cost, Estimate, Operand, Range, Value
+from cel.declare import UNBOUNDED, CallEstimate, CelValue, Cost, Estimate, Operand, Range
 from cel.values import Map, actual_size
 
 # Going over a character, or over a character of a regular expression for each of a text.
@@ -37,7 +37,7 @@ def scale(a: Range, factor: float) -> Range:
     )
 
 
-def traversal(value: Value) -> int:
+def traversal(value: CelValue) -> int:
     """Count going once over a value."""
     return math.ceil(actual_size(value) * TRAVERSAL)
 
@@ -79,7 +79,7 @@ def same_size(given: Range) -> Range:
     return given
 
 
-def regex_cost(text: Value, pattern: Value) -> int:
+def regex_cost(text: CelValue, pattern: CelValue) -> int:
     """Count matching a text with a pattern."""
     # An empty text still costs something when the pattern is long.
     over_text = math.ceil((1.0 + actual_size(text)) * TRAVERSAL)
@@ -91,7 +91,7 @@ def regex_estimate(text: Range, pattern: Range) -> Range:
     return multiply(scale(add(text, ONE), TRAVERSAL), scale(pattern, REGEX))
 
 
-def smaller(args: tuple[Value, ...], _: Value) -> int:
+def smaller(args: tuple[CelValue, ...], _: CelValue) -> int:
     """Count comparing two values: going over the smaller one."""
     return math.ceil(min(actual_size(args[0]), actual_size(args[1])) * TRAVERSAL)
 
@@ -102,12 +102,12 @@ def estimate_smaller(operands: tuple[Operand, ...]) -> CallEstimate:
     return CallEstimate(scale(Range(1 if most > 0 else 0, most), TRAVERSAL))
 
 
-def deep(value: Value) -> int:
+def deep(value: CelValue) -> int:
     """Count going over a value and all that it holds."""
     return _deep(value, {})
 
 
-def _deep(value: Value, known: dict[int, int]) -> int:
+def _deep(value: CelValue, known: dict[int, int]) -> int:
     if isinstance(value, str):
         return int(len(value.encode(errors="surrogatepass")) * TRAVERSAL)
     if isinstance(value, bytes):
@@ -128,7 +128,7 @@ def _deep(value: Value, known: dict[int, int]) -> int:
     return total
 
 
-def over_everything(args: tuple[Value, ...], _: Value) -> int:
+def over_everything(args: tuple[CelValue, ...], _: CelValue) -> int:
     """Count going over the first argument and all that it holds."""
     return deep(args[0])
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cel.declare import Value
+from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.library.bounds import MOST_CHARACTERS, check_size
 from cel.library.conversions import text_of
@@ -53,7 +53,7 @@ _WANTED: Final = {
 
 
 # What each letter makes of a value and a precision.
-Clauses = Mapping[str, Callable[[Value, int | None], str]]
+Clauses = Mapping[str, Callable[[CelValue, int | None], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class FormatProblem:
     node: int | None = None
 
 
-def format_text(text: str, args: Sequence[Value], clauses: Clauses | None = None) -> str:
+def format_text(text: str, args: Sequence[CelValue], clauses: Clauses | None = None) -> str:
     """Write the arguments into the text; `clauses` are Kubernetes's where none are given."""
     clauses = clauses or CLAUSES
     pieces: list[str] = []
@@ -200,11 +200,11 @@ def _error(message: str) -> EvaluationError:
     return EvaluationError("format", message)
 
 
-def _unfit(letter: str, value: Value) -> EvaluationError:
+def _unfit(letter: str, value: CelValue) -> EvaluationError:
     return _error(f"{_WANTED[letter]}, was given {type_name(value)}")
 
 
-def _string(value: Value, _: int | None) -> str:
+def _string(value: CelValue, _: int | None) -> str:
     if isinstance(value, (list, tuple)):
         return _list(value, _Budget())
     if isinstance(value, (dict, Map)):
@@ -212,7 +212,7 @@ def _string(value: Value, _: int | None) -> str:
     return _scalar(value)
 
 
-def _scalar(value: Value) -> str:
+def _scalar(value: CelValue) -> str:
     if value is None:
         return "null"
     if isinstance(value, TypeValue):
@@ -236,11 +236,11 @@ class _Budget:
         return written
 
 
-def _list(value: Sequence[Value], budget: _Budget) -> str:
+def _list(value: Sequence[CelValue], budget: _Budget) -> str:
     return budget.take(f"[{', '.join([_element(element, budget) for element in value])}]")
 
 
-def _map(value: Value, budget: _Budget) -> str:
+def _map(value: CelValue, budget: _Budget) -> str:
     entries = []
     for key in iterate(value):
         if not isinstance(key, (str, int)):
@@ -250,7 +250,7 @@ def _map(value: Value, budget: _Budget) -> str:
     return budget.take(f"{{{', '.join([f'{key}:{held}' for key, held in entries])}}}")
 
 
-def _element(value: Value, budget: _Budget) -> str:
+def _element(value: CelValue, budget: _Budget) -> str:
     """Write an element of a list or map, as a literal where there is one."""
     if isinstance(value, (list, tuple)):
         return _list(value, budget)
@@ -259,7 +259,7 @@ def _element(value: Value, budget: _Budget) -> str:
     return budget.take(_literal(value))
 
 
-def _literal(value: Value) -> str:
+def _literal(value: CelValue) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bytes):
@@ -274,21 +274,21 @@ def _literal(value: Value) -> str:
     raise _error(f"no formatting function for {type_name(value)}")
 
 
-def _decimal(value: Value, _: int | None) -> str:
+def _decimal(value: CelValue, _: int | None) -> str:
     return str(_integer("d", value))
 
 
-def _octal(value: Value, _: int | None) -> str:
+def _octal(value: CelValue, _: int | None) -> str:
     return f"{_integer('o', value):o}"
 
 
-def _binary(value: Value, _: int | None) -> str:
+def _binary(value: CelValue, _: int | None) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     return f"{_integer('b', value):b}"
 
 
-def _hex(value: Value, _: int | None) -> str:
+def _hex(value: CelValue, _: int | None) -> str:
     if isinstance(value, str):
         return value.encode(errors="replace").hex()
     if isinstance(value, bytes):
@@ -296,13 +296,13 @@ def _hex(value: Value, _: int | None) -> str:
     return f"{_integer('x', value):x}"
 
 
-def _integer(letter: str, value: Value) -> int:
+def _integer(letter: str, value: CelValue) -> int:
     if type(value) is int or isinstance(value, Uint):
         return value
     raise _unfit(letter, value)
 
 
-def _double(letter: str, value: Value) -> float:
+def _double(letter: str, value: CelValue) -> float:
     if isinstance(value, float):
         return value
     if isinstance(value, str) and value in _SPECIAL:
@@ -310,7 +310,7 @@ def _double(letter: str, value: Value) -> float:
     raise _unfit(letter, value)
 
 
-def _fixed(value: Value, precision: int | None) -> str:
+def _fixed(value: CelValue, precision: int | None) -> str:
     number = _double("f", value)
     if precision is not None and precision > _GREATEST_PRECISION:
         return "%!(NOVERB)"
@@ -320,7 +320,7 @@ def _fixed(value: Value, precision: int | None) -> str:
     return f"{number or 0.0:,.{6 if precision is None else precision % 256}f}"
 
 
-def _scientific(value: Value, precision: int | None) -> str:
+def _scientific(value: CelValue, precision: int | None) -> str:
     number = _double("e", value)
     if precision is not None and precision > _GREATEST_PRECISION:
         return "%!(NOVERB)"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, Function, Library, Operand, Overload, Value
+from cel.declare import CallEstimate, CelValue, Function, Library, Operand, Overload
 from cel.library import costs
 from cel.types import NAMED_FORMAT, STRING, list_of, optional_of
 from cel.url import uri_problem
@@ -189,7 +189,7 @@ def _validate(form: NamedFormat, text: str) -> Optional:
     return Optional(problems) if problems else NONE
 
 
-def _cost(args: tuple[Value, ...], _: Value) -> int:
+def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:
     form = args[0]
     if not isinstance(form, NamedFormat):
         return 1

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cel.declare import CallEstimate, Function, Library, Overload, Range, Value
+from cel.declare import CallEstimate, CelValue, Function, Library, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.types import BOOL, DYN
@@ -12,7 +12,7 @@ from cel.values import same
 _LONGEST: Final = 48
 
 
-def _includes(target: Value, element: Value) -> bool:
+def _includes(target: CelValue, element: CelValue) -> bool:
     if not isinstance(target, (list, tuple)):
         return same(target, element)
     # A longer list is only refused when the element is not among the first.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, Function, Library, Operand, Overload, Value
+from cel.declare import CallEstimate, CelValue, Function, Library, Operand, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.arithmetic import add_durations, add_ints, add_uints
@@ -24,7 +24,7 @@ from cel.types import (
 )
 from cel.values import Uint, compare, no_such_overload, same, type_name, type_value_of
 
-_Elements = Sequence[Value]
+_Elements = Sequence[CelValue]
 
 _LIST: Final = list_of(A)
 
@@ -41,7 +41,7 @@ _COMPARABLE: Final = (
 )  # fmt: skip
 
 
-def _includes(target: Value, element: Value) -> bool:
+def _includes(target: CelValue, element: CelValue) -> bool:
     """Tell whether a list has the element, or what is no list is the element."""
     if isinstance(target, (list, tuple)):
         return any(same(other, element) for other in target)
@@ -63,7 +63,7 @@ def _is_sorted(elements: _Elements) -> bool:
     return True
 
 
-def order(first: Value, second: Value) -> int:
+def order(first: CelValue, second: CelValue) -> int:
     """Compare two values; upstream takes an order that does not exist for none."""
     try:
         return compare(first, second)
@@ -71,7 +71,7 @@ def order(first: Value, second: Value) -> int:
         return 0
 
 
-def _comparable(element: Value) -> None:
+def _comparable(element: CelValue) -> None:
     if type_name(element) not in COMPARABLE_NAMES:
         raise no_such_overload()
 
@@ -79,8 +79,8 @@ def _comparable(element: Value) -> None:
 COMPARABLE_NAMES: Final = frozenset(type_value_of(type_).name for _, type_ in _COMPARABLE)
 
 
-def _best(name: str, sign: int) -> Callable[[_Elements], Value]:
-    def best(elements: _Elements) -> Value:
+def _best(name: str, sign: int) -> Callable[[_Elements], CelValue]:
+    def best(elements: _Elements) -> CelValue:
         if not elements:
             raise EvaluationError("empty_list", f"{name} called on empty list")
         found = elements[0]
@@ -94,8 +94,10 @@ def _best(name: str, sign: int) -> Callable[[_Elements], Value]:
     return best
 
 
-def _sum(zero: Value, add: Callable[..., Value], kind: type) -> Callable[[_Elements], Value]:
-    def total(elements: _Elements) -> Value:
+def _sum(
+    zero: CelValue, add: Callable[..., CelValue], kind: type
+) -> Callable[[_Elements], CelValue]:
+    def total(elements: _Elements) -> CelValue:
         found = zero
         for element in elements:
             if type(element) is not kind:
@@ -106,21 +108,23 @@ def _sum(zero: Value, add: Callable[..., Value], kind: type) -> Callable[[_Eleme
     return total
 
 
-def _index_of(elements: _Elements, wanted: Value) -> int:
+def _index_of(elements: _Elements, wanted: CelValue) -> int:
     for at, element in enumerate(elements):
         if same(element, wanted):
             return at
     return -1
 
 
-def _last_index_of(elements: _Elements, wanted: Value) -> int:
+def _last_index_of(elements: _Elements, wanted: CelValue) -> int:
     for at in range(len(elements) - 1, -1, -1):
         if same(elements[at], wanted):
             return at
     return -1
 
 
-def _templated(name: str, id_: str, meaning: Callable[..., Value], *, to: Type | None) -> Function:
+def _templated(
+    name: str, id_: str, meaning: Callable[..., CelValue], *, to: Type | None
+) -> Function:
     overloads = tuple(
         Overload(id_.format(kind), (list_of(type_),), to or type_, meaning, member=True)
         for kind, type_ in _COMPARABLE

@@ -7,6 +7,7 @@ from typing import Final
 from cel import net
 from cel.declare import (
     CallEstimate,
+    CelValue,
     Cost,
     Estimate,
     Function,
@@ -14,7 +15,6 @@ from cel.declare import (
     Operand,
     Overload,
     Range,
-    Value,
 )
 from cel.errors import EvaluationError
 from cel.library import costs
@@ -33,7 +33,7 @@ def _is_cidr(text: str) -> bool:
     return _readable(net.parse_cidr, text)
 
 
-def _readable(parse: Callable[[str], Value], text: str) -> bool:
+def _readable(parse: Callable[[str], CelValue], text: str) -> bool:
     try:
         parse(text)
     except EvaluationError:
@@ -61,7 +61,7 @@ def _contains_network_text(network: Cidr, text: str) -> bool:
 def _containing(*, networks: bool, parsed: bool) -> tuple[Cost, Estimate]:
     """Return the costs of looking for an address or a network, given as text or not."""
 
-    def cost(args: tuple[Value, ...], _: Value) -> int:
+    def cost(args: tuple[CelValue, ...], _: CelValue) -> int:
         size = actual_size(args[0])
         total = math.ceil((size + size) * costs.TRAVERSAL)
         if networks:
@@ -83,18 +83,22 @@ def _text(
     name: str,
     id_: str,
     result: Type,
-    meaning: Callable[..., Value],
+    meaning: Callable[..., CelValue],
     factor: float = costs.TRAVERSAL,
 ) -> Function:
     cost, estimate = costs.of_argument(0, factor), costs.estimate_argument(0, factor)
     return Function(name, (Overload(id_, (STRING,), result, meaning),), cost, estimate)
 
 
-def _member(name: str, id_: str, of: Type, result: Type, meaning: Callable[..., Value]) -> Function:
+def _member(
+    name: str, id_: str, of: Type, result: Type, meaning: Callable[..., CelValue]
+) -> Function:
     return Function(name, (Overload(id_, (of,), result, meaning, member=True),))
 
 
-def _search(name: str, *rows: tuple[str, Type, Callable[..., Value]], networks: bool) -> Function:
+def _search(
+    name: str, *rows: tuple[str, Type, Callable[..., CelValue]], networks: bool
+) -> Function:
     overloads = []
     for id_, of, meaning in rows:
         cost, estimate = _containing(networks=networks, parsed=of is STRING)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import net
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library.bounds import MOST_CHARACTERS, check_size
 from cel.library.conversions import text_of
@@ -23,13 +23,13 @@ from cel.values import Map, Timestamp, TypeValue, Uint, find, iterate, type_name
 _MOST_DECIMALS: Final = 1000
 
 
-def _number(value: Value) -> float | int:
+def _number(value: CelValue) -> float | int:
     if isinstance(value, float) or type(value) is int or isinstance(value, Uint):
         return value
     raise EvaluationError("format", f"this clause only takes numbers, was given {type_name(value)}")
 
 
-def _decimal(value: Value, _: int | None) -> str:
+def _decimal(value: CelValue, _: int | None) -> str:
     number = _number(value)
     return _double(number) if isinstance(number, float) else str(number)
 
@@ -44,8 +44,8 @@ def _infinite(number: float) -> str:
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _with_decimals(letter: str) -> Callable[[Value, int | None], str]:
-    def written(value: Value, precision: int | None) -> str:
+def _with_decimals(letter: str) -> Callable[[CelValue, int | None], str]:
+    def written(value: CelValue, precision: int | None) -> str:
         number = float(_number(value))
         if not math.isfinite(number):
             return _infinite(number)
@@ -56,11 +56,11 @@ def _with_decimals(letter: str) -> Callable[[Value, int | None], str]:
     return written
 
 
-def _string(value: Value, _: int | None) -> str:
+def _string(value: CelValue, _: int | None) -> str:
     return _plain(value, [0])
 
 
-def _plain(value: Value, spent: list[int]) -> str:
+def _plain(value: CelValue, spent: list[int]) -> str:
     """Write a value without quotes; `spent` counts what was written so far."""
     if isinstance(value, (list, tuple)):
         written = f"[{', '.join([_plain(element, spent) for element in value])}]"
@@ -74,7 +74,7 @@ def _plain(value: Value, spent: list[int]) -> str:
     return written
 
 
-def _scalar(value: Value) -> str:
+def _scalar(value: CelValue) -> str:
     if value is None:
         return "null"
     if isinstance(value, float):
@@ -98,7 +98,7 @@ _CLAUSES: Final[Clauses] = {
 }
 
 
-def _format(text: str, args: list[Value]) -> str:
+def _format(text: str, args: list[CelValue]) -> str:
     return format_text(text, args, _CLAUSES)
 
 
@@ -131,7 +131,7 @@ def _others(library: Library, name: str) -> tuple[Overload, ...]:
     return next(one.overloads for one in library.functions if one.name == name)
 
 
-def _positions(name: str, id_: str, meaning: Callable[..., Value]) -> Function:
+def _positions(name: str, id_: str, meaning: Callable[..., CelValue]) -> Function:
     rows: tuple[tuple[str, tuple[Type, ...]], ...] = (
         (f"string_{id_}_string", (STRING, STRING)),
         (f"string_{id_}_string_int", (STRING, STRING, INT)),

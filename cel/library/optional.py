@@ -6,7 +6,7 @@ compiler plans them itself, because they do not always evaluate their operands.
 
 from typing import Final
 
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.times import ZERO_TIME, Duration
 from cel.types import BOOL, DYN, INT, STRING, A, B, list_of, map_of, optional_of
@@ -18,14 +18,14 @@ _LIST: Final = list_of(A)
 _MAP: Final = map_of(A, B)
 
 
-def optional_value(optional: Optional) -> Value:
+def optional_value(optional: Optional) -> CelValue:
     """Return what an optional holds, or fail."""
     if optional.value is MISSING:
         raise EvaluationError("optional_none", "optional.none() dereference")
     return optional.value
 
 
-def is_zero(value: Value) -> bool:
+def is_zero(value: CelValue) -> bool:
     """Tell whether a value is the empty or zero one of its kind."""
     if isinstance(value, Timestamp):
         return value == ZERO_TIME
@@ -38,7 +38,7 @@ def is_zero(value: Value) -> bool:
     return False
 
 
-def optional_find(container: Value, key: Value) -> Optional:
+def optional_find(container: CelValue, key: CelValue) -> Optional:
     """Return what is under a key of a list, a map or an optional of one, if anything."""
     if isinstance(container, Optional):
         return optional_find(container.value, key) if container.present else NONE
@@ -46,7 +46,7 @@ def optional_find(container: Value, key: Value) -> Optional:
     return NONE if found is MISSING else Optional(found)
 
 
-def _of_non_zero(value: Value) -> Optional:
+def _of_non_zero(value: CelValue) -> Optional:
     return NONE if is_zero(value) else Optional(value)
 
 
@@ -54,7 +54,7 @@ def _or(first: Optional, second: Optional) -> Optional:
     return first if first.present else second
 
 
-def _or_value(first: Optional, second: Value) -> Value:
+def _or_value(first: Optional, second: CelValue) -> CelValue:
     return first.value if first.present else second
 
 
@@ -62,15 +62,15 @@ def _has_value(given: Optional) -> bool:
     return given.present
 
 
-def _first(elements: list[Value]) -> Optional:
+def _first(elements: list[CelValue]) -> Optional:
     return Optional(elements[0]) if elements else NONE
 
 
-def _last(elements: list[Value]) -> Optional:
+def _last(elements: list[CelValue]) -> Optional:
     return Optional(elements[-1]) if elements else NONE
 
 
-def _unwrap(elements: list[Value]) -> list[Value]:
+def _unwrap(elements: list[CelValue]) -> list[CelValue]:
     found = []
     for element in elements:
         if not isinstance(element, Optional):

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
-from cel.values import Quantity, Sum
+from cel.values import ComputedQuantity, Quantity
 from dra.quantity import Format, QuantityError, parse
 
 
@@ -37,27 +37,27 @@ def _is_integer(quantity: Quantity) -> bool:
     return quantity.as_int64() is not None
 
 
-def _sum(quantity: Quantity) -> Sum:
-    return Sum(quantity.mantissa, quantity.scale, quantity.format, quantity.decimal)
+def _sum(quantity: Quantity) -> ComputedQuantity:
+    return ComputedQuantity(quantity.mantissa, quantity.scale, quantity.format, quantity.decimal)
 
 
-def _add(a: Quantity, b: Quantity) -> Sum:
+def _add(a: Quantity, b: Quantity) -> ComputedQuantity:
     return _sum(a + b)
 
 
-def _subtract(a: Quantity, b: Quantity) -> Sum:
+def _subtract(a: Quantity, b: Quantity) -> ComputedQuantity:
     return _sum(a - b)
 
 
-def _add_int(a: Quantity, b: int) -> Sum:
+def _add_int(a: Quantity, b: int) -> ComputedQuantity:
     return _sum(a + Quantity.of(b, Format.DECIMAL_EXPONENT))
 
 
-def _subtract_int(a: Quantity, b: int) -> Sum:
+def _subtract_int(a: Quantity, b: int) -> ComputedQuantity:
     return _sum(a - Quantity.of(b, Format.DECIMAL_EXPONENT))
 
 
-def _prepare_compare(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+def _prepare_compare(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
     """A comparison with a known amount, which most often has the scale of what it meets."""
     other = args[1]
     if not isinstance(other, Quantity):
@@ -81,7 +81,7 @@ def _less(a: Quantity, b: Quantity) -> bool:
     return a < b
 
 
-def _parsing(name: str, id_: str, result: Type, meaning: Callable[..., Value]) -> Function:
+def _parsing(name: str, id_: str, result: Type, meaning: Callable[..., CelValue]) -> Function:
     return Function(
         name,
         (Overload(id_, (STRING,), result, meaning),),
@@ -90,7 +90,9 @@ def _parsing(name: str, id_: str, result: Type, meaning: Callable[..., Value]) -
     )
 
 
-def _member(name: str, *rows: tuple[str, tuple[Type, ...], Type, Callable[..., Value]]) -> Function:
+def _member(
+    name: str, *rows: tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
+) -> Function:
     return Function(name, tuple(Overload(*row, member=True) for row in rows))
 
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast
 
 import re2
 
-from cel.declare import UNKNOWN, CallEstimate, Function, Library, Operand, Overload, Range, Value
+from cel.declare import UNKNOWN, CallEstimate, CelValue, Function, Library, Operand, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import check_size
@@ -83,7 +83,7 @@ def matches(text: str, pattern: str) -> bool:
     return compile_pattern(pattern).search(text.encode(errors="replace")) is not None
 
 
-def prepare_matches(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+def prepare_matches(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
     """Compile a constant pattern once."""
     pattern = args[1]
     if not isinstance(pattern, str):
@@ -128,21 +128,21 @@ def _all(pattern: Pattern, text: str, limit: int) -> list[str]:
     return found
 
 
-def _prepare_find(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+def _prepare_find(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
     if args[1] is UNKNOWN or not isinstance(args[1], str):
         return None
     compiled = compile_pattern(args[1])
     return lambda text, _: _first(compiled, text)
 
 
-def _prepare_find_all(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+def _prepare_find_all(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
     if args[1] is UNKNOWN or not isinstance(args[1], str):
         return None
     compiled = compile_pattern(args[1])
     return lambda text, _, limit=-1: _all(compiled, text, limit)
 
 
-def _cost(args: tuple[Value, ...], _: Value) -> int:
+def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:
     return costs.regex_cost(args[0], args[1])
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import semver
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.numbers import wrapped
@@ -45,7 +45,7 @@ def _part(position: int) -> Callable[[Semver], int]:
 
 
 def _parsing(
-    name: str, ids: tuple[str, str], result: Type, meaning: Callable[..., Value]
+    name: str, ids: tuple[str, str], result: Type, meaning: Callable[..., CelValue]
 ) -> Function:
     return Function(
         name,
@@ -59,7 +59,7 @@ def _parsing(
 
 
 def _member(
-    name: str, id_: str, params: tuple[Type, ...], result: Type, meaning: Callable[..., Value]
+    name: str, id_: str, params: tuple[Type, ...], result: Type, meaning: Callable[..., CelValue]
 ) -> Function:
     return Function(name, (Overload(id_, params, result, meaning, member=True),))
 

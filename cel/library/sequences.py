@@ -7,6 +7,7 @@ from typing import Final
 from cel.declare import (
     UNBOUNDED,
     CallEstimate,
+    CelValue,
     Cost,
     Estimate,
     Function,
@@ -14,7 +15,6 @@ from cel.declare import (
     Operand,
     Overload,
     Range,
-    Value,
 )
 from cel.errors import EvaluationError
 from cel.library import costs
@@ -37,7 +37,7 @@ from cel.types import (
 )
 from cel.values import Uint, actual_size, no_such_overload, same, type_name
 
-_Elements = Sequence[Value]
+_Elements = Sequence[CelValue]
 
 _LIST: Final = list_of(A)
 
@@ -52,7 +52,7 @@ _SORTABLE: Final = (
 _PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
 
 
-def _slice(elements: _Elements, start: int, end: int) -> list[Value]:
+def _slice(elements: _Elements, start: int, end: int) -> list[CelValue]:
     problem = ""
     if start < 0 or end < 0:
         problem = "negative indexes not supported"
@@ -65,12 +65,12 @@ def _slice(elements: _Elements, start: int, end: int) -> list[Value]:
     return list(elements[start:end])
 
 
-def _flatten(elements: Value, depth: int = 1) -> list[Value]:
+def _flatten(elements: CelValue, depth: int = 1) -> list[CelValue]:
     if not isinstance(elements, (list, tuple)):
         raise no_such_overload()
     if depth < 0:
         raise EvaluationError("list_elements", "level must be non-negative")
-    flat: Sequence[Value] = elements
+    flat: Sequence[CelValue] = elements
     # One level at a time, as the elements come; nothing is left to flatten once no list is.
     for _ in range(depth):
         if not any(isinstance(element, (list, tuple)) for element in flat):
@@ -103,11 +103,11 @@ def _sort_by(elements: _Elements, keys: _Elements) -> _Elements:
     return [elements[at] for at in ranks]
 
 
-def _distinct(elements: _Elements) -> list[Value]:
+def _distinct(elements: _Elements) -> list[CelValue]:
     kinds = {type(element) for element in elements}
     if len(kinds) <= 1 and kinds <= _PLAIN:
         return list(dict.fromkeys(elements))
-    found: list[Value] = []
+    found: list[CelValue] = []
     pairs = 0
     for element in elements:
         pairs += len(found)
@@ -117,16 +117,16 @@ def _distinct(elements: _Elements) -> list[Value]:
     return found
 
 
-def _reverse(elements: _Elements) -> list[Value]:
+def _reverse(elements: _Elements) -> list[CelValue]:
     return list(elements[::-1])
 
 
-def _range(count: int) -> list[Value]:
+def _range(count: int) -> list[CelValue]:
     check_size(count, MOST_ELEMENTS)
     return list(range(count))
 
 
-def _checked_range(count: int) -> list[Value]:
+def _checked_range(count: int) -> list[CelValue]:
     if count < 0:
         raise EvaluationError(
             "list_elements", f"lists.range: size must be non-negative, got {count}"
@@ -148,23 +148,23 @@ def _allocated(factor: float, size: int) -> int:
     return int(size * factor) + 1 + costs.LIST_BASE
 
 
-def _by_result(_: tuple[Value, ...], result: Value) -> int:
+def _by_result(_: tuple[CelValue, ...], result: CelValue) -> int:
     return _allocated(1, actual_size(result))
 
 
-def _by_depth(args: tuple[Value, ...], _: Value) -> int:
+def _by_depth(args: tuple[CelValue, ...], _: CelValue) -> int:
     depth = args[1] if len(args) > 1 and isinstance(args[1], int) else 1
     # Upstream's unsigned number wraps around where the depth is negative.
     return _allocated(depth, actual_size(args[0])) % 2**64
 
 
-def _by_least_depth(args: tuple[Value, ...], _: Value) -> int:
+def _by_least_depth(args: tuple[CelValue, ...], _: CelValue) -> int:
     depth = args[1] if len(args) > 1 and isinstance(args[1], int) else 1
     return _allocated(depth if depth >= 0 else 1, actual_size(args[0]))
 
 
-def _by_pairs(position: int) -> Callable[[tuple[Value, ...], Value], int]:
-    def cost(args: tuple[Value, ...], _: Value) -> int:
+def _by_pairs(position: int) -> Callable[[tuple[CelValue, ...], CelValue], int]:
+    def cost(args: tuple[CelValue, ...], _: CelValue) -> int:
         elements = args[position]
         if isinstance(elements, EvaluationError):
             # Upstream crashes when it charges a call whose list has failed.
@@ -219,7 +219,7 @@ def _sorting(name: str, kind: str, type_: Type) -> Overload:
     factor = 2 + costs.TRAVERSAL if texts else 2.0
     if name == "sort":
         params: tuple[Type, ...] = (list_of(type_),)
-        meaning: Callable[..., Value] = _sort
+        meaning: Callable[..., CelValue] = _sort
     else:
         params, meaning = (list_of(B), list_of(type_)), _sort_by
     return Overload(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cel.declare import CallEstimate, Cost, Estimate, Function, Library, Operand, Overload, Value
+from cel.declare import CallEstimate, CelValue, Cost, Estimate, Function, Library, Operand, Overload
 from cel.library import costs
 from cel.library.bounds import MOST_PAIRS, check_size
 from cel.types import BOOL, A, list_of
@@ -11,7 +11,7 @@ from cel.values import Uint, actual_size, same
 
 _LISTS: Final = (list_of(A), list_of(A))
 _PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
-_Elements = Sequence[Value]
+_Elements = Sequence[CelValue]
 
 
 def _alike(a: _Elements, b: _Elements) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from cel.declare import (
     ANY_SIZE,
     CallEstimate,
+    CelValue,
     Cost,
     Estimate,
     Function,
@@ -18,7 +19,6 @@ from cel.declare import (
     Operand,
     Overload,
     Range,
-    Value,
 )
 from cel.errors import EvaluationError
 from cel.library import costs
@@ -96,13 +96,13 @@ TYPES: Final[Mapping[str, Type]] = {
 }
 
 
-def _not(value: Value) -> Value:
+def _not(value: CelValue) -> CelValue:
     if isinstance(value, bool):
         return not value
     raise no_such_overload()
 
 
-def _planned(*_: Value) -> Value:
+def _planned(*_: CelValue) -> CelValue:
     """Stand for what only the compiler can do."""
     raise no_such_overload()
 
@@ -124,13 +124,13 @@ def _logic() -> tuple[Function, ...]:
 
 
 def _equality(
-    name: str, id_: str, meaning: Callable[..., Value], cost: Cost, estimate: Estimate
+    name: str, id_: str, meaning: Callable[..., CelValue], cost: Cost, estimate: Estimate
 ) -> Function:
     overload = Overload(id_, (A, A), BOOL, meaning, cost=cost, estimate=estimate)
     return Function(name, (overload,), cost=cost, estimate=estimate)
 
 
-def _differ(a: Value, b: Value) -> bool:
+def _differ(a: CelValue, b: CelValue) -> bool:
     """Tell whether two values surely differ; a comparison that fails counts as that."""
     try:
         return not equal(a, b)
@@ -144,7 +144,7 @@ _OPAQUE_NAMES: Final = frozenset(
 )
 
 
-def _equals_cost(args: tuple[Value, ...], result: Value) -> int:
+def _equals_cost(args: tuple[CelValue, ...], result: CelValue) -> int:
     left = args[0]
     if not isinstance(left, EvaluationError) and type_name(left) in _OPAQUE_NAMES:
         return 1
@@ -171,7 +171,7 @@ _ORDERS: Final[Mapping[str, tuple[str, Callable[[int], bool]]]] = {
     "_>=_": ("greater_equals", lambda order: order >= 0),
 }
 # Where Python's own operator says the same, which is everywhere but for doubles.
-_DIRECT: Final[Mapping[str, Callable[..., Value]]] = {
+_DIRECT: Final[Mapping[str, Callable[..., CelValue]]] = {
     "_<_": operator.lt,
     "_<=_": operator.le,
     "_>_": operator.gt,
@@ -197,7 +197,7 @@ def _comparison(name: str, kind: str, left: Type, right: Type) -> Overload:
     prefix, holds = _ORDERS[name]
     direct = _DIRECT[name]
 
-    def ordered(a: Value, b: Value) -> bool:
+    def ordered(a: CelValue, b: CelValue) -> bool:
         return holds(compare(a, b))
 
     exact = DOUBLE not in {left, right} and left not in {TIMESTAMP, DURATION}
@@ -212,7 +212,7 @@ def _comparison(name: str, kind: str, left: Type, right: Type) -> Overload:
     )
 
 
-def _in(element: Value, container: Value) -> bool:
+def _in(element: CelValue, container: CelValue) -> bool:
     return contains(container, element)
 
 
@@ -233,12 +233,12 @@ def _texts(*, newer: bool) -> tuple[Function, ...]:
     )
 
 
-def _member(id_: str, meaning: Callable[..., Value], cost: Cost, estimate: Estimate) -> Overload:
+def _member(id_: str, meaning: Callable[..., CelValue], cost: Cost, estimate: Estimate) -> Overload:
     texts = (STRING, STRING)
     return Overload(id_, texts, BOOL, meaning, member=True, cost=cost, estimate=estimate)
 
 
-def _contains_cost(args: tuple[Value, ...], _: Value) -> int:
+def _contains_cost(args: tuple[CelValue, ...], _: CelValue) -> int:
     return costs.traversal(args[0]) * costs.traversal(args[1])
 
 
@@ -248,7 +248,7 @@ def _estimate_contains(operands: tuple[Operand, ...]) -> CallEstimate:
 
 
 def _matches_overloads(*, newer: bool) -> tuple[Overload, ...]:
-    def cost(args: tuple[Value, ...], _: Value) -> int:
+    def cost(args: tuple[CelValue, ...], _: CelValue) -> int:
         return costs.regex_cost(args[0], args[1])
 
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:

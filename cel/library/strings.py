@@ -4,7 +4,16 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import UNBOUNDED, CallEstimate, Function, Library, Operand, Overload, Range, Value
+from cel.declare import (
+    UNBOUNDED,
+    CallEstimate,
+    CelValue,
+    Function,
+    Library,
+    Operand,
+    Overload,
+    Range,
+)
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
@@ -116,7 +125,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-def _join(texts: list[Value], separator: str = "") -> str:
+def _join(texts: list[CelValue], separator: str = "") -> str:
     parts: list[str] = []
     length = 0
     for text in texts:
@@ -132,7 +141,7 @@ def _quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-def _join_cost(_: tuple[Value, ...], result: Value) -> int:
+def _join_cost(_: tuple[CelValue, ...], result: CelValue) -> int:
     return math.ceil(actual_size(result) * (2 * costs.TRAVERSAL))
 
 
@@ -178,7 +187,7 @@ def _join_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     return CallEstimate(costs.scale(size, costs.TRAVERSAL), size)
 
 
-_Row = tuple[str, tuple[Type, ...], Type, Callable[..., Value]]
+_Row = tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
 
 
 def _member(name: str, *rows: _Row) -> Function:
@@ -194,7 +203,7 @@ def _going_over(name: str, *rows: _Row) -> Function:
     )
 
 
-def _positions(name: str, id_: str, meaning: Callable[..., Value]) -> Function:
+def _positions(name: str, id_: str, meaning: Callable[..., CelValue]) -> Function:
     rows: tuple[_Row, ...] = (
         (f"string_{id_}_string", (STRING, STRING), INT, meaning),
         (f"string_{id_}_string_int", (STRING, STRING, INT), INT, meaning),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import UNKNOWN, Function, Overload, Value
+from cel.declare import UNKNOWN, CelValue, Function, Overload
 from cel.numbers import truncated
 from cel.types import DURATION, INT, STRING, TIMESTAMP
 from cel.values import Duration, Timestamp
@@ -66,7 +66,7 @@ def _overloads(id_: str, part: _Part, zoned: str) -> tuple[Overload, ...]:
     def in_zone(moment: Timestamp, name: str) -> int:
         return part(moment, times.zone(name)(moment.nanos // times.SECOND))
 
-    def prepare(args: tuple[Value, ...]) -> Callable[..., Value] | None:
+    def prepare(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
         name = args[1]
         if name is UNKNOWN or not isinstance(name, str):
             return None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import url
-from cel.declare import Function, Library, Overload, Value
+from cel.declare import CelValue, Function, Library, Overload
 from cel.library import costs
 from cel.types import BOOL, STRING, URL, Type, list_of, map_of
 from cel.values import Url
@@ -22,7 +22,7 @@ def _query(given: Url) -> dict[str, list[str]]:
     return url.parse_query(given.query)
 
 
-def _part(name: str, id_: str, result: Type, meaning: Callable[..., Value]) -> Function:
+def _part(name: str, id_: str, result: Type, meaning: Callable[..., CelValue]) -> Function:
     return Function(name, (Overload(id_, (URL,), result, meaning, member=True),))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.ast import Call, Comprehension, Ident, MessageLiteral, Node, Select, below
+from cel.ast import Call, Comprehension, Ident, MessageLiteral, Select, SyntaxNode, below
 from cel.checker import Checked, Name, Resolved
 from cel.compile import compile_tree
 from cel.declare import Function, Library, Overload
@@ -35,7 +35,7 @@ from cel.types import (
     opaque,
     type_of,
 )
-from cel.values import MISSING, TypeValue, Uint, Value, equal, make_map
+from cel.values import MISSING, CelValue, TypeValue, Uint, equal, make_map
 
 FOLDER = Path(__file__).parent / "conformance"
 ENUM = "cel.expr.conformance"
@@ -64,7 +64,7 @@ def tests() -> Iterator[Test]:
                 yield Test(path.stem, section["name"], plain)
 
 
-def value(plain: Plain) -> Value:  # noqa: PLR0911  # one for each kind of value
+def value(plain: Plain) -> CelValue:  # noqa: PLR0911  # one for each kind of value
     """Read a value."""
     (kind, content), *_ = plain.items()
     match kind:
@@ -159,16 +159,16 @@ def _function(declared: Plain) -> Function:
     return Function(declared["name"], overloads)
 
 
-def _unbound(*_: Value) -> Value:
+def _unbound(*_: CelValue) -> CelValue:
     raise EvaluationError("no_such_overload", "the function has no meaning")
 
 
-def bindings(plain: Plain) -> Mapping[str, Value]:
+def bindings(plain: Plain) -> Mapping[str, CelValue]:
     """Read the values of the variables."""
     return {name: value(bound["value"]) for name, bound in plain.get("bindings", {}).items()}
 
 
-def answer(plain: Plain) -> tuple[Value, Type]:
+def answer(plain: Plain) -> tuple[CelValue, Type]:
     """Evaluate a test's expression; raises CompileError or EvaluationError."""
     made = environment(plain)
     if plain.get("disable_check"):
@@ -179,7 +179,7 @@ def answer(plain: Plain) -> tuple[Value, Type]:
     return program.evaluate(bindings(plain)).value, program.type
 
 
-def _unchecked(plain: Plain, made: Environment) -> Value:
+def _unchecked(plain: Plain, made: Environment) -> CelValue:
     """Evaluate without a checker: every name is a variable, every call is found at run time."""
     node = parse(plain["expr"], made._options)  # noqa: SLF001  # there is no public way around checks
     declared = made._declarations  # noqa: SLF001
@@ -221,13 +221,13 @@ def _resolved(call: Call, functions: Mapping[str, Function]) -> Resolved:
     return Resolved(function, (), False)  # noqa: FBT003
 
 
-def _spelt(node: Node) -> str:
+def _spelt(node: SyntaxNode) -> str:
     if isinstance(node, Ident):
         return node.name
     return f"{_spelt(node.operand)}.{node.field}" if isinstance(node, Select) else "?"
 
 
-def same(expected: Value, found: Value) -> bool:
+def same(expected: CelValue, found: CelValue) -> bool:
     """Tell whether two values are the same, NaN included."""
     if isinstance(expected, float) and expected != expected:  # noqa: PLR0124  # NaN
         return isinstance(found, float) and found != found  # noqa: PLR0124

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cel.ast import Call, Ident, Node, Select, below
+from cel.ast import Call, Ident, Select, SyntaxNode, below
 from cel.checker import Checked, Declarations, check, declare
 from cel.errors import CompileError, Problem
 from cel.library.versions import libraries
@@ -12,7 +12,7 @@ from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
 from cel.parser import ParserOptions, parse
 from cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
 from cel.validate import KUBERNETES, validate
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
 CASES = Path(__file__).parent / "cases"
 OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
@@ -54,17 +54,17 @@ def of_type(source: str, declarations: Declarations = PLAIN) -> str:
     return describe(found.types[found.node.id])
 
 
-def only(found: Checked, kind: type[Node]) -> Node:
+def only(found: Checked, kind: type[SyntaxNode]) -> SyntaxNode:
     """The one node of a kind."""
     (node,) = (node for node in below(found.node) if isinstance(node, kind))
     return node
 
 
-def rows(column: str) -> list[tuple[str, Plain]]:
+def rows(column: str) -> list[tuple[str, YamlValue]]:
     return [
         row
         for table in ("types.yaml", "syntax.yaml", "macro_errors.yaml")
-        for case in cases(CASES / table)
+        for case in load_cases(CASES / table)
         for row in case.get(column, {}).items()
     ]
 

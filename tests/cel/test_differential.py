@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cel import CompileError, Environment, EvaluationError
 from cel.dra import Selectors
-from cel.dra.questions import question
+from cel.dra.questions import convert_question
 from cel.library.versions import libraries
 from cel.types import BOOL, INT, STRING, list_of, map_of
 from e2e.oracle.build import NoGoError, binary
@@ -234,7 +234,7 @@ def test_kubernetes_itself_agrees() -> None:
 
     apart = []
     for plain, line in zip(asked, said, strict=True):
-        theirs, each = json.loads(line), question(plain)
+        theirs, each = json.loads(line), convert_question(plain)
         ours = selectors[plain["list_attributes"]].answer(each.expression, each.driver, each.device)
         # Its columns count bytes, and which of several errors it says first is its map's chance.
         for field in FIELDS:

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from cel import CompileError, Environment, EvaluationError, Programs
-from cel.dra import device_environment, view
-from cel.dra.peers import evaluator
+from cel.dra import device_environment, device_variables
+from cel.dra.peers import make_evaluator
 from cel.library.versions import libraries
 from cel.types import INT, STRING, list_of
-from dra.compatibility import EvaluationError as Unanswered
+from dra.compatibility import ExpressionEvaluationError as Unanswered
 from dra.compatibility import Peer
 from dra.device import Attribute, Capacity, Device
 from dra.inventory import PoolID
 from dra.quantity import parse
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
-TABLE = cases(Path(__file__).parent / "cases" / "engine.yaml")
+TABLE = load_cases(Path(__file__).parent / "cases" / "engine.yaml")
 VARIABLES = {"x": INT, "s": STRING, "l": list_of(INT)}
 VALUES = {"x": 3, "s": "gpu", "l": [1, 2, 3]}
 PLAIN = Environment(VARIABLES, libraries("1.36", stored=True))
@@ -29,7 +29,7 @@ DEVICE = Device(
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_table(case: Plain) -> None:
+def test_table(case: YamlValue) -> None:
     try:
         found = PLAIN.compile(case["expression"]).evaluate(VALUES)
     except EvaluationError as error:
@@ -96,7 +96,7 @@ def test_a_name_that_both_forms_publish_is_the_qualified_one() -> None:
     device = Device(name="x", attributes={"d/a": Attribute(integer=1), "a": Attribute(integer=2)})
     program = device_environment().compile('device.attributes["d"].a == 1')
 
-    assert program.evaluate(view("d", device)).value is True
+    assert program.evaluate(device_variables("d", device)).value is True
 
 
 def test_a_list_cannot_be_seen_with_the_gate_off() -> None:
@@ -104,7 +104,7 @@ def test_a_list_cannot_be_seen_with_the_gate_off() -> None:
     program = device_environment().compile("true")
 
     with pytest.raises(EvaluationError) as caught:
-        program.evaluate(view("d", device))
+        program.evaluate(device_variables("d", device))
     assert caught.value.kind == "unsupported_attribute"
 
 
@@ -129,7 +129,7 @@ def test_programs_remember_what_does_not_compile() -> None:
 
 
 def test_an_expression_about_another_device_is_answered_or_said_to_have_none() -> None:
-    ask = evaluator(Programs(device_environment()))
+    ask = make_evaluator(Programs(device_environment()))
     peer = Peer(PoolID("d", "pool"), DEVICE)
 
     assert ask('device.attributes["d"].model == "a"', peer) is True

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cel import CompileError, EvaluationError
-from cel.dra import Selectors, device_environment, reads, view
+from cel.dra import Selectors, device_environment, device_variables, find_reads
 from cel.dra.questions import QuestionError, read_question
 from dra.device import Attribute, Capacity, Device
 from dra.quantity import parse
@@ -16,7 +16,7 @@ from dra.quantity import parse
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
 EXPRESSIONS = [case["expression"] for case in GOLDEN["cases"] if len(case["expression"]) < 400]
 ENVIRONMENTS = [device_environment(version, list_attributes=True) for version in ("1.36", "1.37")]
-DEVICE = view(
+DEVICE = device_variables(
     "d",
     Device(
         name="x",
@@ -161,7 +161,7 @@ def _ask(source: str) -> None:
         except CompileError as error:
             assert error.problems  # noqa: PT017  # an answer as good as another
             continue
-        reads(program).projection(DEVICE)
+        find_reads(program).projection(DEVICE)
         try:
             program.evaluate(DEVICE)
         except EvaluationError as error:

@@ -10,9 +10,11 @@ from cel.library.versions import functions, libraries
 from cel.numbers import shortest
 from cel.types import DYN
 from cel.values import Map, NamedFormat, Optional, TypeValue, type_name
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
-TABLE: dict[str, list[dict[str, Plain]]] = cases(Path(__file__).parent / "cases" / "library.yaml")  # type: ignore[assignment]
+TABLE: dict[str, list[dict[str, YamlValue]]] = load_cases(
+    Path(__file__).parent / "cases" / "library.yaml"
+)  # type: ignore[assignment]
 CASES = [pytest.param(case, id=case["expression"]) for group in TABLE.values() for case in group]
 BASE = Environment(
     {"x": DYN}, [one for one in libraries("1.36", stored=True) if one.name != "dra.includes"]
@@ -54,7 +56,7 @@ def outcome(expression: str, version: str = "1.36") -> object:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_answers_and_costs_as_kubernetes(case: dict[str, Plain]) -> None:
+def test_answers_and_costs_as_kubernetes(case: dict[str, YamlValue]) -> None:
     program = BASE.compile(case["expression"])
     if "error" in case:
         with pytest.raises(EvaluationError) as caught:

@@ -11,7 +11,7 @@ from cel.errors import CompileError, Problem
 from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
 from cel.parser import ParserOptions, parse
 from tests.cel.trees import show
-from tests.tables import cases
+from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"
 OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
@@ -23,7 +23,7 @@ def trees() -> list[tuple[str, str]]:
     return [
         pair
         for table in ("trees.yaml", "macros.yaml")
-        for case in cases(CASES / table)
+        for case in load_cases(CASES / table)
         for pair in case["trees"].items()
     ]
 

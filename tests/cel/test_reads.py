@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cel import CompileError, EvaluationError, Program
-from cel.dra import device_environment, reads, view
+from cel.dra import device_environment, device_variables, find_reads
 from dra.device import Attribute, Capacity, Device
 from dra.quantity import parse
-from tests.tables import Plain, cases
+from tests.tables import YamlValue, load_cases
 
-TABLE = cases(Path(__file__).parent / "cases" / "reads.yaml")
+TABLE = load_cases(Path(__file__).parent / "cases" / "reads.yaml")
 GOLDEN = Path(__file__).parent / "golden" / "cel_device.json"
 ENVIRONMENT = device_environment(list_attributes=True)
 
@@ -52,15 +52,15 @@ PROGRAMS = _programs()
 
 def _outcome(program: Program, device: Device) -> tuple[object, ...]:
     try:
-        found = program.evaluate(view("d", device, list_attributes=True))
+        found = program.evaluate(device_variables("d", device, list_attributes=True))
     except EvaluationError as error:
         return ("error", error.kind, error.cost)
     return (found.value, found.cost)
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["expression"])
-def test_table(case: Plain) -> None:
-    found = reads(ENVIRONMENT.compile(case["expression"]))
+def test_table(case: YamlValue) -> None:
+    found = find_reads(ENVIRONMENT.compile(case["expression"]))
 
     shown = {
         ".".join(each.path) or "device": {
@@ -76,7 +76,7 @@ def test_table(case: Plain) -> None:
 def test_devices_of_equal_projection_have_the_same_outcome(
     program: Program, one: Device, other: Device
 ) -> None:
-    found = reads(program)
+    found = find_reads(program)
     mixed = Device(
         name="mixed",
         attributes={**other.attributes, **one.attributes},
@@ -84,7 +84,7 @@ def test_devices_of_equal_projection_have_the_same_outcome(
         allow_multiple_allocations=one.allow_multiple_allocations,
     )
     keys = {
-        device.name: found.projection(view("d", device, list_attributes=True))
+        device.name: found.projection(device_variables("d", device, list_attributes=True))
         for device in (one, mixed)
     }
     if keys["device"] == keys["mixed"]:
@@ -92,7 +92,7 @@ def test_devices_of_equal_projection_have_the_same_outcome(
 
 
 def test_unlike_values_that_python_takes_for_equal_are_told_apart() -> None:
-    found = reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
     values = [
         Attribute(integer=1),
         Attribute(boolean=True),
@@ -101,17 +101,19 @@ def test_unlike_values_that_python_takes_for_equal_are_told_apart() -> None:
     ]
     devices = [Device(name="x", attributes={"x": value}) for value in values]
 
-    keys = {found.projection(view("d", each, list_attributes=True)) for each in devices}
+    keys = {found.projection(device_variables("d", each, list_attributes=True)) for each in devices}
 
     assert len(keys) == len(values)
 
 
 def test_what_is_not_read_is_not_in_the_projection() -> None:
-    found = reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
     one = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=1)})
     other = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=2)})
 
-    assert found.projection(view("d", one)) == found.projection(view("d", other))
+    assert found.projection(device_variables("d", one)) == found.projection(
+        device_variables("d", other)
+    )
     assert found.attributes() == {("d", "x")}
     assert found.required() == {("attributes", "d", "x")}
     assert not found.whole()

@@ -16,12 +16,12 @@ from cel.url import parse_url
 from cel.values import (
     MISSING,
     NONE,
+    CelValue,
+    ComputedQuantity,
     Map,
     Optional,
-    Sum,
     TypeValue,
     Uint,
-    Value,
     compare,
     contains,
     equal,
@@ -39,7 +39,7 @@ from dra.quantity import parse
 
 ONE = parse("1")
 VERSION = semver.parse("1.2.3")
-SCALARS: st.SearchStrategy[Value] = st.one_of(
+SCALARS: st.SearchStrategy[CelValue] = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),
@@ -48,7 +48,7 @@ SCALARS: st.SearchStrategy[Value] = st.one_of(
     st.text(max_size=5),
     st.binary(max_size=5),
 )
-VALUES: st.SearchStrategy[Value] = st.recursive(
+VALUES: st.SearchStrategy[CelValue] = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)
@@ -85,7 +85,9 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
         ("1.2.3", VERSION, False),
     ],
 )
-def test_unlike_kinds_are_unequal_but_for_numbers(a: Value, b: Value, *, expected: bool) -> None:
+def test_unlike_kinds_are_unequal_but_for_numbers(
+    a: CelValue, b: CelValue, *, expected: bool
+) -> None:
     assert equal(a, b) is expected
 
 
@@ -97,10 +99,10 @@ def test_unlike_kinds_are_unequal_but_for_numbers(a: Value, b: Value, *, expecte
         (parse_ip("::1"), "::1"),
         (parse_cidr("::/0"), parse_ip("::")),
         (parse_url("/a"), "/a"),
-        (ONE, Sum(1, 0, ONE.format, decimal=False)),
+        (ONE, ComputedQuantity(1, 0, ONE.format, decimal=False)),
     ],
 )
-def test_what_kubernetes_added_only_compares_with_its_like(a: Value, b: Value) -> None:
+def test_what_kubernetes_added_only_compares_with_its_like(a: CelValue, b: CelValue) -> None:
     with pytest.raises(EvaluationError) as caught:
         equal(a, b)
     assert caught.value.kind == "no_such_overload"
@@ -108,17 +110,17 @@ def test_what_kubernetes_added_only_compares_with_its_like(a: Value, b: Value) -
 
 
 def test_a_computed_quantity_compares_from_the_left() -> None:
-    assert equal(Sum(1, 0, ONE.format, decimal=False), ONE)
+    assert equal(ComputedQuantity(1, 0, ONE.format, decimal=False), ONE)
 
 
 @given(VALUES)
-def test_a_value_equals_itself_and_is_in_its_list(value: Value) -> None:
+def test_a_value_equals_itself_and_is_in_its_list(value: CelValue) -> None:
     assert equal(value, value)
     assert contains([value], value)
 
 
 @given(VALUES, VALUES)
-def test_equality_has_no_side(a: Value, b: Value) -> None:
+def test_equality_has_no_side(a: CelValue, b: CelValue) -> None:
     assert equal(a, b) == equal(b, a)
 
 
@@ -163,8 +165,8 @@ def test_a_map_grows_in_place_until_a_key_is_no_string() -> None:
 
 
 def test_a_map_with_a_default_has_every_key_and_contains_only_its_own() -> None:
-    class Domains(dict[str, Value]):
-        def __missing__(self, key: str) -> Value:
+    class Domains(dict[str, CelValue]):
+        def __missing__(self, key: str) -> CelValue:
             return {}
 
     given = Domains(a=1)
@@ -178,7 +180,7 @@ def test_a_map_with_a_default_has_every_key_and_contains_only_its_own() -> None:
         ({"a": 1}, "b", "no_such_key"), ("abc", 0, "no_such_overload"), (1, 0, "no_such_overload"),
     ],
 )  # fmt: skip
-def test_a_look_up_that_fails_says_how(container: Value, key: Value, kind: str) -> None:
+def test_a_look_up_that_fails_says_how(container: CelValue, key: CelValue, kind: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         index(container, key)
     assert caught.value.kind == kind
@@ -197,7 +199,9 @@ def test_size_counts_characters() -> None:
         (optional_of(A), NONE, None), (Type("wrapper", params=(INT,)), None, "a"),
     ],
 )  # fmt: skip
-def test_a_guard_looks_at_the_first_element_only(type_: Type, fitting: Value, unfit: Value) -> None:
+def test_a_guard_looks_at_the_first_element_only(
+    type_: Type, fitting: CelValue, unfit: CelValue
+) -> None:
     guard = fits(type_)
     assert guard is not None
     assert (guard(fitting), guard(unfit)) == (True, False)
@@ -208,7 +212,7 @@ def test_everything_fits_what_is_dynamic() -> None:
 
 
 def test_names_of_types() -> None:
-    values: list[Value] = [1, Uint(1), 1.0, True, None, "", b"", [], {}, NONE, ONE, VERSION]
+    values: list[CelValue] = [1, Uint(1), 1.0, True, None, "", b"", [], {}, NONE, ONE, VERSION]
     assert [type_name(value) for value in values] == [
         "int", "uint", "double", "bool", "null_type", "string", "bytes", "list", "map",
         "optional_type", "kubernetes.Quantity", "kubernetes.Semver",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cel.declare import Value
+from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.times import Duration, Timestamp
 from cel.values import NONE, Uint
@@ -39,7 +39,9 @@ PACKAGE = "google.protobuf."
         ("Struct", {"fields": {"a": {"b": Duration(1_500_000_000)}}}, {"a": {"b": "1.5s"}}),
     ],
 )
-def test_a_message_is_the_value_it_wraps(name: str, fields: dict[str, Value], value: Value) -> None:
+def test_a_message_is_the_value_it_wraps(
+    name: str, fields: dict[str, CelValue], value: CelValue
+) -> None:
     found = construct(PACKAGE + name, fields)
     assert found == value
     assert type(found) is type(value)
@@ -57,7 +59,7 @@ def test_a_message_is_the_value_it_wraps(name: str, fields: dict[str, Value], va
     ],
 )
 def test_what_a_message_cannot_hold_is_an_error(
-    name: str, fields: dict[str, Value], kind: str
+    name: str, fields: dict[str, CelValue], kind: str
 ) -> None:
     with pytest.raises(EvaluationError) as caught:
         construct(PACKAGE + name, fields)

@@ -9,13 +9,13 @@ from cel.ast import (
     Literal,
     MapLiteral,
     MessageLiteral,
-    Node,
     Select,
+    SyntaxNode,
 )
 from cel.values import Uint
 
 
-def show(node: Node) -> str:  # noqa: PLR0911  # one for each kind of node
+def show(node: SyntaxNode) -> str:  # noqa: PLR0911  # one for each kind of node
     """Write a tree down: `target->f(args)` is a member, `fold(...)` a comprehension."""
     match node:
         case Literal():
