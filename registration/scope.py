@@ -103,6 +103,20 @@ def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str
             return value is None
 
 
+def decide_pod_mode(
+    namespace: str, labels: Mapping[str, str], pod: PodMetadata, scope: Scope
+) -> Mode:
+    """Decide the mode of a pod: the mode of its namespace, or OFF if the pod is not included."""
+    mode = decide_namespace_scope(namespace, labels, scope).mode
+    return mode if mode is Mode.OFF or is_included(namespace, pod, scope) else Mode.OFF
+
+
+def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:
+    """Return whether a pod of a namespace in scope did not opt out and is rolled out."""
+    owner = find_root_owner(namespace, pod)
+    return not is_opted_out(pod) and is_rolled_out(owner, scope.rollout.percent)
+
+
 def is_opted_out(pod: PodMetadata) -> bool:
     """Return whether the pod opts out by its label."""
     return (pod.labels or {}).get(TRANSLATE_LABEL) == Mode.OFF
@@ -122,7 +136,8 @@ def find_root_owner(namespace: str, pod: PodMetadata) -> str:
     owners = pod.owner_references or ()
     first = next((each for each in owners if each.controller), owners[0] if owners else None)
     if first is None:
-        return f"{namespace}/Pod/{pod.name or pod.generate_name}"
+        # Mutating webhooks run before the API server generates the name.
+        return f"{namespace}/Pod/{pod.generate_name or pod.name}"
     kind, name = _resolve_root(first, pod.labels or {})
     return f"{namespace}/{kind}/{name}"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import LabelRequirement, LabelSelector, Operator, Scope
+from config.model import LabelRequirement, LabelSelector, Operator, Rollout, Scope
 from config.string_formats import LabelKey, LabelValue
 from dra.names import TRANSLATE_LABEL
 from registration.scope import (
@@ -12,6 +12,7 @@ from registration.scope import (
     PodMetadata,
     PodOwner,
     decide_namespace_scope,
+    decide_pod_mode,
     find_root_owner,
     is_opted_out,
     is_rolled_out,
@@ -149,3 +150,33 @@ def test_a_pod_can_only_opt_out() -> None:
     assert is_opted_out(PodMetadata(labels={TRANSLATE_LABEL: "off"}))
     assert not is_opted_out(PodMetadata(labels={TRANSLATE_LABEL: "report"}))
     assert not is_opted_out(PodMetadata())
+
+
+@pytest.mark.parametrize(
+    ("labels", "pod", "expected"),
+    [
+        ({TRANSLATE_LABEL: "enforce"}, PodMetadata(name="a"), Mode.ENFORCE),
+        ({TRANSLATE_LABEL: "report"}, PodMetadata(name="a"), Mode.REPORT),
+        ({TRANSLATE_LABEL: "off"}, PodMetadata(name="a"), Mode.OFF),
+        ({}, PodMetadata(name="a"), Mode.OFF),
+        ({TRANSLATE_LABEL: "enforce"}, PodMetadata(labels={TRANSLATE_LABEL: "off"}), Mode.OFF),
+        ({}, PodMetadata(labels={TRANSLATE_LABEL: "enforce"}), Mode.OFF),
+    ],
+)
+def test_the_mode_of_a_pod_is_that_of_its_namespace_unless_it_opts_out(
+    labels: dict[str, str], pod: PodMetadata, expected: Mode
+) -> None:
+    assert decide_pod_mode("team", labels, pod, Scope()) is expected
+
+
+def test_a_pod_that_is_not_rolled_out_is_off() -> None:
+    labels = {TRANSLATE_LABEL: "enforce"}
+    none, everyone = (Scope(rollout=Rollout(percent=each)) for each in (0, 100))
+    assert decide_pod_mode("team", labels, PodMetadata(name="a"), none) is Mode.OFF
+    assert decide_pod_mode("team", labels, PodMetadata(name="a"), everyone) is Mode.ENFORCE
+
+
+def test_the_generated_name_of_a_pod_does_not_change_its_rollout() -> None:
+    created = PodMetadata(generate_name="web-")
+    stored = PodMetadata(name="web-x7f2p", generate_name="web-")
+    assert find_root_owner("team", created) == find_root_owner("team", stored)

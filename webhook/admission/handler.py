@@ -308,8 +308,7 @@ def _is_excluded(pod: RawPod, namespace: str, context: TranslationContext) -> bo
     metadata = created_pod.decode_metadata(pod)
     if isinstance(metadata, Malformed):
         return metadata
-    included = scope.is_rolled_out(scope.find_root_owner(namespace, metadata), percent)
-    return scope.is_opted_out(metadata) or not included
+    return not scope.is_included(namespace, metadata, context.configuration.scope)
 
 
 def _check_label(pod: RawPod, mode: Mode, context: TranslationContext) -> tuple[Finding, ...]:
