@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cel.ast import Call, Comprehension, Ident, MessageLiteral, Select, SyntaxNode, below
-from cel.checker import Checked, Name, Resolved
+from cel.checker import Checked, Resolved, ResolvedName
 from cel.compile import compile_tree
 from cel.declare import Function, Library, Overload
 from cel.environment import Environment
@@ -183,7 +183,7 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
     """Evaluate without a checker: every name is a variable, every call is found at run time."""
     node = parse(plain["expr"], made._options)  # noqa: SLF001  # there is no public way around checks
     declared = made._declarations  # noqa: SLF001
-    names: dict[int, Name] = {}
+    names: dict[int, ResolvedName] = {}
     calls: dict[int, Resolved] = {}
     given = bindings(plain)
     local = {
@@ -195,14 +195,14 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
     for each in below(node):
         if isinstance(each, Ident | Select):
             if _spelt(each).partition(".")[0] in local:
-                names |= {each.id: Name(each.name, None)} if isinstance(each, Ident) else {}
+                names |= {each.id: ResolvedName(each.name, None)} if isinstance(each, Ident) else {}
                 continue
             spelt = [name for name in declared.candidates(_spelt(each)) if name in given]
             if spelt or isinstance(each, Ident):
                 name = spelt[0] if spelt else _spelt(each)
-                names[each.id] = Name(name, None if spelt else declared.types.get(name))
+                names[each.id] = ResolvedName(name, None if spelt else declared.types.get(name))
         elif isinstance(each, MessageLiteral):
-            names[each.id] = Name(each.name, None)
+            names[each.id] = ResolvedName(each.name, None)
         elif isinstance(each, Call):
             calls[each.id] = _resolved(each, declared.functions)
     used = tuple(dict.fromkeys(name.name for name in names.values()))
