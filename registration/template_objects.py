@@ -13,7 +13,7 @@ from translate.changes.template import ClaimTemplate, has_same_content
 from translate.legacy.pod_view import as_list, as_mapping
 
 # Watches select templates by this label. No decision depends on it.
-_MANAGED_BY: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}
+MANAGED_BY: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _ALWAYS_KEPT: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
 
 
@@ -66,18 +66,23 @@ def may_be_dropped(template: ClaimTemplate) -> bool:
     return any("distinctAttribute" in as_mapping(each) for each in constraints)
 
 
-def build_object(template: ClaimTemplate, namespace: str, now: datetime) -> dict[str, Value]:
-    """Return the object to create: in a namespace, labeled as managed, and marked as used now."""
+def build_object(
+    template: ClaimTemplate, namespace: str, used: datetime | None = None
+) -> dict[str, Value]:
+    """Return the object to create: in a namespace, labeled as managed, and marked with its use.
+
+    Admission creates a template before its pod exists, and the pod may never exist. Such a template
+    has no time of use until the controller sees a pod that refers to it.
+    """
     metadata = as_mapping(template.object.get("metadata"))
-    new_metadata: Value = {
+    new_metadata: dict[str, Value] = {
         **metadata,
         "namespace": namespace,
-        "labels": {**as_mapping(metadata.get("labels")), **_MANAGED_BY},
-        "annotations": {
-            **as_mapping(metadata.get("annotations")),
-            USED_ANNOTATION: format_time(now),
-        },
+        "labels": {**as_mapping(metadata.get("labels")), **MANAGED_BY},
     }
+    if used is not None:
+        annotations = as_mapping(metadata.get("annotations"))
+        new_metadata["annotations"] = {**annotations, USED_ANNOTATION: format_time(used)}
     return {**template.object, "metadata": new_metadata}
 
 

@@ -141,7 +141,7 @@ class TemplateCache:
             return refused
 
     async def _create(self, key: _Key, template: ClaimTemplate) -> TemplateState:
-        value = build_object(template, key[0], self._now())
+        value = build_object(template, key[0])
         if may_be_dropped(template):
             tried = await self._store.create(key[0], value, dry_run=True)
             if tried is not None and (dropped := find_dropped_field(tried, template)):
@@ -152,11 +152,11 @@ class TemplateCache:
             return await self._compare_stored(key, template, dry_run=False)
         state: TemplateState = find_dropped_field(stored, template) or TemplateStatus.CREATED
         cached = TemplateStatus.PRESENT if state is TemplateStatus.CREATED else state
-        self._remember(key, cached, self._now() + _TRUSTED, used=self._now())
+        self._remember(key, cached, self._now() + _TRUSTED)
         return state
 
     async def _dry_run(self, key: _Key, template: ClaimTemplate) -> TemplateState:
-        value = build_object(template, key[0], self._now())
+        value = build_object(template, key[0])
         tried = await self._store.create(key[0], value, dry_run=True)
         if tried is None:
             return await self._compare_stored(key, template, dry_run=True)
@@ -180,8 +180,12 @@ class TemplateCache:
         return TemplateStatus.CONFLICT
 
     def _renew(self, key: _Key, entry: _Entry, now: datetime) -> None:
-        """Record the use of a template, so that it is not garbage collected."""
-        if entry.used is not None and now - entry.used < _USE_INTERVAL:
+        """Record another use of a template, so that it is not garbage collected.
+
+        The controller records the first use, once the pod exists. A template without a recorded use
+        may also belong to another client, which renews nothing.
+        """
+        if entry.used is None or now - entry.used < _USE_INTERVAL:
             return
         entry.used = now
         touch = _ignore_errors(self._store.touch(*key, {USED_ANNOTATION: format_time(now)}))

@@ -10,6 +10,7 @@ from registration.template_objects import find_dropped_field
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import Clock, FakeTemplateStore
 from translate.changes.template import ClaimTemplate, make_template
+from translate.legacy.pod_view import as_mapping
 from webhook.admission.protocols import TemplateStatus
 from webhook.admission.templates import TemplateCache
 
@@ -48,7 +49,7 @@ async def test_a_template_is_created_once_and_then_trusted() -> None:
     metadata: YamlValue = made["metadata"]
     assert metadata["namespace"] == "team"
     assert metadata["labels"] == {"app.kubernetes.io/managed-by": "drawbridge"}
-    assert metadata["annotations"][USED_ANNOTATION] == "2026-11-20T12:00:00Z"
+    assert "annotations" not in metadata, "the controller records the first use"
 
 
 async def test_an_expired_status_is_read_again() -> None:
@@ -190,9 +191,30 @@ async def test_a_preview_creates_no_template() -> None:
     assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PRESENT
 
 
+def mark_used(harness: TemplateHarness) -> None:
+    """Record the first use as the controller does, and deliver it by the watch."""
+    ((key, stored),) = harness.store.stored.items()
+    metadata: YamlValue = {**as_mapping(stored["metadata"])}
+    metadata["annotations"] = {USED_ANNOTATION: "2026-11-20T12:00:00Z"}
+    harness.store.watched[key] = harness.store.stored[key] = {**stored, "metadata": metadata}
+
+
+async def test_a_template_without_a_recorded_use_is_not_renewed() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
+    ((key, stored),) = harness.store.stored.items()
+    harness.store.watched[key] = stored
+    for _ in range(3):
+        harness.clock.advance(hours=25)
+        await harness.ensure(build_template())
+    await harness.run_background()
+    assert harness.store.calls == ["create"]
+
+
 async def test_use_is_recorded_once_an_hour_in_the_background() -> None:
     harness = TemplateHarness()
     await harness.ensure(build_template())
+    mark_used(harness)
     for _ in range(3):
         harness.clock.advance(minutes=25)
         await harness.ensure(build_template())
@@ -205,8 +227,10 @@ async def test_use_is_recorded_once_an_hour_in_the_background() -> None:
 
 async def test_a_failed_use_record_is_ignored() -> None:
     harness = TemplateHarness()
-    key = ("team", build_template().name)
-    harness.store.watched[key] = build_template().object
+    await harness.ensure(build_template())
+    mark_used(harness)
+    harness.store.calls.clear()
+    harness.clock.advance(hours=2)
     harness.store.is_failing = True
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     await harness.run_background()
