@@ -1,1 +1,1 @@
-"""Drawbridge against the real Kubernetes; rigs and checkers import nothing of ours."""
+"""Runs Drawbridge on real Kubernetes. Rigs and checkers import no product package."""

@@ -12,8 +12,8 @@ import sys
 from types import FrameType
 
 from e2e.rates import rates
-from e2e.runner import run_suite, say, summary
-from e2e.scenarios.registry import SUITES, found
+from e2e.runner import print_line, run_suite, summary
+from e2e.scenarios.registry import SUITES, all_scenarios
 from e2e.timings import timings
 
 
@@ -23,7 +23,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Do what the command line says; 1 when a scenario failed."""
+    """Run the command; 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__)
     parser.add_argument(
         "what",
@@ -35,17 +35,17 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
     if arguments.what == "list":
-        for one in found():
-            say(f"{one.suite:6}  since {one.since}  {one.name}")
+        for one in all_scenarios():
+            print_line(f"{one.suite:6}  since {one.since}  {one.name}")
         return 0
     if arguments.what == "timings":
-        timings(say)
+        timings(print_line)
         return 0
     if arguments.what == "rates":
-        rates(say)
+        rates(print_line)
         return 0
     counts = run_suite(arguments.what, arguments.part)
-    say(summary(counts))
+    print_line(summary(counts))
     return 1 if counts["failed"] else 0
 
 

@@ -1,7 +1,7 @@
-"""Clients that create objects as fast as an API server takes them, and cost little themselves.
+"""Creates objects as fast as an API server accepts them, at little cost of its own.
 
-Kept-alive TLS connections that send ready bytes, one request after another on each. Of HTTP they
-know where an answer ends, and of the answer its code.
+Kept-alive TLS connections send prepared bytes, one request after another. A client detects only the
+end of a response and its status code.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _HEAD_END, _CHUNKS_END = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 _LENGTH = b"content-length: "
 
 
-class Creator(asyncio.Protocol):
+class CreatingClient(asyncio.Protocol):
     """One connection."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Creator(asyncio.Protocol):
             self._transport = transport
 
     def go(self, requests: Iterator[bytes], until: float) -> "asyncio.Future[None]":
-        """Send requests until then; done when the last is answered."""
+        """Send requests until this time; done when the last one has a response."""
         self.made, self._requests, self._until = 0, requests, until
         self._done = asyncio.get_running_loop().create_future()
         self._next()
@@ -48,9 +48,9 @@ class Creator(asyncio.Protocol):
             self._transport.write(next(self._requests))
 
     def data_received(self, data: bytes) -> None:
-        """Go on with the next request when the answer is whole."""
+        """Send the next request when the response is complete."""
         self._answer += data
-        if not _whole(self._answer) or self._done is None:
+        if not _is_complete(self._answer) or self._done is None:
             return
         if not self._answer.startswith(CREATED):
             self._done.set_exception(AssertionError(self._answer.decode(errors="replace")))
@@ -62,13 +62,13 @@ class Creator(asyncio.Protocol):
             self._done.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Report the error to the caller of `go`."""
         if self._done and not self._done.done():
             self._done.set_exception(exc or ConnectionError("the server ended the connection"))
 
 
-def _whole(answer: bytes) -> bool:
-    """Whether all of an answer is there; JSON has no line ends of HTTP in it."""
+def _is_complete(answer: bytes) -> bool:
+    """Return whether a response is complete."""
     head, found, body = answer.partition(_HEAD_END)
     if not found:
         return False
@@ -80,7 +80,7 @@ def _whole(answer: bytes) -> bool:
 
 
 def request(path: str, token: str, body: bytes) -> bytes:
-    """Write one request to create an object."""
+    """Format one request to create an object."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: kubernetes\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -88,14 +88,14 @@ def request(path: str, token: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def connect(port: int, authority: str, count: int) -> list[Creator]:
-    """Open so many connections to an API server of this machine."""
+async def connect(port: int, authority: str, count: int) -> list[CreatingClient]:
+    """Open `count` connections to an API server of this machine."""
     context = ssl.create_default_context(cadata=authority)
     loop = asyncio.get_running_loop()
     made = []
     for _ in range(count):
         _, creator = await loop.create_connection(
-            Creator, "127.0.0.1", port, ssl=context, server_hostname="127.0.0.1"
+            CreatingClient, "127.0.0.1", port, ssl=context, server_hostname="127.0.0.1"
         )
         made.append(creator)
     return made

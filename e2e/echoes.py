@@ -1,8 +1,7 @@
-"""Webhooks that only echo, each behind a Service of its own and asked about one namespace.
+"""Starts echo webhooks, each behind its own Service and for one namespace.
 
-The plain one allows everything with one label more. The twin of ours is registered as ours is and
-gives the very answers that ours gave, by heart: what the API server has to do for such answers can
-be told from what it takes us to find them.
+The plain one adds one label. The other one is registered as Drawbridge's webhook and returns its
+recorded responses, which separates the API server's cost of a response from the webhook's cost.
 """
 
 import base64
@@ -29,8 +28,8 @@ PLAIN: JSON = {"rules": [RULE], "sideEffects": "None", "failurePolicy": "Fail", 
 
 
 @dataclass(frozen=True)
-class Echo:
-    """How one is registered, and what it says; nothing for the one label."""
+class EchoRegistration:
+    """The registration of an echo webhook and its responses; none for the plain one."""
 
     name: str
     namespace: str
@@ -39,13 +38,13 @@ class Echo:
 
 
 def ours(plane: ControlPlane) -> JSON:
-    """Give our webhook for pods as it is registered now."""
+    """Return the current registration of Drawbridge's webhook for pods."""
     hooks = plane.admin.get(f"{HOOKS}/{OURS}")["webhooks"]
     return next(dict(each) for each in hooks if each["name"] == HOOK)
 
 
 def answer(plane: ControlPlane, pod: JSON, namespace: str) -> JSON:
-    """Ask our admission itself about a pod, as the API server would, and give its response."""
+    """Send a review of a pod to Drawbridge's webhook, and return its response."""
     path = f"/api/v1/namespaces/{NAMESPACE}/services/{WEBHOOK}"
     host = plane.admin.get(path)["spec"]["clusterIP"]
     authority = base64.b64decode(ours(plane)["clientConfig"]["caBundle"]).decode()
@@ -68,8 +67,8 @@ def answer(plane: ControlPlane, pod: JSON, namespace: str) -> JSON:
     return response
 
 
-def start(plane: ControlPlane, echo: Echo) -> Replica:
-    """Start one, and let it be asked about its namespace."""
+def start(plane: ControlPlane, echo: EchoRegistration) -> Replica:
+    """Start an echo webhook and register it for its namespace."""
     namespace = echo.namespace
     spec = {"selector": {"app": echo.name}, "ports": [{"port": 443}]}
     service = {"metadata": {"name": echo.name}, "spec": spec}
@@ -91,7 +90,7 @@ def start(plane: ControlPlane, echo: Echo) -> Replica:
     return replica
 
 
-def _hook(echo: Echo, authority: Path) -> JSON:
+def _hook(echo: EchoRegistration, authority: Path) -> JSON:
     return {
         **echo.hook,
         "name": f"{echo.name}.{echo.namespace}.svc",

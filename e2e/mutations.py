@@ -1,9 +1,9 @@
-"""Makes small mistakes in the solver, one at a time, and looks whether the suite notices.
+"""Inserts small errors into the solver, one at a time, and checks that the tests fail.
 
     python -m e2e.mutations [NAME-PART]      all of tests/differential/mutations.yaml, or some
 
-Works on a copy; the checkout is not touched. Exit code 1 when a mistake is not noticed or no longer
-applies. Not a part of CI: it takes minutes, and is run when solver or suite have changed.
+Works on a copy of the checkout. The exit code is 1 if a mutation survives or no longer applies. CI
+does not run it, because it takes minutes. Run it after changes to the solver or its tests.
 """
 
 import os
@@ -47,21 +47,21 @@ def mutations() -> list[Mutation]:
 
 
 def applies(mutation: Mutation) -> bool:
-    """Tell whether the text that is to be mistaken stands exactly once in its file."""
+    """Return whether the text to replace occurs exactly once in the file."""
     text = (ROOT / mutation.file).read_text(encoding="utf-8")
     return text.count(mutation.old) == 1
 
 
-def copied(folder: Path) -> Path:
-    """Copy the checkout; what was built is shared."""
+def copy_tree(folder: Path) -> Path:
+    """Copy the checkout; the copies share the build cache."""
     tree = folder / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (tree / ".cache").symlink_to(ROOT / ".cache")
     return tree
 
 
-def noticed(tree: Path) -> str:
-    """Run the suite in a copy and give the first failure, or nothing."""
+def first_failure(tree: Path) -> str:
+    """Run the suite in a copy and return the first failure; empty if it passes."""
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE],
         cwd=tree,
@@ -77,37 +77,37 @@ def noticed(tree: Path) -> str:
     return failed[0] if failed else ran.stdout[-300:] + ran.stderr[-300:]
 
 
-def tried(mutation: Mutation, trees: "SimpleQueue[Path]") -> str:
-    """Make one mistake in a copy, run the suite, and unmake it."""
+def try_mutation(mutation: Mutation, trees: "SimpleQueue[Path]") -> str:
+    """Apply one mutation to a copy, run the suite, and restore the file."""
     tree = trees.get()
     file = tree / mutation.file
     original = file.read_text(encoding="utf-8")
     try:
         file.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
-        return noticed(tree)
+        return first_failure(tree)
     finally:
         file.write_text(original, encoding="utf-8")
         trees.put(tree)
 
 
 def main() -> int:
-    """Try all, or those with the given words in their name."""
+    """Run all mutations, or those whose name contains the argument."""
     chosen = [each for each in mutations() if sys.argv[1:] == [] or sys.argv[1] in each.name]
     stale = [each for each in chosen if not applies(each)]
     for each in stale:
         print(f"DOES NOT APPLY  {each.name}", flush=True)  # noqa: T201  # a command's output
     fresh = [each for each in chosen if each not in stale]
     missed = 0
-    if failure := noticed(ROOT):
+    if failure := first_failure(ROOT):
         print(f"the suite fails without any mistake: {failure}")  # noqa: T201  # the same
         return 1
     with tempfile.TemporaryDirectory() as name:
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(PROCESSES):
-            trees.put(copied(Path(name) / str(number)))
+            trees.put(copy_tree(Path(name) / str(number)))
         with ThreadPoolExecutor(PROCESSES) as pool:
             for each, failure in zip(
-                fresh, pool.map(lambda m: tried(m, trees), fresh), strict=True
+                fresh, pool.map(lambda m: try_mutation(m, trees), fresh), strict=True
             ):
                 missed += not failure
                 print(f"{'caught' if failure else 'MISSED':8}{each.name}  {failure}", flush=True)  # noqa: T201  # the same

@@ -1,9 +1,9 @@
-"""How many pods a second an API server creates, without a webhook, with echoes, and with ours.
+"""Measures how many pods per second an API server creates with different webhooks.
 
-`python -m e2e rates`: kinds of pods take turns, and each round is compared with the echoes' of the
-same round: with the plain one, and with one that is registered as ours and gives our answers by
-heart. The webhooks listen on their Services' own addresses, without the rig's relay between; the
-scheduler and the stock controllers stand still, or what they do with claims would be measured.
+`python -m e2e rates`: kinds of pods take turns, and each round is compared with the echo webhooks
+of the same round: the plain one, and one that is registered as Drawbridge's webhook and returns its
+recorded responses. The webhooks listen on the addresses of their Services, without a relay. The
+scheduler and the stock controllers are suspended.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from functools import partial
 from e2e import echoes
 from e2e.controlplane.client import JSON
 from e2e.controlplane.plane import ControlPlane
-from e2e.creators import Creator, connect, request
-from e2e.installed.installation import MODE, NAMESPACE, WEBHOOK, Installed
+from e2e.creators import CreatingClient, connect, request
+from e2e.installed.installation import MODE, NAMESPACE, WEBHOOK, Installation
 from e2e.installed.replica import Replica
 from e2e.nodes.fleet import Fleet
 from e2e.scenarios import objects
@@ -96,13 +96,13 @@ def path_of(kind: str) -> str:
     return f"/api/v1/namespaces/{NAMESPACES[kind]}/pods"
 
 
-class Bench:
+class RateMeasurement:
     """A control plane with everything that is compared."""
 
     def __init__(self, plane: ControlPlane, webhooks: Mapping[str, Replica]) -> None:
         self.plane = plane
         self.numbers = itertools.count(1)
-        self.pids = {kind: each.running().child.pid for kind, each in webhooks.items()}
+        self.pids = {kind: each.started_process().child.pid for kind, each in webhooks.items()}
         self.servers = [plane.processes[n].child.pid for n in ("kube-apiserver", "etcd")]
 
     def requests(self, kind: str) -> Iterator[bytes]:
@@ -112,7 +112,7 @@ class Bench:
             data = json.dumps(body, separators=(",", ":")).encode()
             yield request(path_of(kind), token, data)
 
-    async def turn(self, creators: list[Creator], kind: str, seconds: float) -> Round:
+    async def turn(self, creators: list[CreatingClient], kind: str, seconds: float) -> Round:
         """Create pods of a kind for so long, then delete them."""
         used = self._used(kind)
         began = time.perf_counter()
@@ -155,17 +155,17 @@ def namespaces(plane: ControlPlane) -> None:
         until(partial(_any, plane, account))
 
 
-def install(plane: ControlPlane) -> Installed:
+def install(plane: ControlPlane) -> Installation:
     """Install ours with one process of each, its admission on its Service's own address."""
-    town = Installed(plane)
-    town.install(webhooks=1, controllers=1)
+    cluster = Installation(plane)
+    cluster.install(webhooks=1, controllers=1)
     path = f"/api/v1/namespaces/{NAMESPACE}/services/{WEBHOOK}"
     address = plane.admin.get(path)["spec"]["clusterIP"]
-    (replica,) = town.webhooks
+    (replica,) = cluster.webhooks
     replica.stop()
     replica.words = [*replica.words, f"--listen={address}:443"]  # the last one counts
-    town.heal()
-    return town
+    cluster.start_all()
+    return cluster
 
 
 def twin(plane: ControlPlane) -> Replica:
@@ -174,11 +174,13 @@ def twin(plane: ControlPlane) -> Replica:
     for count, kind in ASKS:
         made = plane.admin.create(path_of(NONE), pod(0, count, kind), dryRun="All")
         answers[_ask(count, kind)] = echoes.answer(plane, made, NAMESPACES[OURS])
-    return echoes.start(plane, echoes.Echo("twin", NAMESPACES[TWIN], echoes.ours(plane), answers))
+    return echoes.start(
+        plane, echoes.EchoRegistration("twin", NAMESPACES[TWIN], echoes.ours(plane), answers)
+    )
 
 
 @contextlib.contextmanager
-def prepared() -> Iterator[Bench]:
+def prepared() -> Iterator[RateMeasurement]:
     """Start everything, and wait until each kind is admitted as it is meant to be."""
     with ControlPlane(RIGS["installed"]("1.36")) as plane, Fleet(plane.admin, asleep=True) as fleet:
         for name, expression in objects.CLASSES.items():
@@ -187,9 +189,11 @@ def prepared() -> Iterator[Bench]:
         fleet.add("gpu-1", "dgx-a100", {GPU: "full"})
         namespaces(plane)
         (webhook,) = install(plane).webhooks
-        echo = echoes.start(plane, echoes.Echo("echo", NAMESPACES[ECHO], echoes.PLAIN, {}))
+        echo = echoes.start(
+            plane, echoes.EchoRegistration("echo", NAMESPACES[ECHO], echoes.PLAIN, {})
+        )
         until(partial(_meant, plane, OURS))
-        bench = Bench(plane, {ECHO: echo, TWIN: twin(plane), OUT: webhook, OURS: webhook})
+        bench = RateMeasurement(plane, {ECHO: echo, TWIN: twin(plane), OUT: webhook, OURS: webhook})
         for kind in NAMESPACES:
             until(partial(_meant, plane, kind))
         for name in BESIDE:
@@ -206,7 +210,7 @@ def _meant(plane: ControlPlane, kind: str) -> bool:
     return _admitted(plane.admin.create(path_of(kind), body, dryRun="All")) == kind
 
 
-async def play(bench: Bench) -> dict[str, list[Round]]:
+async def play(bench: RateMeasurement) -> dict[str, list[Round]]:
     """Let the kinds take turns, in another order each round: what one leaves, the next may pay."""
     plane = bench.plane
     authority = plane.authority.read_text(encoding="ascii")

@@ -1,6 +1,6 @@
-"""Plays scenarios on clusters and says what became of each.
+"""Runs scenarios on clusters and reports the results.
 
-Knows nothing of command lines. `play_all` takes any cluster; `run_suite` brings its own.
+`run_all` runs on any cluster; `run_suite` starts its own control planes.
 """
 
 import sys
@@ -18,34 +18,34 @@ from e2e.scenarios import objects, registry
 from e2e.scenarios.registry import RIGS, Scenario
 from e2e.scenarios.stage import Stage
 
-CAN_DO = ("processes", "loopback")
+OPTIONAL_NEEDS = ("processes", "loopback")
 
 
-def say(line: str) -> None:
-    """Print a line at once: a run is watched."""
+def print_line(line: str) -> None:
+    """Print a line and flush it."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def chosen_of(suite: str, part: str) -> list[Scenario]:
-    """Give the scenarios of a suite whose name contains `part`."""
-    return [one for one in registry.found() if one.in_suite(suite) and part in one.name]
+def select_scenarios(suite: str, part: str) -> list[Scenario]:
+    """Return the scenarios of a suite whose name contains `part`."""
+    return [one for one in registry.all_scenarios() if one.in_suite(suite) and part in one.name]
 
 
 def summary(counts: Counter[str]) -> str:
-    """Give the last line of a run."""
+    """Return the last line of a run."""
     return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "skipped"))
 
 
 def run_suite(suite: str, part: str) -> Counter[str]:
-    """Run every scenario of a suite, version by version and rig by rig; how many did what."""
+    """Run every scenario of a suite by version and rig; returns the counts."""
     counts: Counter[str] = Counter()
-    chosen = chosen_of(suite, part)
+    chosen = select_scenarios(suite, part)
     for version in registry.VERSIONS[1:] if suite == "compat" else (DEFAULT,):
         able = [one for one in chosen if one.can_run_on(version)]
         for one in chosen:
             if one not in able:
-                say(f"skip  {version}  {one.name}: needs Kubernetes {one.since}")
+                print_line(f"skip  {version}  {one.name}: needs Kubernetes {one.since}")
                 counts["skipped"] += 1
         for rig in dict.fromkeys(one.rig for one in able):
             counts += run_rig(rig, version, [one for one in able if one.rig == rig])
@@ -53,78 +53,78 @@ def run_suite(suite: str, part: str) -> Counter[str]:
 
 
 def run_rig(rig: str, version: str, chosen: list[Scenario]) -> Counter[str]:
-    """Run scenarios on one cluster of our own."""
+    """Run scenarios on one control plane that the rig starts."""
     started = time.monotonic()
     try:
         plane = ControlPlane(RIGS[rig](version))
     except NoGoError as problem:
         for one in chosen:
-            say(f"SKIP  {version}  {one.name}: {problem}")
+            print_line(f"SKIP  {version}  {one.name}: {problem}")
         return Counter(skipped=len(chosen))
     except CalledProcessError as problem:
-        return all_failed(chosen, version, f"the build failed: {problem}")
+        return report_all_failed(chosen, version, f"the build failed: {problem}")
     try:
         with plane:
             seconds = time.monotonic() - started
-            say(f"      {version}  {rig} control plane ready after {seconds:.1f} s")
-            return play_all(chosen, version, plane.admin, plane)
+            print_line(f"      {version}  {rig} control plane ready after {seconds:.1f} s")
+            return run_all(chosen, version, plane.admin, plane)
     except StartError as problem:
-        return all_failed(chosen, version, str(problem))
+        return report_all_failed(chosen, version, str(problem))
 
 
-def all_failed(chosen: list[Scenario], version: str, reason: str) -> Counter[str]:
-    """Say that there is no cluster to play on, which is a failure and no reason to skip."""
+def report_all_failed(chosen: list[Scenario], version: str, reason: str) -> Counter[str]:
+    """Report scenarios as failed because there is no control plane."""
     for one in chosen:
-        say(f"FAIL  {version}  {one.name}: no control plane")
-    say(reason)
+        print_line(f"FAIL  {version}  {one.name}: no control plane")
+    print_line(reason)
     return Counter(failed=len(chosen))
 
 
-def play_all(
+def run_all(
     chosen: list[Scenario], version: str, client: Client, plane: ControlPlane | None
 ) -> Counter[str]:
-    """Play scenarios one after the other on a cluster."""
+    """Run scenarios one after the other on a cluster."""
     counts: Counter[str] = Counter()
     for name, expression in objects.CLASSES.items():
         path = f"{objects.RESOURCE}/deviceclasses/{name}"
         client.apply(path, objects.device_class(name, expression))
     with Fleet(client) as fleet:
         for one in chosen:
-            if lacking := [need for need in one.needs if plane is None and need in CAN_DO]:
-                say(f"skip  {version}  {one.name}: needs {', '.join(lacking)}")
+            if lacking := [need for need in one.needs if plane is None and need in OPTIONAL_NEEDS]:
+                print_line(f"skip  {version}  {one.name}: needs {', '.join(lacking)}")
                 counts["skipped"] += 1
                 continue
             stage = Stage(one.name, version, client, fleet, plane)
-            counts["passed" if play(one, stage) else "failed"] += 1
+            counts["passed" if run_scenario(one, stage) else "failed"] += 1
     return counts
 
 
-def play(one: Scenario, stage: Stage) -> bool:
-    """Play one scenario; on failure print everything that helps to see why."""
+def run_scenario(one: Scenario, stage: Stage) -> bool:
+    """Run one scenario; on failure print the state that helps to find the cause."""
     started = time.monotonic()
     try:
-        stage.open()
+        stage.set_up()
         one.play(stage)
-        stage.close()
+        stage.clean_up()
         left = stage.violations()
         assert not left, "violations nobody expected:\n" + "\n".join(map(str, left))
     except Exception:  # noqa: BLE001  # whatever went wrong, the other scenarios still run
-        say(f"FAIL  {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
-        say(traceback.format_exc())
-        print_scene(stage)
+        print_line(f"FAIL  {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
+        print_line(traceback.format_exc())
+        print_state(stage)
         return False
-    say(f"ok    {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
+    print_line(f"ok    {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
     return True
 
 
-def print_scene(stage: Stage) -> None:
-    """Print what is on the stage and in the logs, then clear the stage as far as possible."""
+def print_state(stage: Stage) -> None:
+    """Print the state of the stage and the logs, then clean up as far as possible."""
     try:
         for line in [*stage.report(), *map(str, stage.violations())]:
-            say(f"      {line}")
+            print_line(f"      {line}")
         if stage.plane:
             stage.plane.print_logs(20)
-        stage.close()
+        stage.clean_up()
         stage.violations()
     except Exception:  # noqa: BLE001  # the cluster may be what failed
-        say(traceback.format_exc())
+        print_line(traceback.format_exc())

@@ -1,7 +1,7 @@
-"""Measures the stock control plane, for later comparisons: `python -m e2e timings`.
+"""Measures the stock control plane for comparisons: `python -m e2e timings`.
 
-Nothing runs on the nodes meanwhile, so that what is measured is the API server, the controllers and
-the scheduler; what else the machine does is noise that nobody here can take out.
+The nodes are idle, so the figures show the API server, the controllers and the scheduler. Other
+load on the machine adds noise.
 """
 
 import os

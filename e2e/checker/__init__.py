@@ -1,9 +1,9 @@
-"""Is somebody's allocation valid? An answer from the specification, not from an allocator.
+"""Checks whether an allocation is valid by the specification, without an allocator.
 
-`check(scenario, node, allocations, expressions)` lists every rule that is violated, by name. It
-judges whether the allocation may stand, not whether it is the best or the first; where upstream is
-known to refuse more than its own rules say, what the rules say counts. Selectors and derived
-attributes are Kubernetes' own CEL (`expressions`); nothing else is borrowed, from nobody.
+`check(scenario, node, allocations, expressions)` lists every broken rule by name. It checks
+whether the allocation is allowed, not whether it is the best or the first. Where upstream is known
+to refuse more than its rules say, the rules decide. Kubernetes' CEL (`expressions`) evaluates
+selectors and derived attributes; everything else is written here.
 """
 
 import copy
@@ -18,8 +18,8 @@ from e2e.checker.gates import gates
 from e2e.checker.pools import listed, name_of, pools, section, spec_of
 from e2e.checker.quantities import Json
 from e2e.checker.reach import check_reach
-from e2e.checker.together import Held, check_counters, check_use, constraints_of, held
-from e2e.checker.violation import Violation
+from e2e.checker.together import DevicesInUse, check_counters, check_use, constraints_of, held
+from e2e.checker.violation import BrokenRule
 
 RULES = (
     "BindingConditionsOff", "CapacityExceeded", "CapacityRefuses", "ClassGone", "ConstraintBroken",
@@ -63,17 +63,19 @@ def cluster_of(scenario: Json, name: str, expressions: Expressions) -> Cluster:
 
 def check(
     scenario: Json, node: str, allocations: list[Json], expressions: Expressions
-) -> list[Violation]:
+) -> list[BrokenRule]:
     """List what is wrong with the allocations of a scenario's claims on a node."""
     cluster = cluster_of(scenario, node, expressions)
     claims = listed(scenario, "claims")
     if len(claims) != len(allocations):
-        return [Violation("OneAllocationPerClaim", f"{len(allocations)} for {len(claims)} claims")]
+        return [BrokenRule("OneAllocationPerClaim", f"{len(allocations)} for {len(claims)} claims")]
     state = held(listed(scenario, "allocated"), shares=cluster.gates["DRAConsumableCapacity"])
     return list(replay(cluster, state, list(zip(claims, allocations, strict=True))))
 
 
-def replay(cluster: Cluster, state: Held, pairs: list[tuple[Json, Json]]) -> Iterator[Violation]:
+def replay(
+    cluster: Cluster, state: DevicesInUse, pairs: list[tuple[Json, Json]]
+) -> Iterator[BrokenRule]:
     """Every claim by itself and after those before it."""
     for number, (claim, allocation) in enumerate(pairs):
         yield from check_features(claim, cluster.gates)
@@ -85,7 +87,7 @@ def replay(cluster: Cluster, state: Held, pairs: list[tuple[Json, Json]]) -> Ite
             if str(result["request"]) not in known:
                 continue
             found = find(cluster, result, known[str(result["request"])])
-            if isinstance(found, Violation):
+            if isinstance(found, BrokenRule):
                 yield found
                 continue
             yield from check_device(cluster, found)
@@ -99,19 +101,19 @@ def replay(cluster: Cluster, state: Held, pairs: list[tuple[Json, Json]]) -> Ite
         yield from check_counters(state)
 
 
-def repeated(devices: list[Chosen]) -> Iterator[Violation]:
+def repeated(devices: list[Chosen]) -> Iterator[BrokenRule]:
     """No request takes a device twice, not even in shares, and no share is given twice."""
     pairs = [(one.asked.name, one.key) for one in devices]
     for name, key in {pair for pair in pairs if pairs.count(pair) > 1}:
-        yield Violation("TwiceInRequest", f"{'/'.join(key)} for {name}")
+        yield BrokenRule("TwiceInRequest", f"{'/'.join(key)} for {name}")
     shares = [one.result["shareID"] for one in devices if one.result.get("shareID")]
     for share in {share for share in shares if shares.count(share) > 1}:
-        yield Violation("ShareRepeated", str(share))
+        yield BrokenRule("ShareRepeated", str(share))
 
 
 def check_all(
     cluster: Cluster, known: dict[str, Asked], devices: list[Chosen]
-) -> Iterator[Violation]:
+) -> Iterator[BrokenRule]:
     """Mode All means every device that is wanted and large enough, of pools that are all whole."""
     for one in known.values():
         got = {chosen.key for chosen in devices if chosen.asked is one}
@@ -119,17 +121,17 @@ def check_all(
             continue
         for pool in cluster.pools:
             if pool.incomplete or pool.faults:
-                yield Violation("NotAll", f"{one.name}: pool {pool.name} is not whole")
+                yield BrokenRule("NotAll", f"{one.name}: pool {pool.name} is not whole")
                 continue
             for spec, device in pool.devices():
                 key = (pool.driver, pool.name, str(device["name"]))
                 wanted = not any(check_wanted(cluster, one, pool.driver, spec, device))
                 if wanted and fits(cluster, one, device) and key not in got:
-                    yield Violation("NotAll", f"{one.name}: {'/'.join(key)} is missing")
+                    yield BrokenRule("NotAll", f"{one.name}: {'/'.join(key)} is missing")
 
 
 def fits(cluster: Cluster, one: Asked, device: Json) -> bool:
     """Large enough when nothing is consumed, where capacity is looked at."""
     if not cluster.gates["DRAConsumableCapacity"]:
         return True
-    return not isinstance(amounts(cluster, one, device), Violation)
+    return not isinstance(amounts(cluster, one, device), BrokenRule)

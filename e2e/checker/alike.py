@@ -1,4 +1,4 @@
-"""Constraints: attributes that have to match, or to differ, within one claim."""
+"""Checks constraints: attributes that must match, or differ, within one claim."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from e2e.checker.chosen import Chosen, Cluster, question
 from e2e.checker.expressions import ExpressionError
 from e2e.checker.pools import listed, section
 from e2e.checker.quantities import Json
-from e2e.checker.violation import Violation
+from e2e.checker.violation import BrokenRule
 
 Values = tuple[str, frozenset[object]]
 UNKNOWN: Values = ("unknown", frozenset())
@@ -45,7 +45,7 @@ def values(found: Json | None, *, lists: bool) -> Values | None:
 
 def check_constraints(
     cluster: Cluster, constraints: list[Json], devices: list[Chosen]
-) -> Iterator[Violation]:
+) -> Iterator[BrokenRule]:
     """Every constraint over the devices of the requests that it names."""
     lists = cluster.gates["DRAListTypeAttributes"]
     for constraint in constraints:
@@ -57,14 +57,14 @@ def check_constraints(
             try:
                 value = values(attribute(cluster, chosen, name), lists=lists)
             except ExpressionError as error:
-                yield Violation("ConstraintBroken", f"{chosen.label}: {name}: {error}")
+                yield BrokenRule("ConstraintBroken", f"{chosen.label}: {name}: {error}")
                 continue
             if value is None:
-                yield Violation("ConstraintBroken", f"{chosen.label} has no {name}")
+                yield BrokenRule("ConstraintBroken", f"{chosen.label} has no {name}")
             else:
                 found.append(value)
         if not (alike(found) if match else distinct(found)):
-            yield Violation("ConstraintBroken", f"{'match' if match else 'distinct'} {name}")
+            yield BrokenRule("ConstraintBroken", f"{'match' if match else 'distinct'} {name}")
 
 
 def alike(found: list[Values]) -> bool:

@@ -1,4 +1,4 @@
-"""A claim's requests as they were asked, found by the names that results use."""
+"""Finds the requests of a claim by the names that results use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rules on one chosen device: is it there, is it wanted, may it be used, are its fields right."""
+"""Checks one allocated device: it exists, matches, may be used, and its fields are right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from e2e.checker.asked import Asked
 from e2e.checker.expressions import ExpressionError, Expressions
 from e2e.checker.pools import Pool, listed, matches, section
 from e2e.checker.quantities import Json, RefusedError, amount, quantity
-from e2e.checker.violation import Violation
+from e2e.checker.violation import BrokenRule
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,23 @@ def shareable(cluster: Cluster, device: Json) -> bool:
     return cluster.gates["DRAConsumableCapacity"] and bool(device.get("allowMultipleAllocations"))
 
 
-def find(cluster: Cluster, result: Json, asked: Asked) -> Chosen | Violation:
+def find(cluster: Cluster, result: Json, asked: Asked) -> Chosen | BrokenRule:
     """Look up a result's device among those the node may be offered."""
     key = f"{result['driver']}/{result['pool']}/{result['device']}"
     for pool in cluster.pools:
         if (pool.driver, pool.name) != (result["driver"], result["pool"]):
             continue
         if pool.incomplete:
-            return Violation("PoolIncomplete", f"{key}: slices of its pool are missing")
+            return BrokenRule("PoolIncomplete", f"{key}: slices of its pool are missing")
         if pool.faults:
-            return Violation("PoolInvalid", f"{key}: {pool.faults[0]}")
+            return BrokenRule("PoolInvalid", f"{key}: {pool.faults[0]}")
         for spec, device in pool.devices():
             if device["name"] == result["device"]:
                 return Chosen(result, asked, pool, spec, device)
-    return Violation("UnknownDevice", f"{key} is not published for the node")
+    return BrokenRule("UnknownDevice", f"{key} is not published for the node")
 
 
-def check_device(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
+def check_device(cluster: Cluster, chosen: Chosen) -> Iterator[BrokenRule]:
     """Everything about one device that does not depend on other devices."""
     yield from check_wanted(cluster, chosen.asked, chosen.pool.driver, chosen.spec, chosen.device)
     yield from check_usable(cluster, chosen)
@@ -73,20 +73,20 @@ def check_device(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
 
 def check_wanted(
     cluster: Cluster, asked: Asked, driver: str, spec: Json, device: Json
-) -> Iterator[Violation]:
+) -> Iterator[BrokenRule]:
     """Class, selectors and the node that a device is for."""
     name = str(asked.spec["deviceClassName"])
     if name not in cluster.classes:
-        yield Violation("ClassGone", f"{asked.name} asks for class {name}")
+        yield BrokenRule("ClassGone", f"{asked.name} asks for class {name}")
     if device.get("bindingConditions") and not binding(cluster):
-        yield Violation("BindingConditionsOff", f"{device['name']} waits for binding conditions")
+        yield BrokenRule("BindingConditionsOff", f"{device['name']} waits for binding conditions")
     of_class = listed(section(cluster.classes.get(name, {}), "spec"), "selectors")
     for selector in [*of_class, *listed(asked.spec, "selectors")]:
         expression = str(section(selector, "cel")["expression"])
         if not ask(cluster, driver, device, expression):
-            yield Violation("SelectorRefuses", f"{device['name']}: {expression}")
+            yield BrokenRule("SelectorRefuses", f"{device['name']}: {expression}")
     if spec.get("perDeviceNodeSelection") and not matches(cluster.node, device):
-        yield Violation("OtherNode", f"{device['name']} is for another node")
+        yield BrokenRule("OtherNode", f"{device['name']} is for another node")
 
 
 def binding(cluster: Cluster) -> bool:
@@ -114,18 +114,18 @@ def question(cluster: Cluster, driver: str, device: Json, expression: str) -> Js
     }
 
 
-def check_usable(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
+def check_usable(cluster: Cluster, chosen: Chosen) -> Iterator[BrokenRule]:
     """What node and gates have to support."""
     if chosen.spec.get("skipNodeOperations") and cluster.gates["skipNodeOperations"]:
         features = section(cluster.node, "status").get("declaredFeatures") or []
         name = "DRAOptionalNodeOperations"
         if not cluster.gates[name] or name not in features:
-            yield Violation("NodeLacksFeature", f"{chosen.label} skips node operations")
+            yield BrokenRule("NodeLacksFeature", f"{chosen.label} skips node operations")
     if chosen.device.get("consumesCounters") and not cluster.gates["DRAPartitionableDevices"]:
-        yield Violation("CountersOff", f"{chosen.label} draws from counters")
+        yield BrokenRule("CountersOff", f"{chosen.label} draws from counters")
 
 
-def check_taints(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
+def check_taints(cluster: Cluster, chosen: Chosen) -> Iterator[BrokenRule]:
     """A taint that keeps pods away has to be tolerated."""
     if not cluster.gates["DRADeviceTaints"]:
         return
@@ -134,7 +134,7 @@ def check_taints(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
         if taint["effect"] not in ("NoSchedule", "NoExecute"):
             continue
         if not any(tolerates(toleration, taint) for toleration in tolerations):
-            yield Violation("Tainted", f"{chosen.label}: {taint['key']}:{taint['effect']}")
+            yield BrokenRule("Tainted", f"{chosen.label}: {taint['key']}:{taint['effect']}")
 
 
 def tolerates(toleration: Json, taint: Json) -> bool:
@@ -149,7 +149,7 @@ def tolerates(toleration: Json, taint: Json) -> bool:
     return equal and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def check_copies(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
+def check_copies(cluster: Cluster, chosen: Chosen) -> Iterator[BrokenRule]:
     """Fields of a result that repeat what request, device and slice say."""
     expected: Json = {
         "adminAccess": chosen.asked.admin,
@@ -162,22 +162,22 @@ def check_copies(cluster: Cluster, chosen: Chosen) -> Iterator[Violation]:
         expected[name] = listed(chosen.device, name) if binding(cluster) else []
     for name, value in expected.items():
         if (chosen.result.get(name) or type(value)()) != value:
-            yield Violation("WrongCopy", f"{chosen.label}: {name} is not {value}")
+            yield BrokenRule("WrongCopy", f"{chosen.label}: {name} is not {value}")
 
 
-def amounts(cluster: Cluster, asked: Asked, device: Json) -> Json | Violation:
+def amounts(cluster: Cluster, asked: Asked, device: Json) -> Json | BrokenRule:
     """What a device's capacities give to a request, or why they cannot."""
     requested = section(section(asked.spec, "capacity"), "requests")
     capacities = section(device, "capacity")
     for name in requested.keys() - capacities.keys():
-        return Violation("CapacityRefuses", f"{device['name']} has no capacity {name}")
+        return BrokenRule("CapacityRefuses", f"{device['name']} has no capacity {name}")
     out: Json = {}
     for name, capacity in capacities.items():
         fractional = cluster.gates["DRAFractionalCapacityRange"]
         try:
             out[name] = amount(capacity, requested.get(name), fractional=fractional)
         except RefusedError as refusal:
-            return Violation("CapacityRefuses", f"{device['name']}: {name}: {refusal}")
+            return BrokenRule("CapacityRefuses", f"{device['name']}: {name}: {refusal}")
         if out[name] < 0 or out[name] > quantity(capacity["value"]):
-            return Violation("CapacityRefuses", f"{device['name']}: {name} of {out[name]}")
+            return BrokenRule("CapacityRefuses", f"{device['name']}: {name} of {out[name]}")
     return out

@@ -1,4 +1,4 @@
-"""Rules on one claim's allocation that need no other claim: requests, counts, copies, config."""
+"""Checks one claim's allocation on its own: requests, counts, copied fields, configuration."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from e2e.checker.asked import Asked, asked, devices_of
 from e2e.checker.pools import listed, section
 from e2e.checker.quantities import Json
-from e2e.checker.violation import Violation
+from e2e.checker.violation import BrokenRule
 
 
 def results_of(allocation: Json) -> list[Json]:
@@ -14,42 +14,42 @@ def results_of(allocation: Json) -> list[Json]:
     return listed(section(allocation, "devices"), "results")
 
 
-def check_requests(claim: Json, allocation: Json) -> Iterator[Violation]:
+def check_requests(claim: Json, allocation: Json) -> Iterator[BrokenRule]:
     """Every request is served once, by one alternative, in order, with as many as it asked."""
     known = {one.name: one for one in asked(claim)}
     results = results_of(allocation)
     if len(results) > 32:
-        yield Violation("TooManyResults", f"{len(results)} results, at most 32")
+        yield BrokenRule("TooManyResults", f"{len(results)} results, at most 32")
     counts = Counter(str(result["request"]) for result in results)
     for name in counts.keys() - known.keys():
-        yield Violation("UnknownRequest", f"no request {name}")
+        yield BrokenRule("UnknownRequest", f"no request {name}")
     positions = [known[str(r["request"])].position for r in results if r["request"] in known]
     if positions != sorted(positions):
-        yield Violation("OutOfOrder", "results are not in the order of requests")
+        yield BrokenRule("OutOfOrder", "results are not in the order of requests")
     for main in dict.fromkeys(one.main for one in known.values()):
         options = [one for one in known.values() if one.main == main]
         used = [one for one in options if counts[one.name]]
         if len(used) > 1:
-            yield Violation("TwoAlternatives", f"request {main} got {[one.name for one in used]}")
+            yield BrokenRule("TwoAlternatives", f"request {main} got {[one.name for one in used]}")
         elif not used:
-            yield Violation("NotServed", f"request {main} got nothing")
+            yield BrokenRule("NotServed", f"request {main} got nothing")
         yield from wrong_counts(used, counts)
 
 
-def wrong_counts(used: list[Asked], counts: Counter[str]) -> Iterator[Violation]:
+def wrong_counts(used: list[Asked], counts: Counter[str]) -> Iterator[BrokenRule]:
     """The number of devices, where the request names one."""
     for one in used:
         if one.spec.get("allocationMode") == "ExactCount" and counts[one.name] != one.spec["count"]:
-            yield Violation(
+            yield BrokenRule(
                 "WrongCount", f"{one.name} asked {one.spec['count']}, got {counts[one.name]}"
             )
 
 
-def check_features(claim: Json, gates: dict[str, bool]) -> Iterator[Violation]:
+def check_features(claim: Json, gates: dict[str, bool]) -> Iterator[BrokenRule]:
     """A claim that uses what is switched off is never allocated."""
     for request in listed(devices_of(claim), "requests"):
         if request.get("firstAvailable") and not gates["DRAPrioritizedList"]:
-            yield Violation("FeatureOff", f"request {request['name']} has alternatives")
+            yield BrokenRule("FeatureOff", f"request {request['name']} has alternatives")
     fields = {
         "adminAccess": "DRAAdminAccess",
         "capacity": "DRAConsumableCapacity",
@@ -59,10 +59,10 @@ def check_features(claim: Json, gates: dict[str, bool]) -> Iterator[Violation]:
         for field, gate in fields.items():
             # An empty list asks for nothing; any other presence does, even that of false.
             if one.spec.get(field) not in (None, []) and not gates[gate]:
-                yield Violation("FeatureOff", f"{one.name} uses {field} without {gate}")
+                yield BrokenRule("FeatureOff", f"{one.name} uses {field} without {gate}")
 
 
-def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Iterator[Violation]:
+def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Iterator[BrokenRule]:
     """The configuration: of each class used once, then of the claim, nothing else."""
     chosen = {str(result["request"]) for result in results_of(allocation)}
     used = [one for one in asked(claim) if one.name in chosen]
@@ -81,7 +81,7 @@ def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Ite
         for entry in listed(section(allocation, "devices"), "config")
     ]
     if found != expected:
-        yield Violation("WrongConfig", f"{found} instead of {expected}")
+        yield BrokenRule("WrongConfig", f"{found} instead of {expected}")
 
 
 def narrowed(names: list[str], used: list[Asked]) -> list[str]:

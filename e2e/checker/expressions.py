@@ -1,4 +1,4 @@
-"""Asks Kubernetes' own CEL about one device: the one thing the checker does not judge itself."""
+"""Evaluates CEL expressions on one device with Kubernetes' own CEL."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Feature gates of a cluster as Kubernetes sets them by version."""
+"""Returns the feature gates of a cluster by Kubernetes version."""
 
 from e2e.checker.quantities import Json
 

@@ -1,4 +1,4 @@
-"""Which pools a node sees and whether they count, from the published slices alone."""
+"""Derives from the published slices which pools a node sees and whether they are valid."""
 
 import re
 from collections import Counter

@@ -1,6 +1,6 @@
-"""Quantities as exact fractions, and what a shared device gives for a request.
+"""Computes quantities as exact fractions, and the amounts that shared devices grant.
 
-Written from the specification: exact arithmetic, so that rounding of ours or of others shows.
+Exact arithmetic shows rounding errors of the product and of others.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""The node selector of an allocation: where its devices can be reached."""
+"""Checks the node selector of an allocation."""
 
 from collections.abc import Iterator
 
 from e2e.checker.chosen import Chosen
 from e2e.checker.pools import listed, name_of, section
 from e2e.checker.quantities import Json
-from e2e.checker.violation import Violation
+from e2e.checker.violation import BrokenRule
 
 
 def expected(node: Json, devices: list[Chosen]) -> Json | None:
@@ -36,10 +36,10 @@ def same(one: Json, other: Json) -> bool:
     return all(one[key] == other[key] for key in keys) and values[0] == values[1]
 
 
-def check_reach(node: Json, allocation: Json, devices: list[Chosen]) -> Iterator[Violation]:
+def check_reach(node: Json, allocation: Json, devices: list[Chosen]) -> Iterator[BrokenRule]:
     """The selector is the one that the devices imply."""
     wanted = expected(node, devices)
     terms = listed(section(allocation, "nodeSelector"), "nodeSelectorTerms")
     found = terms[0] if len(terms) == 1 else None
     if len(terms) > 1 or found != wanted:
-        yield Violation("WrongNodeSelector", f"{terms} instead of {wanted}")
+        yield BrokenRule("WrongNodeSelector", f"{terms} instead of {wanted}")

@@ -1,4 +1,4 @@
-"""Rules on devices that are held at the same time, replayed in the order of choice."""
+"""Checks devices that are in use at the same time, in the order of allocation."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from e2e.checker.asked import devices_of
 from e2e.checker.chosen import Chosen, Cluster, amounts, shareable
 from e2e.checker.pools import Pool, listed, name_of, section, spec_of
 from e2e.checker.quantities import Json, quantity
-from e2e.checker.violation import Violation
+from e2e.checker.violation import BrokenRule
 
 Key = tuple[str, str, str]
 
 
 @dataclass
-class Held:
+class DevicesInUse:
     """Who holds what: `dedicated` and `shares` from before, the rest grows with the replay.
 
     Results with admin access hold nothing afterwards. During its search upstream lets them draw
@@ -29,9 +29,9 @@ class Held:
     drawn: list[tuple[Pool, Json]] = field(default_factory=list)
 
 
-def held(claims: list[Json], *, shares: bool) -> Held:
+def held(claims: list[Json], *, shares: bool) -> DevicesInUse:
     """Sum up the claims that are allocated already."""
-    out = Held()
+    out = DevicesInUse()
     for claim in claims:
         allocation = section(section(claim, "status"), "allocation")
         for result in listed(section(allocation, "devices"), "results"):
@@ -46,21 +46,23 @@ def held(claims: list[Json], *, shares: bool) -> Held:
     return out
 
 
-def consume(state: Held, key: Key, consumed: Json) -> None:
+def consume(state: DevicesInUse, key: Key, consumed: Json) -> None:
     """Add a share's amounts."""
     sums = state.consumed.setdefault(key, {})
     for name, value in consumed.items():
         sums[name] = sums.get(name, Fraction(0)) + quantity(value)
 
 
-def check_use(cluster: Cluster, state: Held, chosen: Chosen, claim: int) -> Iterator[Violation]:
+def check_use(
+    cluster: Cluster, state: DevicesInUse, chosen: Chosen, claim: int
+) -> Iterator[BrokenRule]:
     """A device is free for this result, and gives it its amounts."""
     key, shared, admin = chosen.key, shareable(cluster, chosen.device), chosen.asked.admin
     yield from check_free(state, chosen, claim)
     if cluster.gates["DRAConsumableCapacity"]:
         yield from check_amounts(cluster, state, chosen, shared=shared)
     elif chosen.result.get("shareID") or chosen.result.get("consumedCapacity"):
-        yield Violation("ShareOff", f"{chosen.label}: shares are switched off")
+        yield BrokenRule("ShareOff", f"{chosen.label}: shares are switched off")
     if not admin and not (shared and key in state.shares):
         yield from check_groups(cluster, state, chosen)
         state.drawn.append((chosen.pool, chosen.device))
@@ -70,41 +72,41 @@ def check_use(cluster: Cluster, state: Held, chosen: Chosen, claim: int) -> Iter
         state.shares.add(key)
 
 
-def check_free(state: Held, chosen: Chosen, claim: int) -> Iterator[Violation]:
+def check_free(state: DevicesInUse, chosen: Chosen, claim: int) -> Iterator[BrokenRule]:
     """Nobody else has the device; with admin access only the claim itself is somebody else."""
     if chosen.asked.admin:
         if claim in state.taken[chosen.key]:
-            yield Violation("TakenTwice", f"{chosen.label}: already in this claim")
+            yield BrokenRule("TakenTwice", f"{chosen.label}: already in this claim")
     elif chosen.key in state.dedicated:
-        yield Violation("Held", f"{chosen.label}: allocated to another claim")
+        yield BrokenRule("Held", f"{chosen.label}: allocated to another claim")
     elif state.taken[chosen.key]:
-        yield Violation("TakenTwice", f"{chosen.label}: already taken for this pod")
+        yield BrokenRule("TakenTwice", f"{chosen.label}: already taken for this pod")
 
 
 def check_amounts(
-    cluster: Cluster, state: Held, chosen: Chosen, *, shared: bool
-) -> Iterator[Violation]:
+    cluster: Cluster, state: DevicesInUse, chosen: Chosen, *, shared: bool
+) -> Iterator[BrokenRule]:
     """Capacity: the policy's amount, written down for shares, within what is left."""
     found = amounts(cluster, chosen.asked, chosen.device)
-    if isinstance(found, Violation):
+    if isinstance(found, BrokenRule):
         yield found
         return
     if bool(chosen.result.get("shareID")) != shared:
-        yield Violation("WrongShare", f"{chosen.label}: shareID does not fit the device")
+        yield BrokenRule("WrongShare", f"{chosen.label}: shareID does not fit the device")
     told = section(chosen.result, "consumedCapacity")
     if {name: quantity(value) for name, value in told.items()} != (found if shared else {}):
-        yield Violation("WrongAmount", f"{chosen.label}: {told} instead of {found}")
+        yield BrokenRule("WrongAmount", f"{chosen.label}: {told} instead of {found}")
     sums = state.consumed.get(chosen.key, {})
     for name, capacity in section(chosen.device, "capacity").items():
         wanted = found[name]
         assert isinstance(wanted, Fraction)
         if sums.get(name, Fraction(0)) + wanted > quantity(capacity["value"]):
-            yield Violation("CapacityExceeded", f"{chosen.label}: {name}")
+            yield BrokenRule("CapacityExceeded", f"{chosen.label}: {name}")
     if shared:
         consume(state, chosen.key, told)
 
 
-def check_groups(cluster: Cluster, state: Held, chosen: Chosen) -> Iterator[Violation]:
+def check_groups(cluster: Cluster, state: DevicesInUse, chosen: Chosen) -> Iterator[BrokenRule]:
     """On a counter set all devices have a group in common, or none has any."""
     if not cluster.gates["DRADeviceCompatibilityGroups"]:
         return
@@ -122,10 +124,10 @@ def check_groups(cluster: Cluster, state: Held, chosen: Chosen) -> Iterator[Viol
         # A member with groups beside one without is somebody else's mistake; the first counts.
         common = set.intersection(*([each for each in others if each] if others[0] else [set()]))
         if bool(mine) != bool(others[0]) or (mine and not mine & common):
-            yield Violation("GroupsClash", f"{chosen.label} on {use['counterSet']}")
+            yield BrokenRule("GroupsClash", f"{chosen.label} on {use['counterSet']}")
 
 
-def before(state: Held, pool: Pool) -> list[Json]:
+def before(state: DevicesInUse, pool: Pool) -> list[Json]:
     """Devices of a pool that were allocated from the start: those for this node, then others."""
     here = sorted(pool.here, key=name_of)
     rest = [entry for entry in pool.all if entry not in pool.here]
@@ -139,7 +141,7 @@ def before(state: Held, pool: Pool) -> list[Json]:
     ]
 
 
-def check_counters(state: Held) -> Iterator[Violation]:
+def check_counters(state: DevicesInUse) -> Iterator[BrokenRule]:
     """What all devices of a pool draw from a set that was drawn from now is within the set."""
     for pool in {id(pool): pool for pool, _ in state.drawn}.values():
         now = [device for owner, device in state.drawn if owner is pool]
@@ -157,7 +159,7 @@ def check_counters(state: Held) -> Iterator[Violation]:
                     left[key] = left.get(key, Fraction(0)) - quantity(counter["value"])
         for (counter_set, name), value in left.items():
             if value < 0 and counter_set in touched:
-                yield Violation(
+                yield BrokenRule(
                     "CountersExceeded", f"{pool.name}: {counter_set}/{name} by {-value}"
                 )
 

@@ -1,9 +1,9 @@
-"""What the checker finds."""
+"""Defines what the checker reports."""
 
 from typing import NamedTuple
 
 
-class Violation(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that an allocation breaks, by name, and how."""
 
     rule: str

@@ -1,4 +1,4 @@
-"""Damaged reviews and requests for a webhook that must survive them all, and say the right thing.
+"""Sends damaged reviews and requests to the webhook process and checks its responses.
 
-Imports nothing of ours but the process it starts.
+Starts the product as a process and imports none of it.
 """

@@ -1,7 +1,7 @@
-"""`python -m e2e.damaged [N] [SEED]`: damaged reviews and requests against the real process.
+"""Sends damaged reviews and requests to the real process: `python -m e2e.damaged [N] [SEED]`.
 
-Starts `drawbridge serve webhook` beside a fake API server, plays N cases (20,000), and says how
-much memory it had before and after. 0 when it lives and every answer was right.
+Starts `drawbridge serve webhook` with a fake API server, sends N requests (20,000) and prints the
+memory before and after. The exit code is 0 if the process runs and every response was right.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from e2e.damaged.play import nothing, play, told
+from e2e.damaged.play import empty_outcome, format_outcome, send_cases
 from e2e.damaged.process import cluster, started
 from tests.cluster.fake.api import FakeApi
 
@@ -24,23 +24,26 @@ GROWTH = 128 * MIB
 
 
 async def run(count: int, seed: int) -> list[str]:
-    """Play, print what was seen, and give what was wrong."""
-    outcome, begun, sizes = nothing(), time.monotonic(), []
+    """Send the requests, print the counts, and return the errors."""
+    outcome, begun, sizes = empty_outcome(), time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         async with FakeApi() as api:
             for each in cluster():
                 api.put(each)
             kubeconfig = api.kubeconfig(Path(folder) / "kubeconfig")
             async with started(Path(folder), kubeconfig) as process:
-                outcome.add(await play(process.target, seed - 1, WARM))
+                outcome.add(await send_cases(process.target, seed - 1, WARM))
                 sizes.append(process.memory())
                 for part in range(PARTS):
-                    outcome.add(await play(process.target, seed + part, count // PARTS))
+                    outcome.add(await send_cases(process.target, seed + part, count // PARTS))
                     sizes.append(process.memory())
                 outcome.wrong.extend(process.bugs)
                 if process.running.returncode is not None:
                     outcome.wrong.append(f"the process ended: {process.running.returncode}")
-    lines = [*told(outcome), f"{count} cases in {time.monotonic() - begun:.0f} s, seed {seed}"]
+    lines = [
+        *format_outcome(outcome),
+        f"{count} cases in {time.monotonic() - begun:.0f} s, seed {seed}",
+    ]
     shown = ", ".join(f"{size / MIB:.0f}" for size in sizes)
     lines.append(f"MiB resident after {WARM} cases and after each quarter: {shown}")
     lines.append(f"at most {process.most() / MIB:.0f} MiB")
@@ -51,7 +54,7 @@ async def run(count: int, seed: int) -> list[str]:
 
 
 def main() -> int:
-    """Play as many cases as the command line says."""
+    """Send as many requests as the command line says."""
     # Python alone refuses to read numbers of very many digits: the judge would call them no JSON.
     sys.set_int_max_str_digits(0)
     count, seed = (*map(int, sys.argv[1:]), *(20_000, 1)[len(sys.argv) - 1 :])

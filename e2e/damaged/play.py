@@ -1,4 +1,4 @@
-"""Plays damaged cases against a port, some at a time, and says which answers were wrong."""
+"""Sends damaged requests to a port, several at a time, and reports wrong responses."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from e2e.damaged import reviews, wires
-from e2e.damaged.wires import HOST, Case
+from e2e.damaged.wires import HOST, DamagedRequest
 
 # A namespace that nobody knows may still come: each review about one waits a second for it.
 PATIENCE = 120.0
@@ -19,7 +19,7 @@ PROBE = 250  # after so many cases a good review must have a good answer
 
 
 class Target(NamedTuple):
-    """Where to send, whom to believe, and the namespace that is opted in."""
+    """The port, its CA, and the namespace that is opted in."""
 
     port: int
     authority: str
@@ -27,48 +27,48 @@ class Target(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How often each kind was played, which statuses came, and what was wrong."""
+    """The number of requests of each kind, the statuses, and the errors."""
 
     kinds: Counter[str]
     statuses: Counter[str]
     wrong: list[str]
 
     def add(self, other: "Outcome") -> None:
-        """Count what another one counted."""
+        """Add the counts of another outcome."""
         self.kinds.update(other.kinds)
         self.statuses.update(other.statuses)
         self.wrong.extend(other.wrong)
 
 
-def nothing() -> Outcome:
-    """Begin to count."""
+def empty_outcome() -> Outcome:
+    """Return an outcome without counts."""
     return Outcome(Counter(), Counter(), [])
 
 
-class Answer(NamedTuple):
-    """One HTTP answer."""
+class HttpResponse(NamedTuple):
+    """One HTTP response."""
 
     status: int
     body: bytes
 
 
-def cases(seed: int, count: int, namespace: str) -> Iterator[Case]:
-    """Give so many cases; the same for the same seed."""
+def cases(seed: int, count: int, namespace: str) -> Iterator[DamagedRequest]:
+    """Yield `count` requests; the same for the same seed."""
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")
         yield wires.case(chance, reviews.damaged(chance, f"uid-{number}", namespace))
 
 
-async def play(target: Target, seed: int, count: int) -> Outcome:
-    """Play them all."""
-    outcome = nothing()
+async def send_cases(target: Target, seed: int, count: int) -> Outcome:
+    """Send all requests of a seed."""
+    outcome = empty_outcome()
     trust = _trust(target)
     numbered = enumerate(cases(seed, count, target.namespace))
 
     async def work() -> None:
         for number, one in numbered:
             outcome.kinds[one.name] += 1
-            said = await _one(target, trust, one, outcome)
+            said = await _send_in_time(target, trust, one, outcome)
             if said:
                 outcome.wrong.append(f"case {seed}/{number} ({one.name}): {said}")
             if number % PROBE == 0:
@@ -79,16 +79,16 @@ async def play(target: Target, seed: int, count: int) -> Outcome:
 
 
 async def probe(target: Target, trust: ssl.SSLContext) -> list[str]:
-    """Ask something good."""
+    """Send a valid review and return the errors."""
     chance = random.Random(0)
     body = json.dumps(reviews.review(chance, "probe", target.namespace)).encode()
-    one = Case("probe", (wires.request(body),), wires.one_of(200), body)
-    said = await _one(target, trust, one, nothing())
+    one = DamagedRequest("probe", (wires.request(body),), wires.one_of(200), body)
+    said = await _send_in_time(target, trust, one, empty_outcome())
     return [f"a good review among them: {said}"] if said else []
 
 
 async def ready(target: Target) -> None:
-    """Wait until good reviews have good answers."""
+    """Wait until valid reviews get valid responses."""
     while await probe(target, _trust(target)):  # noqa: ASYNC110  # another process's state
         await asyncio.sleep(0.02)
 
@@ -100,17 +100,21 @@ def _trust(target: Target) -> ssl.SSLContext:
     return trust
 
 
-async def _one(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outcome) -> str:
+async def _send_in_time(
+    target: Target, trust: ssl.SSLContext, one: DamagedRequest, outcome: Outcome
+) -> str:
     try:
         async with asyncio.timeout(PATIENCE):
-            return await _sent(target, trust, one, outcome)
+            return await _send(target, trust, one, outcome)
     except TimeoutError:
         return f"no end within {PATIENCE:g} s"
     except OSError as error:
         return "" if one.hasty or not one.right else f"{type(error).__name__}: {error}"
 
 
-async def _sent(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outcome) -> str:
+async def _send(
+    target: Target, trust: ssl.SSLContext, one: DamagedRequest, outcome: Outcome
+) -> str:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
         target.port,
@@ -124,8 +128,8 @@ async def _sent(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outco
                 writer.write(piece)
                 await writer.drain()
         if not one.right:
-            return await _whatever(reader, one, outcome)
-        return await _judged(reader, one, outcome)
+            return await _check_optional_response(reader, one, outcome)
+        return await _check_responses(reader, one, outcome)
     finally:
         if one.hasty:
             writer.transport.abort()
@@ -134,20 +138,24 @@ async def _sent(target: Target, trust: ssl.SSLContext, one: Case, outcome: Outco
             await writer.wait_closed()
 
 
-async def _whatever(reader: asyncio.StreamReader, one: Case, outcome: Outcome) -> str:
-    """Take what comes at once, if anything; a bug of the server would still be one."""
+async def _check_optional_response(
+    reader: asyncio.StreamReader, one: DamagedRequest, outcome: Outcome
+) -> str:
+    """Read a response if one arrives at once; status 5xx is an error."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
         async with asyncio.timeout(0.02):
-            status = (await _answer(reader)).status
+            status = (await _read_response(reader)).status
             outcome.statuses[f"{one.name} {status}"] += 1
             return f"status {status}" if status >= 500 else ""
     return ""
 
 
-async def _judged(reader: asyncio.StreamReader, one: Case, outcome: Outcome) -> str:
+async def _check_responses(
+    reader: asyncio.StreamReader, one: DamagedRequest, outcome: Outcome
+) -> str:
     for number, right in enumerate(one.right):
         try:
-            answer = await _answer(reader)
+            answer = await _read_response(reader)
         except asyncio.IncompleteReadError as error:
             return f"answer {number + 1} ended early: {error.partial[:200]!r}"
         outcome.statuses[f"{one.name} {answer.status}"] += 1
@@ -155,20 +163,20 @@ async def _judged(reader: asyncio.StreamReader, one: Case, outcome: Outcome) -> 
             outcome.statuses[f"{one.name} with a patch"] += 1
         if answer.status not in right:
             return f"status {answer.status}, not {sorted(right)}: {answer.body[:200]!r}"
-        if one.body and (said := reviews.wrong(one.body, answer.status, answer.body)):
+        if one.body and (said := reviews.find_error(one.body, answer.status, answer.body)):
             return said
     return ""
 
 
-async def _answer(reader: asyncio.StreamReader) -> Answer:
+async def _read_response(reader: asyncio.StreamReader) -> HttpResponse:
     head = await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").lower().split("\r\n")
     sizes = (line.partition(":")[2] for line in lines if line.startswith("content-length:"))
-    return Answer(int(first.split()[1]), await reader.readexactly(int(next(sizes, "0"))))
+    return HttpResponse(int(first.split()[1]), await reader.readexactly(int(next(sizes, "0"))))
 
 
-def told(outcome: Outcome) -> Iterator[str]:
-    """Write what was seen, line by line."""
+def format_outcome(outcome: Outcome) -> Iterator[str]:
+    """Format the counts, one line for each kind."""
     for name, count in sorted(outcome.kinds.items()):
         prefix = f"{name} "
         seen = {k: v for k, v in sorted(outcome.statuses.items()) if k.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""`drawbridge serve webhook` as a process, with a cluster that makes translations possible."""
+"""Starts `drawbridge serve webhook` with the cluster objects that a translation needs."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ SYSTEM, NAMESPACE = "drawbridge-system", "damaged"
 KIB = 1 << 10
 
 
-class Process:
-    """The process, where it is, and what it complained of."""
+class WebhookProcess:
+    """The process, its address, and the unhandled exceptions in its log."""
 
     def __init__(self, running: asyncio.subprocess.Process, target: Target) -> None:
         self.running = running
@@ -28,11 +28,11 @@ class Process:
         self._most = 0
 
     def memory(self) -> int:
-        """Bytes resident now."""
+        """Return the resident bytes."""
         return self._status()["VmRSS"]
 
     def most(self) -> int:
-        """The most bytes that were ever resident."""
+        """Return the highest number of resident bytes so far."""
         return self._most
 
     def _status(self) -> dict[str, int]:
@@ -43,7 +43,7 @@ class Process:
         return found
 
     async def listen(self, lines: asyncio.StreamReader) -> None:
-        """Keep what is a bug: whatever it was sent, only 413 and the like are right."""
+        """Collect log lines with a stack: no request may cause an unhandled exception."""
         while raw := await lines.readline():
             try:
                 line = json.loads(raw)
@@ -55,7 +55,7 @@ class Process:
 
 
 def cluster() -> list[dict[str, Any]]:
-    """Give what the cluster holds: an opted-in namespace, and the facts of the samples."""
+    """Return the objects of the cluster: an opted-in namespace and the facts of the examples."""
     command = [sys.executable, "-m", "cli.main", "facts", "--cluster", "examples/inventory"]
     printed = subprocess.run(
         [*command, "-o", "json"], cwd=ROOT, check=False, capture_output=True
@@ -79,8 +79,8 @@ def cluster() -> list[dict[str, Any]]:
 
 
 @contextlib.asynccontextmanager
-async def started(folder: Path, kubeconfig: Path) -> AsyncIterator[Process]:
-    """Start it and wait until it is ready; it is gone at the end whatever happens."""
+async def started(folder: Path, kubeconfig: Path) -> AsyncIterator[WebhookProcess]:
+    """Start the process and wait until it is ready; it ends with the context."""
     certificate, key = self_signed(folder, HOST)
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", "serve", "webhook", "--drain=0"),
@@ -96,7 +96,7 @@ async def started(folder: Path, kubeconfig: Path) -> AsyncIterator[Process]:
             lines = running.stderr or asyncio.StreamReader()
             port = await _port(lines)
             target = Target(port, certificate.read_text(encoding="ascii"), NAMESPACE)
-            process = Process(running, target)
+            process = WebhookProcess(running, target)
             listening = asyncio.create_task(process.listen(lines))
             await ready(target)
         yield process
@@ -109,7 +109,7 @@ async def started(folder: Path, kubeconfig: Path) -> AsyncIterator[Process]:
 
 
 async def _port(lines: asyncio.StreamReader) -> int:
-    """Find where admission listens."""
+    """Read the port of the admission listener from the log."""
     while raw := await lines.readline():
         line = json.loads(raw)
         if line["msg"] == "listening" and line["name"] == "admission":

@@ -1,6 +1,6 @@
-"""Reviews with something wrong in them, and what a right answer to each looks like.
+"""Generates damaged AdmissionReviews and checks the responses to them.
 
-The judge reads bodies with Python's own JSON: it must not share the mistakes of what it judges.
+The check decodes bodies with Python's own JSON module, so it shares no error with the webhook.
 """
 
 import base64
@@ -41,7 +41,7 @@ NOTES = (
 
 
 def review(chance: random.Random, uid: str, namespace: str) -> dict[str, JSON]:
-    """Write a good review about a pod that asks for something."""
+    """Return a valid review of a pod with a device request."""
     asks = dict(chance.choice(ASKS))
     container = {
         "name": "main",
@@ -69,7 +69,7 @@ def review(chance: random.Random, uid: str, namespace: str) -> dict[str, JSON]:
 
 
 def damaged(chance: random.Random, uid: str, namespace: str) -> bytes:
-    """Write a review and damage it: its tree, its text, or nothing."""
+    """Return a review whose tree or text is damaged, or that is left valid."""
     tree = review(chance, uid, namespace)
     for _ in range(chance.choice((0, 0, 1, 1, 2, 5))):
         _spoil(chance, tree)
@@ -79,7 +79,7 @@ def damaged(chance: random.Random, uid: str, namespace: str) -> bytes:
 
 
 def _places(value: JSON) -> Iterator[tuple[JSON, JSON]]:
-    """Give everything that can be replaced, as holder and key."""
+    """Return every replaceable value as its container and key."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(pairs):
         yield value, key
@@ -141,7 +141,7 @@ def _wrap(chance: random.Random, text: bytes) -> bytes:
 
 
 def _twice(chance: random.Random, text: bytes) -> bytes:
-    """Say a key twice."""
+    """Repeat a key."""
     key = chance.choice((b'"uid": "twice", ', b'"object": 3, ', b'"operation": "CREATE", '))
     return text.replace(b'"request": {', b'"request": {' + key, 1)
 
@@ -150,8 +150,8 @@ def _encode(chance: random.Random, text: bytes) -> bytes:
     return text.decode().encode(chance.choice(("utf-16", "utf-32", "utf-7", "cp037")))
 
 
-def wrong(body: bytes, status: int, answer: bytes) -> str:  # noqa: PLR0911  # one a way to be wrong
-    """Say what is wrong with an answer to a review; empty when it is right."""
+def find_error(body: bytes, status: int, answer: bytes) -> str:  # noqa: PLR0911  # one a way to be wrong
+    """Describe what is wrong with a response; empty if it is right."""
     if status not in (200, 400):
         return f"status {status}"
     uid = uid_of(body)
@@ -190,7 +190,7 @@ def _patch(body: bytes, response: dict[str, JSON]) -> str:
 
 
 def _is_text(body: bytes) -> bool:
-    """Tell whether a strict reader of JSON takes it: no bytes or halves that are no characters."""
+    """Return whether a strict JSON decoder accepts the text: valid UTF-8, no lone surrogates."""
     if _HALF.search(body):
         return False
     try:
@@ -201,7 +201,7 @@ def _is_text(body: bytes) -> bool:
 
 
 def uid_of(body: bytes) -> str | None:
-    """Read the uid as any JSON reader does; None where there is none."""
+    """Read the uid as any JSON decoder does; None if there is none."""
     try:
         uid = json.loads(body.decode("utf-8", "replace"))["request"]["uid"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Requests with something wrong in how they are sent, and which statuses are right for each."""
+"""Generates HTTP requests that are damaged in transport, with the accepted statuses."""
 
 import random
 from typing import NamedTuple
@@ -8,8 +8,8 @@ PATH = "/admit/pods?timeout=5s"
 LIMIT = 8 << 20
 
 
-class Case(NamedTuple):
-    """Pieces to send, and what may come back: statuses in order, a set of them for each."""
+class DamagedRequest(NamedTuple):
+    """The pieces to send, and for each expected response the set of accepted statuses."""
 
     name: str
     pieces: tuple[bytes, ...]
@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
 
 def request(body: bytes, path: str = PATH, method: str = "POST", **headers: str) -> bytes:
-    """Write a request as the API server does; headers replace, and empty ones are left out."""
+    """Format a request as the API server does; an empty header is left out."""
     said = {
         "Host": HOST,
         "Content-Type": "application/json",
@@ -32,117 +32,121 @@ def request(body: bytes, path: str = PATH, method: str = "POST", **headers: str)
 
 
 def one_of(*statuses: int) -> tuple[frozenset[int], ...]:
-    """Give the statuses of which one is right."""
+    """Expect one response with one of these statuses."""
     return (frozenset(statuses),)
 
 
 def chunked(body: bytes, size: int) -> bytes:
-    """Write a body in chunks."""
+    """Encode a body in chunks."""
     pieces = [body[i : i + size] for i in range(0, len(body), size)]
     return b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
 
 
-def case(chance: random.Random, body: bytes) -> Case:
-    """Make a case that carries `body` in some way."""
+def case(chance: random.Random, body: bytes) -> DamagedRequest:
+    """Return a request that carries `body` in one of the ways."""
     return chance.choices(MAKERS, WEIGHTS)[0](chance, body)
 
 
-def _plain(_chance: random.Random, body: bytes) -> Case:
-    return Case("review", (request(body),), one_of(200, 400), body)
+def _plain(_chance: random.Random, body: bytes) -> DamagedRequest:
+    return DamagedRequest("review", (request(body),), one_of(200, 400), body)
 
 
-def _workload(_chance: random.Random, body: bytes) -> Case:
+def _workload(_chance: random.Random, body: bytes) -> DamagedRequest:
     path = "/admit/workloads?timeout=5s"
-    return Case("workload", (request(body, path),), one_of(200, 400), body)
+    return DamagedRequest("workload", (request(body, path),), one_of(200, 400), body)
 
 
-def _in_chunks(chance: random.Random, body: bytes) -> Case:
+def _in_chunks(chance: random.Random, body: bytes) -> DamagedRequest:
     head = request(b"", Transfer_Encoding="chunked", Content_Length="")
     sent = head + chunked(body, chance.choice((7, 100, 4096)))
-    return Case("chunked", (sent,), one_of(200, 400), body)
+    return DamagedRequest("chunked", (sent,), one_of(200, 400), body)
 
 
-def _in_pieces(chance: random.Random, body: bytes) -> Case:
+def _in_pieces(chance: random.Random, body: bytes) -> DamagedRequest:
     sent = request(body)
     size = max(1, len(sent) // chance.choice((2, 5, 40)))
     pieces = tuple(sent[i : i + size] for i in range(0, len(sent), size))
-    return Case("in pieces", pieces, one_of(200, 400), body)
+    return DamagedRequest("in pieces", pieces, one_of(200, 400), body)
 
 
-def _slow(chance: random.Random, body: bytes) -> Case:
+def _slow(chance: random.Random, body: bytes) -> DamagedRequest:
     sent = request(body, "/admit/pods?timeout=300ms", Content_Length=str(len(body) + 1))
-    return Case("slow", (sent[: len(sent) - chance.randrange(len(body) or 1)],), one_of(408))
+    return DamagedRequest(
+        "slow", (sent[: len(sent) - chance.randrange(len(body) or 1)],), one_of(408)
+    )
 
 
-def _pipelined(chance: random.Random, body: bytes) -> Case:
+def _pipelined(chance: random.Random, body: bytes) -> DamagedRequest:
     count = chance.choice((2, 5, 20, 60))
     right = (frozenset((200, 400)),) * count
-    return Case("pipelined", (request(body) * count,), right)
+    return DamagedRequest("pipelined", (request(body) * count,), right)
 
 
-def _timeouts(chance: random.Random, body: bytes) -> Case:
+def _timeouts(chance: random.Random, body: bytes) -> DamagedRequest:
     said = chance.choice(("", "5", "-1s", "1e9s", "%00", "5s&timeout=1s", "9" * 400 + "s", "0.0s"))
     sent = request(body, f"/admit/pods?timeout={said}")
-    return Case("silly timeout", (sent,), one_of(200, 400), body)
+    return DamagedRequest("silly timeout", (sent,), one_of(200, 400), body)
 
 
-def _elsewhere(chance: random.Random, body: bytes) -> Case:
+def _elsewhere(chance: random.Random, body: bytes) -> DamagedRequest:
     path = chance.choice(("/", "/admit", "/admit/pods/", "/admit/pods/../pods", "//admit/pods"))
-    return Case("elsewhere", (request(body, path),), one_of(404, 400))
+    return DamagedRequest("elsewhere", (request(body, path),), one_of(404, 400))
 
 
-def _method(chance: random.Random, body: bytes) -> Case:
+def _method(chance: random.Random, body: bytes) -> DamagedRequest:
     method = chance.choice(("GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "BREW"))
     sent = request(b"" if method in ("GET", "HEAD") else body, method=method)
     right = () if method == "HEAD" else one_of(405, 400)  # the answer to HEAD has no body
-    return Case("method", (sent,), right, hasty=method == "HEAD")
+    return DamagedRequest("method", (sent,), right, hasty=method == "HEAD")
 
 
-def _content(chance: random.Random, body: bytes) -> Case:
+def _content(chance: random.Random, body: bytes) -> DamagedRequest:
     kind = chance.choice(("text/plain", "", "application/yaml", ";", "application/jsonx", "é"))
-    return Case("content type", (request(body, Content_Type=kind),), one_of(415, 400))
+    return DamagedRequest("content type", (request(body, Content_Type=kind),), one_of(415, 400))
 
 
-def _compressed(chance: random.Random, body: bytes) -> Case:
+def _compressed(chance: random.Random, body: bytes) -> DamagedRequest:
     coding = chance.choice(("gzip", "deflate", "br", "zstd", "x"))
-    return Case("compressed", (request(body, Content_Encoding=coding),), one_of(415))
+    return DamagedRequest("compressed", (request(body, Content_Encoding=coding),), one_of(415))
 
 
-def _large(chance: random.Random, body: bytes) -> Case:
+def _large(chance: random.Random, body: bytes) -> DamagedRequest:
     if chance.randrange(2):
         sent = request(body, Content_Length=str(chance.choice((LIMIT + 1, 10**12, 10**18))))
-        return Case("said to be large", (sent,), one_of(413, 400))
+        return DamagedRequest("said to be large", (sent,), one_of(413, 400))
     head = request(b"", Transfer_Encoding="chunked", Content_Length="")
     endless = (b"10000\r\n" + b" " * 65536 + b"\r\n",) * (LIMIT // 65536 + 2)
-    return Case("endless chunks", (head, *endless), one_of(413))
+    return DamagedRequest("endless chunks", (head, *endless), one_of(413))
 
 
-def _lengths(chance: random.Random, body: bytes) -> Case:
+def _lengths(chance: random.Random, body: bytes) -> DamagedRequest:
     length = chance.choice(("-1", "1e3", "0x10", "+5", " ", "9" * 30, "5, 5"))
     sent = request(body, Content_Length=length)
-    return Case("length", (sent,), one_of(400, 413))
+    return DamagedRequest("length", (sent,), one_of(400, 413))
 
 
-def _bad_chunks(chance: random.Random, body: bytes) -> Case:
+def _bad_chunks(chance: random.Random, body: bytes) -> DamagedRequest:
     head = request(b"", Transfer_Encoding="chunked", Content_Length="")
     size = chance.choice((b"zz", b"-1", b"ffffffffffffffffff", b"", b"1;" + b"x" * 20000, b"5\x00"))
-    return Case("bad chunks", (head + size + b"\r\n" + body[:5] + b"\r\n",), one_of(400, 413))
+    return DamagedRequest(
+        "bad chunks", (head + size + b"\r\n" + body[:5] + b"\r\n",), one_of(400, 413)
+    )
 
 
-def _both_lengths(_chance: random.Random, body: bytes) -> Case:
-    return Case("smuggled", (request(body, Transfer_Encoding="chunked"),), one_of(400))
+def _both_lengths(_chance: random.Random, body: bytes) -> DamagedRequest:
+    return DamagedRequest("smuggled", (request(body, Transfer_Encoding="chunked"),), one_of(400))
 
 
-def _head(chance: random.Random, body: bytes) -> Case:
+def _head(chance: random.Random, body: bytes) -> DamagedRequest:
     sent = bytearray(request(body))
     end = sent.index(b"\r\n\r\n")
     for _ in range(chance.choice((1, 2, 8))):
         sent[chance.randrange(end)] = chance.randrange(256)
     # The damage may hide the end of the head, or of the body; then nothing can be said.
-    return Case("spoilt head", (bytes(sent), b"\r\n\r\n"), (), hasty=True)
+    return DamagedRequest("spoilt head", (bytes(sent), b"\r\n\r\n"), (), hasty=True)
 
 
-def _noise(chance: random.Random, body: bytes) -> Case:
+def _noise(chance: random.Random, body: bytes) -> DamagedRequest:
     noise = chance.choice(
         (
             chance.randbytes(200) + b"\r\n\r\n",
@@ -155,20 +159,20 @@ def _noise(chance: random.Random, body: bytes) -> Case:
             b"\r\n" * 500 + request(body),
         )
     )
-    return Case("noise", (noise,), (), hasty=True)
+    return DamagedRequest("noise", (noise,), (), hasty=True)
 
 
-def _leaves(chance: random.Random, body: bytes) -> Case:
+def _leaves(chance: random.Random, body: bytes) -> DamagedRequest:
     sent = request(body)
-    return Case("leaves", (sent[: chance.randrange(1, len(sent))],), (), hasty=True)
+    return DamagedRequest("leaves", (sent[: chance.randrange(1, len(sent))],), (), hasty=True)
 
 
-def _no_tls(chance: random.Random, body: bytes) -> Case:
+def _no_tls(chance: random.Random, body: bytes) -> DamagedRequest:
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + chance.randbytes(300)
     noise = chance.choice(
         (request(body), hello, hello[:9], chance.randbytes(500), b"", b"\x15\x03")
     )
-    return Case("no tls", (noise,), (), tls=False, hasty=True)
+    return DamagedRequest("no tls", (noise,), (), tls=False, hasty=True)
 
 
 MAKERS = (

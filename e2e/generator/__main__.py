@@ -1,8 +1,7 @@
 """Prints generated scenarios as JSON lines: `python -m e2e.generator 0:10`.
 
-With `--objects` one scenario as a List of its Kubernetes objects, as any tool reads them; what is
-not an object, the gates and the claims to allocate, is printed to standard error as options of
-`drawbridge simulate`.
+With `--objects` it prints one scenario as a List of Kubernetes objects. Gates and the claims to
+allocate are printed to standard error as options of `drawbridge simulate`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Classes and the claims of one pod: requests, alternatives, constraints, configuration."""
+"""Generates classes and the claims of one pod with their requests and constraints."""
 
 from e2e.generator.devices import GPU, NIC, NUMA, ROOT, TAINT_KEYS, Json
 from e2e.generator.draw import Draw

@@ -1,4 +1,4 @@
-"""Devices as drivers publish them: attributes, capacity, counters, groups, taints, conditions."""
+"""Generates devices: attributes, capacity, counters, groups, taints, binding conditions."""
 
 from typing import Any
 

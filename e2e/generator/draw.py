@@ -1,7 +1,7 @@
-"""Seeded choices. Knows nothing of what is chosen.
+"""Draws seeded values.
 
-Only `Random.random()` is used, whose sequence Python guarantees across versions; `choice` and
-`shuffle` may change, and a seed has to mean the same scenario for ever.
+Uses only `Random.random()`, whose sequence Python guarantees across versions. `choice` and
+`shuffle` may change, and a seed must always give the same scenario.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Nodes and pools of slices: every form of node selection, and pools in bad order."""
+"""Generates nodes and pools of slices: every form of node selection, and damaged pools."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ FORMS = {"local": 0.45, "all": 0.17, "selector": 0.15, "device": 0.10, "spread":
 
 
 @dataclass(frozen=True)
-class Pool:
+class GeneratedPool:
     """Where a pool's slices and devices can be reached."""
 
     driver: str
@@ -46,15 +46,15 @@ def slices(draw: Draw, plan: Plan, names: list[str]) -> list[Json]:
         form = draw.weighted(FORMS)
         local = form == "local"
         for name in names if local else ["shared"]:
-            pool = Pool(driver, name, form, [name] if local else names)
+            pool = GeneratedPool(driver, name, form, [name] if local else names)
             out += publish(draw, plan, pool)
         if not local and draw.chance(0.3):
             name = draw.pick(names)
-            out += publish(draw, plan, Pool(driver, name, "local", [name]))
+            out += publish(draw, plan, GeneratedPool(driver, name, "local", [name]))
     return sorted(out, key=lambda _: draw.number(0, 99))
 
 
-def publish(draw: Draw, plan: Plan, pool: Pool) -> list[Json]:
+def publish(draw: Draw, plan: Plan, pool: GeneratedPool) -> list[Json]:
     """The slices of one pool: devices, counters, what is wrong with it, what is left of old."""
     number, contents = 0, []
     for index in range(draw.weighted({1: 0.6, 2: 0.3, 3: 0.1})):
@@ -73,7 +73,7 @@ def publish(draw: Draw, plan: Plan, pool: Pool) -> list[Json]:
     return numbered(draw, plan, pool, contents)
 
 
-def selected(draw: Draw, pool: Pool, index: int, content: Json) -> Json:
+def selected(draw: Draw, pool: GeneratedPool, index: int, content: Json) -> Json:
     """Say which nodes reach a slice, or its devices."""
     if pool.form == "local":
         return {"nodeName": pool.nodes[0]} | content
@@ -130,7 +130,7 @@ def spoil(draw: Draw, contents: list[Json]) -> None:
         ]
 
 
-def numbered(draw: Draw, plan: Plan, pool: Pool, contents: list[Json]) -> list[Json]:
+def numbered(draw: Draw, plan: Plan, pool: GeneratedPool, contents: list[Json]) -> list[Json]:
     """Name the slices and say how many there are of which generation."""
     generation, count = draw.number(1, 3), len(contents)
     if plan.has("incomplete") and draw.chance(0.4):
@@ -151,7 +151,7 @@ def numbered(draw: Draw, plan: Plan, pool: Pool, contents: list[Json]) -> list[J
     return out
 
 
-def named(pool: Pool, name: str, generation: int, count: int, content: Json) -> Json:
+def named(pool: GeneratedPool, name: str, generation: int, count: int, content: Json) -> Json:
     """The whole object."""
     return {
         "apiVersion": "resource.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Claims that hold devices already: dedicated, shares with and without amounts, administrators."""
+"""Generates allocated claims: dedicated devices, shares, admin access."""
 
 from e2e.generator.devices import Json
 from e2e.generator.draw import Draw

@@ -1,7 +1,6 @@
-"""What one scenario is about: which features it exercises and which gates are on.
+"""Selects the features and gates of one scenario.
 
-Drawn first, because features met at random in every scenario would leave nothing satisfiable.
-Knows nothing of objects.
+They are drawn first, because scenarios with every feature at random would never be satisfiable.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Drawbridge on a rig, installed by its own manifests and run as its Deployments say."""
+"""Installs Drawbridge on a rig with its own manifests and the commands of its Deployments."""

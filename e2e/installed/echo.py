@@ -1,10 +1,9 @@
-"""A webhook that only echoes, in the form of ours: what any webhook in Python costs here.
+"""Serves a webhook that returns a fixed response: the cost of any webhook in Python.
 
     python -m e2e.installed.echo CERTIFICATE KEY ADDRESS [ANSWERS]
 
-Reads the review whole, and allows it with a patch that is ready; with a file of answers, gives the
-one under the pod's label `ask`. Says its port as the processes of an installation do. Decides
-nothing.
+Reads the whole review and allows it with a fixed patch. With a file of responses it returns the one
+for the pod's label `ask`. Logs its port as the product's processes do.
 """
 
 import asyncio
@@ -29,14 +28,14 @@ IDLE_SECONDS = 120.0
 Answers = Mapping[str, Mapping[str, Any]]
 
 
-class Echo:
-    """Answers with what is ready."""
+class EchoHandler:
+    """Returns fixed responses."""
 
     def __init__(self, ready: Answers) -> None:
         self._ready = ready
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """Answer one review; a client that asks whether anybody is there sends none."""
+        """Respond to one review; a request without a body checks the connection."""
         if request.method != "POST":
             return web.Response(text="ok")
         review = msgspec.json.decode(await request.read())
@@ -57,10 +56,10 @@ _PLAIN = {"allowed": True, "patchType": "JSONPatch", "patch": PATCH}
 
 
 async def serve(certificate: str, key: str, host: str, ready: Answers) -> None:
-    """Serve on port 443 of an address until ended."""
+    """Serve on port 443 of an address until the process ends."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
-    server = web.Server(Echo(ready).answer, access_log=None, keepalive_timeout=IDLE_SECONDS)
+    server = web.Server(EchoHandler(ready).answer, access_log=None, keepalive_timeout=IDLE_SECONDS)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, host, 443, ssl=context)
     address = f"{host}:{listening.sockets[0].getsockname()[1]}"

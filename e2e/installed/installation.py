@@ -1,12 +1,12 @@
-"""Drawbridge installed on a control plane: its manifests applied, its processes running.
+"""Installs Drawbridge on a control plane: applies its manifests and runs its processes.
 
-    town = installed(stage)                # once a plane; every scenario comes in by this door
-    town.kubectl.apply(pod).warnings
+    cluster = installed(stage)             # installs once for each control plane
+    cluster.kubectl.apply(pod).warnings
 
-Applies what `kubectl kustomize manifests/base` gives, word for word, and then does what
-docs/installing.md says. There is no kubelet for its own pods, so the Deployments are let make
-them (which shows that they are admitted) and then scaled to nothing, and the same commands run
-here, each with a token of its own ServiceAccount. Processes are the control plane's to end.
+Applies the output of `kubectl kustomize manifests/base` unchanged and follows docs/installing.md.
+No kubelet runs Drawbridge's own pods: the Deployments create them, which shows that they are
+admitted, and are then scaled to zero. The same commands run as local processes with tokens of their
+ServiceAccounts. The processes end with the control plane.
 """
 
 import base64
@@ -26,11 +26,11 @@ from e2e.controlplane.client import ApiError
 from e2e.controlplane.plane import ControlPlane
 from e2e.controlplane.relay import Backend, Relay
 from e2e.installed import manifest
-from e2e.installed.kubectl import Kubectl, Ran, run
+from e2e.installed.kubectl import CommandResult, Kubectl, run
 from e2e.installed.manifest import JSON
 from e2e.installed.replica import Replica
 from e2e.nodes.record import Record, Violation
-from e2e.scenarios.registry import RIGS, stock
+from e2e.scenarios.registry import RIGS, default_options
 from e2e.scenarios.stage import Stage
 
 # Where the commands of this environment are, ours among them.
@@ -47,11 +47,11 @@ DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'
 TEMPLATES = "resourceclaimtemplates"
 
 
-RIGS["installed"] = stock
+RIGS["installed"] = default_options
 
 
-class Installed:
-    """An installation, from `kubectl apply` to the end of the control plane."""
+class Installation:
+    """Drawbridge on one control plane, from `kubectl apply` until the control plane ends."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -69,36 +69,36 @@ class Installed:
 
     @property
     def replicas(self) -> list[Replica]:
-        """Every process of it."""
+        """Return all processes."""
         return [*self.webhooks, *self.controllers]
 
     # --- installing ----------------------------------------------------------------------------
 
     def install(self, webhooks: int = 2, controllers: int = 2) -> None:
-        """Apply the manifests and start this many processes; returns when all are ready."""
+        """Apply the manifests and start the processes; returns when all are ready."""
         self.apply()
         self.certify()
         self.webhooks = self._made(WEBHOOK, webhooks, *SERVING)
         self.controllers = self._made(CONTROLLER, controllers)
-        self.heal()
+        self.start_all()
 
     def apply(self) -> None:
-        """Apply exactly what kustomize gives, see that pods are admitted, let there be none."""
-        rendered = self.kubectl("kustomize", str(manifest.BASE)).done().out
+        """Apply the output of kustomize, wait for the admitted pods, and scale to zero."""
+        rendered = self.kubectl("kustomize", str(manifest.BASE)).check().out
         self.objects = list(yaml.safe_load_all(rendered))
-        self.kubectl("apply", "-f", "-", given=rendered).done()
+        self.kubectl("apply", "-f", "-", stdin=rendered).check()
         inside = self.kubectl.inside(NAMESPACE)
         for name in (WEBHOOK, CONTROLLER):
             wanted = manifest.find(self.objects, "Deployment", name)["spec"]["replicas"]
             there = f"--for=jsonpath={{.status.replicas}}={wanted}"
-            inside("wait", f"deployment/{name}", there, "--timeout=30s").done()
-        inside("scale", "deployment", "--all", "--replicas=0").done()
+            inside("wait", f"deployment/{name}", there, "--timeout=30s").check()
+        inside("scale", "deployment", "--all", "--replicas=0").check()
 
     def certify(self) -> None:
-        """Bring a certificate as docs/installing.md says: a Secret, and who is to be believed."""
+        """Create the certificate Secret and set caBundle, as docs/installing.md says."""
         public, private = self_signed(self.folder, SERVICE)
         words = ("secret", "tls", f"{WEBHOOK}-tls", f"--cert={public}", f"--key={private}")
-        self.kubectl.inside(NAMESPACE)("create", *words).done()
+        self.kubectl.inside(NAMESPACE)("create", *words).check()
         authority = base64.b64encode(public.read_bytes()).decode()
         for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
             hooks = self.kubectl.get(kind, "drawbridge")["webhooks"]
@@ -107,7 +107,7 @@ class Installed:
                 for i in range(len(hooks))
             ]
             body = f"--patch={json.dumps(patch)}"
-            self.kubectl("patch", kind, "drawbridge", "--type=json", body).done()
+            self.kubectl("patch", kind, "drawbridge", "--type=json", body).check()
 
     def _made(self, name: str, count: int, *more: str) -> list[Replica]:
         deployment = manifest.find(self.objects, "Deployment", name)
@@ -127,7 +127,7 @@ class Installed:
         return replicas
 
     def _mounted(self, kind: str, name: str) -> Path:
-        """Write a Secret or ConfigMap to a folder, as a kubelet would mount it."""
+        """Write a Secret or ConfigMap to a folder, as a kubelet mounts it."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         found = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
@@ -141,8 +141,8 @@ class Installed:
 
     # --- living --------------------------------------------------------------------------------
 
-    def heal(self, seconds: float = 60) -> None:
-        """Start whatever does not run, and wait until everything is ready and reachable."""
+    def start_all(self, seconds: float = 60) -> None:
+        """Start processes that do not run, and wait until all are ready and reachable."""
         for replica in self.replicas:
             if not replica.alive:
                 self.plane.processes[replica.name] = replica.start()
@@ -151,7 +151,7 @@ class Installed:
         self._connect()
 
     def _connect(self) -> None:
-        """Let the Service lead to where the processes listen now."""
+        """Update the backends of the Service to the current ports."""
         if self._relay is None:
             return
         wanted = {each.name: Backend(each.port("admission"), each.ready) for each in self.webhooks}
@@ -165,13 +165,13 @@ class Installed:
 
     @property
     def leader(self) -> Replica:
-        """The controller that leads; AssertionError while none does."""
-        found = self.led_by()
+        """Return the leading controller; AssertionError if no controller leads."""
+        found = self.find_leader()
         assert found is not None, "nobody leads"
         return found
 
-    def led_by(self) -> Replica | None:
-        """Give the controller that holds the Lease; None while nobody does."""
+    def find_leader(self) -> Replica | None:
+        """Return the controller that holds the Lease, or None."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{CONTROLLER}"
         holder = self.plane.admin.get(path)["spec"].get("holderIdentity", "")
         # What follows the name tells one life of a process from the next.
@@ -180,7 +180,7 @@ class Installed:
 
     @contextlib.contextmanager
     def reachable(self) -> Iterator[Relay]:
-        """Stand in for kube-proxy: connections to the Service go to whoever is ready."""
+        """Forward connections to the Service to the ready processes, as kube-proxy does."""
         path = f"/api/v1/namespaces/{NAMESPACE}/services/{WEBHOOK}"
         spec = self.plane.admin.get(path)["spec"]
         with Relay(spec["clusterIP"], spec["ports"][0]["port"]) as relay:
@@ -192,21 +192,21 @@ class Installed:
                 self._relay = None
 
     def configure(self, configuration: str) -> None:
-        """Change drawbridge-config, and the file as a kubelet would some time later."""
+        """Change the ConfigMap drawbridge-config and the mounted file."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
         self.plane.admin.patch(path, {"data": {"config.yaml": configuration}})
         self._mounted("configmaps", "drawbridge-config")
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def drawbridge(self, *words: str, given: str = "") -> Ran:
-        """Call our own command as the user who calls kubectl here."""
-        return run([str(COMMANDS / "drawbridge"), *words], words, given, self._environment())
+    def drawbridge(self, *words: str, stdin: str = "") -> CommandResult:
+        """Run the `drawbridge` command with the kubeconfig of the kubectl user."""
+        return run([str(COMMANDS / "drawbridge"), *words], words, stdin, self._environment())
 
-    def plugin(self, *words: str, given: str = "") -> Ran:
-        """Call it as `kubectl drawbridge ...`, found by kubectl on the PATH."""
+    def plugin(self, *words: str, stdin: str = "") -> CommandResult:
+        """Run `kubectl drawbridge ...`, which kubectl finds on the PATH."""
         command = [str(self.kubectl.program), "drawbridge", *words]
-        return run(command, ("kubectl", "drawbridge", *words), given, self._environment())
+        return run(command, ("kubectl", "drawbridge", *words), stdin, self._environment())
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -219,8 +219,8 @@ class Installed:
     # --- looking -------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def watched(self, record: Record) -> Iterator[None]:
-        """Record what no scenario should leave in the logs: bugs, and rights that roles lack."""
+    def errors_recorded(self, record: Record) -> Iterator[None]:
+        """Record log lines about unhandled exceptions and denied requests as violations."""
         try:
             yield
         finally:
@@ -231,14 +231,14 @@ class Installed:
                         self._told.add(text)
                         record.add([Violation("Complaint", replica.name, "", "log", "", text)])
 
-    def excuse(self) -> None:
-        """Pass over denials so far: an API server that starts has not read the roles yet."""
+    def ignore_denials(self) -> None:
+        """Ignore denials logged so far: a starting API server has not read its roles yet."""
         for replica in self.replicas:
             texts = map(json.dumps, replica.lines())
             self._told.update(text for text in texts if DENIED in text)
 
     def facts_hash(self) -> str:
-        """Give the hash of the facts that are published now; empty without any."""
+        """Return the hash of the published facts; empty if there are none."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
         try:
             return str(self.plane.admin.get(path).get("data", {}).get("current", ""))
@@ -248,7 +248,7 @@ class Installed:
             return ""
 
     def facts(self) -> Any:  # noqa: ANN401  # JSON
-        """Give the facts that are published now; None without any."""
+        """Return the published facts; None if there are none."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
         try:
             data = self.plane.admin.get(path).get("data", {})
@@ -260,15 +260,12 @@ class Installed:
         return json.loads(data[key])
 
 
-_PLANES: WeakKeyDictionary[ControlPlane, Installed] = WeakKeyDictionary()
+_PLANES: WeakKeyDictionary[ControlPlane, Installation] = WeakKeyDictionary()
 _FAILED: WeakKeyDictionary[ControlPlane, Exception] = WeakKeyDictionary()
 
 
-def installed(stage: Stage, mode: str = "enforce") -> Installed:
-    """Open the door for a scenario: everything runs, is reachable, and the namespace is opted in.
-
-    Without a `mode` the namespace stays as it is.
-    """
+def installed(stage: Stage, mode: str = "enforce") -> Installation:
+    """Return the installation, running and reachable, and label the stage's namespace."""
     plane = stage.processes
     if plane in _FAILED:
         raise AssertionError("it could not be installed, see the first scenario") from _FAILED[
@@ -276,41 +273,37 @@ def installed(stage: Stage, mode: str = "enforce") -> Installed:
         ]
     if plane not in _PLANES:
         try:
-            made = Installed(plane)
+            made = Installation(plane)
             made.install()
         except Exception as problem:
             _FAILED[plane] = problem
             raise
         _PLANES[plane] = made
-    town = _PLANES[plane]
-    town.heal()
-    stage.enter(town.watched(stage.fleet.record))
-    stage.enter(town.reachable())
+    cluster = _PLANES[plane]
+    cluster.start_all()
+    stage.enter(cluster.errors_recorded(stage.fleet.record))
+    stage.enter(cluster.reachable())
     if mode:
-        opt_in(stage, mode)
-    return town
+        set_mode(stage, mode)
+    return cluster
 
 
-def opt_in(stage: Stage, mode: str | None) -> None:
-    """Label the stage's namespace, or take the label away with None."""
+def set_mode(stage: Stage, mode: str | None) -> None:
+    """Set the mode label of the stage's namespace, or remove it with None."""
     path = f"/api/v1/namespaces/{stage.namespace}"
     stage.client.patch(path, {"metadata": {"labels": {MODE: mode}}})
 
 
-def asked(stage: Stage, body: JSON) -> JSON:
-    """Ask what would become of an object of this namespace, and change nothing."""
+def dry_run(stage: Stage, body: JSON) -> JSON:
+    """Create a pod in the stage's namespace as a dry run and return the result."""
     return stage.client.create(stage.pod_path(), body, dryRun="All")
 
 
-def in_step(stage: Stage, town: Installed, body: JSON, *products: str) -> None:
-    """Wait until what `body` becomes is decided by facts of now, which know these products.
-
-    Facts are published and followed within moments; a scenario that is about something else must
-    not depend on how many, nor on what the one before it had published.
-    """
+def wait_for_facts(stage: Stage, cluster: Installation, body: JSON, *products: str) -> None:
+    """Wait until admission uses facts of the current nodes that contain these products."""
 
     def knows() -> bool:
-        facts = town.facts() or {}
+        facts = cluster.facts() or {}
         drivers = {product["driver"] for product in facts.get("products", ())}
         published = {driver for driver, _ in stage.fleet.published}
         text = json.dumps(facts)
@@ -320,18 +313,18 @@ def in_step(stage: Stage, town: Installed, body: JSON, *products: str) -> None:
 
     def decided() -> bool:
         try:
-            annotations = asked(stage, body)["metadata"].get("annotations", {})
+            annotations = dry_run(stage, body)["metadata"].get("annotations", {})
         except ApiError as problem:
             # Older facts may know no way at all.
             if problem.code != 422:
                 raise
             return False
-        return bool(annotations.get("drawbridge.dev/facts") == town.facts_hash())
+        return bool(annotations.get("drawbridge.dev/facts") == cluster.facts_hash())
 
     stage.wait("admission follows the facts", decided)
 
 
 def template_names(stage: Stage) -> list[str]:
-    """Name the templates of the stage's namespace."""
+    """List the names of the templates in the stage's namespace."""
     path = stage.path(TEMPLATES, "", "/apis/resource.k8s.io/v1")
     return sorted(each["metadata"]["name"] for each in stage.client.get(path)["items"])

@@ -1,4 +1,4 @@
-"""The real kubectl as a person uses it: words in; exit code, output and warnings out."""
+"""Runs the real kubectl as a user does and returns exit code, output and warnings."""
 
 import json
 import subprocess
@@ -12,8 +12,8 @@ WARNING = "Warning: "
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What one call of a command gave."""
+class CommandResult:
+    """The result of one command."""
 
     words: tuple[str, ...]
     code: int
@@ -22,12 +22,12 @@ class Ran:
 
     @property
     def warnings(self) -> list[str]:
-        """What the API server told beside its answer, in the order it was printed."""
+        """Return the warnings of the API server in the order printed."""
         lines = self.err.splitlines()
         return [line.removeprefix(WARNING) for line in lines if line.startswith(WARNING)]
 
-    def done(self) -> "Ran":
-        """Give itself; AssertionError with everything that was said when it did not succeed."""
+    def check(self) -> "CommandResult":
+        """Return itself; AssertionError with the output if the command failed."""
         assert self.code == 0, f"{self}"
         return self
 
@@ -36,7 +36,7 @@ class Ran:
 
 
 class Kubectl:
-    """Calls kubectl as one user, in a namespace where one is given."""
+    """Runs kubectl as one user, optionally in one namespace."""
 
     def __init__(self, program: Path, access: Path, cache: Path, namespace: str = "") -> None:
         self.program = program
@@ -45,47 +45,47 @@ class Kubectl:
         self.namespace = namespace
 
     def inside(self, namespace: str) -> "Kubectl":
-        """Give the same for another namespace."""
+        """Return the same for another namespace."""
         return Kubectl(self.program, self.access, self.cache, namespace)
 
-    def __call__(self, *words: str, given: str | Mapping[str, Any] | None = None) -> Ran:
-        """Call it; `given` is its standard input, an object as JSON (name it with `-f -`)."""
+    def __call__(self, *words: str, stdin: str | Mapping[str, Any] | None = None) -> CommandResult:
+        """Run kubectl; `stdin` is its standard input, for example an object for `-f -`."""
         command = [str(self.program), f"--kubeconfig={self.access}", f"--cache-dir={self.cache}"]
         if self.namespace:
             command.append(f"--namespace={self.namespace}")
-        text = given if isinstance(given, str) or given is None else json.dumps(given)
+        text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
         return run([*command, *words], words, text or "")
 
-    def apply(self, *objects: Mapping[str, Any], words: Sequence[str] = ()) -> Ran:
+    def apply(self, *objects: Mapping[str, Any], words: Sequence[str] = ()) -> CommandResult:
         """`kubectl apply -f -` of these objects."""
-        return self("apply", "-f", "-", *words, given=listed(objects))
+        return self("apply", "-f", "-", *words, stdin=listed(objects))
 
     def get(self, *words: str) -> Any:  # noqa: ANN401  # JSON
-        """`kubectl get ... -o json`; AssertionError when there is none."""
-        return json.loads(self("get", *words, "-o", "json").done().out)
+        """Run `kubectl get ... -o json`; AssertionError if the object does not exist."""
+        return json.loads(self("get", *words, "-o", "json").check().out)
 
 
 def run(
     command: Sequence[str],
     words: Sequence[str],
-    given: str = "",
+    stdin: str = "",
     environment: Mapping[str, str] | None = None,
-) -> Ran:
-    """Run a command to its end; `words` are what a person sees of it."""
+) -> CommandResult:
+    """Run a command to its end; `words` is the command as shown to a person."""
     done = subprocess.run(
         command,
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
         env=environment,
     )
-    return Ran(tuple(words), done.returncode, done.stdout, done.stderr)
+    return CommandResult(tuple(words), done.returncode, done.stdout, done.stderr)
 
 
 def listed(objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Give several objects as one."""
+    """Combine several objects into a List."""
     if len(objects) == 1:
         return objects[0]
     return {"apiVersion": "v1", "kind": "List", "items": list(objects)}

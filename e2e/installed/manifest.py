@@ -1,7 +1,6 @@
-"""The manifests as kustomize renders them, and what a Deployment in them says to run. Pure.
+"""Reads rendered manifests and converts the command of a Deployment to a local one. Pure.
 
-The one place that knows how the command line of a container becomes that of a process on this
-machine: mounted folders become local ones, and what only a process here needs is added.
+Mounted folders become local folders, and options that only a local process needs are added.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,6 @@
-"""One process of an installation: started as its Deployment says, known by its log lines.
+"""Runs one process of an installation with the command of its Deployment.
 
-Addresses come from the log, because ports are free ones; what a kubelet and a Service would ask
-(ready?) is asked of the process itself.
+Ports are free ones, so they are read from the log. Readiness comes from the process's own endpoint.
 """
 
 import http.client
@@ -21,15 +20,15 @@ LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an operations endpoint said."""
+class EndpointResponse:
+    """The response of an operations endpoint."""
 
     code: int
     text: str
 
 
 class Replica:
-    """A process that may be ended and started again; its name and log stay."""
+    """A process that can end and start again under the same name and log."""
 
     def __init__(self, name: str, words: Sequence[str | Path], log: Path) -> None:
         self.name = name
@@ -52,35 +51,35 @@ class Replica:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self.process is not None and self.process.child.poll() is None
 
-    def running(self) -> Process:
-        """Give its process; AssertionError when it was never started."""
+    def started_process(self) -> Process:
+        """Return its process; AssertionError if it was never started."""
         assert self.process is not None, f"{self.name} was not started"
         return self.process
 
     def wait_ready(self, seconds: float = 60) -> None:
-        """Wait until it is ready; StartError with what it lacks and its log when it is not."""
+        """Wait until it is ready; StartError with readyz and its log otherwise."""
         try:
-            self.running().wait_ready(self.ready, seconds)
+            self.started_process().wait_ready(self.ready, seconds)
         except StartError as error:
-            raise StartError(f"{error}\nreadyz: {self.ask('health', '/readyz').text}") from None
+            raise StartError(f"{error}\nreadyz: {self.request('health', '/readyz').text}") from None
 
     def kill(self) -> None:
-        """End it as a crash would."""
-        self.running().kill()
+        """Kill it, as in a crash."""
+        self.started_process().kill()
 
     def stop(self) -> int:
-        """End it as a kubelet would, and give its exit code."""
-        process = self.running()
+        """Stop it as a kubelet does, and return its exit code."""
+        process = self.started_process()
         process.stop(40)
         return int(process.child.returncode)
 
     # --- what it says --------------------------------------------------------------------------
 
     def lines(self) -> list[dict[str, Any]]:
-        """Give what it has logged since it was started; what is no JSON object is left out."""
+        """Return the JSON lines that it has logged since its start."""
         if not self.log.exists():
             return []
         with self.log.open("rb") as log:
@@ -96,43 +95,43 @@ class Replica:
                 found.append(line)
         return found
 
-    def said(self, msg: str) -> list[dict[str, Any]]:
-        """Give the log lines with this message."""
+    def messages(self, msg: str) -> list[dict[str, Any]]:
+        """Return the log lines with this message."""
         return [line for line in self.lines() if line.get("msg") == msg]
 
     def port(self, listener: str) -> int:
-        """Give the port of a listener; 0 while it does not listen."""
+        """Return the port of a listener; 0 if it does not listen."""
         if listener not in self._ports:
-            for line in self.said("listening"):
+            for line in self.messages("listening"):
                 self._ports[str(line["name"])] = int(str(line["address"]).rpartition(":")[2])
         return self._ports.get(listener, 0)
 
-    def ask(self, listener: str, path: str) -> Answer:
-        """Ask an operations endpoint; code 0 when nobody answers."""
+    def request(self, listener: str, path: str) -> EndpointResponse:
+        """Request an operations endpoint; code 0 if the connection fails."""
         port = self.port(listener)
         if not port:
-            return Answer(0, "it does not listen")
+            return EndpointResponse(0, "it does not listen")
         url = f"http://127.0.0.1:{port}{path}"
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:
-                return Answer(answer.status, answer.read().decode())
+                return EndpointResponse(answer.status, answer.read().decode())
         except urllib.error.HTTPError as answer:
-            return Answer(answer.code, answer.read().decode())
+            return EndpointResponse(answer.code, answer.read().decode())
         except OSError as problem:
-            return Answer(0, f"{problem}")
+            return EndpointResponse(0, f"{problem}")
 
     def ready(self) -> bool:
-        """Whether it is ready, as somebody saw it who looks now and then."""
+        """Return whether it is ready, checked at most every LOOK_SECONDS."""
         now = time.monotonic()
         if now - self._looked > LOOK_SECONDS or not self._seen:
-            self._seen = self.alive and self.ask("health", "/readyz").code == http.client.OK
+            self._seen = self.alive and self.request("health", "/readyz").code == http.client.OK
             self._looked = now
         return self._seen and self.alive
 
     def metric(self, name: str, **labels: str) -> float:
-        """Sum the samples of a metric that have these labels; 0 without any."""
+        """Return the sum of the samples of a metric with these labels."""
         total = 0.0
-        for line in self.ask("metrics", "/metrics").text.splitlines():
+        for line in self.request("metrics", "/metrics").text.splitlines():
             head, _, value = line.rpartition(" ")
             if head.partition("{")[0] == name and all(
                 f'{key}="{text}"' in head for key, text in labels.items()

@@ -1,1 +1,1 @@
-"""The same scenarios on a kind cluster, for machines with a container engine."""
+"""Runs the scenarios on a kind cluster, on machines with a container engine."""

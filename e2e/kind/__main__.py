@@ -1,9 +1,9 @@
-"""Runs scenarios on a kind cluster that is made for it and deleted afterwards.
+"""Creates a kind cluster, runs scenarios on it, and deletes it.
 
     python -m e2e.kind [smoke|full]
 
 Needs kind, kubectl and a container engine. Scenarios that end processes of the control plane, or
-reach a Service over this machine's loopback, are skipped; all others are the very same code.
+reach a Service over this machine's loopback, are skipped.
 """
 
 import base64
@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from e2e.controlplane.client import Client
-from e2e.runner import chosen_of, play_all, say, summary
+from e2e.runner import print_line, run_all, select_scenarios, summary
 
 HERE = Path(__file__).parent
 CLUSTER = "drawbridge-e2e"
@@ -51,10 +51,10 @@ def admin(access: Path) -> Client:
 def main(suite: str) -> int:
     """Make the cluster, play, and delete it; 1 when a scenario failed."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
-    chosen = chosen_of(suite, "")
+    chosen = select_scenarios(suite, "")
     if missing:
-        say(f"SKIP: {', '.join(missing)} not found; nothing was run")
-        say(f"0 passed, 0 failed, {len(chosen)} skipped")
+        print_line(f"SKIP: {', '.join(missing)} not found; nothing was run")
+        print_line(f"0 passed, 0 failed, {len(chosen)} skipped")
         return 0
     with tempfile.TemporaryDirectory() as folder:
         access = Path(folder) / "kubeconfig"
@@ -65,11 +65,11 @@ def main(suite: str) -> int:
             told = client.get("/version")
             version = f"{told['major']}.{told['minor'].rstrip('+')}"
             able = [one for one in chosen if one.can_run_on(version)]
-            counts = play_all(able, version, client, None)
+            counts = run_all(able, version, client, None)
             counts["skipped"] += len(chosen) - len(able)
         finally:
             run("kind", "delete", "cluster", "--name", CLUSTER, access=access)
-    say(summary(counts))
+    print_line(summary(counts))
     return 1 if counts["failed"] else 0
 
 

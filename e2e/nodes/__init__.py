@@ -1,1 +1,1 @@
-"""Simulated nodes: Node objects, a stand-in for the kubelet, node drivers, a device plugin."""
+"""Simulates nodes: Node objects, kubelet, node drivers and a device plugin."""

@@ -1,4 +1,4 @@
-"""Kubernetes quantities as exact fractions; written for the rig, from the format's description."""
+"""Parses Kubernetes quantities as exact fractions, from the description of the format."""
 
 import re
 from fractions import Fraction

@@ -1,8 +1,7 @@
-"""What may not be prepared: one pure function for each rule, each with a violation of its own name.
+"""Checks what a driver must not prepare: one pure function and one violation for each rule.
 
-Written from what drivers are documented to check, as the last line of defence against a wrong
-allocation. A check sees one order and what the driver knows; it reads no clock and calls nobody,
-and it does not trust the allocator that made the order.
+The rules follow the drivers' documentation. A check gets one claim and the state of the driver. It
+does not trust the allocator.
 """
 
 from collections import Counter
@@ -16,7 +15,7 @@ from e2e.nodes.order import Order, Result
 
 
 @dataclass(frozen=True)
-class Bench:
+class DriverState:
     """What a driver knows when it is asked to prepare.
 
     `retired` are devices of earlier generations, which somebody may still hold; `held` are other
@@ -43,10 +42,10 @@ class Trip:
     message: str
 
 
-Check = Callable[[Order, Bench], Iterator[Trip]]
+Check = Callable[[Order, DriverState], Iterator[Trip]]
 
 
-def known(order: Order, bench: Bench) -> Iterator[tuple[Result, Device]]:
+def known(order: Order, bench: DriverState) -> Iterator[tuple[Result, Device]]:
     """Yield the results that name a device of the current layout."""
     for result in order.results:
         device = bench.layout.devices.get(result.device)
@@ -54,7 +53,7 @@ def known(order: Order, bench: Bench) -> Iterator[tuple[Result, Device]]:
             yield result, device
 
 
-def taken(bench: Bench) -> Iterator[tuple[Order, Result, Device]]:
+def taken(bench: DriverState) -> Iterator[tuple[Order, Result, Device]]:
     """Yield what other claims hold, administrators' looks apart.
 
     What is no longer published is held all the same, until it is unprepared.
@@ -66,19 +65,19 @@ def taken(bench: Bench) -> Iterator[tuple[Order, Result, Device]]:
                 yield other, result, devices[result.device]
 
 
-def claiming(order: Order, bench: Bench) -> Iterator[tuple[Result, Device]]:
+def claiming(order: Order, bench: DriverState) -> Iterator[tuple[Result, Device]]:
     """Yield what the order would really take: known, and not only looked at."""
     return ((result, device) for result, device in known(order, bench) if not result.admin)
 
 
-def foreign_node(order: Order, bench: Bench) -> Iterator[Trip]:
+def foreign_node(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A device of another node's pool cannot be prepared here."""
     for result in order.results:
         if result.pool != bench.layout.node:
             yield Trip(result.device, f"pool {result.pool} is not on node {bench.layout.node}")
 
 
-def unknown_device(order: Order, bench: Bench) -> Iterator[Trip]:
+def unknown_device(order: Order, bench: DriverState) -> Iterator[Trip]:
     """The device was never published by this driver on this node."""
     names = bench.layout.devices.keys() | bench.retired.keys() | bench.lost
     for result in order.results:
@@ -86,7 +85,7 @@ def unknown_device(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, "no such device on this node")
 
 
-def stale_generation(order: Order, bench: Bench) -> Iterator[Trip]:
+def stale_generation(order: Order, bench: DriverState) -> Iterator[Trip]:
     """The device was in an earlier generation of the pool and is no longer."""
     gone = bench.retired.keys() - bench.layout.devices.keys() - bench.lost
     for result in order.results:
@@ -94,14 +93,14 @@ def stale_generation(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, "only an earlier generation of the pool had it")
 
 
-def device_lost(order: Order, bench: Bench) -> Iterator[Trip]:
+def device_lost(order: Order, bench: DriverState) -> Iterator[Trip]:
     """The hardware is gone or failing."""
     for result in order.results:
         if result.pool == bench.layout.node and result.device in bench.lost:
             yield Trip(result.device, "the device is lost")
 
 
-def device_repeated(order: Order, bench: Bench) -> Iterator[Trip]:
+def device_repeated(order: Order, bench: DriverState) -> Iterator[Trip]:
     """One claim has one exclusive device twice."""
     counted = Counter(
         result.device for result, device in claiming(order, bench) if not device.shared
@@ -111,7 +110,7 @@ def device_repeated(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(name, f"allocated {times} times in one claim")
 
 
-def limits_overwritten(order: Order, bench: Bench) -> Iterator[Trip]:
+def limits_overwritten(order: Order, bench: DriverState) -> Iterator[Trip]:
     """One claim has two shares of one device: the limits of one overwrite the other's."""
     counted = Counter(result.device for result, device in claiming(order, bench) if device.shared)
     for name, times in counted.items():
@@ -119,7 +118,7 @@ def limits_overwritten(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(name, f"{times} shares in one claim overwrite each other's limits")
 
 
-def device_taken(order: Order, bench: Bench) -> Iterator[Trip]:
+def device_taken(order: Order, bench: DriverState) -> Iterator[Trip]:
     """An exclusive device is prepared for another claim."""
     holders = {device.name: other.claim for other, _, device in taken(bench) if not device.shared}
     for result, _ in claiming(order, bench):
@@ -129,7 +128,7 @@ def device_taken(order: Order, bench: Bench) -> Iterator[Trip]:
             )
 
 
-def sibling_taken(order: Order, bench: Bench) -> Iterator[Trip]:
+def sibling_taken(order: Order, bench: DriverState) -> Iterator[Trip]:
     """The same hardware is prepared in another guise: as a GPU and for passthrough."""
     holders = {device.physical: (device, other.claim) for other, _, device in taken(bench)}
     for _, device in claiming(order, bench):
@@ -138,7 +137,7 @@ def sibling_taken(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(device.name, f"the same GPU as {holder[0].name} of claim {holder[1]}")
 
 
-def share_mismatch(order: Order, bench: Bench) -> Iterator[Trip]:
+def share_mismatch(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A shared device comes with a share ID, an exclusive one without."""
     for result, device in claiming(order, bench):
         if device.shared != bool(result.share):
@@ -147,7 +146,7 @@ def share_mismatch(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, f"a result for a device that is {kind} {has} shareID")
 
 
-def share_repeated(order: Order, bench: Bench) -> Iterator[Trip]:
+def share_repeated(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A share ID is used once per device."""
     used = {(device.name, result.share) for _, result, device in taken(bench)}
     for result, _ in claiming(order, bench):
@@ -156,7 +155,7 @@ def share_repeated(order: Order, bench: Bench) -> Iterator[Trip]:
         used.add((result.device, result.share))
 
 
-def capacity_unaccounted(order: Order, bench: Bench) -> Iterator[Trip]:
+def capacity_unaccounted(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A share says how much it consumes of every capacity of its device, and of no other."""
     for result, device in claiming(order, bench):
         wanted = device.wire.get("capacity", {}).keys() if device.shared else set()
@@ -165,7 +164,7 @@ def capacity_unaccounted(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, f"consumedCapacity and the device's capacity differ: {names}")
 
 
-def capacity_outside_policy(order: Order, bench: Bench) -> Iterator[Trip]:
+def capacity_outside_policy(order: Order, bench: DriverState) -> Iterator[Trip]:
     """An amount is one the device's request policy could have given."""
     for result, device in claiming(order, bench):
         for name, text in result.consumed.items():
@@ -189,7 +188,7 @@ def _allowed(policy: Mapping[str, Any], text: str) -> bool:
     return "step" not in valid or (value - least) % amount(valid["step"]) == 0
 
 
-def capacity_overcommitted(order: Order, bench: Bench) -> Iterator[Trip]:
+def capacity_overcommitted(order: Order, bench: DriverState) -> Iterator[Trip]:
     """All shares of a device together stay within each of its capacities."""
     total: Counter[tuple[str, str]] = Counter()
     everybody = [(result, device) for _, result, device in taken(bench)]
@@ -204,14 +203,14 @@ def capacity_overcommitted(order: Order, bench: Bench) -> Iterator[Trip]:
                 yield Trip(device.name, f"{name}: {used:g} of {capacity['value']} consumed")
 
 
-def _drawing(order: Order, bench: Bench) -> tuple[dict[str, Device], dict[str, Device]]:
+def _drawing(order: Order, bench: DriverState) -> tuple[dict[str, Device], dict[str, Device]]:
     """Devices that draw on counters, once each: the order's, and everybody's."""
     mine = {device.name: device for _, device in claiming(order, bench)}
     everybody = {device.name: device for _, _, device in taken(bench)} | mine
     return mine, everybody
 
 
-def counter_overcommitted(order: Order, bench: Bench) -> Iterator[Trip]:
+def counter_overcommitted(order: Order, bench: DriverState) -> Iterator[Trip]:
     """All prepared devices together stay within each counter set."""
     mine, everybody = _drawing(order, bench)
     used: Counter[tuple[str, str]] = Counter()
@@ -232,7 +231,7 @@ def counter_overcommitted(order: Order, bench: Bench) -> Iterator[Trip]:
                 yield Trip(device.name, f"{draw['counterSet']}: too little {', '.join(over)}")
 
 
-def groups_incompatible(order: Order, bench: Bench) -> Iterator[Trip]:
+def groups_incompatible(order: Order, bench: DriverState) -> Iterator[Trip]:
     """Everything on one counter set has a compatibility group in common, or none has any."""
     mine, everybody = _drawing(order, bench)
     members: dict[str, list[frozenset[str]]] = {}
@@ -247,7 +246,7 @@ def groups_incompatible(order: Order, bench: Bench) -> Iterator[Trip]:
                 yield Trip(device.name, f"{draw['counterSet']}: no group in common")
 
 
-def config_unreadable(order: Order, bench: Bench) -> Iterator[Trip]:
+def config_unreadable(order: Order, bench: DriverState) -> Iterator[Trip]:
     """Parameters are read strictly: kind, version, every field and its type are known."""
     for result, _ in known(order, bench):
         parameters = order.configs.get(result.request)
@@ -255,7 +254,7 @@ def config_unreadable(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, problem)
 
 
-def _unreadable(parameters: Mapping[str, Any], bench: Bench) -> str:
+def _unreadable(parameters: Mapping[str, Any], bench: DriverState) -> str:
     kind = parameters.get("kind", "")
     if kind not in bench.configs:
         return f"configuration kind {kind!r} is not known"
@@ -282,7 +281,7 @@ def _misfit(value: Any, form: Any, path: str) -> str:  # noqa: ANN401  # JSON ag
     return ""
 
 
-def config_kind_mismatch(order: Order, bench: Bench) -> Iterator[Trip]:
+def config_kind_mismatch(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A configuration is for the kind of device it is given to."""
     for result, device in known(order, bench):
         kind = order.configs.get(result.request, {}).get("kind", "")
@@ -291,7 +290,7 @@ def config_kind_mismatch(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, f"{kind} is for {wanted}, the device is {device.kind}")
 
 
-def config_unsupported(order: Order, bench: Bench) -> Iterator[Trip]:
+def config_unsupported(order: Order, bench: DriverState) -> Iterator[Trip]:
     """MPS works neither with partitions made on demand nor with consumable shares."""
     for result, device in known(order, bench):
         sharing = order.configs.get(result.request, {}).get("sharing")
@@ -301,7 +300,7 @@ def config_unsupported(order: Order, bench: Bench) -> Iterator[Trip]:
             yield Trip(result.device, "MPS with dynamic MIG or consumable shares is not supported")
 
 
-def config_conflict(order: Order, bench: Bench) -> Iterator[Trip]:
+def config_conflict(order: Order, bench: DriverState) -> Iterator[Trip]:
     """All claims on one device configure it alike."""
     others = {device.name: (other, result) for other, result, device in taken(bench)}
     for result, _ in claiming(order, bench):
@@ -311,7 +310,7 @@ def config_conflict(order: Order, bench: Bench) -> Iterator[Trip]:
                 yield Trip(result.device, f"configured otherwise by claim {other.claim}")
 
 
-def allocation_changed(order: Order, bench: Bench) -> Iterator[Trip]:
+def allocation_changed(order: Order, bench: DriverState) -> Iterator[Trip]:
     """What was prepared for a claim stays its allocation until it is unprepared."""
     if bench.own and bench.own.results != order.results:
         before = {(result.pool, result.device) for result in bench.own.results}
@@ -320,7 +319,7 @@ def allocation_changed(order: Order, bench: Bench) -> Iterator[Trip]:
         yield Trip(", ".join(changed), "the allocation changed after it was prepared")
 
 
-def handed_out_twice(order: Order, bench: Bench) -> Iterator[Trip]:
+def handed_out_twice(order: Order, bench: DriverState) -> Iterator[Trip]:
     """Nobody outside this driver, such as a device plugin, has given the hardware away."""
     for _, device in claiming(order, bench):
         if device.physical in bench.elsewhere:

@@ -1,8 +1,7 @@
-"""A simulated node driver: one gRPC server on a unix socket, answering for many nodes.
+"""Simulates a node driver: one gRPC server on a unix socket for many nodes.
 
-A real driver runs once per node. Here one process serves all nodes, and a call says in its
-metadata (`node`) whose kubelet it is; nothing else differs in the protocol. What is prepared is
-kept in a checkpoint file and survives `restart`, as it must in reality.
+A real driver runs once for each node. Here one process serves all nodes, and the metadata of a call
+(`node`) names the kubelet. Prepared claims are kept in a checkpoint file and survive `restart`.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import Any
 
 from e2e.controlplane.client import JSON, ApiError, Client
 from e2e.nodes import order, protocol
-from e2e.nodes.checks import Bench
+from e2e.nodes.checks import DriverState
 from e2e.nodes.family import Family
 from e2e.nodes.layout import Device, Layout
 from e2e.nodes.order import Order
@@ -156,7 +155,7 @@ class Driver:
 
     def _check(self, station: Station, wanted: Order, own: Order | None) -> None:
         others = tuple(held for uid, held in station.prepared.items() if uid != wanted.uid)
-        bench = Bench(
+        bench = DriverState(
             station.layout,
             station.retired,
             station.lost,

@@ -1,4 +1,4 @@
-"""The driver families that are simulated: what each publishes, reads and checks."""
+"""Lists the simulated driver families: what each publishes, reads and checks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

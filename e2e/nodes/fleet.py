@@ -1,4 +1,4 @@
-"""The fleet: simulated nodes with their drivers, plugins and the kubelet, on any API server.
+"""Manages simulated nodes with their drivers, plugins and kubelet on any API server.
 
 with Fleet(client) as fleet:
     fleet.add("gpu-1", "dgx-a100", drivers={"gpu.nvidia.com": "full", "dra.net": None})

@@ -1,8 +1,8 @@
-"""A stand-in for the kubelets of all simulated nodes.
+"""Simulates the kubelets of all nodes.
 
-It watches pods, and for each bound to one of its nodes does what matters to devices: the checks in
-upstream's order, NodePrepareResources over gRPC, the device plugin, phase Running; and on the
-way out NodeUnprepareResources. Containers do not exist.
+Watches pods, and for each pod on one of its nodes runs the device checks in upstream's order, calls
+NodePrepareResources over gRPC and the device plugin, and sets phase Running. When the pod ends it
+calls NodeUnprepareResources. It runs no containers.
 """
 
 import heapq

@@ -1,8 +1,7 @@
-"""What a driver publishes of one machine, before it is split into ResourceSlice objects.
+"""Describes what a driver publishes of one machine, before the split into ResourceSlices.
 
-Devices keep their wire form: what the API server stores and what the driver believes are the same
-dictionary, so that a check cannot agree with a second reading of it by accident. A field that an
-older API server drops stays in the driver's own copy, as in reality.
+Devices keep their wire form, so that the API server and the driver use the same dictionary. A field
+that an older API server drops stays in the driver's copy, as in a real driver.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,7 @@
-"""Physical machines: which GPUs and NICs a node has and how they lie together.
+"""Describes physical machines: their GPUs and NICs, PCIe roots and NUMA nodes.
 
-Read from the shapes and products beside this file. Knows nothing of drivers, plugins or the API:
-what is published of a machine, and by whom, is decided elsewhere, so that two drivers (or a driver
-and a plugin) can publish the same hardware.
+Reads the shapes and products beside this file. Several drivers and plugins can publish the same
+machine.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""Node objects as clouds and node features discovery leave them; nothing is sent from here."""
+"""Builds Node objects with the labels of clouds and of node feature discovery."""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""A claim as a node driver sees it: what was allocated of its devices, and how configured.
+"""Reads a claim as a node driver does: its allocated devices and their configuration.
 
-Read from the claim's JSON with nothing but the driver's name; what is allowed is the checks'.
+Needs only the claim's JSON and the driver's name. `checks` decides what is allowed.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""A stand-in for a device plugin and the kubelet's device manager.
+"""Simulates a device plugin and the kubelet's device manager.
 
-It advertises an extended resource on a node and hands out the very GPUs that a DRA driver may have
-published, by UUID. It knows nothing of DRA, as in reality; that both hand out one GPU shows in the
-record.
+Advertises an extended resource on a node and allocates GPUs by UUID, also GPUs that a DRA driver
+publishes. Like a real plugin it is unaware of DRA. The record shows a GPU that both allocate.
 """
 
 import threading

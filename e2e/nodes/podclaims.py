@@ -1,4 +1,4 @@
-"""The claims of a pod, and what the kubelet asks of them before any driver is called. Pure."""
+"""Finds the claims of a pod and runs the kubelet's checks before any driver call. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

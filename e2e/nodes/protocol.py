@@ -1,8 +1,7 @@
-"""The gRPC protocol between kubelet and node driver, `k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin`.
+"""Describes the gRPC protocol of kubelet and node driver, `DRAPlugin` v1.
 
-The messages are described here, field by field, instead of being generated from a file: the
-protocol is two calls, and a generator would be one more tool on every machine. Field numbers are
-those of Kubernetes.
+The messages of `k8s.io.kubelet.pkg.apis.dra.v1` are described field by field instead of generated:
+the protocol has two calls, and a generator would be one more tool. Field numbers are Kubernetes'.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
-"""What the node side remembers for everybody: violations, and who holds which hardware.
+"""Records violations, and which driver or plugin has which hardware.
 
-Both span drivers and device plugins on purpose: handing one GPU out twice is seen by nobody who
-looks at one of them only.
+Both cover drivers and device plugins, because a GPU that is allocated twice shows only in both.
 """
 
 import threading

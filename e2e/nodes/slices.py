@@ -1,7 +1,7 @@
-"""ResourceSlice objects of a layout, and writing them as a driver's helper does.
+"""Builds and writes the ResourceSlices of a layout as a driver's helper does.
 
-A new generation is written slice by slice before the old one is deleted, so that for a moment both
-are there; `whole=False` stops in the middle and leaves a pool that is not complete.
+It writes a new generation slice by slice before it deletes the old one. `whole=False` stops in
+between and leaves an incomplete pool.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
-"""Builds the oracle with Go, once per version, source and pin.
+"""Builds the oracle with Go, once for each version, source and pin.
 
     python -m e2e.oracle.build [1.34|1.35|1.36|1.37]
 
-The newest answers everything, the older ones CEL only. The binary lies in `.cache/`, named after
-what it was built from: sources, pins, tags, Go version. Refuses to know what is asked of it.
+The newest version supports all commands, the older ones only CEL. The binary is in `.cache/`, named
+by the hash of its inputs: sources, pins, tags, Go version.
 """
 
 import hashlib

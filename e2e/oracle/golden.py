@@ -1,13 +1,12 @@
-"""What Kubernetes' allocator answers to 5,000 generated scenarios, stored as one digest a block.
+"""Stores the results of Kubernetes' allocator for 5,000 generated scenarios as digests.
 
-    python -m e2e.oracle.golden write     answers all and writes golden.json
-    python -m e2e.oracle.golden check     answers all again and names the blocks that differ
+    python -m e2e.oracle.golden write     allocates all and writes golden.json
+    python -m e2e.oracle.golden check     allocates all again and names the blocks that differ
 
-Stored by seed and not by file: scenarios are made anew from their seeds, and of the answers only
-digests are kept, in 100 lines instead of 50 MB. A differing block is looked into by answering its
-seeds. It shows when the generator is no longer the same stream (a new GENERATION) or the allocator
-no longer the same code. Searches that upstream cannot finish soon depend on the clock: their seeds
-are listed and not answered.
+Scenarios are generated again from their seeds, and only digests of the results are stored: 100
+lines instead of 50 MB. To examine a differing block, allocate its seeds. A difference shows that
+the generator changed (a new GENERATION) or the allocator changed. Seeds whose search depends on the
+clock are listed and skipped.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""What is shown on a real control plane, one behaviour a function."""
+"""Contains the scenarios: one function shows one behaviour on a real control plane."""

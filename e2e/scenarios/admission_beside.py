@@ -1,4 +1,4 @@
-"""Admission among others: their webhooks, claims and limits, and pods that are not ours."""
+"""Scenarios: admission with other webhooks, claims, LimitRanges, and pods out of scope."""
 
 import contextlib
 import json
@@ -6,9 +6,16 @@ import re
 
 import jsonpatch
 
-from e2e.installed.installation import MODE, asked, in_step, installed, opt_in, template_names
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, gpus, legacy
-from e2e.scenarios.neighbour import CONFIGURATIONS, configuration, neighbour
+from e2e.installed.installation import (
+    MODE,
+    dry_run,
+    installed,
+    set_mode,
+    template_names,
+    wait_for_facts,
+)
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, add_gpu_node, legacy_pod
+from e2e.scenarios.neighbour import CONFIGURATIONS, configuration, other_webhook
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -62,24 +69,24 @@ def differently(stage: Stage, body: JSON) -> JSON:
     """Give what the API server would make of a pod if it were not for us."""
     metadata = body["metadata"]
     changed = {"name": "untouched", "labels": {**metadata["labels"], **OFF}}
-    return asked(stage, {**body, "metadata": {**metadata, **changed}})
+    return dry_run(stage, {**body, "metadata": {**metadata, **changed}})
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
-def a_container_that_another_webhook_adds_is_translated_too(stage: Stage) -> None:
-    """Called again after it, we give the new container a claim; the way back restores both."""
-    town = installed(stage)
-    gpus(stage)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
+def a_container_added_by_another_webhook_is_translated(stage: Stage) -> None:
+    """The API server reinvokes the webhook. The undo patch covers both containers."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
-    with neighbour(stage, AFTER, lambda _: adding(added)):
-        stage.wait("it is called", lambda: len(asked(stage, body)["spec"]["containers"]) == 2)
-        ran = town.kubectl.inside(stage.namespace).apply(body).done()
+    with other_webhook(stage, AFTER, lambda _: adding(added)):
+        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        ran = cluster.kubectl.inside(stage.namespace).apply(body).check()
         wanted = essence(differently(stage, body))
     for name in ("main", "added"):
         assert any(f"{LEGACY}: 1 of container {name} ->" in each for each in ran.warnings), ran
-    pod = stage.running("train")
+    pod = stage.wait_running("train")
     assert [each["resources"] for each in pod["spec"]["containers"]] == BOTH
     claims = claims_of(stage, "train")
     assert sorted(claims) == ["drawbridge", "drawbridge-2"]
@@ -90,7 +97,7 @@ def a_container_that_another_webhook_adds_is_translated_too(stage: Stage) -> Non
     back = taken_back(asked_like(pod))
     assert essence(back)["spec"] == wanted["spec"]
     assert ORIGINAL not in back["metadata"].get("annotations", {})
-    told = town.drawbridge("explain", "train", "-n", stage.namespace).done().out
+    told = cluster.drawbridge("explain", "train", "-n", stage.namespace).check().out
     assert all(claim in told for claim in claims.values()), told
 
 
@@ -101,49 +108,49 @@ def asked_like(pod: JSON) -> JSON:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_sidecar_that_another_webhook_adds_is_kept(stage: Stage) -> None:
-    """It asks for nothing and gets nothing; called again, we change nothing."""
-    town = installed(stage)
-    gpus(stage)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    with neighbour(stage, AFTER, lambda _: adding({"name": "proxy", "image": "none"})):
-        stage.wait("it is called", lambda: len(asked(stage, body)["spec"]["containers"]) == 2)
-        ran = town.kubectl.inside(stage.namespace).apply(body).done()
+def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
+    """It requests no device, so the reinvoked webhook changes nothing."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    with other_webhook(stage, AFTER, lambda _: adding({"name": "proxy", "image": "none"})):
+        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        ran = cluster.kubectl.inside(stage.namespace).apply(body).check()
         wanted = essence(differently(stage, body))
     assert len([each for each in ran.warnings if each.startswith("translated:")]) == 1, ran
-    pod = stage.running("train")
+    pod = stage.wait_running("train")
     assert [each["resources"] for each in pod["spec"]["containers"]] == [BOTH[0], {}]
     assert list(claims_of(stage, "train")) == ["drawbridge"]
     assert essence(taken_back(asked_like(pod)))["spec"] == wanted["spec"]
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_sidecar_that_comes_in_front_moves_nothing(stage: Stage) -> None:
-    """Every place that we noted is another now; the manifest applies again, the way back holds."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    with neighbour(stage, AFTER, lambda _: in_front({"name": "proxy", "image": "none"})):
-        stage.wait("it is called", lambda: len(asked(stage, body)["spec"]["containers"]) == 2)
-        kubectl.apply(body).done()
-    before = stage.running("train")
+def undo_works_after_a_sidecar_is_inserted_first(stage: Stage) -> None:
+    """All list indexes shift. The manifest applies again and the undo patch still fits."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    with other_webhook(stage, AFTER, lambda _: in_front({"name": "proxy", "image": "none"})):
+        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        kubectl.apply(body).check()
+    before = stage.wait_running("train")
     assert [each["name"] for each in before["spec"]["containers"]] == ["proxy", "main"]
     assert [each["resources"] for each in before["spec"]["containers"]] == [{}, BOTH[0]]
     assert held(stage, claims_of(stage, "train")) == stage.fleet.held_by(before)
-    different = kubectl("diff", "-f", "-", given=body)
+    different = kubectl("diff", "-f", "-", stdin=body)
     assert (different.code, different.out) == (0, ""), different
-    kubectl.apply(body).done()
+    kubectl.apply(body).check()
     after = stage.get_pod("train")
     assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
-    ran = kubectl.apply(legacy(stage, "train", 2))
+    ran = kubectl.apply(legacy_pod(stage, "train", 2))
     assert ran.code == 1, ran
     assert "DevicesFixed" in ran.err, ran
     # The way back finds what has moved by its name; who goes by numbers alone harms nobody.
     words = ("explain", "train", "-n", stage.namespace, "-o", "json")
-    told = json.loads(town.drawbridge(*words).done().out)
+    told = json.loads(cluster.drawbridge(*words).check().out)
     wanted = {"container": "main", "resource": LEGACY, "amount": "1"}
     assert (told["asked"], told["findings"]) == ([wanted], []), told
     with contextlib.suppress(jsonpatch.JsonPatchTestFailed):
@@ -151,17 +158,17 @@ def a_sidecar_that_comes_in_front_moves_nothing(stage: Stage) -> None:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def what_another_webhook_adds_before_us_is_part_of_the_pod(stage: Stage) -> None:
-    """A sidecar that asks for a device comes first: one call of ours translates all of it."""
-    town = installed(stage)
-    gpus(stage)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
+def a_sidecar_added_by_an_earlier_webhook_is_translated(stage: Stage) -> None:
+    """The sidecar requests a device. One call translates the whole pod."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
-    with neighbour(stage, "aa-sidecars", lambda _: adding(added)):
-        stage.wait("it is called", lambda: len(asked(stage, body)["spec"]["containers"]) == 2)
-        town.kubectl.inside(stage.namespace).apply(body).done()
-    pod = stage.running("train")
+    with other_webhook(stage, "aa-sidecars", lambda _: adding(added)):
+        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        cluster.kubectl.inside(stage.namespace).apply(body).check()
+    pod = stage.wait_running("train")
     assert list(claims_of(stage, "train")) == ["drawbridge"]
     requests = [each["resources"]["claims"] for each in pod["spec"]["containers"]]
     assert len({each["request"] for entries in requests for each in entries}) == 2, requests
@@ -169,18 +176,18 @@ def what_another_webhook_adds_before_us_is_part_of_the_pod(stage: Stage) -> None
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def claims_of_the_user_stand_beside_ours(stage: Stage) -> None:
-    """A pod with a claim and a template of its own, and a legacy resource, is given all three."""
-    town = installed(stage)
+def a_user_s_own_claims_are_kept_beside_generated_claims(stage: Stage) -> None:
+    """A pod with a claim, a claim template and a legacy resource gets all three devices."""
+    cluster = installed(stage)
     stage.node("a", "dgx-a100", {GPU: "full"})
     stage.claim("mine", claim_spec(request("gpu", GPU)))
     stage.template("each", claim_spec(request("gpu", GPU, count=2)))
     body = stage.pod_object(
         "train", claims={"shared": "mine"}, templates={"own": "each"}, limits={LEGACY: "1"}
     )
-    in_step(stage, town, body)
-    town.kubectl.inside(stage.namespace).apply(body).done()
-    pod = stage.running("train")
+    wait_for_facts(stage, cluster, body)
+    cluster.kubectl.inside(stage.namespace).apply(body).check()
+    pod = stage.wait_running("train")
     theirs = body["spec"]["resourceClaims"]
     assert pod["spec"]["resourceClaims"][:2] == theirs
     assert [each["name"] for each in pod["spec"]["resourceClaims"][2:]] == ["drawbridge"]
@@ -209,14 +216,14 @@ def limited(stage: Stage, **limit: JSON) -> None:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_limit_range_on_the_legacy_name_is_kept(stage: Stage) -> None:
-    """It sees no legacy name any more; what it forbids is refused, what it gives is translated."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    in_step(stage, town, legacy(stage, "train"))
+def a_limit_range_on_the_legacy_name_is_enforced(stage: Stage) -> None:
+    """The webhook rejects what the LimitRange forbids and translates its defaults."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
     limited(stage, max={LEGACY: "1"}, default={LEGACY: "1"})
-    large = legacy(stage, "large", 2)
+    large = legacy_pod(stage, "large", 2)
 
     def refused() -> str:
         ran = kubectl.apply(large, words=("--dry-run=server",))
@@ -226,93 +233,93 @@ def a_limit_range_on_the_legacy_name_is_kept(stage: Stage) -> None:
     assert "LimitRange gpus" in told, told
     assert f"at most 1 {LEGACY} per Container" in told, told
     assert kubectl.apply(large).code == 1
-    kubectl.apply(legacy(stage, "train")).done()
-    pod = stage.running("train")
+    kubectl.apply(legacy_pod(stage, "train")).check()
+    pod = stage.wait_running("train")
     resources = pod["spec"]["containers"][0]["resources"]
     # The LimitRange fills in its default where the name is missing; an amount of none stays none.
     assert {resources[part][LEGACY] for part in ("limits", "requests")} == {"0"}
     assert len(held(stage, claims_of(stage, "train"))) == 1
-    kubectl.apply(legacy(stage, "train")).done()
+    kubectl.apply(legacy_pod(stage, "train")).check()
     assert stage.get_pod("train")["spec"] == pod["spec"]
     # Who asks for nothing has its default, and that is translated as well.
-    ran = kubectl.apply(stage.pod_object("plain")).done()
+    ran = kubectl.apply(stage.pod_object("plain")).check()
     assert any(f"{LEGACY}: 1 of container main ->" in each for each in ran.warnings), ran
-    stage.running("plain")
+    stage.wait_running("plain")
     assert len(held(stage, claims_of(stage, "plain"))) == 1
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def webhooks_that_meet_the_same_pods_are_named(stage: Stage) -> None:
-    """HAMi's, which nobody answers for, is named to whoever creates a pod, with the order."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
+def other_webhooks_for_the_same_pods_are_named_in_a_warning(stage: Stage) -> None:
+    """A warning names HAMi's webhook, which has no endpoint, and the order of the two."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
     for name in ("hami-webhook", "cluster-hami-webhook"):
         theirs = configuration(stage, name, policy="Ignore", hook="vgpu.hami.io")
         stage.cluster_object(CONFIGURATIONS, theirs)
 
     def told() -> list[str]:
-        lines = kubectl.apply(body, words=("--dry-run=server",)).done().warnings
+        lines = kubectl.apply(body, words=("--dry-run=server",)).check().warnings
         return [each for each in lines if "HAMi" in each]
 
     lines = stage.wait("both are named", lambda: found if len(found := told()) == 2 else [])
     assert "of cluster-hami-webhook runs before Drawbridge" in lines[0], lines
     assert "of hami-webhook runs after Drawbridge" in lines[1], lines
-    kubectl.apply(body).done()
-    stage.running("train")
+    kubectl.apply(body).check()
+    stage.wait_running("train")
 
     def logged() -> bool:
-        said = [line["finding"]["message"] for line in town.leader.lines() if "finding" in line]
+        said = [line["finding"]["message"] for line in cluster.leader.lines() if "finding" in line]
         return any("vgpu.hami.io of hami-webhook" in each for each in said)
 
     stage.wait("the leader's log names it", logged)
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def pods_that_no_scheduler_looks_at_stay_as_they_are(stage: Stage) -> None:
-    """Who names a node is bound, a mirror is the kubelet's: both are told, and left alone."""
-    town = installed(stage)
-    gpus(stage)
+def pods_that_bypass_the_scheduler_stay_unchanged(stage: Stage) -> None:
+    """Pods with a node name and mirror pods get a warning and stay unchanged."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
     units = tuple(gpu.uuid for gpu in stage.hardware("b", "lab-2g2n").gpus)
     machine = stage.node("b", "lab-2g2n", plugins={LEGACY: units})
-    in_step(stage, town, legacy(stage, "train"))
-    kubectl = town.kubectl.inside(stage.namespace)
-    bound = legacy(stage, "bound")
+    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    bound = legacy_pod(stage, "bound")
     bound["spec"]["nodeName"] = machine.name
-    mirror = legacy(stage, "mirror", annotations={"kubernetes.io/config.mirror": "0"})
+    mirror = legacy_pod(stage, "mirror", annotations={"kubernetes.io/config.mirror": "0"})
     mirror["spec"]["nodeName"] = machine.name
     for body, why in ((bound, "is already assigned to node"), (mirror, "mirror")):
-        ran = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", given=body).done()
+        ran = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=body).check()
         pod = json.loads(ran.out)
         assert pod["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}, pod
         assert ORIGINAL not in pod["metadata"].get("annotations", {})
         assert any(why in each for each in ran.warnings), ran
-    kubectl.apply(bound).done()
+    kubectl.apply(bound).check()
     # Its device plugin serves it as ever.
-    stage.running("bound")
+    stage.wait_running("bound")
     assert template_names(stage) == []
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def kube_system_is_never_touched(stage: Stage) -> None:
-    """Not even labelled: its pods can be made while nobody of us runs."""
-    town = installed(stage, mode="")
-    body = legacy(stage, "train")
+def pods_in_kube_system_are_never_translated(stage: Stage) -> None:
+    """With the label too. Its pods can be created while no webhook runs."""
+    cluster = installed(stage, mode="")
+    body = legacy_pod(stage, "train")
     system = "/api/v1/namespaces/kube-system"
-    for replica in town.webhooks:
+    for replica in cluster.webhooks:
         replica.stop()
     try:
         stage.client.patch(system, {"metadata": {"labels": {MODE: "enforce"}}})
-        opt_in(stage, "enforce")
-        kubectl = town.kubectl.inside(stage.namespace)
+        set_mode(stage, "enforce")
+        kubectl = cluster.kubectl.inside(stage.namespace)
         # Seen after the other label, so that one is known by now as well.
         stage.wait("an opted-in namespace depends on us", lambda: kubectl.apply(body).code)
-        ran = town.kubectl.inside("kube-system").apply(body, words=("--dry-run=server",)).done()
+        ran = cluster.kubectl.inside("kube-system").apply(body, words=("--dry-run=server",)).check()
         pod = stage.client.create(f"{system}/pods", body, dryRun="All")
     finally:
         stage.client.patch(system, {"metadata": {"labels": {MODE: None}}})
-        town.heal()
+        cluster.start_all()
     assert ran.err == "", ran
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}

@@ -1,10 +1,8 @@
-"""Legacy manifests of every dialect through real admission: told, translated, and running.
+"""Scenarios: legacy manifests of every dialect go through admission and run.
 
-The cases are those of translated.yaml: the same clusters, manifests and devices in the end, where
-translated.py takes the command and applies its files. Here the manifest itself is applied in a
-namespace that is opted in, and `admission_dialects.yaml` says what a person reads then.
-
-Imports nothing of ours: whatever decides is on the other side of the API server.
+The cases are those of translated.yaml with the same nodes, manifests and devices. Here `kubectl`
+applies the legacy manifest in a namespace that is opted in, and `admission_dialects.yaml` lists the
+expected messages. The module imports no product package.
 """
 
 import contextlib
@@ -16,15 +14,15 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from e2e.installed.installation import Installed, installed, template_names
-from e2e.installed.kubectl import Kubectl, Ran
+from e2e.installed.installation import Installation, installed, template_names
+from e2e.installed.kubectl import CommandResult, Kubectl
 from e2e.scenarios import holdings, translated, volcano
 from e2e.scenarios.admission import NEEDS, ORIGINAL
-from e2e.scenarios.admission_scope import configure, configured
+from e2e.scenarios.admission_scope import configure, restored_configuration
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, Case
+from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, ManifestCase
 
 TOLD = Path(__file__).with_name("admission_dialects.yaml")
 GAP = " ... "
@@ -48,18 +46,18 @@ def told() -> dict[str, Told]:
     return msgspec.convert(yaml.safe_load(TOLD.read_text(encoding="utf-8")), dict[str, Told])
 
 
-def play(case: Case, wanted: Told, stage: Stage) -> None:
+def play(case: ManifestCase, wanted: Told, stage: Stage) -> None:
     """Build the cluster, apply the manifest in every way there is, and look at its pods."""
-    town = installed(stage)
+    cluster = installed(stage)
     translated.build(case, stage)
     if case.configuration:
-        stage.enter(_configured(stage, town, case.configuration))
-    decided(stage, town)
-    kubectl = town.kubectl.inside(stage.namespace)
+        stage.enter(_configured(stage, cluster, case.configuration))
+    decided(stage, cluster)
+    kubectl = cluster.kubectl.inside(stage.namespace)
     text = translated.manifest(stage, case)
-    tried = kubectl("apply", "--dry-run=server", "-f", "-", given=text)
+    tried = kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
     assert left_by(stage) == [], "a dry run leaves nothing"
-    applied = kubectl("apply", "-f", "-", given=text)
+    applied = kubectl("apply", "-f", "-", stdin=text)
     assert (applied.code, applied.err) == (tried.code, tried.err), f"{tried}{applied}"
     if case.exit == REFUSED:
         compare(applied, wanted.warnings)
@@ -69,21 +67,21 @@ def play(case: Case, wanted: Told, stage: Stage) -> None:
         assert left_by(stage) == [], "what is refused is not there"
         return
     try:
-        compare(applied.done(), wanted.warnings)
+        compare(applied.check(), wanted.warnings)
         _running(stage, case)
         _again(stage, kubectl, text)
     finally:
         # Pods alone are left, for the report on what failed; nobody makes new ones when they go.
-        kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").done()
+        kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
 
 
-def _running(stage: Stage, case: Case) -> None:
+def _running(stage: Stage, case: ManifestCase) -> None:
     """Wait until all pods run, and compare what they have."""
     if case.jobs:
         volcano.make_pods(stage)
     for pods in case.pods:
         for made in stage.wait(f"pods {pods.name}", partial(translated.made, stage, pods)):
-            pod = stage.running(made["metadata"]["name"])
+            pod = stage.wait_running(made["metadata"]["name"])
             holdings.compare(stage, pods, pod)
             marked = ORIGINAL in pod["metadata"].get("annotations", {})
             assert marked == (case.exit == TRANSLATED), pod["metadata"]
@@ -93,12 +91,12 @@ def _running(stage: Stage, case: Case) -> None:
 def _again(stage: Stage, kubectl: Kubectl, text: str) -> None:
     """Apply, compare and replace what runs: all of it goes on as it is."""
     before = living(stage)
-    different = kubectl("diff", "-f", "-", given=text)
+    different = kubectl("diff", "-f", "-", stdin=text)
     assert (different.code, different.out) == (0, ""), different
-    again = kubectl("apply", "-f", "-", given=text).done()
+    again = kubectl("apply", "-f", "-", stdin=text).check()
     assert ("created" in again.out, again.warnings) == (False, []), again
     for pod in (one for one in yaml.safe_load_all(text) if one["kind"] == "Pod"):
-        ran = kubectl("replace", "-f", "-", given=pod)
+        ran = kubectl("replace", "-f", "-", stdin=pod)
         assert ran.code == 1, ran
         assert FIXED in ran.err, ran
     assert living(stage) == before
@@ -117,7 +115,7 @@ def left_by(stage: Stage) -> list[str]:
     return [*(one["metadata"]["name"] for one in found), *template_names(stage)]
 
 
-def compare(ran: Ran, wanted: Sequence[str]) -> None:
+def compare(ran: CommandResult, wanted: Sequence[str]) -> None:
     """See that each expected line was printed, in order, and no other."""
     lines = ran.warnings
     assert len(lines) == len(wanted), f"{len(wanted)} lines are expected\n{ran}"
@@ -135,17 +133,17 @@ def says(line: str, wanted: str) -> bool:
     return True
 
 
-def decided(stage: Stage, town: Installed) -> None:
+def decided(stage: Stage, cluster: Installation) -> None:
     """Wait until admission decides by what the cluster has now."""
-    access = ("--config", str(town.folder / "drawbridge-config" / "config.yaml"))
+    access = ("--config", str(cluster.folder / "drawbridge-config" / "config.yaml"))
 
     def published() -> bool:
-        ran = town.drawbridge("facts", "--context", "-o", "json", *access).done()
-        return _counted(json.loads(ran.out)) == _counted(town.facts() or {})
+        ran = cluster.drawbridge("facts", "--context", "-o", "json", *access).check()
+        return _counted(json.loads(ran.out)) == _counted(cluster.facts() or {})
 
     def followed() -> bool:
-        used = [each.said("facts in use")[-1]["hash"] for each in town.webhooks]
-        return used == [town.facts_hash()] * len(used)
+        used = [each.messages("facts in use")[-1]["hash"] for each in cluster.webhooks]
+        return used == [cluster.facts_hash()] * len(used)
 
     stage.wait("the controller has counted everything", published)
     stage.wait("both webhooks decide by it", followed)
@@ -158,15 +156,15 @@ def _counted(facts: Mapping[str, object]) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def _configured(stage: Stage, town: Installed, text: str) -> Iterator[None]:
+def _configured(stage: Stage, cluster: Installation, text: str) -> Iterator[None]:
     """Let a case's configuration be in use."""
-    with configured(stage, town) as whole:
+    with restored_configuration(stage, cluster) as whole:
         more: Mapping[str, object] = yaml.safe_load(text.replace(NAMESPACE, stage.namespace))
-        configure(stage, town, yaml.safe_dump({**whole, **more}))
+        configure(stage, cluster, yaml.safe_dump({**whole, **more}))
         yield
 
 
-def _register(case: Case, wanted: Told) -> None:
+def _register(case: ManifestCase, wanted: Told) -> None:
     def play_it(stage: Stage) -> None:
         play(case, wanted, stage)
 

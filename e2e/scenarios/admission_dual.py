@@ -1,7 +1,7 @@
-"""Two worlds in one cluster: device plugins and DRA side by side, and nodes that have both.
+"""Scenarios: device plugins and DRA drivers in one cluster, with dual nodes.
 
-Pods of namespaces that did not opt in and translated pods compete. The log of the node side spans
-both worlds, so a GPU that is handed out twice fails the scenario whoever did it.
+Pods of namespaces without the label compete with translated pods. The record covers plugins and
+drivers, so a GPU that is allocated twice fails the scenario.
 """
 
 import contextlib
@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from e2e.installed.installation import NAMESPACE, Installed, in_step, installed
+from e2e.installed.installation import NAMESPACE, Installation, installed, wait_for_facts
 from e2e.nodes.machine import Machine
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -54,9 +54,9 @@ def running(stage: Stage, path: str) -> Counter[str]:
     )
 
 
-def told(town: Installed, code: str) -> list[str]:
+def told(cluster: Installation, code: str) -> list[str]:
     """Give what controllers have logged with a code."""
-    lines = (line for each in town.controllers for line in each.lines())
+    lines = (line for each in cluster.controllers for line in each.lines())
     return [line["msg"] for line in lines if line.get("finding", {}).get("code") == code]
 
 
@@ -75,10 +75,10 @@ def burst(stage: Stage, olds: str, old: int, new: int) -> None:
         writing = []
         for number in range(max(old, new)):
             if number < old:
-                body = legacy(stage, f"old-{number}")
+                body = legacy_pod(stage, f"old-{number}")
                 writing.append(pool.submit(create, olds, body))
             if number < new:
-                body = legacy(stage, f"new-{number}")
+                body = legacy_pod(stage, f"new-{number}")
                 writing.append(pool.submit(create, stage.pod_path(), body))
         for each in writing:
             each.result()
@@ -114,20 +114,20 @@ def gone_from(stage: Stage, path: str, node: str) -> None:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def no_gpu_is_handed_out_by_a_plugin_and_by_a_driver(stage: Stage) -> None:
-    """Translated pods keep off nodes with both, until the plugin and its last pod are gone."""
-    town = installed(stage)
+def no_gpu_is_allocated_by_both_a_plugin_and_a_driver(stage: Stage) -> None:
+    """Translated pods avoid dual nodes until the plugin and its last pod are gone."""
+    cluster = installed(stage)
     nodes = add_nodes(stage)
     both = {each.name for each in nodes["both"]}
     every = [each for some in nodes.values() for each in some]
     stage.wait("the nodes with both are labelled", lambda: labelled(stage, every) == both)
-    probe = legacy(stage, "probe")
-    in_step(stage, town, probe)
-    ran = town.kubectl.inside(stage.namespace).apply(probe, words=("--dry-run=server",)).done()
+    probe = legacy_pod(stage, "probe")
+    wait_for_facts(stage, cluster, probe)
+    ran = cluster.kubectl.inside(stage.namespace).apply(probe, words=("--dry-run=server",)).check()
     assert any("advertised by a plugin on 2 nodes" in each for each in ran.warnings), ran
     idle = f"idle DRA devices: {2 * EACH} on 2 nodes"
     words = (*both, idle)
-    stage.wait("the log names them", lambda: _say(told(town, "DualNodes"), words))
+    stage.wait("the log names them", lambda: _say(told(cluster, "DualNodes"), words))
     stage.wait("an event names them", lambda: _say(written(stage, "DualNodes"), words))
     olds = stage.enter(left_alone(stage))
     burst(stage, olds, old=5 * EACH, new=3 * EACH)
@@ -140,39 +140,41 @@ def no_gpu_is_handed_out_by_a_plugin_and_by_a_driver(stage: Stage) -> None:
         lambda: running(stage, stage.pod_path()) == own,
         PATIENCE_SECONDS,
     )
-    _plugin_goes(stage, town, nodes["both"][0], olds)
+    _plugin_goes(stage, cluster, nodes["both"][0], olds)
     assert labelled(stage, every) == {nodes["both"][1].name}
-    _every_plugin_goes(stage, town, (*nodes["plugin"], nodes["both"][1]))
+    _every_plugin_goes(stage, cluster, (*nodes["plugin"], nodes["both"][1]))
 
 
-def _every_plugin_goes(stage: Stage, town: Installed, machines: Iterable[Machine]) -> None:
+def _every_plugin_goes(stage: Stage, cluster: Installation, machines: Iterable[Machine]) -> None:
     """See that new pods keep off what is held, though nobody advertises the name any more."""
     for machine in machines:
         unplug(stage, machine)
     stage.wait(
         "new pods are told of what is held",
-        lambda: _say(_tried(stage, town), ("DualDevicesHeld", "on 1 node")),
+        lambda: _say(_tried(stage, cluster), ("DualDevicesHeld", "on 1 node")),
     )
-    (late,) = stage.client.create(stage.pod_path(), legacy(stage, "late"), dryRun="All")["spec"][
-        "affinity"
-    ]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (late,) = stage.client.create(stage.pod_path(), legacy_pod(stage, "late"), dryRun="All")[
+        "spec"
+    ]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
     assert {"key": DUAL, "operator": "DoesNotExist"} in late["matchExpressions"], late
 
 
-def _tried(stage: Stage, town: Installed) -> list[str]:
+def _tried(stage: Stage, cluster: Installation) -> list[str]:
     """Say what `kubectl apply --dry-run=server` warns of."""
-    probe, words = legacy(stage, "late"), ("--dry-run=server",)
-    return town.kubectl.inside(stage.namespace).apply(probe, words=words).done().warnings
+    probe, words = legacy_pod(stage, "late"), ("--dry-run=server",)
+    return cluster.kubectl.inside(stage.namespace).apply(probe, words=words).check().warnings
 
 
-def _plugin_goes(stage: Stage, town: Installed, machine: Machine, olds: str) -> None:
+def _plugin_goes(stage: Stage, cluster: Installation, machine: Machine, olds: str) -> None:
     """See that a node stays closed for claims as long as a pod has a GPU of the plugin."""
     node = machine.name
     before = running(stage, stage.pod_path())
     unplug(stage, machine)
     stage.wait(
         "who still holds devices is told",
-        lambda: _say(told(town, "DualNodesHeld"), (node, f"{EACH} pods")),
+        lambda: _say(told(cluster, "DualNodesHeld"), (node, f"{EACH} pods")),
     )
     assert labelled(stage, [machine]) == {node}
     assert running(stage, stage.pod_path()) == before

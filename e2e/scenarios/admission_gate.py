@@ -1,29 +1,29 @@
-"""An API server that begins to drop a field while everything runs: nobody gets more instead."""
+"""Scenarios: an API server starts to drop a field at run time."""
 
 from dataclasses import replace
 
 from e2e.installed.installation import installed, template_names
 from e2e.installed.kubectl import Kubectl
 from e2e.scenarios.admission import LEGACY, NEEDS, claim_of
-from e2e.scenarios.admission_original import template_path, warned
-from e2e.scenarios.admission_templates import HAMI, nobody_generates, shared
+from e2e.scenarios.admission_original import template_path, wait_for_event
+from e2e.scenarios.admission_templates import HAMI, controller_manager_stopped, wait_for_share_facts
 from e2e.scenarios.objects import JSON
-from e2e.scenarios.registry import RIGS, scenario, stock
+from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 
 GATE = "DRAConsumableCapacity"
 # The server is asked what it keeps every half minute.
 KNOWN_SECONDS = 60.0
-RIGS["capacity turned off"] = stock
+RIGS["capacity turned off"] = default_options
 
 
 def share(stage: Stage, name: str, amount: int) -> JSON:
-    """Give a pod that asks HAMi for so many MiB of a GPU."""
+    """Return a pod that requests `amount` MiB of a GPU from HAMi."""
     return stage.pod_object(name, limits={LEGACY: "1", "nvidia.com/gpumem": f"{amount}"})
 
 
-def turn_off(stage: Stage) -> None:
-    """Let the API server come back without the feature."""
+def disable_gate(stage: Stage) -> None:
+    """Restart the API server without the feature gate."""
     plane = stage.processes
     plane.options = replace(plane.options, gates={**plane.options.gates, GATE: False})
     plane.processes["kube-apiserver"].stop()
@@ -31,27 +31,27 @@ def turn_off(stage: Stage) -> None:
 
 
 @scenario("full", rig="capacity turned off", since="1.36", needs=NEEDS)
-def amounts_that_are_dropped_from_now_on_are_noticed(stage: Stage) -> None:
-    """What is written is read back at once, and within a minute everybody knows."""
-    town = installed(stage)
+def a_gate_turned_off_at_run_time_is_detected(stage: Stage) -> None:
+    """The webhook reads templates back after a write. Within a minute all replicas know."""
+    cluster = installed(stage)
     stage.node("a", "lab-2g2n", {HAMI: None})
-    kubectl = town.kubectl.inside(stage.namespace)
-    shared(stage, town, share(stage, "early", 4000))
-    kubectl.apply(share(stage, "early", 4000)).done()
-    stage.running("early")
-    with nobody_generates(stage):
-        kubectl.apply(share(stage, "waits", 5000)).done()
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    wait_for_share_facts(stage, cluster, share(stage, "early", 4000))
+    kubectl.apply(share(stage, "early", 4000)).check()
+    stage.wait_running("early")
+    with controller_manager_stopped(stage):
+        kubectl.apply(share(stage, "waits", 5000)).check()
         (entry,) = stage.get_pod("waits")["spec"]["resourceClaims"]
         name = entry["resourceClaimTemplateName"]
-        turn_off(stage)
-        town.heal()
-        town.excuse()
+        disable_gate(stage)
+        cluster.start_all()
+        cluster.ignore_denials()
         for words in (("--dry-run=server",), ()):
             ran = kubectl.apply(share(stage, "late", 6000), words=words)
             assert ran.code == 1, ran
             assert "exactly.capacity" in ran.err, ran
         stage.client.delete(template_path(stage, name))
-        told = warned(stage, "waits", "ClaimFieldDropped")
+        told = wait_for_event(stage, "waits", "ClaimFieldDropped")
         assert "exactly.capacity" in told, told
         assert name not in template_names(stage)
         known = f"this API server ({stage.version}) drops exactly.capacity from claims"
@@ -65,6 +65,6 @@ def amounts_that_are_dropped_from_now_on_are_noticed(stage: Stage) -> None:
 
 
 def refusal(kubectl: Kubectl, body: JSON) -> str:
-    """Try a pod, and give the reason why it is refused; empty while it is not."""
+    """Apply a pod as a dry run and return why it is denied; empty if it is admitted."""
     ran = kubectl.apply(body, words=("--dry-run=server",))
     return ran.err if ran.code else ""

@@ -1,7 +1,7 @@
-"""Everything that makes pods: its author is told, and the pods it makes are translated.
+"""Scenarios: every kind of workload gets a warning, and its pods are translated.
 
-One GPU a pod unless a scenario says otherwise, on a machine of eight. What the pods are given is
-read from the drivers' books.
+Each pod requests one GPU unless a scenario says otherwise, on a machine with eight. The devices of
+a pod are read from the records of the drivers.
 """
 
 import os
@@ -9,8 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from e2e.installed.installation import COMMANDS, asked, in_step, installed, opt_in, template_names
-from e2e.installed.kubectl import Kubectl, Ran, run
+from e2e.installed.installation import (
+    COMMANDS,
+    dry_run,
+    installed,
+    set_mode,
+    template_names,
+    wait_for_facts,
+)
+from e2e.installed.kubectl import CommandResult, Kubectl, run
 from e2e.scenarios.admission import (
     GPU,
     LEGACY,
@@ -19,9 +26,9 @@ from e2e.scenarios.admission import (
     claim_of,
     deployment,
     devices,
-    legacy,
+    legacy_pod,
 )
-from e2e.scenarios.admission_scope import plugged, pods_of
+from e2e.scenarios.admission_scope import add_plugin_node, pods_of
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -81,16 +88,16 @@ MAKERS: Mapping[str, Maker] = {
 
 def enter(stage: Stage, *suffixes: str) -> Kubectl:
     """Add machines of eight GPUs that admission knows, and give who applies."""
-    town = installed(stage)
+    cluster = installed(stage)
     for suffix in suffixes:
         stage.node(suffix, "dgx-a100", {GPU: "full"})
-    in_step(stage, town, legacy(stage, "probe"), "A100")
-    return town.kubectl.inside(stage.namespace)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"), "A100")
+    return cluster.kubectl.inside(stage.namespace)
 
 
-def told(ran: Ran, kind: str, count: int = 1) -> None:
+def told(ran: CommandResult, kind: str, count: int = 1) -> None:
     """See that the author is told what each pod becomes, and how to see all of it."""
-    first, *_, last = ran.done().warnings
+    first, *_, last = ran.check().warnings
     plural = "device" if count == 1 else "devices"
     assert first == (
         f"pods will be translated: {LEGACY}: {count} of container main -> "
@@ -99,7 +106,7 @@ def told(ran: Ran, kind: str, count: int = 1) -> None:
     assert last.startswith(f"details: kubectl get {kind}"), ran
 
 
-def followed(kubectl: Kubectl, ran: Ran) -> str:
+def followed(kubectl: Kubectl, ran: CommandResult) -> str:
     """Do what the last warning says, as a person would who wants to know all of it."""
     words = ran.warnings[-1].removeprefix("details: ")
     path = f"{kubectl.program.parent}{os.pathsep}{COMMANDS}{os.pathsep}{os.environ['PATH']}"
@@ -132,9 +139,10 @@ def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
 
 def _runs(pod: JSON, count: int) -> bool:
     """Tell whether a translated pod runs that asked for this many."""
-    asked = f'"{LEGACY}":"{count}"'
+    requested = f'"{LEGACY}":"{count}"'
     original = pod["metadata"].get("annotations", {}).get(ORIGINAL, "")
-    return pod.get("status", {}).get("phase") == "Running" and asked in original.replace(" ", "")
+    runs = pod.get("status", {}).get("phase") == "Running"
+    return runs and requested in original.replace(" ", "")
 
 
 def uids(pods: list[JSON]) -> set[str]:
@@ -144,14 +152,14 @@ def uids(pods: list[JSON]) -> set[str]:
 
 def replaced_alike(stage: Stage, kubectl: Kubectl, kind: str, body: JSON, twin: JSON) -> None:
     """`kubectl replace` of a manifest says of a translated one what it says of any other."""
-    kubectl.apply(twin).done()
+    kubectl.apply(twin).check()
     _settled(stage, twin["metadata"]["name"])
     words = ("replace", "--save-config", "-f", "-")
-    ran = [kubectl(*words, given=each) for each in (body, twin)]
+    ran = [kubectl(*words, stdin=each) for each in (body, twin)]
     names = [each["metadata"]["name"] for each in (body, twin)]
     ours, theirs = map(_plain, ran, names)
     assert ours == theirs, f"{ran[0]}{ran[1]}"
-    kubectl("delete", kind, twin["metadata"]["name"], "--cascade=foreground").done()
+    kubectl("delete", kind, twin["metadata"]["name"], "--cascade=foreground").check()
 
 
 def _settled(stage: Stage, app: str) -> None:
@@ -162,7 +170,7 @@ def _settled(stage: Stage, app: str) -> None:
     stage.wait(f"{app} runs", settled)
 
 
-def _plain(ran: Ran, name: str) -> tuple[int, str]:
+def _plain(ran: CommandResult, name: str) -> tuple[int, str]:
     """Give what was said up to where it shows the whole object, without the name."""
     said = [line for line in (ran.out + ran.err).splitlines() if not line.startswith("Warning")]
     return ran.code, said[0].replace(name, RENAMED).partition("{")[0] if said else ""
@@ -176,72 +184,74 @@ def untranslated(stage: Stage, make: Maker, name: str, replicas: int) -> JSON:
 
 @scenario("full", rig="installed", needs=NEEDS)
 def a_deployment_is_scaled_and_rolled_out(stage: Stage) -> None:
-    """Its pods are of one template however many; a changed request makes another, and rolls."""
+    """All pods use one template. A changed request creates another template and a rollout."""
     kubectl = enter(stage, "a")
-    body = deployment(legacy(stage, "serve"), 2)
+    body = deployment(legacy_pod(stage, "serve"), 2)
     told(kubectl.apply(body), "deployment.apps serve")
     try:
         first = running(stage, "serve", 2)
         for replicas in (4, 1, 2):
-            ran = kubectl("scale", "deployment/serve", f"--replicas={replicas}").done()
+            ran = kubectl("scale", "deployment/serve", f"--replicas={replicas}").check()
             assert ran.warnings == [], ran
             running(stage, "serve", replicas)
-        kubectl("rollout", "restart", "deployment/serve").done()
-        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        kubectl("rollout", "restart", "deployment/serve").check()
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").check()
         again = running(stage, "serve", 2)
         assert not uids(first) & uids(again)
         assert len(template_names(stage)) == 1
-        told(kubectl.apply(deployment(legacy(stage, "serve", 2), 2)), "deployment.apps serve", 2)
-        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        told(
+            kubectl.apply(deployment(legacy_pod(stage, "serve", 2), 2)), "deployment.apps serve", 2
+        )
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").check()
         running(stage, "serve", 2, 2)
         assert len(template_names(stage)) == 2
-        kubectl("rollout", "undo", "deployment/serve").done()
-        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").done()
+        kubectl("rollout", "undo", "deployment/serve").check()
+        kubectl("rollout", "status", "deployment/serve", "--timeout=30s").check()
         running(stage, "serve", 2)
         assert len(template_names(stage)) == 2
     finally:
-        kubectl("delete", "deployment", "serve", "--cascade=foreground").done()
+        kubectl("delete", "deployment", "serve", "--cascade=foreground").check()
 
 
 def play(kind: str, stage: Stage) -> None:
     """Apply one of a kind, in every way there is, and look at its pods."""
     kubectl = enter(stage, "a", "b")
     make = MAKERS[kind]
-    body = make(legacy(stage, "work"), 2)
+    body = make(legacy_pod(stage, "work"), 2)
     tried = kubectl.apply(body, words=("--dry-run=server",))
     applied = kubectl.apply(body)
     try:
         told(applied, kind)
-        assert applied.warnings == tried.done().warnings, f"{tried}{applied}"
+        assert applied.warnings == tried.check().warnings, f"{tried}{applied}"
         if kind == "cronjob":
             _is_due(stage)
         pods = running(stage, "work", 2)
         (template,) = template_names(stage)
         assert template in followed(kubectl, applied)
-        different = kubectl("diff", "-f", "-", given=body)
+        different = kubectl("diff", "-f", "-", stdin=body)
         assert (different.code, different.out) == (0, ""), different
-        again = kubectl.apply(body).done()
+        again = kubectl.apply(body).check()
         assert (again.warnings, "unchanged" in again.out) == ([], True), again
         replaced_alike(stage, kubectl, kind, body, untranslated(stage, make, "bystander", 2))
         assert uids(running(stage, "work", 2)) == uids(pods)
         _changed(stage, kubectl, kind)
     finally:
-        kubectl("delete", kind, "work", "--cascade=foreground").done()
+        kubectl("delete", kind, "work", "--cascade=foreground").check()
 
 
 def _changed(stage: Stage, kubectl: Kubectl, kind: str) -> None:
     """Ask for two instead of one: the pods follow where their kind lets them."""
-    body = MAKERS[kind](legacy(stage, "work", 2), 2)
+    body = MAKERS[kind](legacy_pod(stage, "work", 2), 2)
     if kind == "job":
         # What a Job makes its pods from cannot be changed.
         assert "field is immutable" in kubectl.apply(body).err
-        kubectl("delete", "job", "work", "--cascade=foreground").done()
+        kubectl("delete", "job", "work", "--cascade=foreground").check()
     told(kubectl.apply(body), kind, 2)
     if kind == "cronjob":
-        kubectl("delete", "job", "--all", "--cascade=foreground").done()
+        kubectl("delete", "job", "--all", "--cascade=foreground").check()
         _is_due(stage)
     elif kind == "replicaset":
-        kubectl("delete", "pod", "--all", "--wait=false").done()
+        kubectl("delete", "pod", "--all", "--wait=false").check()
     running(stage, "work", 2, 2)
     assert len(template_names(stage)) == 2
 
@@ -264,61 +274,61 @@ for _kind in MAKERS:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def pods_whose_names_are_made_up_share_a_template(stage: Stage) -> None:
+def pods_with_generated_names_share_a_template(stage: Stage) -> None:
     """`kubectl create` of a pod with generateName, twice: two pods, two claims, one template."""
     kubectl = enter(stage, "a")
-    body = legacy(stage, "work")
+    body = legacy_pod(stage, "work")
     body["metadata"] = {"generateName": "work-", "labels": {"app": "work"}}
     for _ in range(2):
-        ran = kubectl("create", "-f", "-", given=body).done()
+        ran = kubectl("create", "-f", "-", stdin=body).check()
         assert ran.warnings[0].startswith(f"translated: {LEGACY}: 1 of container main -> "), ran
     running(stage, "work", 2)
     assert len(template_names(stage)) == 1
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def replacing_a_running_pod_is_refused_as_ever(stage: Stage) -> None:
-    """`kubectl replace` of a bare pod by its manifest fails, and says what it says of any pod."""
+def replacing_a_running_pod_fails_as_without_drawbridge(stage: Stage) -> None:
+    """`kubectl replace` of a bare pod by its manifest reports the usual error."""
     kubectl = enter(stage, "a")
-    body = legacy(stage, "work", labels={"app": "work"})
-    kubectl.apply(body).done()
+    body = legacy_pod(stage, "work", labels={"app": "work"})
+    kubectl.apply(body).check()
     before = running(stage, "work", 1)
     replaced_alike(stage, kubectl, "pod", body, untranslated(stage, _alone, "bystander", 1))
     assert [each["spec"] for each in running(stage, "work", 1)] == [before[0]["spec"]]
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def what_may_be_changed_of_a_pod_can_still_be_changed(stage: Stage) -> None:
-    """Image, labels, tolerations: applied to a translated pod they change, and nothing else."""
+def mutable_fields_of_a_translated_pod_can_be_changed(stage: Stage) -> None:
+    """Applying a new image, label or toleration changes only that field."""
     kubectl = enter(stage, "a")
-    body = legacy(stage, "work", labels={"app": "work"})
-    kubectl.apply(body).done()
+    body = legacy_pod(stage, "work", labels={"app": "work"})
+    kubectl.apply(body).check()
     (before,) = running(stage, "work", 1)
     body["metadata"]["labels"]["team"] = "research"
     body["spec"]["containers"][0]["image"] = "example.com/other"
     added = {"key": "example.com/slow", "operator": "Exists", "effect": "NoSchedule"}
     body["spec"]["tolerations"] = [*before["spec"]["tolerations"], added]
-    different = kubectl("diff", "-f", "-", given=body)
+    different = kubectl("diff", "-f", "-", stdin=body)
     changes = [line for line in different.out.splitlines() if line[:1] in ("+", "-")]
     assert (different.code, bool(changes)) == (1, True), different
     assert not any(LEGACY in line or "drawbridge" in line for line in changes), different
-    kubectl.apply(body).done()
+    kubectl.apply(body).check()
     (after,) = running(stage, "work", 1)
     assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "research"}
     wanted = {**before["spec"], "tolerations": body["spec"]["tolerations"]}
     wanted["containers"] = [{**before["spec"]["containers"][0], "image": "example.com/other"}]
     assert after["spec"] == wanted
-    kubectl.apply(body).done()
+    kubectl.apply(body).check()
     assert stage.get_pod("work")["spec"] == wanted
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def who_opens_the_gate_of_a_pod_can_say_where_it_runs(stage: Stage) -> None:
-    """A queue narrows what we require of nodes; the API server lets it add no other term."""
-    plugged(stage, "old")
+def a_queue_can_set_the_node_selector_of_a_gated_pod(stage: Stage) -> None:
+    """It narrows the required node affinity. The API server rejects an additional term."""
+    add_plugin_node(stage, "old")
     enter(stage, "a")
-    body = legacy(stage, "work")
-    stage.wait("the plugin is known", lambda: "affinity" in asked(stage, body)["spec"])
+    body = legacy_pod(stage, "work")
+    stage.wait("the plugin is known", lambda: "affinity" in dry_run(stage, body)["spec"])
     gates = [{"name": "example.com/queue"}]
     stage.client.create(
         stage.pod_path(), {**body, "spec": {**body["spec"], "schedulingGates": gates}}
@@ -334,7 +344,7 @@ def who_opens_the_gate_of_a_pod_can_say_where_it_runs(stage: Stage) -> None:
         {"op": "remove", "path": "/spec/schedulingGates"},
     ]
     stage.client.patch(stage.pod_path("work"), steps, "application/json-patch+json")
-    (after,) = required(stage.running("work"))
+    (after,) = required(stage.wait_running("work"))
     assert after == {"matchExpressions": [*term["matchExpressions"], here], "matchFields": [field]}
 
 
@@ -352,32 +362,32 @@ def _alone(pod: JSON, _: int) -> JSON:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_report_names_a_command_that_tells_all_of_it(stage: Stage) -> None:
-    """Also of a pod that runs by now: where it does is no part of what it asked."""
-    plugged(stage, "old")
+def a_report_warning_names_a_command_that_shows_the_details(stage: Stage) -> None:
+    """The command works for running pods too."""
+    add_plugin_node(stage, "old")
     kubectl = enter(stage, "a")
-    body = legacy(stage, "work")
+    body = legacy_pod(stage, "work")
     (main,) = body["spec"]["containers"]
     # Names so long that a warning has no room for what becomes of them.
     names = [each * 63 for each in "ab"]
     body["spec"]["containers"] = [{**main, "name": name} for name in names]
-    tried = kubectl.apply(body, words=("--dry-run=server",)).done()
-    opt_in(stage, "report")
+    tried = kubectl.apply(body, words=("--dry-run=server",)).check()
+    set_mode(stage, "report")
 
     def reported() -> list[str]:
-        ran = kubectl.apply(legacy(stage, "probe"), words=("--dry-run=server",)).done()
+        ran = kubectl.apply(legacy_pod(stage, "probe"), words=("--dry-run=server",)).check()
         return [each for each in ran.warnings if each.startswith("would be")]
 
     stage.wait("it is reported only", reported)
-    ran = kubectl.apply(body).done()
-    stage.running("work")
+    ran = kubectl.apply(body).check()
+    stage.wait_running("work")
     assert ran.warnings[0][:240] == f"would be {tried.warnings[0]}"[:240]
     assert "kind: ResourceClaimTemplate" in followed(kubectl, ran)
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
-def a_workload_whose_pods_could_not_start_is_refused(stage: Stage) -> None:
-    """Nobody serves replicas: who applies hears the sentence that the pods would have got."""
+def a_workload_whose_pods_would_be_refused_is_refused(stage: Stage) -> None:
+    """No driver serves replicas. The workload gets the message that its pods would get."""
     kubectl = enter(stage, "a")
     pod = stage.pod_object("work", limits={f"{LEGACY}.shared": "1"})
     refused = kubectl.apply(pod)
@@ -394,5 +404,5 @@ def a_workload_whose_pods_could_not_start_is_refused(stage: Stage) -> None:
     assert pods_of(stage, "work") == []
 
 
-def _sentence(ran: Ran) -> str:
+def _sentence(ran: CommandResult) -> str:
     return ran.err.partition(".containers[0]: ")[2]

@@ -1,7 +1,7 @@
-"""A quota on a name that no class maps: claims and pods of device plugins share it by our mirror.
+"""Scenarios: claims and device-plugin pods share a quota on a name that no class maps.
 
-What binds is the API server: each side against its own entry, at once. What the other side took is
-known after a round through the controllers; in that moment both may take the same rest.
+The API server enforces each side's own entry at once. The mirror learns of the other side's use
+after a round through the controllers; until then both may use the same remainder.
 """
 
 import contextlib
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from e2e.controlplane.client import ApiError
-from e2e.installed.installation import Installed, in_step, installed
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy
-from e2e.scenarios.kept import DEVICES, LIMIT, MODE, MOST, QUOTA, limited
+from e2e.installed.installation import Installation, installed, wait_for_facts
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
+from e2e.scenarios.kept import DEVICES, LIMIT, MODE, MOST, QUOTA, create_quota
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -32,7 +32,7 @@ FORBIDDEN = 403
 
 def pod(stage: Stage, kind: str, number: int) -> JSON:
     """Give a pod for one GPU; of device plugins where it opts out of translation."""
-    body = legacy(stage, f"{kind}-{number}")
+    body = legacy_pod(stage, f"{kind}-{number}")
     if kind == "plugins":
         body["metadata"]["labels"][MODE] = "off"
     return body
@@ -105,29 +105,29 @@ def clear(stage: Stage) -> None:
 
 
 @contextlib.contextmanager
-def shared(stage: Stage, town: Installed) -> Iterator[None]:
+def shared(stage: Stage, cluster: Installation) -> Iterator[None]:
     """Add more GPUs of either world than the quota allows, and the quota."""
     for number in range(2):
         units = tuple(each.uuid for each in stage.hardware(f"p-{number}", SHAPE).gpus)
         stage.node(f"p-{number}", SHAPE, plugins={LEGACY: units})
         stage.node(f"d-{number}", SHAPE, {GPU: "full"})
-    in_step(stage, town, legacy(stage, "probe"))
-    limited(stage, MOST)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    create_quota(stage, MOST)
     stage.wait("ours is there", lambda: in_balance(stage))
     yield
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def claims_and_pods_of_plugins_share_a_limit(stage: Stage) -> None:
-    """One after the other they take ten GPUs and no more, and a finding says what binds."""
-    town = installed(stage)
-    stage.enter(shared(stage, town))
+def claims_and_device_plugin_pods_share_a_quota(stage: Stage) -> None:
+    """Created one after the other they use at most ten GPUs. A finding names the quota."""
+    cluster = installed(stage)
+    stage.enter(shared(stage, cluster))
     said = f"requests.{LEGACY}: {MOST} in gpus: no class maps the name, so claims of {GPU} and pods"
     stage.wait("the finding", lambda: any(said in each for each in stage.events("gpus")))
     for number in range(MOST // 2):
         for kind in KINDS:
             assert not create(stage, kind, number)
-            stage.running(f"{kind}-{number}")
+            stage.wait_running(f"{kind}-{number}")
             balanced(stage)
     assert held(stage) == Counter(claims=5, plugins=5)
     assert entries(ours(stage), "spec", "hard") == (5, 5)
@@ -135,7 +135,7 @@ def claims_and_pods_of_plugins_share_a_limit(stage: Stage) -> None:
         assert QUOTA in create(stage, kind, MOST)
     stage.delete_pod("plugins-0")
     stage.wait("a claim may be made", lambda: in_balance(stage) and not create(stage, "claims", 5))
-    stage.running("claims-5")
+    stage.wait_running("claims-5")
     assert balanced(stage) == Counter(claims=6, plugins=4)
 
 
@@ -144,7 +144,7 @@ def some(stage: Stage) -> None:
     for number in range(FIRST):
         for kind in KINDS:
             assert not create(stage, kind, number)
-            stage.running(f"{kind}-{number}")
+            stage.wait_running(f"{kind}-{number}")
             balanced(stage)
 
 
@@ -163,13 +163,13 @@ def rush(stage: Stage, lead: int) -> Counter[str]:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def claims_and_pods_of_plugins_at_once_are_each_within_the_limit(stage: Stage) -> None:
-    """Neither ever holds more than ten; how many both hold beyond that is measured and said.
+def concurrent_claims_and_device_plugin_pods_each_stay_within_the_quota(stage: Stage) -> None:
+    """Neither kind uses more than ten. The scenario prints how many both use together.
 
     Twice the limit is the most there can be: when both take all of it before either is known.
     """
-    town = installed(stage)
-    stage.enter(shared(stage, town))
+    cluster = installed(stage)
+    stage.enter(shared(stage, cluster))
     for lead in LEADS:
         some(stage)
         began = time.monotonic()

@@ -1,19 +1,19 @@
-"""Everything removed by the words of docs/installing.md: nothing of ours goes on deciding."""
+"""Scenarios: Drawbridge is uninstalled as docs/installing.md says."""
 
 from collections import Counter
 from pathlib import Path
 
 from e2e.installed import manifest
-from e2e.installed.installation import Installed, installed
-from e2e.scenarios.admission import NEEDS, legacy
+from e2e.installed.installation import Installation, installed
+from e2e.scenarios.admission import NEEDS, legacy_pod
 from e2e.scenarios.admission_quota import KINDS, create, held, shared
 from e2e.scenarios.kept import DUAL, HOOKS, MODE, QUOTA
-from e2e.scenarios.registry import RIGS, scenario, stock
+from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 
 PAGE = Path(__file__).parents[2] / "docs" / "installing.md"
 PROMPT = "$ kubectl "
-RIGS["removed"] = stock
+RIGS["removed"] = default_options
 
 
 def commands() -> list[list[str]]:
@@ -25,13 +25,13 @@ def commands() -> list[list[str]]:
     ]
 
 
-def follow(town: Installed, words: list[str]) -> None:
+def follow(cluster: Installation, words: list[str]) -> None:
     """Give a command as an administrator would."""
     if words[:2] == ["delete", "-k"]:
         # Kubelets end the processes with their Deployments; here nobody else does.
-        for replica in town.replicas:
+        for replica in cluster.replicas:
             assert replica.stop() == 0, replica.name
-    town.kubectl(*words).done()
+    cluster.kubectl(*words).check()
 
 
 def left(stage: Stage) -> list[str]:
@@ -52,19 +52,19 @@ def left(stage: Stage) -> list[str]:
 
 
 @scenario("full", rig="removed", needs=NEEDS)
-def what_is_removed_by_the_book_decides_nothing_any_more(stage: Stage) -> None:
-    """Pods with claims go on running; a new pod is what its manifest says, and is not counted."""
-    town = installed(stage)
-    stage.enter(shared(stage, town))
+def uninstalling_as_documented_leaves_running_pods_alone(stage: Stage) -> None:
+    """Pods with claims keep running. A new pod stays legacy, and no mirrored quota counts it."""
+    cluster = installed(stage)
+    stage.enter(shared(stage, cluster))
     for number in range(2):
         for kind in KINDS:
             assert not create(stage, kind, number)
-            stage.running(f"{kind}-{number}")
+            stage.wait_running(f"{kind}-{number}")
     assert left(stage)
     for words in commands():
-        follow(town, words)
+        follow(cluster, words)
     assert not left(stage)
-    asked = legacy(stage, "afterwards")
+    asked = legacy_pod(stage, "afterwards")
     assert stage.client.create(stage.pod_path(), asked)["spec"].get("resourceClaims") is None
-    stage.running("afterwards")
+    stage.wait_running("afterwards")
     assert held(stage) == Counter(claims=2, plugins=3)

@@ -1,4 +1,4 @@
-"""Whose pods are translated, changed while everything runs: by labels, exclusions and shares."""
+"""Scenarios: the scope changes at run time by labels, exclusions and rollout percentages."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import yaml
 from e2e.installed.installation import (
     MODE,
     NAMESPACE,
-    Installed,
-    asked,
-    in_step,
+    Installation,
+    dry_run,
     installed,
-    opt_in,
+    set_mode,
     template_names,
+    wait_for_facts,
 )
-from e2e.scenarios.admission import LEGACY, NEEDS, ORIGINAL, deployment, gpus, legacy
+from e2e.scenarios.admission import LEGACY, NEEDS, ORIGINAL, add_gpu_node, deployment, legacy_pod
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -31,128 +31,130 @@ NEAR = range(41, 80)
 DIGEST = "5d4f8c7b9"
 
 
-def translated(pod: JSON) -> bool:
-    """Whether a pod was translated."""
+def is_translated(pod: JSON) -> bool:
+    """Return whether a pod was translated."""
     return ORIGINAL in pod["metadata"].get("annotations", {})
 
 
-def configure(stage: Stage, town: Installed, text: str) -> None:
-    """Change the configuration, and wait until every process has read it."""
+def configure(stage: Stage, cluster: Installation, text: str) -> None:
+    """Change the configuration, and wait until every process uses it."""
     if text == stage.client.get(CONFIGURATION)["data"]["config.yaml"]:
         return
-    before = [len(each.said(USED)) for each in town.replicas]
-    town.configure(text)
+    before = [len(each.messages(USED)) for each in cluster.replicas]
+    cluster.configure(text)
 
     def followed() -> bool:
-        now = [len(each.said(USED)) for each in town.replicas]
+        now = [len(each.messages(USED)) for each in cluster.replicas]
         return all(one > other for one, other in zip(now, before, strict=True))
 
     stage.wait("every process uses it", followed)
 
 
 @contextlib.contextmanager
-def configured(stage: Stage, town: Installed) -> Iterator[JSON]:
-    """Give the configuration as it is installed; whatever is made of it is undone after."""
+def restored_configuration(stage: Stage, cluster: Installation) -> Iterator[JSON]:
+    """Yield the installed configuration and restore it at the end."""
     before = stage.client.get(CONFIGURATION)["data"]["config.yaml"]
     try:
         yield yaml.safe_load(before)
     finally:
-        configure(stage, town, before)
+        configure(stage, cluster, before)
 
 
-def scoped(stage: Stage, town: Installed, whole: JSON, **scope: object) -> None:
-    """Let a scope be in use."""
-    configure(stage, town, yaml.safe_dump({**whole, "scope": scope}))
+def set_scope(stage: Stage, cluster: Installation, whole: JSON, **scope: object) -> None:
+    """Configure a scope."""
+    configure(stage, cluster, yaml.safe_dump({**whole, "scope": scope}))
 
 
-def plugged(stage: Stage, suffix: str) -> None:
-    """Add a node whose two GPUs a device plugin serves, and no driver."""
+def add_plugin_node(stage: Stage, suffix: str) -> None:
+    """Add a node whose two GPUs a device plugin serves, without a driver."""
     hardware = stage.hardware(suffix, "lab-2g2n")
     stage.node(suffix, "lab-2g2n", plugins={LEGACY: tuple(gpu.uuid for gpu in hardware.gpus)})
 
 
 def pods_of(stage: Stage, app: str) -> list[JSON]:
-    """Give the pods with this label that are not being deleted."""
+    """Return the pods with this label that are not being deleted."""
     found = stage.client.get(stage.pod_path(), labelSelector=f"app={app}")["items"]
     return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_deployment_goes_back_to_the_device_plugin(stage: Stage) -> None:
-    """The label is gone: its new pod runs on the plugin's node, its old one stays where it is."""
-    town = installed(stage)
-    gpus(stage)
-    plugged(stage, "b")
-    kubectl = town.kubectl.inside(stage.namespace)
-    pod = legacy(stage, "serve")
-    in_step(stage, town, pod)
-    kubectl.apply(deployment(pod, 1)).done()
+def a_deployment_returns_to_the_device_plugin(stage: Stage) -> None:
+    """Without the label a new pod runs on the plugin's node. The old pod stays."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    add_plugin_node(stage, "b")
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    pod = legacy_pod(stage, "serve")
+    wait_for_facts(stage, cluster, pod)
+    kubectl.apply(deployment(pod, 1)).check()
     (old,) = stage.wait("the first pod", lambda: pods_of(stage, "serve"))
-    old = stage.running(old["metadata"]["name"])
-    assert translated(old)
-    opt_in(stage, None)
-    probe = legacy(stage, "probe")
-    stage.wait("the label is gone", lambda: not translated(asked(stage, probe)))
-    ran = kubectl.apply(deployment(pod, 2)).done()
+    old = stage.wait_running(old["metadata"]["name"])
+    assert is_translated(old)
+    set_mode(stage, None)
+    probe = legacy_pod(stage, "probe")
+    stage.wait("the label is gone", lambda: not is_translated(dry_run(stage, probe)))
+    ran = kubectl.apply(deployment(pod, 2)).check()
     assert ran.err == "", ran
     both = stage.wait(
         "the second pod", lambda: found if len(found := pods_of(stage, "serve")) == 2 else []
     )
     (new,) = (one for one in both if one["metadata"]["uid"] != old["metadata"]["uid"])
-    new = stage.running(new["metadata"]["name"])
-    assert not translated(new)
+    new = stage.wait_running(new["metadata"]["name"])
+    assert not is_translated(new)
     assert [each["spec"]["nodeName"][-1] for each in (old, new)] == ["a", "b"]
     again = stage.get_pod(old["metadata"]["name"])
     assert (again["metadata"]["uid"], again["spec"]) == (old["metadata"]["uid"], old["spec"])
-    kubectl("delete", "deployment", "serve", "--cascade=foreground").done()
+    kubectl("delete", "deployment", "serve", "--cascade=foreground").check()
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_report_says_what_would_happen_and_changes_nothing(stage: Stage) -> None:
-    """What would be translated, and what would be refused, both run or wait as ever."""
-    town = installed(stage, mode="report")
-    gpus(stage)
-    plugged(stage, "b")
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
+def report_mode_warns_and_changes_nothing(stage: Stage) -> None:
+    """Pods that would be translated or refused run or wait as without Drawbridge."""
+    cluster = installed(stage, mode="report")
+    add_gpu_node(stage)
+    add_plugin_node(stage, "b")
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
     told = stage.wait(
         "the report", lambda: kubectl.apply(body, words=("--dry-run=server",)).warnings
     )
     assert told[0].startswith(f"would be translated: {LEGACY}: 1 of container main ->"), told
-    workload = kubectl.apply(deployment(body, 1), words=("--dry-run=server",)).done()
+    workload = kubectl.apply(deployment(body, 1), words=("--dry-run=server",)).check()
     assert any("pods would be translated" in each for each in workload.warnings), workload
-    never = legacy(stage, "never", annotations={"gpu-fraction": "0.5"})
+    never = legacy_pod(stage, "never", annotations={"gpu-fraction": "0.5"})
     never["spec"]["schedulerName"] = "kai-scheduler"
-    ran = kubectl.apply(never).done()
+    ran = kubectl.apply(never).check()
     assert any(each.startswith("would be denied: ") for each in ran.warnings), ran
-    kubectl.apply(body).done()
-    pod = stage.running("train")
+    kubectl.apply(body).check()
+    pod = stage.wait_running("train")
     assert pod["spec"]["nodeName"].endswith("-b")
     for name in ("train", "never"):
         stands = stage.get_pod(name)
         assert stands["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}
-        assert not translated(stands)
+        assert not is_translated(stands)
     assert template_names(stage) == []
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def an_excluded_namespace_is_left_alone_whatever_its_label(stage: Stage) -> None:
-    """Excluded while everything runs, it is out at once, and in again when that is taken back."""
-    town = installed(stage)
-    gpus(stage)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    with configured(stage, town) as whole:
-        scoped(stage, town, whole, excludeNamespaces=["kube-system", stage.namespace])
-        ran = town.kubectl.inside(stage.namespace).apply(body, words=("--dry-run=server",)).done()
+def an_excluded_namespace_is_not_translated_despite_its_label(stage: Stage) -> None:
+    """The exclusion takes effect at once, and so does its removal."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    with restored_configuration(stage, cluster) as whole:
+        set_scope(stage, cluster, whole, excludeNamespaces=["kube-system", stage.namespace])
+        ran = (
+            cluster.kubectl.inside(stage.namespace).apply(body, words=("--dry-run=server",)).check()
+        )
         assert ran.err == "", ran
-        assert not translated(asked(stage, body))
-    assert translated(asked(stage, body))
+        assert not is_translated(dry_run(stage, body))
+    assert is_translated(dry_run(stage, body))
 
 
 @contextlib.contextmanager
-def widened(stage: Stage) -> Iterator[None]:
-    """Let our webhooks be asked about namespaces without the label, as docs/installing.md says."""
+def webhooks_for_all_namespaces(stage: Stage) -> Iterator[None]:
+    """Register the webhooks for namespaces without the label, as docs/installing.md says."""
     wide = {"key": MODE, "operator": "NotIn", "values": ["off"]}
     narrow = {"key": MODE, "operator": "Exists"}
     hooks = [(f"{HOOKS}/{kind}/drawbridge", kind) for kind in KINDS]
@@ -161,103 +163,107 @@ def widened(stage: Stage) -> Iterator[None]:
         kept = before[path]["namespaceSelector"]["matchExpressions"]
         assert narrow in kept, kept
         assert wide in kept, kept
-        select(stage, path, [each for each in kept if each != narrow])
+        set_namespace_selector(stage, path, [each for each in kept if each != narrow])
     try:
         yield
     finally:
         for path, _ in hooks:
-            select(stage, path, before[path]["namespaceSelector"]["matchExpressions"])
+            set_namespace_selector(
+                stage, path, before[path]["namespaceSelector"]["matchExpressions"]
+            )
 
 
-def select(stage: Stage, path: str, expressions: list[JSON]) -> None:
-    """Let the first webhook of a configuration be asked about these namespaces."""
+def set_namespace_selector(stage: Stage, path: str, expressions: list[JSON]) -> None:
+    """Set the namespace selector of the first webhook of a configuration."""
     where = "/webhooks/0/namespaceSelector/matchExpressions"
     patch = [{"op": "replace", "path": where, "value": expressions}]
     stage.client.patch(path, patch, "application/json-patch+json")
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_selector_chooses_namespaces_without_the_label(stage: Stage) -> None:
-    """What it chooses is translated, a label that says otherwise wins, and the rest is left."""
-    town = installed(stage, mode="")
-    gpus(stage)
-    body = legacy(stage, "train")
+def a_namespace_selector_adds_namespaces_without_the_label(stage: Stage) -> None:
+    """A label overrides the selector. Other namespaces stay out of scope."""
+    cluster = installed(stage, mode="")
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
     chooses = {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}
-    with configured(stage, town) as whole:
-        scoped(stage, town, whole, namespaceSelector=chooses)
-        stage.wait("what is never sent is told", lambda: told(town, "scope.namespaceSelector"))
-        assert not translated(asked(stage, body))
-        stage.enter(widened(stage))
-        stage.wait("it is chosen", lambda: translated(asked(stage, body)))
-        town.kubectl.inside(stage.namespace).apply(body).done()
-        assert translated(stage.running("train"))
-        opt_in(stage, "off")
-        probe = legacy(stage, "probe")
-        stage.wait("the label wins", lambda: not translated(asked(stage, probe)))
-        assert not town.kubectl.inside("default").apply(probe, words=("--dry-run=server",)).err
+    with restored_configuration(stage, cluster) as whole:
+        set_scope(stage, cluster, whole, namespaceSelector=chooses)
+        stage.wait(
+            "what is never sent is told", lambda: has_finding(cluster, "scope.namespaceSelector")
+        )
+        assert not is_translated(dry_run(stage, body))
+        stage.enter(webhooks_for_all_namespaces(stage))
+        stage.wait("it is chosen", lambda: is_translated(dry_run(stage, body)))
+        cluster.kubectl.inside(stage.namespace).apply(body).check()
+        assert is_translated(stage.wait_running("train"))
+        set_mode(stage, "off")
+        probe = legacy_pod(stage, "probe")
+        stage.wait("the label wins", lambda: not is_translated(dry_run(stage, probe)))
+        assert not cluster.kubectl.inside("default").apply(probe, words=("--dry-run=server",)).err
 
 
-def told(town: Installed, word: str) -> bool:
-    """Whether the leader told a finding with this word."""
-    lines = town.leader.lines()
+def has_finding(cluster: Installation, word: str) -> bool:
+    """Return whether the leader logged a finding that contains this text."""
+    lines = cluster.leader.lines()
     return any(word in line["finding"]["message"] for line in lines if "finding" in line)
 
 
-def of_owner(stage: Stage, number: int) -> JSON:
-    """Give a pod of the current ReplicaSet of a Deployment."""
+def pod_of_deployment(stage: Stage, number: int) -> JSON:
+    """Return a pod of the current ReplicaSet of a Deployment."""
     name = f"web-{number}-{DIGEST}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"u-{number}"}
-    pod = legacy(stage, f"{name}-x", ownerReferences=[{**owner, "controller": True}])
+    pod = legacy_pod(stage, f"{name}-x", ownerReferences=[{**owner, "controller": True}])
     pod["metadata"]["labels"] = {"pod-template-hash": DIGEST}
     return pod
 
 
-def chosen(stage: Stage) -> frozenset[int]:
-    """Tell which of 200 Deployments are in, by dry runs."""
+def selected_deployments(stage: Stage) -> frozenset[int]:
+    """Return which of 200 Deployments are in scope, by dry runs."""
 
     def ask(number: int) -> bool:
-        return translated(asked(stage, of_owner(stage, number)))
+        return is_translated(dry_run(stage, pod_of_deployment(stage, number)))
 
     with ThreadPoolExecutor(WORKERS) as pool:
         return frozenset(n for n, one in enumerate(pool.map(ask, range(OWNERS))) if one)
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_rollout_chooses_deployments_and_keeps_to_them(stage: Stage) -> None:
-    """At 30 % of 200 about 60 are in; a new revision changes nothing, 60 % keep those of 30 %."""
-    town = installed(stage)
-    gpus(stage)
-    plugged(stage, "b")
-    in_step(stage, town, legacy(stage, "probe"))
-    with configured(stage, town) as whole:
-        scoped(stage, town, whole, rollout={"percent": 30})
-        third = chosen(stage)
+def a_rollout_percentage_selects_the_same_deployments(stage: Stage) -> None:
+    """30 % select about 60 of 200, in every revision. 60 % include those of 30 %."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    add_plugin_node(stage, "b")
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    with restored_configuration(stage, cluster) as whole:
+        set_scope(stage, cluster, whole, rollout={"percent": 30})
+        third = selected_deployments(stage)
         assert len(third) in NEAR, sorted(third)
-        revised(stage, town, min(third), inside=True)
-        revised(stage, town, min(set(range(OWNERS)) - third), inside=False)
-        scoped(stage, town, whole, rollout={"percent": 60})
-        more = chosen(stage)
+        check_both_revisions(stage, cluster, min(third), inside=True)
+        check_both_revisions(stage, cluster, min(set(range(OWNERS)) - third), inside=False)
+        set_scope(stage, cluster, whole, rollout={"percent": 60})
+        more = selected_deployments(stage)
         assert third < more, sorted(third - more)
         assert len(more) in range(100, 141), sorted(more)
-        scoped(stage, town, whole, rollout={"percent": 0})
-        assert not chosen(stage)
+        set_scope(stage, cluster, whole, rollout={"percent": 0})
+        assert not selected_deployments(stage)
 
 
-def revised(stage: Stage, town: Installed, number: int, *, inside: bool) -> None:
-    """Roll a Deployment to another revision: the pods of both are in, or both are out."""
+def check_both_revisions(stage: Stage, cluster: Installation, number: int, *, inside: bool) -> None:
+    """Roll out a second revision: the pods of both are in scope, or none is."""
     name = f"web-{number}"
-    kubectl = town.kubectl.inside(stage.namespace)
-    first = deployment(legacy(stage, name), 1)
-    second = deployment(legacy(stage, name), 1)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    first = deployment(legacy_pod(stage, name), 1)
+    second = deployment(legacy_pod(stage, name), 1)
     second["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/second"
     seen: dict[str, JSON] = {}
     for each in (first, second):
-        ran = kubectl.apply(each).done()
+        ran = kubectl.apply(each).check()
         assert any(LEGACY in line for line in ran.warnings) == inside, ran
         words = ("rollout", "status", f"deployment/{name}", "--timeout=30s")
-        kubectl(*words).done()
+        kubectl(*words).check()
         seen |= {pod["metadata"]["name"]: pod for pod in pods_of(stage, name)}
     hashes = {pod["metadata"]["labels"]["pod-template-hash"] for pod in seen.values()}
     assert len(hashes) == 2, sorted(seen)
-    assert {translated(pod) for pod in seen.values()} == {inside}, sorted(seen)
-    kubectl("delete", "deployment", name, "--cascade=foreground").done()
+    assert {is_translated(pod) for pod in seen.values()} == {inside}, sorted(seen)
+    kubectl("delete", "deployment", name, "--cascade=foreground").check()

@@ -1,8 +1,7 @@
-"""A storm of legacy manifests while processes die: none lost, none untranslated, none twice.
+"""Scenarios: pods are created while processes die; none is lost, untranslated or doubled.
 
-Bare pods are created by clients that try again by name, as every controller does by its own means;
-Deployments by the stock controllers. What is there in the end is counted from the API server's
-objects and from the books of the node side.
+Clients create bare pods and retry by name; the stock controllers create those of Deployments. The
+result is counted from the API server's objects and the records of the node side.
 """
 
 import contextlib
@@ -17,10 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from e2e.controlplane.client import ApiError
-from e2e.installed.installation import Installed, in_step, installed, template_names
+from e2e.installed.installation import Installation, installed, template_names, wait_for_facts
 from e2e.nodes.fleet import NodePlan
 from e2e.nodes.record import Record
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, deployment, legacy
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, deployment, legacy_pod
 from e2e.scenarios.forged import NOBODY
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
@@ -28,7 +27,7 @@ from e2e.scenarios.stage import LABEL, Stage
 
 SHAPE, EACH = "dgx-a100", 8
 WRITERS = 16
-THERE = 409
+CONFLICT = 409
 AGAIN_SECONDS = 0.2
 MORE = 50
 PATIENCE_SECONDS = 240.0
@@ -38,7 +37,7 @@ KINDS: tuple[JSON, ...] = ({}, {"nvidia.com/use-gputype": "A100"})
 
 @dataclass(frozen=True)
 class Size:
-    """How many pods by whom, and nodes for how many of them."""
+    """The number of pods, and of nodes for them."""
 
     bare: int
     deployments: int
@@ -47,12 +46,12 @@ class Size:
 
     @property
     def pods(self) -> int:
-        """How many there have to be."""
+        """Return the number of all pods."""
         return self.bare + self.deployments * self.replicas
 
     @property
     def run(self) -> int:
-        """How many have room to run; the others wait."""
+        """Return the number of pods that have a free device."""
         return min(self.pods, self.nodes * EACH)
 
 
@@ -61,8 +60,8 @@ CHAOS = Size(bare=250, deployments=10, replicas=25, nodes=56)
 
 
 @dataclass
-class Writing:
-    """Clients that create bare pods, and what they met."""
+class PodCreation:
+    """Clients that create bare pods, and the errors they got."""
 
     stage: Stage
     numbers: range
@@ -72,7 +71,7 @@ class Writing:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def create(self, number: int) -> None:
-        """Create one pod, again and again until it is there."""
+        """Create one pod with retries."""
         body = pod(self.stage, f"bare-{number}", number)
         while not self.giving_up.is_set():
             why = _attempt(self.stage, body)
@@ -84,7 +83,7 @@ class Writing:
             self.giving_up.wait(AGAIN_SECONDS)
 
     def once(self, number: int) -> None:
-        """Create one pod that nobody schedules, as a client that never tries again."""
+        """Create one pod that is not scheduled, without a retry."""
         if self.giving_up.is_set():
             return
         body = pod(self.stage, f"bare-{number}", number)
@@ -95,13 +94,13 @@ class Writing:
             self.refused.update([why] if why else [])
 
     def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
-        """Let all of them be created."""
+        """Create all pods in a pool of threads."""
         return [pool.submit(self.create, number) for number in self.numbers]
 
 
 def pod(stage: Stage, name: str, number: int) -> JSON:
-    """Give a legacy pod that asks in one of the ways."""
-    body = legacy(stage, name)
+    """Return a legacy pod with one of the two requests."""
+    body = legacy_pod(stage, name)
     return {
         **body,
         "metadata": {**body["metadata"], "annotations": dict(KINDS[number % len(KINDS)])},
@@ -109,28 +108,28 @@ def pod(stage: Stage, name: str, number: int) -> JSON:
 
 
 def _attempt(stage: Stage, body: JSON) -> str:
-    """Create it; what went wrong, empty when it is there."""
+    """Create a pod and return the error; empty if it exists."""
     try:
         stage.client.create(stage.pod_path(), body)
     except ApiError as problem:
-        return "" if problem.code == THERE else f"{problem.code}"
+        return "" if problem.code == CONFLICT else f"{problem.code}"
     except OSError as problem:
         return type(problem).__name__
     return ""
 
 
-def prepare(stage: Stage, town: Installed, size: Size) -> None:
-    """Add the nodes, and wait until admission knows of them."""
+def prepare(stage: Stage, cluster: Installation, size: Size) -> None:
+    """Add the nodes, and wait until admission knows them."""
     plans = [
         NodePlan(f"{stage.name}-{number}", SHAPE, {GPU: "full"}, {LABEL: stage.name})
         for number in range(size.nodes)
     ]
     stage.fleet.add_all(plans)
-    in_step(stage, town, legacy(stage, "probe"))
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
 
 
 def deploy(stage: Stage, size: Size) -> None:
-    """Create the Deployments; as whoever applies them does, until each is there."""
+    """Create the Deployments."""
     path = stage.path("deployments", "", "/apis/apps/v1")
     for number in range(size.deployments):
         body = deployment(pod(stage, f"serve-{number}", number), size.replicas)
@@ -139,7 +138,7 @@ def deploy(stage: Stage, size: Size) -> None:
 
 
 def undeploy(stage: Stage) -> None:
-    """Or they would make new pods while the stage is cleared."""
+    """Delete the Deployments, which would create new pods during clean-up."""
     path = stage.path("deployments", "", "/apis/apps/v1")
     body = {"propagationPolicy": "Foreground", "apiVersion": "v1", "kind": "DeleteOptions"}
     stage.client.call("DELETE", path, body)
@@ -154,23 +153,23 @@ def undeploy(stage: Stage) -> None:
 
 
 def phases(stage: Stage) -> Counter[str]:
-    """Count the pods by phase; nothing while the API server does not answer."""
+    """Count the pods by phase; empty while the API server does not respond."""
     with contextlib.suppress(OSError, ApiError):
         pods = stage.client.get(stage.pod_path())["items"]
         return Counter(each["status"].get("phase") for each in pods)
     return Counter()
 
 
-def settled(stage: Stage, size: Size) -> bool:
-    """Whether as many pods run as there is room for, and the others wait."""
+def is_settled(stage: Stage, size: Size) -> bool:
+    """Return whether all pods with a free device run and the others are pending."""
     found = phases(stage)
     return found == Counter(
         {k: v for k, v in (("Running", size.run), ("Pending", size.pods - size.run)) if v}
     )
 
 
-def misled(stage: Stage) -> list[JSON]:
-    """Find the pods that wait for ever for the wrong claim, whoever made it.
+def pods_with_wrong_claim(stage: Stage) -> list[JSON]:
+    """Find pods that wait forever because their status names another claim.
 
     When the API server dies, the stock controller may not see the claim that it has made, makes a
     second one and writes that into the pod's status, while the scheduler has given the device to
@@ -184,35 +183,35 @@ def misled(stage: Stage) -> list[JSON]:
             for each in claims
             for user in each.get("status", {}).get("reservedFor", ())
         }
-        return [each for each in pods if _misled(each, reserved)]
+        return [each for each in pods if _has_wrong_claim(each, reserved)]
     return []
 
 
-def _misled(each: JSON, reserved: dict[str, str]) -> bool:
+def _has_wrong_claim(each: JSON, reserved: dict[str, str]) -> bool:
     named = each.get("status", {}).get("resourceClaimStatuses", ())
     own = reserved.get(each["metadata"]["uid"])
     going = "deletionTimestamp" in each["metadata"]
     return bool(named and own and not going and named[0]["resourceClaimName"] != own)
 
 
-def settle(stage: Stage, size: Size) -> int:
-    """Wait until all have what they can have; how many pods had to be made anew."""
+def wait_settled(stage: Stage, size: Size) -> int:
+    """Wait until all pods are settled; returns how many had to be created again."""
     again = 0
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not settled(stage, size):
+    while not is_settled(stage, size):
         assert time.monotonic() < deadline, phases(stage)
-        for each in misled(stage):
+        for each in pods_with_wrong_claim(stage):
             name = each["metadata"]["name"]
             again += 1
             stage.delete_pod(name)
             if name.startswith("bare-"):
-                Writing(stage, range(0)).create(int(name.removeprefix("bare-")))
+                PodCreation(stage, range(0)).create(int(name.removeprefix("bare-")))
         time.sleep(0.5)
     return again
 
 
-def accounted(stage: Stage, size: Size) -> None:
-    """See that no pod is missing or untranslated, and that no claim or GPU is there twice."""
+def check_pods(stage: Stage, size: Size) -> None:
+    """Check that no pod is missing or untranslated, and no claim or GPU is used twice."""
     pods = stage.client.get(stage.pod_path())["items"]
     by_app = Counter(each["metadata"]["labels"]["app"] for each in pods)
     wanted = {f"bare-{number}": 1 for number in range(size.bare)}
@@ -233,11 +232,11 @@ def accounted(stage: Stage, size: Size) -> None:
     assert len(own) == size.pods, "two pods have one claim"
     assert template_names(stage) == sorted(templates), templates
     assert len(templates) == len(KINDS), templates
-    _claims(stage, size, own)
+    _check_claims(stage, size, own)
 
 
-def _claims(stage: Stage, size: Size, own: dict[str, str]) -> None:
-    """See that each pod's claim is its own, and that nothing else holds a GPU."""
+def _check_claims(stage: Stage, size: Size, own: dict[str, str]) -> None:
+    """Check that each pod has its own claim, and that no other claim has a GPU."""
     claims = {
         each["metadata"]["name"]: each for each in stage.client.get(stage.claim_path())["items"]
     }
@@ -259,24 +258,24 @@ def _claims(stage: Stage, size: Size, own: dict[str, str]) -> None:
         sys.stdout.write(f"      the stock controller made {extra} claims twice\n")
 
 
-def more(bare: Writing) -> Callable[[], bool]:
-    """Ask whether some more were created than now."""
+def more_pods_exist(bare: PodCreation) -> Callable[[], bool]:
+    """Return a function that tells whether 50 more pods exist than now."""
     before = bare.made
     return lambda: bare.made >= before + MORE
 
 
 def wait_for(question: Callable[[], bool], writing: list[Future[None]]) -> None:
-    """Wait for a moment of the storm; it is over when everything was created."""
+    """Wait for a condition, or until all pods are created."""
     while not question() and not all(each.done() for each in writing):
         time.sleep(0.005)
 
 
-def storm(stage: Stage, size: Size) -> None:
-    """Let a webhook, the leader and the API server die, one after the other."""
-    town = installed(stage)
-    prepare(stage, town, size)
-    plane, bare = stage.processes, Writing(stage, range(size.bare))
-    leader, victim = town.leader, town.webhooks[0]
+def create_during_outages(stage: Stage, size: Size) -> None:
+    """Create pods, and kill a webhook, the leader and the API server one after the other."""
+    cluster = installed(stage)
+    prepare(stage, cluster, size)
+    plane, bare = stage.processes, PodCreation(stage, range(size.bare))
+    leader, victim = cluster.leader, cluster.webhooks[0]
     began = time.monotonic()
     deploy(stage, size)
     stage.enter(contextlib.closing(_Ending(bare)))
@@ -295,17 +294,17 @@ def storm(stage: Stage, size: Size) -> None:
             each.result()
     wrote = time.monotonic() - began
     assert at < size.bare, "the storm was over before the API server died"
-    again = settle(stage, size)
+    again = wait_settled(stage, size)
     told = f"{dict(bare.refused)} tried again, {again} misled; written {wrote:.1f} s"
     sys.stdout.write(f"      {told}, settled {time.monotonic() - began:.1f} s\n")
-    town.heal()
-    _forgive(stage, town, back)
-    accounted(stage, size)
+    cluster.start_all()
+    _ignore_restart_effects(stage, cluster, back)
+    check_pods(stage, size)
     undeploy(stage)
 
 
-def _forgive(stage: Stage, town: Installed, back: datetime) -> None:
-    """Leave out what an API server that dies does to everybody.
+def _ignore_restart_effects(stage: Stage, cluster: Installation, back: datetime) -> None:
+    """Drop the effects of an API server restart from the violations.
 
     It denies all before it has read the roles. And the scheduler takes a reservation back where it
     did not hear that its binding was written; the stock controller makes it again, and the kubelet,
@@ -314,7 +313,7 @@ def _forgive(stage: Stage, town: Installed, back: datetime) -> None:
     left = stage.violations()
     assert {(each.code, each.by) for each in left} <= {("NotReserved", "kubelet")}, left
     seen = Record()
-    with town.watched(seen):
+    with cluster.errors_recorded(seen):
         pass
     for each in seen.violations():
         line = json.loads(each.message)
@@ -323,47 +322,47 @@ def _forgive(stage: Stage, town: Installed, back: datetime) -> None:
 
 
 class _Ending:
-    """Lets clients give up when a scenario fails in between."""
+    """Lets clients give up when a scenario fails."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: PodCreation) -> None:
         self._writing = writing
 
     def close(self) -> None:
-        """End them."""
+        """Stop the clients."""
         self._writing.giving_up.set()
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def sixty_pods_survive_the_death_of_a_webhook_the_leader_and_the_api_server(stage: Stage) -> None:
-    """Every pod is translated, has one claim, and runs, or waits where there is no room."""
-    storm(stage, FULL)
+def sixty_pods_survive_killed_webhook_leader_and_api_server(stage: Stage) -> None:
+    """Every pod is translated, has one claim, and runs, or waits for a free device."""
+    create_during_outages(stage, FULL)
 
 
 @scenario("chaos", rig="installed", needs=NEEDS)
-def five_hundred_pods_survive_the_same(stage: Stage) -> None:
-    """A webhook, the leading controller and the API server die while they are created."""
-    storm(stage, CHAOS)
+def five_hundred_pods_survive_killed_webhook_leader_and_api_server(stage: Stage) -> None:
+    """All three processes are killed while the pods are created."""
+    create_during_outages(stage, CHAOS)
 
 
 @scenario("full", rig="installed", needs=NEEDS)
 def a_webhook_that_stops_gracefully_fails_no_create(stage: Stage) -> None:
-    """While clients that never try again create pods, one replica goes, comes back, and goes."""
-    town = installed(stage)
-    prepare(stage, town, Size(bare=0, deployments=0, replicas=0, nodes=1))
-    bare = Writing(stage, range(10000))
+    """Clients that do not retry create pods while replicas stop and start one at a time."""
+    cluster = installed(stage)
+    prepare(stage, cluster, Size(bare=0, deployments=0, replicas=0, nodes=1))
+    bare = PodCreation(stage, range(10000))
     stage.enter(contextlib.closing(_Ending(bare)))
     with ThreadPoolExecutor(WRITERS) as pool:
         writing = [pool.submit(bare.once, number) for number in bare.numbers]
         try:
-            for replica in town.webhooks:
-                wait_for(more(bare), writing)
+            for replica in cluster.webhooks:
+                wait_for(more_pods_exist(bare), writing)
                 assert replica.stop() == 0
-                wait_for(more(bare), writing)
-                town.heal()
+                wait_for(more_pods_exist(bare), writing)
+                cluster.start_all()
         finally:
             bare.giving_up.set()
     assert not bare.refused, bare.refused
     pods = stage.client.get(stage.pod_path())["items"]
     assert all(ORIGINAL in each["metadata"]["annotations"] for each in pods)
-    sys.stdout.write(f"      {bare.made} pods, {len(town.webhooks)} graceful ends\n")
+    sys.stdout.write(f"      {bare.made} pods, {len(cluster.webhooks)} graceful ends\n")
     stage.client.call("DELETE", stage.pod_path())

@@ -1,4 +1,4 @@
-"""Templates that are taken, lost, wanted again under other facts, and collected when unused."""
+"""Scenarios: templates with other content, over quota, deleted, recreated and collected."""
 
 import contextlib
 import json
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from e2e.installed.installation import (
     NAMESPACE,
-    Installed,
-    asked,
-    in_step,
+    Installation,
+    dry_run,
     installed,
     template_names,
+    wait_for_facts,
 )
 from e2e.installed.kubectl import Kubectl
 from e2e.scenarios.admission import (
@@ -18,14 +18,14 @@ from e2e.scenarios.admission import (
     GPU,
     NEEDS,
     SOON,
+    add_gpu_node,
     claim_of,
     devices,
-    frozen,
-    gpus,
-    legacy,
+    legacy_pod,
+    suspended,
 )
-from e2e.scenarios.admission_original import template_path, warned
-from e2e.scenarios.aged import age
+from e2e.scenarios.admission_original import template_path, wait_for_event
+from e2e.scenarios.aged import backdate
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -38,44 +38,44 @@ LATER = ("H800", "A100-SXM4-80GB")
 LIKE_OURS = f"drawbridge-{'0' * 32}"
 
 
-def wanted(stage: Stage, body: JSON) -> str:
-    """Name the template that a pod would refer to."""
-    (entry,) = asked(stage, body)["spec"]["resourceClaims"]
+def template_of(stage: Stage, body: JSON) -> str:
+    """Return the name of the template that a pod would refer to."""
+    (entry,) = dry_run(stage, body)["spec"]["resourceClaims"]
     name: str = entry["resourceClaimTemplateName"]
     return name
 
 
-def half(stage: Stage, name: str) -> JSON:
-    """Give a pod that asks for half the memory of a GPU, whatever GPUs there are."""
+def half_gpu_pod(stage: Stage, name: str) -> JSON:
+    """Return a pod that requests half the memory of any GPU."""
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"}
     return stage.pod_object(name, limits=limits)
 
 
-def shared(stage: Stage, town: Installed, body: JSON) -> None:
-    """Wait until shares can be had, and those GPUs that come later are not known yet."""
+def wait_for_share_facts(stage: Stage, cluster: Installation, body: JSON) -> None:
+    """Wait until the facts allow shares and contain none of the GPUs added later."""
 
     def alone() -> bool:
-        text = json.dumps(town.facts())
+        text = json.dumps(cluster.facts())
         return not any(product in text for product in LATER)
 
     stage.wait("facts without later ones", alone)
-    in_step(stage, town, body)
+    wait_for_facts(stage, cluster, body)
 
 
-def later(stage: Stage, kubectl: Kubectl, body: JSON) -> None:
-    """Apply a pod as soon as it is let in again."""
+def apply_when_admitted(stage: Stage, kubectl: Kubectl, body: JSON) -> None:
+    """Apply a pod until it is admitted."""
     stage.wait("it is let in", lambda: not kubectl.apply(body).code)
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
-def a_template_name_that_a_tenant_took_refuses_the_pod(stage: Stage) -> None:
-    """A dry run says it as well; who does what the message says has the pod a moment later."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    name = wanted(stage, body)
+def a_template_of_the_same_name_and_other_content_denies_the_pod(stage: Stage) -> None:
+    """A dry run reports it too. Following the remedy admits the pod."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    name = template_of(stage, body)
     stage.template(name, claim_spec(request("gpu", GPU, count=2)))
     tried = kubectl.apply(body, words=("--dry-run=server",))
     ran = kubectl.apply(body)
@@ -89,36 +89,36 @@ def a_template_name_that_a_tenant_took_refuses_the_pod(stage: Stage) -> None:
     remedy = f"delete resourceclaimtemplate -n {stage.namespace} {name}"
     assert f"kubectl {remedy}" in ran.err, ran
     assert not stage.exists(stage.pod_path("train"))
-    town.kubectl(*remedy.split()).done()
-    later(stage, kubectl, body)
-    stage.running("train")
+    cluster.kubectl(*remedy.split()).check()
+    apply_when_admitted(stage, kubectl, body)
+    stage.wait_running("train")
     assert len(devices(stage, "train")) == 1
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_template_that_a_quota_refuses_is_told_and_made_when_there_is_room(stage: Stage) -> None:
-    """The pod is let in and waits; who applied it reads why, and so does who describes it."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
+def a_template_over_quota_is_reported_and_created_later(stage: Stage) -> None:
+    """The pod is admitted and waits. A warning and an event give the reason."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
     none = {"hard": {"count/resourceclaimtemplates.resource.k8s.io": "0"}}
     quota = stage.path("resourcequotas")
     stage.client.create(quota, {"metadata": {"name": "objects"}, "spec": none})
-    (line,) = stage.wait("the dry run tells", lambda: refusals(kubectl, body))
+    (line,) = stage.wait("the dry run tells", lambda: template_warnings(kubectl, body))
     assert "exceeded quota: objects" in line, line
-    (line,) = refusals(kubectl, body, ())
+    (line,) = template_warnings(kubectl, body, ())
     assert "exceeded quota: objects" in line, line
-    assert "exceeded quota: objects" in warned(stage, "train", "TemplateRefused")
+    assert "exceeded quota: objects" in wait_for_event(stage, "train", "TemplateRefused")
     assert template_names(stage) == []
     stage.client.delete(f"{quota}/objects")
-    stage.running("train")
+    stage.wait_running("train")
 
 
 @contextlib.contextmanager
-def without_a_right(stage: Stage, role: str, verb: str) -> Iterator[None]:
-    """Take a verb out of a role of ours for a while."""
+def verb_removed(stage: Stage, role: str, verb: str) -> Iterator[None]:
+    """Remove a verb from one of Drawbridge's roles."""
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
     before = stage.client.get(path)["rules"]
     rules = [{**each, "verbs": [one for one in each["verbs"] if one != verb]} for each in before]
@@ -130,34 +130,36 @@ def without_a_right(stage: Stage, role: str, verb: str) -> Iterator[None]:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_right_that_is_missing_is_told_and_the_controller_makes_the_template(stage: Stage) -> None:
-    """An administrator forgot a verb: whoever applies a pod reads which, and the pod runs."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    with without_a_right(stage, "drawbridge-webhook-templates", "create"):
-        (line,) = stage.wait("the dry run tells", lambda: refusals(kubectl, body))
+def a_missing_rbac_verb_is_reported_and_the_controller_creates_the_template(stage: Stage) -> None:
+    """The webhook's role lacks a verb. The warning names it, and the pod runs."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    with verb_removed(stage, "drawbridge-webhook-templates", "create"):
+        (line,) = stage.wait("the dry run tells", lambda: template_warnings(kubectl, body))
         assert "cannot create" in line, line
-        kubectl.apply(body).done()
-        stage.running("train")
+        kubectl.apply(body).check()
+        stage.wait_running("train")
     # Once it may again, nobody is told anything any more.
-    stage.wait("the right is there", lambda: not refusals(kubectl, legacy(stage, "next", 2)))
-    town.excuse()
+    stage.wait(
+        "the right is there", lambda: not template_warnings(kubectl, legacy_pod(stage, "next", 2))
+    )
+    cluster.ignore_denials()
 
 
-def refusals(
+def template_warnings(
     kubectl: Kubectl, body: JSON, words: tuple[str, ...] = ("--dry-run=server",)
 ) -> list[str]:
-    """Apply a pod, by default for show, and give what is said of a template that is refused."""
-    lines = kubectl.apply(body, words=words).done().warnings
+    """Apply a pod, by default as a dry run, and return the warnings about its template."""
+    lines = kubectl.apply(body, words=words).check().warnings
     return [each for each in lines if each.startswith("TemplateRefused: ")]
 
 
 @contextlib.contextmanager
-def nobody_generates(stage: Stage) -> Iterator[None]:
-    """End who makes claims, for a while; who comes after sees only what stands then."""
+def controller_manager_stopped(stage: Stage) -> Iterator[None]:
+    """Stop the controller-manager, which generates claims; its successor starts at the end."""
     plane = stage.processes
     plane.processes["kube-controller-manager"].stop()
     try:
@@ -167,159 +169,164 @@ def nobody_generates(stage: Stage) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def nobody_helps(town: Installed) -> Iterator[None]:
-    """Let the controllers of ours stand still for a moment."""
+def controllers_suspended(cluster: Installation) -> Iterator[None]:
+    """Suspend Drawbridge's controllers."""
     with contextlib.ExitStack() as stack:
-        for each in town.controllers:
-            stack.enter_context(frozen(each.running()))
+        for each in cluster.controllers:
+            stack.enter_context(suspended(each.started_process()))
         yield
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_template_that_was_exchanged_under_a_pod_is_told(stage: Stage) -> None:
-    """Not refused any more, but told by an event; without the wrong one the right one is made."""
-    town = installed(stage)
-    gpus(stage)
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = legacy(stage, "train")
-    in_step(stage, town, body)
-    with nobody_generates(stage):
-        kubectl.apply(body).done()
+def a_template_replaced_after_admission_is_reported_by_an_event(stage: Stage) -> None:
+    """When the wrong template is deleted, the controller creates the right one."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    with controller_manager_stopped(stage):
+        kubectl.apply(body).check()
         (name,) = template_names(stage)
         path = template_path(stage, name)
         right = stage.client.get(path)
-        with nobody_helps(town):
+        with controllers_suspended(cluster):
             stage.client.delete(path)
             stage.template(name, claim_spec(request("gpu", GPU, count=2)))
-        told = warned(stage, "train", "TemplateTaken")
+        told = wait_for_event(stage, "train", "TemplateTaken")
         assert f"{stage.namespace}/{name}" in told, told
         assert "Delete the template" in told, told
         stage.client.delete(path)
         made = stage.wait("the right one", lambda: stage.client.get(path), SOON)
         assert made["spec"] == right["spec"]
-    stage.running("train")
+    stage.wait_running("train")
     assert len(devices(stage, "train")) == 1
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_template_is_made_again_with_the_facts_of_its_pod(stage: Stage) -> None:
-    """New GPUs came meanwhile, and with these the same pod would have another template."""
-    town = installed(stage)
+def a_template_is_recreated_with_the_facts_noted_on_its_pod(stage: Stage) -> None:
+    """New GPUs changed the facts, which would give the same pod another template."""
+    cluster = installed(stage)
     stage.node("a", "lab-2g2n", {HAMI: None})
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = half(stage, "train")
-    shared(stage, town, body)
-    with frozen(stage.processes.processes["kube-controller-manager"]):
-        kubectl.apply(body).done()
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = half_gpu_pod(stage, "train")
+    wait_for_share_facts(stage, cluster, body)
+    with suspended(stage.processes.processes["kube-controller-manager"]):
+        kubectl.apply(body).check()
         (name,) = template_names(stage)
         path = template_path(stage, name)
         before = stage.client.get(path)
         stage.node("b", "koordinator-h800", {HAMI: None})
-        in_step(stage, town, half(stage, "later"), LATER[0])
-        assert wanted(stage, half(stage, "later")) != name
+        wait_for_facts(stage, cluster, half_gpu_pod(stage, "later"), LATER[0])
+        assert template_of(stage, half_gpu_pod(stage, "later")) != name
         noted = stage.get_pod("train")["metadata"]["annotations"][FACTS]
-        assert noted != town.facts_hash()
+        assert noted != cluster.facts_hash()
         stage.client.delete(path)
         again = stage.wait("the template is there again", lambda: stage.client.get(path), SOON)
         assert again["spec"] == before["spec"]
-    stage.running("train")
+    stage.wait_running("train")
 
 
-def forget(stage: Stage, digest: str) -> None:
-    """Let a version of the facts be forgotten, as it is when three newer ones have come."""
+def drop_facts(stage: Stage, digest: str) -> None:
+    """Drop a version of the facts, as three newer versions do."""
     key = f"facts-{digest.removeprefix('sha256:')[:16]}.json"
     stage.client.patch(PUBLISHED, {"data": {key: None}})
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def facts_that_are_forgotten_are_told_with_the_remedy(stage: Stage) -> None:
-    """Nobody can say any more what the template was: an event says so, and what to do helps."""
-    town = installed(stage)
+def a_pod_whose_facts_are_gone_gets_an_event_with_the_remedy(stage: Stage) -> None:
+    """The template cannot be computed any more. Following the remedy helps."""
+    cluster = installed(stage)
     stage.node("a", "lab-2g2n", {HAMI: None})
-    kubectl = town.kubectl.inside(stage.namespace)
-    body = half(stage, "train")
-    shared(stage, town, body)
-    with frozen(stage.processes.processes["kube-controller-manager"]):
-        kubectl.apply(body).done()
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    body = half_gpu_pod(stage, "train")
+    wait_for_share_facts(stage, cluster, body)
+    with suspended(stage.processes.processes["kube-controller-manager"]):
+        kubectl.apply(body).check()
         (name,) = template_names(stage)
-        noted = town.facts_hash()
+        noted = cluster.facts_hash()
         stage.node("b", "koordinator-h800", {HAMI: None})
-        in_step(stage, town, half(stage, "later"), LATER[0])
-        forget(stage, noted)
+        wait_for_facts(stage, cluster, half_gpu_pod(stage, "later"), LATER[0])
+        drop_facts(stage, noted)
         stage.node("c", "koordinator-fake-8g4n", {HAMI: None})
-        in_step(stage, town, half(stage, "later"), *LATER)
+        wait_for_facts(stage, cluster, half_gpu_pod(stage, "later"), *LATER)
         stage.client.delete(template_path(stage, name))
-        told = warned(stage, "train", "TemplateNotReproduced")
+        told = wait_for_event(stage, "train", "TemplateNotReproduced")
         assert name in told, told
         assert noted in told, told
         assert "Delete the pod" in told, told
         assert template_names(stage) == []
     stage.delete_pod("train")
-    kubectl.apply(body).done()
-    stage.running("train")
+    kubectl.apply(body).check()
+    stage.wait_running("train")
     assert claim_of(stage, "train")[0] != name
 
 
-def kept_by(stage: Stage, town: Installed, count: int, *, waits: bool = False) -> str:
-    """Apply a pod that asks for so many GPUs, and name its template."""
-    body = legacy(stage, f"train-{count}", count)
+def apply_pod_with_gpus(
+    stage: Stage, cluster: Installation, count: int, *, waits: bool = False
+) -> str:
+    """Apply a pod that requests `count` GPUs, and return its template's name."""
+    body = legacy_pod(stage, f"train-{count}", count)
     if waits:
         body["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "nowhere"}
-    town.kubectl.inside(stage.namespace).apply(body).done()
+    cluster.kubectl.inside(stage.namespace).apply(body).check()
     if not waits:
-        stage.running(f"train-{count}")
+        stage.wait_running(f"train-{count}")
     return claim_of(stage, f"train-{count}")[0]
 
 
-def unused(stage: Stage, name: str, *, old: bool = True) -> None:
-    """Let a template say that it was used two days ago, and be as old where it is `old`."""
+def mark_unused(stage: Stage, name: str, *, old: bool = True) -> None:
+    """Set the last use of a template to two days ago; with `old` its creation too."""
     path = template_path(stage, name)
-    used = age(stage.processes, path) if old else "2026-01-01T00:00:00Z"
+    used = backdate(stage.processes, path) if old else "2026-01-01T00:00:00Z"
     stage.client.patch(path, {"metadata": {"annotations": {USED: used}}})
 
 
-def collected(stage: Stage, town: Installed) -> None:
-    """Let another leader begin, which looks at once, and wait until it has looked."""
-    before = town.leader
+def run_collection(stage: Stage, cluster: Installation) -> None:
+    """Let another controller lead, which collects at once, and wait until it has."""
+    before = cluster.leader
     before.stop()
-    (after,) = (each for each in town.controllers if each is not before)
+    (after,) = (each for each in cluster.controllers if each is not before)
     steps = "drawbridge_controller_steps_total"
     stage.wait("somebody looked", lambda: after.metric(steps, reconciler="janitor"))
-    town.heal()
+    cluster.start_all()
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def templates_are_collected_only_when_nobody_uses_them(stage: Stage) -> None:
-    """Of templates that are two days old only the one without any pod or renewal goes."""
-    town = installed(stage)
+def templates_are_collected_only_when_unused(stage: Stage) -> None:
+    """Of templates that are two days old, only the one without a pod or renewal is deleted."""
+    cluster = installed(stage)
     stage.node("a", "dgx-a100", {GPU: "full"})
-    in_step(stage, town, legacy(stage, "probe"))
-    idle, renewed, young = (kept_by(stage, town, count) for count in (1, 2, 3))
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    idle, renewed, young = (apply_pod_with_gpus(stage, cluster, count) for count in (1, 2, 3))
     for count in (1, 2, 3):
         stage.delete_pod(f"train-{count}")
-    running, waiting = kept_by(stage, town, 4), kept_by(stage, town, 5, waits=True)
+    running, waiting = (
+        apply_pod_with_gpus(stage, cluster, 4),
+        apply_pod_with_gpus(stage, cluster, 5, waits=True),
+    )
     for name in (LIKE_OURS, "theirs"):
         stage.template(name, claim_spec(request("gpu", GPU, count=6)))
     for name in (idle, renewed, running, waiting, LIKE_OURS, "theirs"):
-        unused(stage, name)
-    unused(stage, young, old=False)
-    use_again(stage, town, 2, renewed)
-    collected(stage, town)
+        mark_unused(stage, name)
+    mark_unused(stage, young, old=False)
+    check_use_is_renewed(stage, cluster, 2, renewed)
+    run_collection(stage, cluster)
     stays = {renewed, young, running, waiting, LIKE_OURS, "theirs"}
     assert set(template_names(stage)) == stays, {idle: "idle", renewed: "renewed", young: "young"}
     # Whoever wants it once more has it once more.
-    assert kept_by(stage, town, 1) == idle
+    assert apply_pod_with_gpus(stage, cluster, 1) == idle
 
 
-def use_again(stage: Stage, town: Installed, count: int, name: str) -> None:
-    """Make a pod of a template that was not used for days, and see it renewed."""
+def check_use_is_renewed(stage: Stage, cluster: Installation, count: int, name: str) -> None:
+    """Create a pod of a template unused for days and wait until the use is renewed."""
     # Processes that have been there for days would know; these have seen it made just now.
-    for replica in town.webhooks:
+    for replica in cluster.webhooks:
         replica.stop()
-    town.heal()
+    cluster.start_all()
     path = template_path(stage, name)
     before = stage.client.get(path)["metadata"]["annotations"][USED]
-    assert kept_by(stage, town, count) == name
+    assert apply_pod_with_gpus(stage, cluster, count) == name
     stage.wait(
         "it is renewed",
         lambda: stage.client.get(path)["metadata"]["annotations"][USED] > before,

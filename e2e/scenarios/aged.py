@@ -1,7 +1,7 @@
-"""Lets days pass for an object: when it was made is written to etcd, beneath the API server.
+"""Backdates objects: writes an earlier creationTimestamp to etcd, below the API server.
 
-The API server lets nobody say when an object was made. What it keeps is found by its own bytes and
-written back with another time of the same length; every watch then hears of it as of any change.
+The API server does not accept a creationTimestamp. The module finds the encoded time in the stored
+object and replaces it with another time of the same length. Every watch sees the change.
 """
 
 import base64
@@ -16,8 +16,8 @@ TWO_DAYS = timedelta(days=2)
 _MADE, _NANOS = b"\x42\x08\x08", b"\x10\x00"
 
 
-def age(plane: ControlPlane, path: str, by: timedelta = TWO_DAYS) -> str:
-    """Let the object at a path of the API have been made so long ago; gives that time."""
+def backdate(plane: ControlPlane, path: str, by: timedelta = TWO_DAYS) -> str:
+    """Subtract `by` from the creationTimestamp of the object at a path; returns the new time."""
     _, group, _, _, namespace, kind, name = path.strip("/").split("/")
     assert group, path
     made = datetime.fromisoformat(plane.admin.get(path)["metadata"]["creationTimestamp"])

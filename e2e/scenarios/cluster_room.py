@@ -1,6 +1,6 @@
-"""What the program takes an API server to do, asked of a real one by the program's own tests.
+"""Scenarios: the product's own tests of API server behaviour run on a real API server.
 
-They run in a process of their own: scenarios know nothing of the rooms.
+They run in a process of their own.
 """
 
 import os
@@ -16,8 +16,8 @@ SECONDS = 120
 FORGETS = "expired_version"
 
 
-def ask(stage: Stage, which: str) -> None:
-    """Play the tests whose names fit, as the administrator of the stage's cluster."""
+def run_tests(stage: Stage, which: str) -> None:
+    """Run the tests whose names match, as administrator of the stage's cluster."""
     config = stage.processes.user_config()
     arguments = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", which)
     done = subprocess.run(
@@ -34,14 +34,14 @@ def ask(stage: Stage, which: str) -> None:
 
 
 @scenario("smoke", needs=("processes",))
-def cluster_room(stage: Stage) -> None:
-    """The tests that hold the fake API server to the real one pass on the real one."""
-    ask(stage, f"not {FORGETS}")
+def cluster_tests_pass_on_the_real_api_server(stage: Stage) -> None:
+    """The tests of the fake API server pass on the real one."""
+    run_tests(stage, f"not {FORGETS}")
 
 
 @scenario("chaos", needs=("processes",))
-def cluster_room_and_a_server_that_forgets(stage: Stage) -> None:
-    """A watch from before the API server's start is told that it is too late."""
+def cluster_tests_pass_after_the_api_server_restarts(stage: Stage) -> None:
+    """A watch with a resourceVersion from before the restart gets 410 Gone."""
     stage.processes.processes["kube-apiserver"].kill()
     stage.processes.start_apiserver()
-    ask(stage, FORGETS)
+    run_tests(stage, FORGETS)

@@ -1,7 +1,7 @@
-"""An admission webhook that says what it was asked, reached as in a cluster by its Service."""
+"""Scenarios: the API server reaches a webhook through its Service."""
 
 from e2e.controlplane.relay import Backend
-from e2e.scenarios.neighbour import neighbour
+from e2e.scenarios.neighbour import other_webhook
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -16,10 +16,10 @@ def marking(pod: JSON) -> list[JSON]:
 
 
 @scenario("smoke", needs=("loopback",))
-def an_admission_webhook_is_reached_through_its_service(stage: Stage) -> None:
-    """The API server calls svc.namespace.svc on the clusterIP and believes the authority given."""
+def the_api_server_calls_a_webhook_through_its_service(stage: Stage) -> None:
+    """It resolves svc.namespace.svc to the clusterIP and trusts the given caBundle."""
     nobody = Backend(port=1)  # connections go on to the next
-    stage.enter(neighbour(stage, "rig-echo", marking, before=(nobody,)))
+    stage.enter(other_webhook(stage, "rig-echo", marking, before=(nobody,)))
     marked = stage.wait("the webhook is called", lambda: _asked(stage))
     assert marked == "asked"
 

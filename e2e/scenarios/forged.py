@@ -1,7 +1,7 @@
-"""Allocations written by hand, as a broken or hostile allocator could; checks must see them.
+"""Writes allocations by hand, as a broken or hostile allocator could.
 
-A pod is made for a scheduler that does not exist, its claims are allocated as the scenario says,
-and it is bound: from there the node side has to judge.
+Creates a pod for a scheduler that does not exist, allocates its claims as the scenario says, and
+binds it. The node side must detect the violation.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 @dataclass(frozen=True)
 class Forgery:
-    """One claim with an allocation that nobody should have made."""
+    """One claim with an invalid allocation."""
 
     node: str
     results: tuple[JSON, ...]
@@ -70,7 +70,7 @@ def _consumer(user: JSON) -> JSON:
 
 
 def play(stage: Stage, name: str, forgery: Forgery) -> JSON:
-    """Let a pod of this name, with a claim of this name, arrive on the node."""
+    """Create a pod and a claim of this name with the allocation, and bind the pod."""
     spec = claim_spec(request("gpu", forgery.results[0]["driver"]), config=forgery.config)
     stage.claim(name, spec)
     pod = stage.pod(name, claims={"gpu": name}, schedulerName=NOBODY)
@@ -80,7 +80,7 @@ def play(stage: Stage, name: str, forgery: Forgery) -> JSON:
 
 
 def tripped(stage: Stage, subject: str) -> Sequence[str]:
-    """Wait for violations that name a claim or pod of the stage, and give their codes."""
+    """Wait for violations that name a claim or pod of the stage, and return their codes."""
 
     def codes() -> list[str]:
         found = stage.fleet.record.violations()

@@ -1,6 +1,6 @@
-"""What a running pod has of the hardware, read from the books of drivers and plugins.
+"""Compares the hardware of a running pod with what the case expects.
 
-A holding is what somebody expects one container to have. Knows nothing of how it was asked for.
+Reads the records of drivers and plugins.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from e2e.scenarios.stage import Stage
 PARTS = ("mig", "amdgpu-partition")  # several of them may be parts of one piece of hardware
 
 
-class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one container has: so many devices of these kinds, and units of plugins.
+class ExpectedDevices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The devices of one container by kind, and its units of plugins.
 
     Every shared device gives `consumed` of its capacities; every partition has `profile`.
     """
@@ -29,7 +29,7 @@ class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     units: dict[str, int] = {}
 
 
-class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExpectedPods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The pods whose names begin so: how many, where they may be, and what each container has.
 
     With `roots` (or `numa`) the GPUs and the NICs of a pod are on the same PCIe roots (or NUMA
@@ -40,7 +40,7 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     at: list[str]
-    containers: dict[str, Holding]
+    containers: dict[str, ExpectedDevices]
     count: int = 1
     roots: int = 0
     numa: int = 0
@@ -49,8 +49,8 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lent: list[str] = []
 
 
-class Held(msgspec.Struct, frozen=True):
-    """One device that a driver has prepared, with the hardware beneath it."""
+class PreparedDevice(msgspec.Struct, frozen=True):
+    """One device that a driver has prepared, with its hardware."""
 
     request: str
     driver: str
@@ -66,8 +66,8 @@ class Held(msgspec.Struct, frozen=True):
         return str(known.get("string", "")) if self.device.kind in PARTS else ""
 
 
-def compare(stage: Stage, pods: Pods, pod: JSON) -> None:
-    """Compare a running pod with what it should have."""
+def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
+    """Compare a running pod with the expectation."""
     node = pod["spec"]["nodeName"]
     assert node.removeprefix(f"{stage.name}-") in pods.at, f"{pods.name} is on {node}"
     held = {claim: list(_held(stage, node, claim)) for claim in _claims(pod).values()}
@@ -82,7 +82,7 @@ def compare(stage: Stage, pods: Pods, pod: JSON) -> None:
     _containers(stage, pods, pod, held)
 
 
-def _distinct(claim: str, some: Sequence[Held]) -> None:
+def _distinct(claim: str, some: Sequence[PreparedDevice]) -> None:
     """See that no two devices of one claim are the same; containers may share by two claims."""
     names = [one.device.name for one in some]
     assert len(set(names)) == len(names), f"claim {claim} has a device twice: {names}"
@@ -90,7 +90,9 @@ def _distinct(claim: str, some: Sequence[Held]) -> None:
     assert len(set(whole)) == len(whole), f"claim {claim} has hardware twice: {names}"
 
 
-def _containers(stage: Stage, pods: Pods, pod: JSON, held: Mapping[str, Sequence[Held]]) -> None:
+def _containers(
+    stage: Stage, pods: ExpectedPods, pod: JSON, held: Mapping[str, Sequence[PreparedDevice]]
+) -> None:
     containers = {one["name"]: one for one in _all_containers(pod)}
     assert containers.keys() == pods.containers.keys(), f"containers: {sorted(containers)}"
     users: Counter[int] = Counter()
@@ -121,7 +123,9 @@ def _claims(pod: JSON) -> dict[str, str]:
     return claims | ({"": special["resourceClaimName"]} if special else {})
 
 
-def _of_container(pod: JSON, container: JSON, held: Mapping[str, Sequence[Held]]) -> Iterator[Held]:
+def _of_container(
+    pod: JSON, container: JSON, held: Mapping[str, Sequence[PreparedDevice]]
+) -> Iterator[PreparedDevice]:
     """Yield what a container is given: devices of the requests it names, or of whole claims."""
     claims = _claims(pod)
     uses = [
@@ -138,7 +142,7 @@ def _of_container(pod: JSON, container: JSON, held: Mapping[str, Sequence[Held]]
         yield from (one for one in held[claim] if request in ("", one.request.partition("/")[0]))
 
 
-def _held(stage: Stage, node: str, claim: str) -> Iterator[Held]:
+def _held(stage: Stage, node: str, claim: str) -> Iterator[PreparedDevice]:
     """Read a claim from the books of all drivers on a node."""
     machine = stage.fleet.machines[node]
     for name, driver in stage.fleet.kubelet.drivers.items():
@@ -150,7 +154,7 @@ def _held(stage: Stage, node: str, claim: str) -> Iterator[Held]:
             for result in order.results:
                 device = devices[result.device]
                 hardware = _hardware(machine, device)
-                yield Held(result.request, name, device, hardware, result.consumed)
+                yield PreparedDevice(result.request, name, device, hardware, result.consumed)
 
 
 def _hardware(machine: Machine, device: Device) -> Gpu | Nic:
@@ -164,7 +168,7 @@ def _hardware(machine: Machine, device: Device) -> Gpu | Nic:
     raise AssertionError(f"{device.name} is nothing that {machine.name} has")
 
 
-def _places(pods: Pods, everything: Sequence[Held]) -> None:
+def _places(pods: ExpectedPods, everything: Sequence[PreparedDevice]) -> None:
     """Compare the roots, or NUMA nodes, of GPUs and NICs."""
     for wanted, place in ((pods.roots, "root"), (pods.numa, "numa")):
         if not wanted:
@@ -177,12 +181,12 @@ def _places(pods: Pods, everything: Sequence[Held]) -> None:
         assert len(gpus) == wanted, f"{place}: {gpus}"
 
 
-def _ports(pods: Pods, everything: Sequence[Held]) -> None:
+def _ports(pods: ExpectedPods, everything: Sequence[PreparedDevice]) -> None:
     ports = {one.hardware.bus for one in everything if isinstance(one.hardware, Nic)}
     assert pods.ports in (0, len(ports)), f"ports: {ports}"
 
 
-def _container(name: str, wanted: Holding, mine: Sequence[Held]) -> None:
+def _container(name: str, wanted: ExpectedDevices, mine: Sequence[PreparedDevice]) -> None:
     kinds = Counter(one.device.kind for one in mine)
     assert kinds == wanted.devices, f"{name} has {dict(kinds)}"
     amounts = {what: amount(text) for what, text in wanted.consumed.items()}

@@ -1,4 +1,4 @@
-"""Node drivers as they are on a bad day: late, failing, restarting, publishing halves."""
+"""Scenarios: node drivers that are slow, fail, restart or publish incomplete pools."""
 
 from e2e.nodes import protocol
 from e2e.nodes.family import FAMILIES
@@ -13,96 +13,96 @@ NVIDIA_CONFIG = "resource.nvidia.com/v1beta1"
 
 @scenario("smoke")
 def a_new_generation_replaces_the_old_one_while_pods_run(stage: Stage) -> None:
-    """A pool loses a device in a new generation; what is prepared stays, the rest is allocated."""
+    """A pool loses a device. Prepared devices stay, the remaining ones are allocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("before", templates={"gpu": "gpu"})
-    stage.running("before")
+    stage.wait_running("before")
     smaller = stage.fleet.layout(GPU, machine.name).without(["gpu-0"])
     assert stage.fleet.publish(smaller) == 2
     slices = stage.client.get(PATH, fieldSelector=f"spec.nodeName={machine.name}")["items"]
     assert [one["spec"]["pool"]["generation"] for one in slices] == [2]
     stage.pod("after", templates={"gpu": "gpu"})
-    stage.running("after")
+    stage.wait_running("after")
     assert stage.allocated(stage.generated_claim("after"))[0]["device"] == "gpu-1"
     stage.delete_pod("before")
     stage.pod("late", templates={"gpu": "gpu"})
-    stage.unschedulable("late")
+    stage.wait_unschedulable("late")
 
 
 @scenario("smoke")
-def half_a_pool_is_not_allocated_from(stage: Stage) -> None:
-    """While slices of a pool are missing, nobody gets a device of it; 1.34 did not mind yet."""
+def an_incomplete_pool_is_not_allocated_from(stage: Stage) -> None:
+    """While slices of a pool are missing, no device of it is allocated, except on 1.34."""
     # Never whole before, or a scheduler whose cache is a moment behind would be right to use it.
     machine = stage.node("a", "lab-2g2n")
     stage.fleet.publish(FAMILIES[GPU].publish(machine), whole=False)
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
     if stage.version == "1.34":
-        stage.running("worker")
+        stage.wait_running("worker")
         return
-    stage.unschedulable("worker")
+    stage.wait_unschedulable("worker")
     stage.fleet.publish(stage.fleet.layout(GPU, machine.name))
-    stage.running("worker")
+    stage.wait_running("worker")
 
 
 @scenario("smoke")
-def a_lost_device_is_not_given_out_again(stage: Stage) -> None:
-    """A device fails under a pod: it is unprepared with the pod and nobody gets it afterwards."""
+def a_lost_device_is_not_allocated_again(stage: Stage) -> None:
+    """A device fails while a pod uses it. It is unprepared with the pod and stays unallocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
-    stage.running("worker")
+    stage.wait_running("worker")
     stage.fleet.lose(GPU, machine.name, "gpu-0")
     stage.delete_pod("worker")
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
     stage.pod("next", templates={"gpu": "gpu"})
-    stage.running("next")
+    stage.wait_running("next")
     assert stage.allocated(stage.generated_claim("next"))[0]["device"] == "gpu-1"
 
 
 @scenario("smoke", since="1.36")
 def a_tainted_device_evicts_its_pod(stage: Stage) -> None:
-    """A driver taints a device with NoExecute: the pod that has it is deleted, others stay."""
+    """A driver taints a device with NoExecute. Its pod is deleted, others stay."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     for name in ("one", "two"):
         stage.pod(name, templates={"gpu": "gpu"})
-        stage.running(name)
+        stage.wait_running(name)
     taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
     stage.fleet.taint(GPU, machine.name, "gpu-0", taint)
-    stage.gone(stage.pod_path("one"))
+    stage.wait_gone(stage.pod_path("one"))
     assert stage.get_pod("two")["status"]["phase"] == "Running"
 
 
 @scenario("smoke")
-def a_failing_driver_is_asked_again(stage: Stage) -> None:
-    """Prepare fails twice: the pod waits, an event says why, and then it runs."""
+def the_kubelet_retries_a_failing_driver(stage: Stage) -> None:
+    """Prepare fails twice. The pod waits, an event gives the reason, then the pod runs."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.fleet.driver(GPU).mood.failures = 2
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
-    stage.running("worker")
+    stage.wait_running("worker")
     events = stage.wait("an event", lambda: stage.events("worker"))
     assert any("fails on request" in event for event in events), events
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
 
 
 @scenario("smoke")
-def a_driver_that_ends_before_it_answers_prepares_once(stage: Stage) -> None:
-    """The work was done, the answer got lost: the second call gives the same devices."""
+def a_driver_that_crashes_before_its_response_prepares_once(stage: Stage) -> None:
+    """The response is lost. The second call returns the same devices."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.fleet.driver(GPU).mood.crash_before_answer = True
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
-    pod = stage.running("worker")
+    pod = stage.wait_running("worker")
     assert len(stage.fleet.held_by(pod)) == 1
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
 
 
 @scenario("smoke")
-def a_slow_driver_holds_up_only_its_own_pods(stage: Stage) -> None:
-    """While one driver takes its time, a pod with another driver's device starts."""
+def a_slow_driver_delays_only_its_own_pods(stage: Stage) -> None:
+    """While one driver is slow, a pod with another driver's device starts."""
     stage.node("a", "lab-2g2n", {GPU: "full", "dra.net": None})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.template("nic", claim_spec(request("nic", "dra.net")))
@@ -110,37 +110,37 @@ def a_slow_driver_holds_up_only_its_own_pods(stage: Stage) -> None:
     stage.pod("slow", templates={"gpu": "gpu"})
     stage.wait("slow is bound", lambda: stage.get_pod("slow")["spec"].get("nodeName"))
     stage.pod("quick", templates={"nic": "nic"})
-    stage.running("quick")
+    stage.wait_running("quick")
     assert stage.get_pod("slow")["status"]["phase"] == "Pending"
     stage.fleet.driver(GPU).mood.slow_seconds = 0
-    stage.running("slow")
+    stage.wait_running("slow")
 
 
 @scenario("smoke")
-def a_restarted_driver_knows_what_it_prepared(stage: Stage) -> None:
-    """From its checkpoint it answers a repeated call alike, and unprepares when the pod goes."""
+def a_restarted_driver_restores_its_prepared_claims(stage: Stage) -> None:
+    """It returns the same result from its checkpoint and unprepares the claim with the pod."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
-    before = stage.fleet.held_by(stage.running("worker"))
+    before = stage.fleet.held_by(stage.wait_running("worker"))
     driver = stage.fleet.driver(GPU)
     driver.restart()
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
     calls = driver.calls[protocol.PREPARE]
     stage.fleet.kubelet.restart()
     stage.wait("prepared again", lambda: driver.calls[protocol.PREPARE] > calls)
-    assert stage.fleet.held_by(stage.running("worker")) == before
+    assert stage.fleet.held_by(stage.wait_running("worker")) == before
     stage.delete_pod("worker")
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
 
 
 @scenario("smoke")
 def unprepare_is_repeated_until_it_succeeds(stage: Stage) -> None:
-    """Unprepare fails at first: the claim stays prepared until a later call succeeds."""
+    """Unprepare fails at first. The claim stays prepared until a later call succeeds."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
-    stage.running("worker")
+    stage.wait_running("worker")
     stage.fleet.driver(GPU).mood.failures = 2
     stage.client.delete(stage.pod_path("worker"), grace=None)
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
@@ -148,13 +148,13 @@ def unprepare_is_repeated_until_it_succeeds(stage: Stage) -> None:
 
 
 @scenario("smoke")
-def a_driver_answers_for_every_claim_it_is_sent(stage: Stage) -> None:
-    """Of two claims in one call one is refused; the other is prepared all the same."""
+def a_driver_reports_a_result_for_each_claim(stage: Stage) -> None:
+    """Of two claims in one call, one is refused and the other is prepared."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.claim("good", claim_spec(request("gpu", GPU)))
     stage.claim("bad", claim_spec(request("gpu", GPU)))
     stage.pod("worker", claims={"gpu": "good"})
-    stage.running("worker")
+    stage.wait_running("worker")
     claims = [stage.get_claim(name)["metadata"] for name in ("good", "bad")]
     refs = [protocol.reference(one["namespace"], one["name"], one["uid"]) for one in claims]
     socket = stage.fleet.driver(GPU).socket
@@ -167,8 +167,8 @@ def a_driver_answers_for_every_claim_it_is_sent(stage: Stage) -> None:
 
 
 @scenario("smoke")
-def the_configuration_of_the_claim_wins_over_the_class(stage: Stage) -> None:
-    """A class configures for partitions, the claim for whole GPUs: the whole GPU is prepared."""
+def the_configuration_of_the_claim_overrides_the_class(stage: Stage) -> None:
+    """The class configures partitions, the claim whole GPUs. The whole GPU is prepared."""
     stage.node("a", "lab-2g2n", {GPU: "full"})
     header = {"apiVersion": NVIDIA_CONFIG}
     wrong = opaque(GPU, {**header, "kind": "MigDeviceConfig"})
@@ -179,7 +179,7 @@ def the_configuration_of_the_claim_wins_over_the_class(stage: Stage) -> None:
     stage.template("right", claim_spec(asked, config=[right]))
     stage.template("wrong", claim_spec(asked))
     stage.pod("right", templates={"gpu": "right"})
-    stage.running("right")
+    stage.wait_running("right")
     stage.pod("wrong", templates={"gpu": "wrong"})
     recorded = stage.wait("a violation", stage.fleet.record.violations)
     assert {one.code for one in recorded} == {"ConfigKindMismatch"}
@@ -188,16 +188,16 @@ def the_configuration_of_the_claim_wins_over_the_class(stage: Stage) -> None:
 
 
 @scenario("smoke")
-def an_administrator_looks_at_a_device_in_use(stage: Stage) -> None:
-    """Admin access is prepared beside the claim that has the device, and takes nothing away."""
+def admin_access_works_for_a_device_in_use(stage: Stage) -> None:
+    """A claim with admin access is prepared beside the claim that has the device."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     only = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
     stage.template("gpu", claim_spec(request("gpu", GPU, only)))
     stage.template("look", claim_spec(request("gpu", GPU, only, adminAccess=True)))
     stage.pod("look", templates={"gpu": "look"})
-    stage.running("look")
+    stage.wait_running("look")
     stage.pod("user", templates={"gpu": "gpu"})
-    stage.running("user")
+    stage.wait_running("user")
     stage.pod("look-again", templates={"gpu": "look"})
-    stage.running("look-again")
+    stage.wait_running("look-again")
     assert len(stage.fleet.prepared(GPU, machine.name)) == 3

@@ -1,10 +1,10 @@
-"""Another team's mutating webhook, as it stands beside ours in many clusters.
+"""Serves another team's mutating webhook.
 
-    with neighbour(stage, "zz-sidecars", change):   # pod -> operations of a JSON patch
+    with other_webhook(stage, "zz-sidecars", change):   # pod -> operations of a JSON patch
         ...
 
-A real process of HTTPS behind a Service of its own; only the stage's namespace is its business.
-The name of its configuration decides whether it runs before or after ours.
+An HTTPS listener behind its own Service, for pods of the stage's namespace only. The name of its
+configuration decides whether it runs before or after Drawbridge's webhook.
 """
 
 import base64
@@ -24,11 +24,11 @@ from e2e.scenarios.stage import Stage
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SERVICE = "neighbour"
-Change = Callable[[JSON], list[JSON]]
+Mutate = Callable[[JSON], list[JSON]]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    change: Change
+    change: Mutate
 
     def do_POST(self) -> None:  # the name http.server calls
         """Answer one AdmissionReview with the change."""
@@ -53,13 +53,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def neighbour(
-    stage: Stage, name: str, change: Change, before: Iterable[Backend] = ()
+def other_webhook(
+    stage: Stage, name: str, change: Mutate, before: Iterable[Backend] = ()
 ) -> Iterator[None]:
-    """Let it be asked about the pods that are created in the stage's namespace.
-
-    Its Service has the backends `before` as well, in front of the one that answers.
-    """
+    """Register it for the pods that are created in the stage's namespace."""
     service = stage.client.create(
         stage.path("services"),
         {"metadata": {"name": SERVICE}, "spec": {"ports": [{"port": 443}]}},
@@ -78,8 +75,8 @@ def neighbour(
 
 
 @contextlib.contextmanager
-def _served(name: str, change: Change) -> Iterator[tuple[int, str]]:
-    """Serve with a certificate for `name`; gives the port and the authority."""
+def _served(name: str, change: Mutate) -> Iterator[tuple[int, str]]:
+    """Serve with a certificate for `name`; yields the port and the CA."""
     handler = type("Handler", (_Handler,), {"change": staticmethod(change)})
     with TemporaryDirectory() as folder:
         public, private = self_signed(Path(folder), name)
@@ -100,7 +97,7 @@ def _served(name: str, change: Change) -> Iterator[tuple[int, str]]:
 def configuration(
     stage: Stage, name: str, authority: str = "", policy: str = "Fail", hook: str = ""
 ) -> JSON:
-    """Give the configuration of such a webhook; its Service may be missing."""
+    """Return the configuration of such a webhook; its Service may be missing."""
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],

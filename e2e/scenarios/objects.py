@@ -1,4 +1,4 @@
-"""Kubernetes objects as scenarios write them, with the least that is needed. Pure."""
+"""Builds Kubernetes objects for scenarios with the least fields needed. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ RESOURCE = "/apis/resource.k8s.io/v1"
 
 
 def request(name: str, device_class: str, *selectors: str, **more: object) -> JSON:
-    """Ask for one device of a class; `more` goes into `exactly` as it is."""
+    """Request one device of a class; `more` is added to `exactly`."""
     exactly: JSON = {"deviceClassName": device_class, **more}
     if selectors:
         exactly["selectors"] = [{"cel": {"expression": text}} for text in selectors]
@@ -18,7 +18,7 @@ def request(name: str, device_class: str, *selectors: str, **more: object) -> JS
 def claim_spec(
     *requests: JSON, constraints: Sequence[JSON] = (), config: Sequence[JSON] = ()
 ) -> JSON:
-    """Put requests together to the spec of a claim."""
+    """Combine requests into a claim spec."""
     devices: JSON = {"requests": list(requests)}
     if constraints:
         devices["constraints"] = list(constraints)
@@ -28,7 +28,7 @@ def claim_spec(
 
 
 def opaque(driver: str, parameters: Mapping[str, Any], *requests: str) -> JSON:
-    """Configure a driver's devices."""
+    """Return the configuration of a driver's devices."""
     entry: JSON = {"opaque": {"driver": driver, "parameters": dict(parameters)}}
     return entry | ({"requests": list(requests)} if requests else {})
 
@@ -39,7 +39,7 @@ def pod_spec(
     limits: Mapping[str, str] | None = None,
     **more: object,
 ) -> JSON:
-    """Give a pod with one container; `claims` and `templates` map its own names to theirs."""
+    """Return a pod spec with one container; `claims` and `templates` map names in the pod."""
     entries = [
         {"name": name, "resourceClaimName": claim} for name, claim in (claims or {}).items()
     ] + [
@@ -59,12 +59,12 @@ def pod_spec(
 
 
 def result(driver: str, pool: str, device: str, **more: object) -> JSON:
-    """Give one allocated device, as an allocator writes it."""
+    """Return one allocated device as an allocator writes it."""
     return {"request": "gpu", "driver": driver, "pool": pool, "device": device, **more}
 
 
 def allocation(node: str, results: Sequence[JSON], config: Sequence[JSON] = ()) -> JSON:
-    """Give an allocation that is bound to one node."""
+    """Return an allocation that is bound to one node."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     devices: JSON = {"results": list(results)}
     if config:
@@ -94,7 +94,7 @@ CLASSES = {
 
 
 def device_class(name: str, expression: str, **spec: object) -> JSON:
-    """Give a DeviceClass with one selector."""
+    """Return a DeviceClass with one selector."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",

@@ -1,4 +1,4 @@
-"""Large fleets: cheap enough to make thousands of nodes for one question."""
+"""Scenarios: thousands of nodes."""
 
 from e2e.nodes.fleet import NodePlan
 from e2e.scenarios.objects import claim_spec, request
@@ -10,8 +10,8 @@ NODES = 2000
 
 
 @scenario("full")
-def one_device_among_two_thousand_nodes_is_found(stage: Stage) -> None:
-    """A selector that one GPU of sixteen thousand satisfies is answered with that GPU."""
+def one_device_on_two_thousand_nodes_is_found(stage: Stage) -> None:
+    """A selector that matches one GPU of 16,000 is allocated that GPU."""
     plans = [
         NodePlan(f"{stage.name}-{number}", "dgx-a100", {GPU: "full"}, {LABEL: stage.name})
         for number in range(NODES)
@@ -22,5 +22,5 @@ def one_device_among_two_thousand_nodes_is_found(stage: Stage) -> None:
     stage.template("needle", claim_spec(request("gpu", GPU, wanted)))
     stage.pod("worker", templates={"gpu": "needle"})
     stage.wait("the pod is bound", lambda: stage.get_pod("worker")["spec"].get("nodeName"), 180)
-    pod = stage.running("worker")
+    pod = stage.wait_running("worker")
     assert stage.fleet.held_by(pod) == [f"{GPU}/{target.name}/gpu-7"]

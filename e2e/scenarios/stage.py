@@ -1,7 +1,7 @@
-"""Where one scenario plays: its namespace, its nodes, and the waiting, each with a time limit.
+"""Gives a scenario its namespace, its nodes, and waits with time limits.
 
-Nodes of a stage carry its label and its pods select it, so that scenarios on one cluster cannot
-take each other's devices. Works on any API server; `plane` is there where we started it ourselves.
+Nodes carry the stage's label and its pods select it, so scenarios on one cluster do not use each
+other's devices. Works on any API server; `plane` is set if the rig started the control plane.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ POLL_SECONDS = 0.02
 GONE = 404
 
 
-class TooLateError(AssertionError):
-    """Something did not happen in time; says what was seen last."""
+class TimeLimitError(AssertionError):
+    """A condition was not met in time; the message contains the last state."""
 
 
 class Stage:
@@ -44,14 +44,14 @@ class Stage:
 
     @property
     def processes(self) -> ControlPlane:
-        """Our own control plane, for scenarios that need one."""
+        """Return the control plane that the rig started."""
         assert self.plane is not None
         return self.plane
 
     # --- waiting -------------------------------------------------------------------------------
 
     def wait(self, what: str, question: Callable[[], T], seconds: float = WAIT_SECONDS) -> T:
-        """Ask until the answer is truthy, and give it; TooLateError after the time limit."""
+        """Call until the result is truthy, and return it; TimeLimitError after the time limit."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -64,11 +64,11 @@ class Stage:
             if answer:
                 return answer
             if time.monotonic() > deadline:
-                raise TooLateError(f"not within {seconds:g} s: {what} ({seen})")
+                raise TimeLimitError(f"not within {seconds:g} s: {what} ({seen})")
             time.sleep(POLL_SECONDS)
 
-    def running(self, name: str) -> JSON:
-        """Wait until a pod runs, and give it."""
+    def wait_running(self, name: str) -> JSON:
+        """Wait until a pod runs, and return it."""
         return (
             self.wait(
                 f"pod {name} runs",
@@ -77,8 +77,8 @@ class Stage:
             or {}
         )
 
-    def unschedulable(self, name: str) -> None:
-        """Wait until the scheduler has said that it finds no place for a pod."""
+    def wait_unschedulable(self, name: str) -> None:
+        """Wait until the scheduler reports a pod as unschedulable."""
 
         def refused() -> bool:
             conditions = self.get_pod(name).get("status", {}).get("conditions", ())
@@ -86,12 +86,12 @@ class Stage:
 
         self.wait(f"pod {name} is refused", refused)
 
-    def gone(self, path: str) -> None:
-        """Wait until an object is no more."""
+    def wait_gone(self, path: str) -> None:
+        """Wait until an object does not exist."""
         self.wait(f"{path} is gone", lambda: not self.exists(path))
 
     def exists(self, path: str) -> bool:
-        """Tell whether an object is there."""
+        """Return whether an object exists."""
         try:
             self.client.get(path)
         except ApiError as problem:
@@ -104,11 +104,11 @@ class Stage:
 
     @property
     def selector(self) -> dict[str, str]:
-        """Select this stage's nodes."""
+        """Return the labels of this stage's nodes."""
         return {LABEL: self.name}
 
     def hardware(self, suffix: str, shape: str) -> Machine:
-        """Tell what a node of this stage would have, without adding it."""
+        """Return the hardware of a node of this stage without adding it."""
         return machine(f"{self.name}-{suffix}", shape)
 
     def node(
@@ -118,23 +118,23 @@ class Stage:
         drivers: Mapping[str, str | None] | None = None,
         plugins: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Machine:
-        """Add a node of this stage."""
+        """Add a node."""
         name = f"{self.name}-{suffix}"
         return self.fleet.add(name, shape, drivers, {LABEL: self.name}, plugins)
 
     # --- objects -------------------------------------------------------------------------------
 
     def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
-        """Give the path of a collection or object in the stage's namespace."""
+        """Return the path of a collection or object in the stage's namespace."""
         collection = f"{group}/namespaces/{self.namespace}/{kind}"
         return f"{collection}/{name}" if name else collection
 
     def claim_path(self, name: str = "") -> str:
-        """Give the path of a claim, or of all."""
+        """Return the path of a claim, or of all."""
         return self.path("resourceclaims", name, RESOURCE)
 
     def pod_path(self, name: str = "") -> str:
-        """Give the path of a pod, or of all."""
+        """Return the path of a pod, or of all."""
         return self.path("pods", name)
 
     def get_pod(self, name: str) -> JSON:
@@ -146,11 +146,11 @@ class Stage:
         return self.client.get(self.claim_path(name))
 
     def pod(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
-        """Create a pod that can only land on this stage's nodes."""
+        """Create a pod that selects this stage's nodes."""
         return self.client.create(self.pod_path(), self.pod_object(name, **spec))
 
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
-        """Give the pod without creating it."""
+        """Return the pod without creating it."""
         spec.setdefault("nodeSelector", self.selector)
         return {
             "apiVersion": "v1",
@@ -164,22 +164,22 @@ class Stage:
         return self.client.create(self.claim_path(), {"metadata": {"name": name}, "spec": spec})
 
     def template(self, name: str, spec: JSON) -> JSON:
-        """Create a template of claims."""
+        """Create a ResourceClaimTemplate."""
         body = {"metadata": {"name": name}, "spec": {"spec": spec}}
         return self.client.create(self.path("resourceclaimtemplates", "", RESOURCE), body)
 
     def cluster_object(self, collection: str, body: JSON) -> JSON:
-        """Create an object outside the namespace; it goes with the stage."""
+        """Create a cluster-scoped object, which is deleted with the stage."""
         made = self.client.create(collection, body)
         self._undo.callback(self._delete, f"{collection}/{made['metadata']['name']}")
         return made
 
     def enter(self, context: contextlib.AbstractContextManager[T]) -> T:
-        """Hold something until the stage is left."""
+        """Enter a context until the stage ends."""
         return self._undo.enter_context(context)
 
     def generated_claim(self, pod: str) -> str:
-        """Wait for the first claim that was generated for a pod, and name it."""
+        """Wait for the first claim generated for a pod, and return its name."""
 
         def name() -> str:
             statuses = self.get_pod(pod).get("status", {}).get("resourceClaimStatuses", ())
@@ -188,7 +188,7 @@ class Stage:
         return self.wait(f"pod {pod} has its claim", name)
 
     def allocated(self, name: str) -> list[JSON]:
-        """Give the devices that a claim was allocated."""
+        """Return the devices allocated to a claim."""
         claim = self.get_claim(name)
         results: list[JSON] = claim["status"]["allocation"]["devices"]["results"]
         return results
@@ -196,21 +196,21 @@ class Stage:
     def delete_pod(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
         self.client.delete(self.pod_path(name), grace=None)
-        self.gone(self.pod_path(name))
+        self.wait_gone(self.pod_path(name))
 
     def events(self, name: str) -> list[str]:
-        """List what events say of a pod."""
+        """List the events of a pod."""
         found = self.client.get(self.path("events"), fieldSelector=f"involvedObject.name={name}")
         return [f"{event['reason']}: {event['message']}" for event in found["items"]]
 
     def violations(self) -> list[Violation]:
-        """Take what was recorded; what a scenario does not take makes it fail."""
+        """Take the recorded violations; those that a scenario does not take fail it."""
         return self.fleet.record.take()
 
     # --- from curtain to curtain ---------------------------------------------------------------
 
-    def open(self) -> None:
-        """Make the namespace and wait until pods can be made in it."""
+    def set_up(self) -> None:
+        """Create the namespace and wait until pods can be created in it."""
         self.client.create(
             "/api/v1/namespaces",
             {
@@ -223,8 +223,8 @@ class Stage:
         account = self.path("serviceaccounts", "default")
         self.wait("the namespace has its account", lambda: self.exists(account))
 
-    def close(self) -> None:
-        """Delete everything of this stage and wait until the node side has let go."""
+    def clean_up(self) -> None:
+        """Delete everything of this stage and wait until the node side has released it."""
         for pod in self.client.get(self.pod_path())["items"]:
             self._delete(self.pod_path(pod["metadata"]["name"]), grace=None)
         self.wait("the pods are gone", lambda: not self.client.get(self.pod_path())["items"])
@@ -240,7 +240,7 @@ class Stage:
                 raise
 
     def report(self) -> Iterator[str]:
-        """Say what is there, for whoever reads why a scenario failed."""
+        """Yield the state of pods and claims, for failed scenarios."""
         for pod in self.client.get(self.pod_path())["items"]:
             name = pod["metadata"]["name"]
             conditions = pod.get("status", {}).get("conditions", ())

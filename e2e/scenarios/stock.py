@@ -1,4 +1,4 @@
-"""Kubernetes as it comes, with nothing of ours: what everything else is compared with."""
+"""Scenarios: Kubernetes without Drawbridge, as the reference for all other scenarios."""
 
 import json
 from collections.abc import Callable
@@ -23,23 +23,23 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 @scenario("smoke")
 def a_claim_with_a_selector_is_allocated_prepared_and_released(stage: Stage) -> None:
-    """The device that the selector means is allocated, prepared by its driver, and given back."""
+    """The device that matches the selector is allocated, prepared, and released."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     wanted = f"device.attributes['{GPU}'].uuid == '{machine.gpus[1].uuid}'"
     stage.template("one-gpu", claim_spec(request("gpu", GPU, wanted)))
     stage.pod("worker", templates={"gpu": "one-gpu"})
-    pod = stage.running("worker")
+    pod = stage.wait_running("worker")
     claim = stage.generated_claim("worker")
     assert [result["device"] for result in stage.allocated(claim)] == ["gpu-1"]
     assert stage.fleet.held_by(pod) == [f"{GPU}/{machine.name}/gpu-1"]
     stage.delete_pod("worker")
-    stage.gone(stage.claim_path(claim))
+    stage.wait_gone(stage.claim_path(claim))
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
 
 
 @scenario("smoke")
 def a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together(stage: Stage) -> None:
-    """With matchAttribute both devices have the same root, although first fit would differ."""
+    """With matchAttribute both devices share a PCIe root, although first fit would differ."""
     machine = stage.node("a", "aws-p4d", {GPU: "full", "dra.net": None})
     nic = machine.nics[2]
     wanted = f"device.attributes['dra.net'].rdmaDevice == '{nic.name}'"
@@ -50,7 +50,7 @@ def a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together(stage: Stage) -> Non
     )
     stage.template("pair", spec)
     stage.pod("worker", templates={"pair": "pair"})
-    pod = stage.running("worker")
+    pod = stage.wait_running("worker")
     results = {one["request"]: one for one in stage.allocated(stage.generated_claim("worker"))}
     gpu = machine.gpus[int(results["gpu"]["device"].removeprefix("gpu-"))]
     assert gpu.root == nic.root
@@ -59,27 +59,27 @@ def a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together(stage: Stage) -> Non
 
 @scenario("smoke", since="1.36")
 def claims_share_a_device_within_its_capacity(stage: Stage) -> None:
-    """Two claims of 20Gi share a 40Gi device; the third waits until one of them goes."""
+    """Two claims of 20Gi share a 40Gi device. The third waits until one of them is deleted."""
     machine = stage.node("a", "lab-2g2n", {GPU: "shares-unlimited"})
     only = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
     capacity = {"requests": {"memory": "20Gi"}}
     stage.template("share", claim_spec(request("gpu", GPU, only, capacity=capacity)))
     for name in ("one", "two"):
         stage.pod(name, templates={"gpu": "share"})
-        stage.running(name)
+        stage.wait_running(name)
     shares = [stage.allocated(stage.generated_claim(name))[0] for name in ("one", "two")]
     assert {share["device"] for share in shares} == {"gpu-0"}
     assert len({share["shareID"] for share in shares}) == 2
     assert [share["consumedCapacity"]["memory"] for share in shares] == ["20Gi", "20Gi"]
     stage.pod("three", templates={"gpu": "share"})
-    stage.unschedulable("three")
+    stage.wait_unschedulable("three")
     stage.delete_pod("one")
-    stage.running("three")
+    stage.wait_running("three")
 
 
 @scenario("smoke", since="1.36")
-def partitions_of_a_gpu_draw_on_its_counters(stage: Stage) -> None:
-    """With dynamic MIG two halves fill a GPU; the whole one is free again when both are gone."""
+def partitions_of_a_gpu_consume_its_counters(stage: Stage) -> None:
+    """With dynamic MIG two halves fill a GPU. The whole GPU is free when both are deleted."""
     machine = stage.node("a", "lab-2g2n", {GPU: "dynamic-mig"})
     parent = f"device.attributes['{GPU}'].parentUUID == '{machine.gpus[0].uuid}'"
     profile = f"device.attributes['{GPU}'].profile == '3g.20gb'"
@@ -88,18 +88,18 @@ def partitions_of_a_gpu_draw_on_its_counters(stage: Stage) -> None:
     stage.template("whole", claim_spec(request("gpu", GPU, whole)))
     for name in ("left", "right"):
         stage.pod(name, templates={"gpu": "half"})
-        stage.running(name)
+        stage.wait_running(name)
     stage.pod("whole", templates={"gpu": "whole"})
-    stage.unschedulable("whole")
+    stage.wait_unschedulable("whole")
     stage.delete_pod("left")
     stage.delete_pod("right")
-    stage.running("whole")
+    stage.wait_running("whole")
     assert stage.allocated(stage.generated_claim("whole"))[0]["device"] == "gpu-0"
 
 
 @scenario("smoke", since="1.36", needs=("processes",))
-def a_device_taint_rule_keeps_pods_off_until_it_is_deleted(stage: Stage) -> None:
-    """A NoSchedule rule on a pool leaves its slices as they are and its devices unallocated."""
+def a_device_taint_rule_prevents_allocation_until_deleted(stage: Stage) -> None:
+    """A NoSchedule rule on a pool leaves its slices unchanged and its devices unallocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     rules = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     rule = {
@@ -116,16 +116,16 @@ def a_device_taint_rule_keeps_pods_off_until_it_is_deleted(stage: Stage) -> None
     )
     stage.template("tolerant", claim_spec(tolerated))
     stage.pod("fenced", templates={"gpu": "gpu"})
-    stage.unschedulable("fenced")
+    stage.wait_unschedulable("fenced")
     stage.pod("tolerant", templates={"gpu": "tolerant"})
-    stage.running("tolerant")
+    stage.wait_running("tolerant")
     stage.client.delete(f"{rules}/fence")
-    stage.running("fenced")
+    stage.wait_running("fenced")
 
 
 @scenario("smoke")
 def a_deployment_is_scaled_up_and_down(stage: Stage) -> None:
-    """Every replica has a GPU of its own; fewer replicas give theirs back."""
+    """Each replica has its own GPU. Scaling down releases GPUs."""
     machine = stage.node("a", "dgx-a100", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     labels = {"app": "serving"}
@@ -154,40 +154,40 @@ def _prepared(stage: Stage, node: str, wanted: int) -> bool:
 
 
 @scenario("smoke")
-def a_plugin_hands_out_what_a_pod_asks_by_its_old_name(stage: Stage) -> None:
-    """A pod with nvidia.com/gpu gets whole GPUs by UUID; a full node makes the next one wait."""
+def a_device_plugin_serves_a_legacy_request(stage: Stage) -> None:
+    """A pod with nvidia.com/gpu gets whole GPUs by UUID. The next pod waits on a full node."""
     uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
     stage.node("a", "lab-2g2n", plugins={"nvidia.com/gpu": uuids})
     first = stage.pod("first", limits={"nvidia.com/gpu": "2"})
-    stage.running("first")
+    stage.wait_running("first")
     assert stage.fleet.kubelet.units[first["metadata"]["uid"]] == {"nvidia.com/gpu": uuids}
     stage.pod("second", limits={"nvidia.com/gpu": "1"})
-    stage.unschedulable("second")
+    stage.wait_unschedulable("second")
     stage.delete_pod("first")
-    stage.running("second")
+    stage.wait_running("second")
 
 
 @scenario("smoke", since="1.36")
 def a_class_serves_an_extended_resource_name(stage: Stage) -> None:
-    """A pod with a class's extendedResourceName gets a claim from the scheduler itself."""
+    """The scheduler creates a claim for a pod that requests the class's extendedResourceName."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     name = f"example.com/{stage.name[:20]}"
     body = device_class("e2e-extended", CLASSES[GPU], extendedResourceName=name)
     stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
     stage.pod("worker", limits={name: "2"})
-    pod = stage.running("worker")
+    pod = stage.wait_running("worker")
     assert len(stage.fleet.held_by(pod)) == 2
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
 
 
 @scenario("smoke")
-def pods_of_one_claim_share_what_it_has(stage: Stage) -> None:
-    """A named claim is prepared once for two pods and given back when the last of them goes."""
+def pods_of_one_claim_share_its_devices(stage: Stage) -> None:
+    """A named claim is prepared once for two pods and unprepared after the last of them."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.claim("shared", claim_spec(request("gpu", GPU)))
     for name in ("one", "two"):
         stage.pod(name, claims={"gpu": "shared"})
-        stage.running(name)
+        stage.wait_running(name)
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
     stage.delete_pod("one")
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1

@@ -1,11 +1,9 @@
-"""Legacy manifests, translated and applied: what the pods get is what they asked the old way.
+"""Scenarios: the `drawbridge` command translates legacy manifests, and the pods run.
 
-Each case of `translated.yaml` is a scenario. The manifest goes through the `drawbridge` command
-with facts of this very cluster, and its output, templates included, goes to the API server through
-`kubectl`. Scheduler, controllers and the checks on the node side are as everywhere in the rig; what
-a pod has in the end is read from the drivers' and plugins' books and compared with the hardware.
-
-Imports nothing of ours: the command is what a user runs.
+Each case of `translated.yaml` is a scenario. The command translates the manifest with facts of the
+running cluster, and `kubectl` applies the output with its templates. The devices of each pod are
+read from the records of drivers and plugins and compared with the hardware. The module imports no
+product package.
 """
 
 import contextlib
@@ -26,7 +24,7 @@ import yaml
 from e2e.nodes.machine import Machine
 from e2e.nodes.plugin import replicas
 from e2e.scenarios import holdings, volcano
-from e2e.scenarios.holdings import Holding, Pods
+from e2e.scenarios.holdings import ExpectedDevices, ExpectedPods
 from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, device_class
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -56,7 +54,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: dict[str, Advertised] = {}
 
 
-class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ManifestCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One manifest and what becomes of it.
 
     `codes` are those of the warnings and errors; `serves` maps an extended resource name to the
@@ -74,15 +72,15 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     configuration: str = ""
     since: str = "1.36"
     exit: int = TRANSLATED
-    pods: list[Pods] = []
+    pods: list[ExpectedPods] = []
     serves: dict[str, str] = {}
     scheduler: str = ""
     jobs: bool = False
 
 
-def cases() -> list[Case]:
+def cases() -> list[ManifestCase]:
     """Read the cases."""
-    return msgspec.convert(yaml.safe_load(CASES.read_text(encoding="utf-8")), list[Case])
+    return msgspec.convert(yaml.safe_load(CASES.read_text(encoding="utf-8")), list[ManifestCase])
 
 
 JOINT = """---
@@ -105,11 +103,11 @@ spec:
 GPUS_PER_ROOT = {"dgx-a100": 2, "koordinator-fake-8g4n": 2, "hgx-h100": 1}
 
 
-def every_count(shape: str) -> Case:
+def every_count(shape: str) -> ManifestCase:
     """Ask for one to eight GPUs with a NIC for each PCIe root, each on a machine of its own."""
     roots = {gpus: -(-gpus // GPUS_PER_ROOT[shape]) for gpus in range(1, 9)}
-    have = {n: Holding({"gpu": n, "nic": roots[n]}) for n in roots}
-    return Case(
+    have = {n: ExpectedDevices({"gpu": n, "nic": roots[n]}) for n in roots}
+    return ManifestCase(
         name=f"joint-one-to-eight-{shape}",
         shows="For every number of GPUs the NICs are those of their PCIe roots.",
         suite="full",
@@ -119,13 +117,13 @@ def every_count(shape: str) -> Case:
         manifest="".join(JOINT.format(gpus=n, nics=roots[n]) for n in roots),
         codes=["SchedulerLeft"],
         pods=[
-            Pods(f"gpus-{n}", [f"n{n}"], {"main": have[n]}, roots=roots[n], ports=roots[n])
+            ExpectedPods(f"gpus-{n}", [f"n{n}"], {"main": have[n]}, roots=roots[n], ports=roots[n])
             for n in roots
         ],
     )
 
 
-def play(case: Case, stage: Stage) -> None:
+def play(case: ManifestCase, stage: Stage) -> None:
     """Build the cluster, translate for it, apply the result, and look at what the pods have."""
     build(case, stage)
     folder = Path(stage.enter(tempfile.TemporaryDirectory(prefix="drawbridge-translated-")))
@@ -140,7 +138,7 @@ def play(case: Case, stage: Stage) -> None:
         _kubectl(stage, "delete", MAKERS, "--all", "--cascade=orphan", "--wait=false")
 
 
-def build(case: Case, stage: Stage) -> None:
+def build(case: ManifestCase, stage: Stage) -> None:
     """Add the nodes of a case and what else its manifest needs."""
     for suffix, node in case.nodes.items():
         machine = stage.hardware(suffix, node.shape)
@@ -155,7 +153,7 @@ def build(case: Case, stage: Stage) -> None:
         stage.enter(_scheduler(stage, case.scheduler))
 
 
-def _applied(stage: Stage, case: Case, written: Path) -> None:
+def _applied(stage: Stage, case: ManifestCase, written: Path) -> None:
     """Apply what was translated, twice, and look at what its pods have."""
     for again in (False, True):
         said = _kubectl(stage, "apply", "-f", str(written))
@@ -164,7 +162,7 @@ def _applied(stage: Stage, case: Case, written: Path) -> None:
         volcano.make_pods(stage)
     for pods in case.pods:
         for pod in stage.wait(f"pods {pods.name} are there", partial(made, stage, pods)):
-            holdings.compare(stage, pods, stage.running(pod["metadata"]["name"]))
+            holdings.compare(stage, pods, stage.wait_running(pod["metadata"]["name"]))
     _again(stage, written)
 
 
@@ -199,7 +197,7 @@ def _scheduler(stage: Stage, name: str) -> Iterator[None]:
         plane.processes.pop(name).stop()
 
 
-def _translated(stage: Stage, case: Case, folder: Path) -> tuple[Path, str]:
+def _translated(stage: Stage, case: ManifestCase, folder: Path) -> tuple[Path, str]:
     """Run the command as a user would; the file it wrote, and what it said."""
     cluster, facts, before, after, configuration = (
         folder / f"{name}.yaml" for name in ("cluster", "facts", "legacy", "translated", "config")
@@ -225,7 +223,7 @@ def _translated(stage: Stage, case: Case, folder: Path) -> tuple[Path, str]:
     return after, done.stderr
 
 
-def manifest(stage: Stage, case: Case) -> str:
+def manifest(stage: Stage, case: ManifestCase) -> str:
     """Give the legacy manifest, in the stage's namespace and for its nodes."""
     text = case.manifest
     if case.example:
@@ -248,7 +246,7 @@ def _kubectl(stage: Stage, *words: str) -> str:
     return done.stdout
 
 
-def made(stage: Stage, pods: Pods) -> list[JSON]:
+def made(stage: Stage, pods: ExpectedPods) -> list[JSON]:
     """Give the pods of a case once all of them are there."""
     found = stage.client.get(stage.pod_path())["items"]
     mine = [pod for pod in found if pod["metadata"]["name"].startswith(pods.name)]
@@ -256,7 +254,7 @@ def made(stage: Stage, pods: Pods) -> list[JSON]:
     return mine if len(mine) == pods.count else []
 
 
-def _register(case: Case) -> None:
+def _register(case: ManifestCase) -> None:
     def play_it(stage: Stage) -> None:
         play(case, stage)
 

@@ -1,8 +1,7 @@
-"""Every check of every driver is seen to fail, on a real API server and through real gRPC.
+"""Forges one allocation for every check of every driver, on a real API server and gRPC.
 
-One small play for each rule, told in general terms, and played with each driver that has the rule.
-The last scenario compares what was seen with what the drivers check: a check that nobody has seen
-fail does not count.
+There is one function for each rule, which runs with each driver that has the rule. The last
+scenario compares the recorded violations with the drivers' checks: each check must fail once.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +20,8 @@ NVIDIA = "gpu.nvidia.com"
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A driver on one node, and the means to forge allocations for it."""
+class DriverOnNode:
+    """A driver on one node, with methods to forge allocations for it."""
 
     stage: Stage
     driver: str
@@ -49,7 +48,7 @@ class Scene:
     def good(self, name: str, *results: JSON, config: tuple[JSON, ...] = ()) -> None:
         """Let a pod arrive with results that are right, and run."""
         self.play(name, *results, config=config)
-        self.stage.running(name)
+        self.stage.wait_running(name)
 
 
 def _least(entry: JSON) -> str:
@@ -57,20 +56,20 @@ def _least(entry: JSON) -> str:
     return str(policy.get("validRange", {}).get("min", "0"))
 
 
-Trick = Callable[[Scene], None]
+Trick = Callable[[DriverOnNode], None]
 
 
-def foreign_node(scene: Scene) -> None:
+def foreign_node(scene: DriverOnNode) -> None:
     """The pool is another node's."""
     scene.play("bad", forged.device(scene.driver, "elsewhere", scene.devices[0].name))
 
 
-def unknown_device(scene: Scene) -> None:
+def unknown_device(scene: DriverOnNode) -> None:
     """No generation ever had the device."""
     scene.play("bad", forged.device(scene.driver, scene.machine.name, "ghost"))
 
 
-def stale_generation(scene: Scene) -> None:
+def stale_generation(scene: DriverOnNode) -> None:
     """A new generation came in the middle, without the device that was chosen."""
     victim = scene.devices[0]
     fleet = scene.stage.fleet
@@ -78,29 +77,29 @@ def stale_generation(scene: Scene) -> None:
     scene.play("bad", scene.result(victim))
 
 
-def device_lost(scene: Scene) -> None:
+def device_lost(scene: DriverOnNode) -> None:
     """The device failed after it was chosen."""
     victim = scene.devices[0]
     scene.stage.fleet.lose(scene.driver, scene.machine.name, victim.name)
     scene.play("bad", scene.result(victim))
 
 
-def device_repeated(scene: Scene) -> None:
+def device_repeated(scene: DriverOnNode) -> None:
     """One claim has the device twice."""
     scene.play("bad", *[scene.result(_exclusive(scene))] * 2)
 
 
-def device_taken(scene: Scene) -> None:
+def device_taken(scene: DriverOnNode) -> None:
     """Two claims are forced onto one device."""
     scene.good("first", scene.result(_exclusive(scene)))
     scene.play("bad", scene.result(_exclusive(scene)))
 
 
-def _exclusive(scene: Scene) -> Device:
+def _exclusive(scene: DriverOnNode) -> Device:
     return next(device for device in scene.devices if not device.shared)
 
 
-def share_mismatch(scene: Scene) -> None:
+def share_mismatch(scene: DriverOnNode) -> None:
     """A share ID for an exclusive device, or none for a shared one."""
     device = scene.devices[0]
     good = scene.result(device)
@@ -108,7 +107,7 @@ def share_mismatch(scene: Scene) -> None:
     scene.play("bad", wrong if device.shared else good | {"shareID": SHARES[0]})
 
 
-def allocation_changed(scene: Scene) -> None:
+def allocation_changed(scene: DriverOnNode) -> None:
     """The allocation is another after the claim was prepared, and the kubelet starts anew."""
     one, other = scene.devices[:2]
     scene.good("bad", scene.result(one))
@@ -121,7 +120,7 @@ def allocation_changed(scene: Scene) -> None:
     scene.stage.fleet.kubelet.restart()
 
 
-def handed_out_twice(scene: Scene) -> None:
+def handed_out_twice(scene: DriverOnNode) -> None:
     """Something outside the driver, a device plugin, holds the hardware."""
     device = scene.devices[0]
     scene.stage.fleet.record.hold("device-plugin", "somebody", [device.physical])
@@ -130,7 +129,7 @@ def handed_out_twice(scene: Scene) -> None:
     scene.stage.fleet.record.release("device-plugin", "somebody")
 
 
-def config_unreadable(scene: Scene) -> None:
+def config_unreadable(scene: DriverOnNode) -> None:
     """The parameters have a field that the driver does not know."""
     kind = next(iter(FAMILIES[scene.driver].configs), "GpuConfig")
     header = {"apiVersion": FAMILIES[scene.driver].group, "kind": kind} if kind else {}
@@ -138,50 +137,50 @@ def config_unreadable(scene: Scene) -> None:
     scene.play("bad", scene.result(scene.devices[0]), config=config)
 
 
-def share_repeated(scene: Scene) -> None:
+def share_repeated(scene: DriverOnNode) -> None:
     """Two claims have the same share of a device."""
     scene.good("first", scene.result(scene.devices[0]))
     scene.play("bad", scene.result(scene.devices[0]))
 
 
-def capacity_unaccounted(scene: Scene) -> None:
+def capacity_unaccounted(scene: DriverOnNode) -> None:
     """A share does not say what it consumes of one capacity."""
     wrong = scene.result(scene.devices[0])
     del wrong["consumedCapacity"]["memory"]
     scene.play("bad", wrong)
 
 
-def capacity_outside_policy(scene: Scene) -> None:
+def capacity_outside_policy(scene: DriverOnNode) -> None:
     """An amount lies between two steps."""
     scene.play("bad", scene.result(scene.devices[0], memory="1048577"))
 
 
-def capacity_overcommitted(scene: Scene) -> None:
+def capacity_overcommitted(scene: DriverOnNode) -> None:
     """Two shares together want more memory than there is."""
     scene.good("first", scene.result(scene.devices[0], memory="30Gi"))
     scene.play("bad", scene.result(scene.devices[0], 1, memory="30Gi"))
 
 
-def limits_overwritten(scene: Scene) -> None:
+def limits_overwritten(scene: DriverOnNode) -> None:
     """One claim has two shares of one GPU."""
     scene.play("bad", scene.result(scene.devices[0]), scene.result(scene.devices[0], 1))
 
 
-def sibling_taken(scene: Scene) -> None:
+def sibling_taken(scene: DriverOnNode) -> None:
     """One claim has the GPU, another the same GPU for passthrough."""
     gpu, vfio = scene.devices[:2]
     scene.good("first", scene.result(gpu))
     scene.play("bad", scene.result(vfio))
 
 
-def counter_overcommitted(scene: Scene) -> None:
+def counter_overcommitted(scene: DriverOnNode) -> None:
     """One claim has the whole GPU, another a partition of it."""
     whole, part = scene.devices[:2]
     scene.good("first", scene.result(whole))
     scene.play("bad", scene.result(part))
 
 
-def groups_incompatible(scene: Scene) -> None:
+def groups_incompatible(scene: DriverOnNode) -> None:
     """Two partitions of different profiles that exclude each other, with counters to spare."""
     small, large = (
         next(device for device in scene.devices if name in device.name)
@@ -191,20 +190,20 @@ def groups_incompatible(scene: Scene) -> None:
     scene.play("bad", scene.result(large))
 
 
-def config_kind_mismatch(scene: Scene) -> None:
+def config_kind_mismatch(scene: DriverOnNode) -> None:
     """A configuration for partitions is given to a whole GPU."""
     config = (opaque(NVIDIA, _nvidia("MigDeviceConfig", "TimeSlicing")),)
     scene.play("bad", scene.result(scene.devices[0]), config=config)
 
 
-def config_unsupported(scene: Scene) -> None:
+def config_unsupported(scene: DriverOnNode) -> None:
     """MPS on a partition that is made on demand."""
     part = next(device for device in scene.devices if device.kind == "mig")
     config = (opaque(NVIDIA, _nvidia("MigDeviceConfig", "MPS")),)
     scene.play("bad", scene.result(part), config=config)
 
 
-def config_conflict(scene: Scene) -> None:
+def config_conflict(scene: DriverOnNode) -> None:
     """Two claims on one shared GPU configure it differently."""
     gpu = scene.devices[0]
     scene.good("first", scene.result(gpu))
@@ -218,8 +217,8 @@ def _nvidia(kind: str, strategy: str) -> JSON:
 
 
 @dataclass(frozen=True)
-class Act:
-    """One violation with one driver in one of its modes. `since` is what the forgery needs."""
+class ForgedViolation:
+    """One violation with one driver in one of its modes."""
 
     code: str
     driver: str
@@ -247,26 +246,34 @@ SHARED: dict[str, Trick] = {
 # The shared mode of a driver, where it has one; hami-core has no other.
 SHARING = {NVIDIA: "shares-unlimited", "hami-core-gpu.project-hami.io": None}
 SPECIAL = (
-    Act("SiblingTaken", NVIDIA, "vfio", sibling_taken),
-    Act("CounterOvercommitted", NVIDIA, "dynamic-mig", counter_overcommitted, "1.36"),
-    Act("GroupsIncompatible", NVIDIA, "groups", groups_incompatible, "1.36"),
-    Act("ConfigKindMismatch", NVIDIA, "full", config_kind_mismatch),
-    Act("ConfigUnsupported", NVIDIA, "dynamic-mig", config_unsupported, "1.36"),
-    Act("ConfigConflict", NVIDIA, "shares-unlimited", config_conflict, "1.36"),
-    Act("LimitsOverwritten", "hami-core-gpu.project-hami.io", None, limits_overwritten, "1.36"),
+    ForgedViolation("SiblingTaken", NVIDIA, "vfio", sibling_taken),
+    ForgedViolation("CounterOvercommitted", NVIDIA, "dynamic-mig", counter_overcommitted, "1.36"),
+    ForgedViolation("GroupsIncompatible", NVIDIA, "groups", groups_incompatible, "1.36"),
+    ForgedViolation("ConfigKindMismatch", NVIDIA, "full", config_kind_mismatch),
+    ForgedViolation("ConfigUnsupported", NVIDIA, "dynamic-mig", config_unsupported, "1.36"),
+    ForgedViolation("ConfigConflict", NVIDIA, "shares-unlimited", config_conflict, "1.36"),
+    ForgedViolation(
+        "LimitsOverwritten", "hami-core-gpu.project-hami.io", None, limits_overwritten, "1.36"
+    ),
 )
 
 
-def acts() -> Iterator[Act]:
-    """Give every violation with every driver that can have it."""
+def forged_violations() -> Iterator[ForgedViolation]:
+    """Yield every violation with every driver that checks it."""
     for driver in FAMILIES:
         always_shared = driver in SHARING and SHARING[driver] is None
         since = "1.36" if always_shared else "1.34"
-        yield from (Act(code, driver, None, trick, since) for code, trick in ANY.items())
-        yield Act("ShareMismatch", driver, None, share_mismatch, "1.36")
+        yield from (
+            ForgedViolation(code, driver, None, trick, since) for code, trick in ANY.items()
+        )
+        yield ForgedViolation("ShareMismatch", driver, None, share_mismatch, "1.36")
         if not always_shared:
-            yield from (Act(code, driver, None, trick) for code, trick in EXCLUSIVE.items())
+            yield from (
+                ForgedViolation(code, driver, None, trick) for code, trick in EXCLUSIVE.items()
+            )
         if driver in SHARING:
             mode = SHARING[driver]
-            yield from (Act(code, driver, mode, trick, "1.36") for code, trick in SHARED.items())
+            yield from (
+                ForgedViolation(code, driver, mode, trick, "1.36") for code, trick in SHARED.items()
+            )
     yield from SPECIAL

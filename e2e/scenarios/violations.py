@@ -1,4 +1,4 @@
-"""What must never be asked of a node is noticed: each check of each driver is seen to fail."""
+"""Scenarios: the node side detects every violation, and each check of each driver fails once."""
 
 from e2e.nodes import protocol
 from e2e.nodes.family import FAMILIES
@@ -7,22 +7,22 @@ from e2e.scenarios.forged import Forgery
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.trips import Act, Scene
+from e2e.scenarios.trips import DriverOnNode, ForgedViolation
 
 GPU = "gpu.nvidia.com"
 SHAPES = {"gpu.amd.com": "lab-2amd", "gpu.intel.com": "lab-2intel"}
 
 
-def number(version: str) -> tuple[int, ...]:
-    """Order versions."""
+def version_key(version: str) -> tuple[int, ...]:
+    """Return a sort key of a version."""
     return tuple(int(part) for part in version.split("."))
 
 
-def perform(stage: Stage, act: Act, index: int) -> None:
-    """Play one act on a node of its own; exactly the violation meant is recorded, once."""
+def check_violation(stage: Stage, act: ForgedViolation, index: int) -> None:
+    """Forge one violation on its own node; exactly this violation is recorded, once."""
     shape = SHAPES.get(act.driver, "lab-2g2n")
     machine = stage.node(str(index), shape, {act.driver: act.mode})
-    act.trick(Scene(stage, act.driver, machine))
+    act.trick(DriverOnNode(stage, act.driver, machine))
     codes = forged.tripped(stage, "bad")
     assert codes == [act.code], f"{act} gave {codes}"
     recorded = stage.violations()
@@ -32,35 +32,37 @@ def perform(stage: Stage, act: Act, index: int) -> None:
             stage.delete_pod(name)
         if stage.exists(stage.claim_path(name)):
             stage.client.delete(stage.claim_path(name))
-            stage.gone(stage.claim_path(name))
+            stage.wait_gone(stage.claim_path(name))
     stage.wait("unprepared", lambda: not stage.fleet.prepared(act.driver, machine.name))
     stage.fleet.remove([machine.name])
     stage.violations()
 
 
-def performing(driver: str) -> None:
+def register_driver(driver: str) -> None:
     """Register the scenario of one driver."""
 
     def play(stage: Stage) -> None:
-        able = [act for act in trips.acts() if act.driver == driver]
-        able = [act for act in able if number(act.since) <= number(stage.version)]
+        able = [act for act in trips.forged_violations() if act.driver == driver]
+        able = [act for act in able if version_key(act.since) <= version_key(stage.version)]
         for index, act in enumerate(able):
-            perform(stage, act, index)
+            check_violation(stage, act, index)
 
     short = "_".join(driver.split(".", 2)[:2])
     play.__name__ = f"every_check_of_{short}_is_seen_to_fail"
     play.__doc__ = f"Each rule that {driver} checks is broken by hand, and it alone is recorded."
-    oldest = min((act.since for act in trips.acts() if act.driver == driver), key=number)
+    oldest = min(
+        (act.since for act in trips.forged_violations() if act.driver == driver), key=version_key
+    )
     scenario("smoke", since=oldest)(play)
 
 
 for _driver in FAMILIES:
-    performing(_driver)
+    register_driver(_driver)
 
 
 @scenario("smoke")
 def the_kubelet_checks_owner_and_reservation(stage: Stage) -> None:
-    """A pod with another's claim, or without a reservation, never starts."""
+    """A pod with another pod's claim, or without a reservation, never starts."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     spec = claim_spec(request("gpu", GPU))
     good = Forgery(machine.name, (forged.device(GPU, machine.name, "gpu-0"),))
@@ -98,8 +100,8 @@ def _group(number: int) -> JSON:
 
 
 @scenario("smoke")
-def the_driver_library_checks_which_claim_it_is_asked_about(stage: Stage) -> None:
-    """A claim that is not allocated, or was replaced by another of its name, is not prepared."""
+def the_driver_library_checks_the_claim_of_a_request(stage: Stage) -> None:
+    """A claim that is not allocated, or was replaced under the same name, is not prepared."""
     for index, driver in enumerate(FAMILIES):
         machine = stage.node(str(index), SHAPES.get(driver, "lab-2g2n"), {driver: None})
         name = f"claim-{index}"

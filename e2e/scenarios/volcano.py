@@ -1,4 +1,4 @@
-"""A stand-in for Volcano's controller: its kind of Job, and the pods of one."""
+"""Simulates Volcano's controller: its Job kind and the pods of a Job."""
 
 from collections.abc import Iterator
 

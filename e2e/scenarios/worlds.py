@@ -1,4 +1,4 @@
-"""Two worlds on one machine: device plugins and DRA, and features that only the driver enforces."""
+"""Scenarios: claims and device plugins that use the same hardware."""
 
 from e2e.nodes.plugin import replicas
 from e2e.scenarios import forged
@@ -11,12 +11,12 @@ NAME = "nvidia.com/gpu"
 
 
 @scenario("smoke")
-def a_claim_and_a_plugin_hand_out_one_gpu(stage: Stage) -> None:
-    """Where both publish a machine nothing in Kubernetes prevents it: the second is recorded."""
+def a_gpu_allocated_twice_by_claim_and_plugin_is_recorded(stage: Stage) -> None:
+    """Kubernetes allows a claim and a plugin to allocate the same GPU."""
     uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
     machine = stage.node("a", "lab-2g2n", {GPU: "full"}, {NAME: uuids})
     stage.pod("old", limits={NAME: "1"})
-    stage.running("old")
+    stage.wait_running("old")
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("new", templates={"gpu": "gpu"})
     stage.wait("the driver notices", stage.fleet.record.violations)
@@ -25,10 +25,10 @@ def a_claim_and_a_plugin_hand_out_one_gpu(stage: Stage) -> None:
         ("HandedOutTwice", GPU, "gpu-0")
     ]
     stage.delete_pod("old")
-    stage.running("new")
+    stage.wait_running("new")
     stage.violations()  # what the driver saw again before the plugin had let go
     stage.pod("old", limits={NAME: "1"})
-    stage.running("old")
+    stage.wait_running("old")
     recorded = stage.violations()
     assert [(one.code, one.by) for one in recorded] == [("HandedOutTwice", "device-plugin")]
     assert machine.gpus[0].uuid == recorded[0].device
@@ -36,25 +36,25 @@ def a_claim_and_a_plugin_hand_out_one_gpu(stage: Stage) -> None:
 
 @scenario("smoke")
 def a_plugin_with_replicas_shares_its_gpus(stage: Stage) -> None:
-    """Time-slicing by replicas: more pods than GPUs, on hardware that pods share."""
+    """With time-slicing replicas, more pods than GPUs run."""
     uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
     name = "nvidia.com/gpu.shared"
     stage.node("a", "lab-2g2n", plugins={name: replicas(uuids, 2)})
     for number in range(4):
         stage.pod(f"pod-{number}", limits={name: "1"})
     for number in range(4):
-        stage.running(f"pod-{number}")
+        stage.wait_running(f"pod-{number}")
 
 
 @scenario("smoke")
-def a_pod_bound_beyond_what_a_plugin_has_fails(stage: Stage) -> None:
-    """Two pods are bound by hand to a node with one GPU: the second fails for good."""
+def a_pod_bound_beyond_the_capacity_of_a_plugin_fails(stage: Stage) -> None:
+    """The scenario binds two pods to a node with one GPU. The second pod fails."""
     uuid = stage.hardware("a", "lab-2g2n").gpus[0].uuid
     machine = stage.node("a", "lab-2g2n", plugins={NAME: (uuid,)})
     for name in ("first", "second"):
         stage.pod(name, limits={NAME: "1"}, schedulerName=forged.NOBODY)
     forged.bind(stage, "first", machine.name)
-    stage.running("first")
+    stage.wait_running("first")
     forged.bind(stage, "second", machine.name)
     stage.wait(
         "the second fails",
@@ -64,15 +64,15 @@ def a_pod_bound_beyond_what_a_plugin_has_fails(stage: Stage) -> None:
 
 
 @scenario("smoke", since="1.36")
-def groups_that_the_scheduler_does_not_know_are_kept_by_the_driver(stage: Stage) -> None:
-    """1.36 drops compatibility groups and allocates what does not fit; the driver refuses."""
+def the_driver_enforces_groups_that_the_scheduler_ignores(stage: Stage) -> None:
+    """1.36 drops compatibility groups and allocates incompatible devices. The driver refuses."""
     machine = stage.node("a", "lab-2g2n", {GPU: "groups"})
     for name, profile in (("small", "1g.5gb"), ("large", "2g.10gb")):
         parent = f"device.attributes['{GPU}'].parentUUID == '{machine.gpus[0].uuid}'"
         wanted = f"{parent} && device.attributes['{GPU}'].profile == '{profile}'"
         stage.template(name, claim_spec(request("gpu", "mig.nvidia.com", wanted)))
     stage.pod("small", templates={"gpu": "small"})
-    stage.running("small")
+    stage.wait_running("small")
     stage.pod("large", templates={"gpu": "large"})
     stage.wait("the driver notices", stage.fleet.record.violations)
     assert {one.code for one in stage.violations()} == {"GroupsIncompatible"}

@@ -1,7 +1,8 @@
 """A namespace on an API server, for the tests of API server behaviour.
 
-DRAWBRIDGE_TEST_KUBECONFIG selects a server; the scenario `cluster-room` runs the tests on a real
-API server. The default is the fake API server, so the tests compare the fake with a real server.
+DRAWBRIDGE_TEST_KUBECONFIG selects a server. The scenario
+`cluster-tests-pass-on-the-real-api-server` runs the tests on a real API server.
+The default is the fake API server, so the tests compare the fake with a real server.
 """
 
 # ruff: noqa: D102  # the methods have descriptive names

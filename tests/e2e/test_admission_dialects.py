@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.installed.kubectl import Ran
+from e2e.installed.kubectl import CommandResult
 from e2e.scenarios.admission_dialects import compare, says, told
 from e2e.scenarios.translated import REFUSED, cases
 
@@ -37,10 +37,12 @@ def test_a_line_has_its_parts_in_order(line: str, wanted: str, said: bool) -> No
 
 @pytest.mark.parametrize("lines", [[], ["b"], ["a", "b"], ["b", "a"], ["a" * 257]])
 def test_a_line_too_many_too_few_too_long_or_elsewhere_is_seen(lines: list[str]) -> None:
-    ran = Ran((), 0, "", "".join(f"Warning: {line}\n" for line in lines))
+    ran = CommandResult((), 0, "", "".join(f"Warning: {line}\n" for line in lines))
     with pytest.raises(AssertionError):
         compare(ran, ["a"])
 
 
 def test_what_is_expected_passes() -> None:
-    compare(Ran((), 0, "", "Warning: a: one\nno warning\nWarning: b\n"), ["a: ... one", "b"])
+    compare(
+        CommandResult((), 0, "", "Warning: a: one\nno warning\nWarning: b\n"), ["a: ... one", "b"]
+    )

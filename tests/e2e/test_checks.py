@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from e2e.nodes import checks
-from e2e.nodes.checks import Bench
+from e2e.nodes.checks import DriverState
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.layout import Device, Layout, Sheet
 from e2e.nodes.order import Order, Result, effective, read
@@ -49,7 +49,7 @@ def test_a_check_names_the_devices_that_break_its_rule(case: dict[str, Any]) -> 
     sets = tuple(
         {"name": name, "counters": counters} for name, counters in case.get("counters", {}).items()
     )
-    bench = Bench(
+    bench = DriverState(
         Layout("example.com", "n", (Sheet(devices), Sheet(counters=sets))),
         {name: device(name, data) for name, data in case.get("retired", {}).items()},
         frozenset(case.get("lost", ())),
@@ -75,7 +75,7 @@ def test_every_family_checks_only_what_has_a_name() -> None:
 
 
 def test_every_check_of_every_driver_has_a_scenario_that_trips_it() -> None:
-    played = {(act.driver, act.code) for act in trips.acts()}
+    played = {(act.driver, act.code) for act in trips.forged_violations()}
     checked = {(driver, code) for driver, family in FAMILIES.items() for code in family.checks}
     # hami-core publishes no exclusive device, so two rules cannot be broken there.
     hami = "hami-core-gpu.project-hami.io"

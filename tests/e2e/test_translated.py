@@ -16,9 +16,9 @@ from e2e.nodes.kubelet import Prepared
 from e2e.nodes.machine import machine
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.translated import ROOT, Case, cases
+from e2e.scenarios.translated import ROOT, ManifestCase, cases
 from translate.decisions.rows import ROWS
-from translate.legacy.read import read
+from translate.legacy.read import read_pod
 
 GPU, NIC, HAMI = "gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io"
 NODE = "stage-a"
@@ -34,7 +34,7 @@ def pods_of(document: Any) -> Iterator[Any]:  # noqa: ANN401  # a manifest
         yield document["spec"]["template"]
 
 
-def manifest(case: Case) -> str:
+def manifest(case: ManifestCase) -> str:
     if case.example:
         return (ROOT / "examples" / "legacy" / case.example).read_text(encoding="utf-8")
     return case.manifest
@@ -46,7 +46,7 @@ def test_every_dialect_is_played() -> None:
         for case in cases()
         for document in yaml.safe_load_all(manifest(case))
         for pod in pods_of(document)
-        for ask in read(pod).asks
+        for ask in read_pod(pod).asks
     }
     assert {row.partition("/")[0] for row in ROWS} | {"vendors"} <= spoken
 
@@ -109,7 +109,7 @@ class World:
         }
         about = {"name": "one", "at": ["a"], **wanted}
         stage = SimpleNamespace(name="stage", namespace="e2e-stage", fleet=self.fleet)
-        holdings.compare(cast("Stage", stage), msgspec.convert(about, holdings.Pods), pod)
+        holdings.compare(cast("Stage", stage), msgspec.convert(about, holdings.ExpectedPods), pod)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import yaml
 
 from e2e.controlplane.processes import StartError
 from e2e.installed import manifest
-from e2e.installed.kubectl import Ran, listed
+from e2e.installed.kubectl import CommandResult, listed
 from e2e.installed.replica import Replica
 
 DEPLOYMENT = yaml.safe_load("""
@@ -55,11 +55,11 @@ def test_a_missing_object_is_named_in_the_error() -> None:
 
 
 def test_only_warning_lines_are_warnings() -> None:
-    ran = Ran(("apply",), 0, "pod/a created\n", "Warning: one\nnote\nWarning: two\n")
+    ran = CommandResult(("apply",), 0, "pod/a created\n", "Warning: one\nnote\nWarning: two\n")
     assert ran.warnings == ["one", "two"]
-    assert ran.done() is ran
+    assert ran.check() is ran
     with pytest.raises(AssertionError, match="apply: exit code 1\nrefused"):
-        Ran(("apply",), 1, "", "refused").done()
+        CommandResult(("apply",), 1, "", "refused").check()
 
 
 def test_several_objects_become_a_list() -> None:
@@ -107,19 +107,19 @@ def test_a_replica_logs_its_ports_and_can_be_restarted(tmp_path: Path) -> None:
         assert not one.ready()
         one.start()
         one.wait_ready()
-        assert [line["name"] for line in one.said("listening")] == ["health", "metrics"]
+        assert [line["name"] for line in one.messages("listening")] == ["health", "metrics"]
         assert one.port("health") != first
         assert json.loads(one.log.read_text().splitlines()[1])["msg"] == "listening"
     finally:
         one.stop()
-    assert one.ask("health", "/readyz").code == 0
+    assert one.request("health", "/readyz").code == 0
 
 
 def test_a_replica_that_is_not_ready_in_time_raises_an_error_with_its_log(tmp_path: Path) -> None:
     one = replica(tmp_path, "never")
     one.start()
     try:
-        one.running().wait_ready(lambda: one.port("health") > 0)
+        one.started_process().wait_ready(lambda: one.port("health") > 0)
         with pytest.raises(StartError, match="not ready after 0 s\nnot JSON"):
             one.wait_ready(0)
     finally:

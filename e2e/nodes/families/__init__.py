@@ -1,1 +1,1 @@
-"""Driver families: what each publishes of a machine, and what it accepts as configuration."""
+"""Defines what each driver family publishes and which configurations it accepts."""

@@ -1,4 +1,4 @@
-"""gpu.amd.com: whole accelerators, or the partitions of a card that was split."""
+"""Publishes devices of gpu.amd.com: whole accelerators, or the partitions of a split card."""
 
 from collections.abc import Iterator
 from typing import Any

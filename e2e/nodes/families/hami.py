@@ -1,7 +1,7 @@
-"""hami-core-gpu.project-hami.io: whole GPUs shared by cores and memory.
+"""Publishes whole GPUs of hami-core-gpu.project-hami.io, shared by cores and memory.
 
-HAMi's own limits are set per claim and device, so one claim holding a device twice loses one of
-its limits; that is for the checks to see.
+HAMi sets its limits per claim and device, so a claim with two shares of one device loses one of its
+limits. The checks detect that.
 """
 
 from e2e.nodes.layout import Device, Layout, Sheet, Wire

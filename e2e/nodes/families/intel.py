@@ -1,4 +1,4 @@
-"""gpu.intel.com: whole GPUs, each bound to one kernel driver; nothing is split or shared here."""
+"""Publishes whole GPUs of gpu.intel.com, each bound to one kernel driver."""
 
 from typing import Any
 

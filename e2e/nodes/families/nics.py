@@ -1,4 +1,4 @@
-"""Network devices: dra.net's whole ports, and the SR-IOV operator's virtual functions."""
+"""Publishes network devices: whole ports of dra.net and virtual functions of SR-IOV."""
 
 import zlib
 from collections.abc import Iterator

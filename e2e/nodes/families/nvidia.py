@@ -1,7 +1,4 @@
-"""gpu.nvidia.com as the real driver shapes it, in each of its modes.
-
-Knows what is published and which configurations are read; what a claim may not do is the checks'.
-"""
+"""Publishes devices of gpu.nvidia.com as the real driver does, in each of its modes."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from e2e.damaged.play import Outcome, play
+from e2e.damaged.play import Outcome, send_cases
 from e2e.damaged.process import cluster, started
 from tests.cluster.fake.api import FakeApi
 
@@ -17,7 +17,7 @@ def test_damaged_requests_get_the_right_response_and_the_process_continues(tmp_p
                 api.put(each)
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             async with started(tmp_path, kubeconfig) as process:
-                outcome = await play(process.target, SEED, COUNT)
+                outcome = await send_cases(process.target, SEED, COUNT)
                 return outcome, process.bugs, process.running.returncode
 
     outcome, bugs, code = asyncio.run(asyncio.wait_for(run(), 120))
