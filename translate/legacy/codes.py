@@ -19,8 +19,8 @@ AMOUNT_UNREADABLE = Code(
     name="AmountUnreadable",
     severity=Severity.WARNING,
     text=(
-        "The amount of a device resource is not a non-negative integer. The pod is not "
-        "translated, so that no part of its request gets lost."
+        "The amount of a device resource is not a quantity, but for example a placeholder. The "
+        "pod is not translated, so that no part of its request gets lost."
     ),
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpu]: nvidia.com/gpu must be a "
@@ -54,7 +54,10 @@ REQUESTS_ONLY = Code(
 AMOUNT_REFUSED = Code(
     name="AmountRefused",
     severity=Severity.ERROR,
-    text="An amount violates a rule of its dialect. The project of the dialect rejects it as well.",
+    text=(
+        "An amount violates a rule of its dialect, or is not a non-negative integer. The project "
+        "of the dialect, or the API server, rejects it as well."
+    ),
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpumem-percentage]: "
         "nvidia.com/gpumem-percentage must be from 0 to 100, not 120"

@@ -18,6 +18,7 @@ from dra.finding import Finding
 from dra.quantity import QuantityError, from_json
 from translate.legacy.asks import ContainerRole, DeviceUser, SourceField
 from translate.legacy.codes import (
+    AMOUNT_REFUSED,
     AMOUNT_UNREADABLE,
     AMOUNTS_DISAGREE,
     REQUESTS_CONTRADICT,
@@ -259,7 +260,7 @@ def _read_container(
         resource = DeviceResource(name, written, largest, format_value(first), user.path, entries)
         if amount is None or other is None:
             readable = False
-            findings.append(_unparsable_amount(resource))
+            findings.append(_invalid_amount(resource))
         if amount != other or entries[0][0] == "requests" or name in known:
             findings += _check_amounts(resource, amount, other, known.get(name))
         (known if largest else zeros)[name] = resource
@@ -276,11 +277,26 @@ def _resource_entries(
     return ("limits", limits[written]), ("requests", requests[written])
 
 
-def _unparsable_amount(resource: DeviceResource) -> Finding:
+def _invalid_amount(resource: DeviceResource) -> Finding:
+    """Return the finding about an amount that is no non-negative integer.
+
+    The API server rejects other quantities. A text that is no quantity may be a placeholder.
+    """
     written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
-    return AMOUNT_UNREADABLE.at(
-        resource.where, f"{resource.original_name} must be a non-negative integer, not {written}"
+    quantities = all(_is_quantity(value) for _, value in resource.entries)
+    return (AMOUNT_REFUSED if quantities else AMOUNT_UNREADABLE).at(
+        resource.where,
+        f"{resource.original_name} must be a non-negative integer, not {written}",
+        remedy="Set the amount to a non-negative integer." if quantities else None,
     )
+
+
+def _is_quantity(value: Value) -> bool:
+    try:
+        from_json(value)
+    except QuantityError:
+        return False
+    return True
 
 
 def _check_amounts(

@@ -4,8 +4,7 @@
 GPUs of the pod's own node are supported, and no amounts in a workload profile outside of the pod.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -25,75 +24,43 @@ from translate.legacy.asks import (
 )
 from translate.legacy.codes import (
     AMOUNT_REFUSED,
-    HINT_EMPTY,
-    HINT_LOST,
-    LABEL_LOOSE,
-    MEANING_CHANGES,
     REQUEST_INCOMPLETE,
+    REQUESTS_CONTRADICT,
     SCHEDULER_UNUSABLE,
-    VENDOR_WITHOUT_DRIVER,
     WORD_UNKNOWN,
 )
-from translate.legacy.draft import RequestBuilder
-from translate.legacy.pod_view import (
-    DeviceResource,
-    PodView,
-    annotation_path,
-    as_mapping,
-    format_value,
-    label_path,
+from translate.legacy.dialects.tensor_fusion_settings import (
+    AMOUNTS,
+    COUNTS,
+    PREFIX,
+    PROFILES,
+    VENDORS,
+    TensorFusionSettings,
+    report_changes,
+    uses_tflops,
 )
+from translate.legacy.draft import RequestBuilder
+from translate.legacy.pod_view import DeviceResource, PodView, as_mapping, format_value
 from translate.legacy.selectors import AskSelector, PartitionProfile, ProductContains, Uuid
 
 NAME: Final = "tensor-fusion"
 TRIGGERS: Final = frozenset({"tensor-fusion.ai"})
-_PREFIX: Final = "tensor-fusion.ai/"
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"
-_AMOUNTS: Final = (
-    "gpu-count", "tflops-request", "tflops-limit", "vram-request", "vram-limit",
-    "compute-percent-request", "compute-percent-limit",
-)  # fmt: skip
-# Keys that request a GPU without an amount, and the number of GPUs of each container.
+# Keys that request a GPU without an amount.
 _WITHOUT_AMOUNT: Final = ("dedicated-gpu", "partition-id")
-_COUNTS: Final = "container-gpu-count"
-_PROFILES: Final = ("workload-profile", "client-profile")
-_SUPPORTED: Final = (
-    *_AMOUNTS, _COUNTS, "enabled", "inject-container", "is-local-gpu", "isolation", "partition-id",
-    "gpu-model", "gpu-ids", "vendor", "dedicated-gpu",
-)  # fmt: skip
-_WITHOUT_EFFECT: Final = ("gpupool",)
 _ISOLATIONS: Final = ("soft", "hard", "shared", "partitioned")
 _QOS: Final = ("low", "medium", "high", "critical")
-_VENDORS: Final = ("nvidia", "amd", "intel")
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The annotations and labels of the pod with the prefix. Annotations override labels."""
-
-    pod: PodView
-    values: Mapping[str, str]
-
-    def where(self, key: str) -> str:
-        full = _PREFIX + key
-        return annotation_path(full) if full in self.pod.annotations else label_path(full)
-
-    def reject(self, key: str, why: str) -> Finding:
-        return AMOUNT_REFUSED.at(self.where(key), f"{format_value(self.values[key])!r} {why}")
-
-    def is_true(self, key: str) -> bool:
-        return self.values.get(key) == "true"
 
 
 def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
     """Read the requests of the pod."""
     builder = RequestBuilder(NAME, pod)
     both = {**pod.labels, **pod.annotations}
-    values = {k.removeprefix(_PREFIX): v for k, v in both.items() if k.startswith(_PREFIX)}
-    settings = _Settings(pod, values)
+    values = {k.removeprefix(PREFIX): v for k, v in both.items() if k.startswith(PREFIX)}
+    settings = TensorFusionSettings(pod, values)
     enabled = settings.is_true("enabled") or any(
-        key in values for key in (*_AMOUNTS, *_WITHOUT_AMOUNT, _COUNTS)
+        key in values for key in (*AMOUNTS, *_WITHOUT_AMOUNT, COUNTS)
     )
     if values.get("enabled") == "false" or not enabled:
         return builder.build()
@@ -103,7 +70,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     users, user_problems = _find_users(settings, native, counts)
     share, share_problems = _read_share(settings, native)
     builder.findings += [*problems, *user_problems, *share_problems]
-    keys = [_PREFIX + key for key in values]
+    keys = [PREFIX + key for key in values]
     if problems or user_problems or share_problems:
         builder.keep_resources(native)
         builder.add_annotations(keys, removed=False)
@@ -112,13 +79,13 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     for group, count, sources in _group_users(settings, users, native, counts):
         ask = builder.add_ask(_make_ask(settings, group, share, count), sources)
         builder.findings += _check_gpu_ids(settings, ask)
-    builder.findings += _report_changes(settings)
+    builder.findings += report_changes(settings)
     builder.add_annotations(keys)
     builder.add_labels(keys)
     return builder.build()
 
 
-def _check_supported(settings: _Settings) -> list[Finding]:
+def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
     found = []
     if settings.pod.scheduler == _SCHEDULER:
         found.append(
@@ -127,7 +94,7 @@ def _check_supported(settings: _Settings) -> list[Finding]:
                 f"{_SCHEDULER} allocates GPUs itself and does not support claims",
             )
         )
-    profile = next((key for key in _PROFILES if key in settings.values), "")
+    profile = next((key for key in PROFILES if key in settings.values), "")
     if profile:
         found.append(
             REQUEST_INCOMPLETE.at(
@@ -136,23 +103,23 @@ def _check_supported(settings: _Settings) -> list[Finding]:
                 remedy="Write the amounts in annotations of the pod.",
             )
         )
-    elif not settings.is_true("is-local-gpu"):
+    elif not (settings.is_true("is-local-gpu") or settings.is_true("sidecar-worker")):
         found.append(
             SCHEDULER_UNUSABLE.at(
                 "metadata.annotations",
-                f'{_PREFIX}is-local-gpu is not "true", so the pod requests a remote GPU, which DRA '
+                f'{PREFIX}is-local-gpu is not "true", so the pod requests a remote GPU, which DRA '
                 "does not support",
-                remedy=f'Set `{_PREFIX}is-local-gpu: "true"`, or run the pod with tensor-fusion.',
+                remedy=f'Set `{PREFIX}is-local-gpu: "true"`, or run the pod with tensor-fusion.',
             )
         )
     return found
 
 
-def _is_whole(settings: _Settings) -> bool:
+def _is_whole(settings: TensorFusionSettings) -> bool:
     return settings.values.get("isolation") == "shared" or settings.is_true("dedicated-gpu")
 
 
-def _check(settings: _Settings, native: list[DeviceResource]) -> list[Finding]:
+def _check(settings: TensorFusionSettings, native: list[DeviceResource]) -> list[Finding]:
     values, found = settings.values, []
     if "gpu-count" in values and not 1 <= _parse_count(values["gpu-count"]) <= 128:
         found.append(settings.reject("gpu-count", "is not a number of GPUs from 1 to 128"))
@@ -169,29 +136,43 @@ def _check(settings: _Settings, native: list[DeviceResource]) -> list[Finding]:
         found.append(
             REQUEST_INCOMPLETE.at(
                 settings.where("dedicated-gpu"),
-                f"{_PREFIX}dedicated-gpu requires {_PREFIX}gpu-model",
+                f"{PREFIX}dedicated-gpu requires {PREFIX}gpu-model",
             )
         )
-    has_amount = any(key in values for key in (*_AMOUNTS, _COUNTS, "partition-id", *_PROFILES))
-    if not has_amount and not native and not _is_whole(settings):
+    if uses_tflops(settings) and "compute-percent-request" in values:
         found.append(
-            REQUEST_INCOMPLETE.at(
-                "metadata.annotations",
-                "the pod does not specify an amount of GPU memory or compute",
+            REQUESTS_CONTRADICT.at(
+                settings.where("compute-percent-request"),
+                f"{PREFIX}compute-percent-request excludes TFLOPS",
             )
         )
-    return found
+    return [*found, *_check_amount(settings, native)]
+
+
+def _check_amount(
+    settings: TensorFusionSettings, native: list[DeviceResource]
+) -> Iterator[Finding]:
+    """Check that the pod requests an amount."""
+    keys = (*AMOUNTS, COUNTS, "gpu-indices", "partition-id", *PROFILES)
+    has_amount = any(key in settings.values for key in keys)
+    if not has_amount and not native and not _is_whole(settings):
+        yield REQUEST_INCOMPLETE.at(
+            "metadata.annotations", "the pod does not specify an amount of GPU memory or compute"
+        )
 
 
 def _parse_count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    digits = text.removeprefix("+")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 6 else 0
 
 
-def _read_container_counts(settings: _Settings) -> tuple[Mapping[str, int], list[Finding]]:
+def _read_container_counts(
+    settings: TensorFusionSettings,
+) -> tuple[Mapping[str, int], list[Finding]]:
     """Read the number of GPUs of each container, by container name."""
-    if _COUNTS not in settings.values:
+    if COUNTS not in settings.values:
         return {}, []
-    value, problem = annotation_json.parse_annotation(_PREFIX + _COUNTS, settings.values[_COUNTS])
+    value, problem = annotation_json.parse_annotation(PREFIX + COUNTS, settings.values[COUNTS])
     if problem is not None:
         return {}, [problem]
     counts = {key: _parse_count(format_value(number)) for key, number in as_mapping(value).items()}
@@ -201,17 +182,19 @@ def _read_container_counts(settings: _Settings) -> tuple[Mapping[str, int], list
         why = "must map container names to numbers of GPUs"
         if invalid:
             why = f"{why}; the entry {format_value(invalid[0])!r} is invalid"
-        return {}, [settings.reject(_COUNTS, why)]
+        return {}, [settings.reject(COUNTS, why)]
     return counts, []
 
 
 def _group_users(
-    settings: _Settings,
+    settings: TensorFusionSettings,
     users: tuple[DeviceUser, ...],
     native: list[DeviceResource],
     counts: Mapping[str, int],
 ) -> list[tuple[tuple[DeviceUser, ...], int, list[DeviceResource]]]:
     """Group the containers that share GPUs: all of them, or each container by itself."""
+    if indices := settings.listed("gpu-indices"):
+        return [(users, len(indices), native)]
     if "gpu-count" in settings.values:
         return [(users, _parse_count(settings.values["gpu-count"]), native)]
     numbers = {one.container: one.amount for one in native}
@@ -224,9 +207,9 @@ def _group_users(
     ]
 
 
-def _check_gpu_ids(settings: _Settings, ask: Ask) -> list[Finding]:
+def _check_gpu_ids(settings: TensorFusionSettings, ask: Ask) -> list[Finding]:
     """Check that at least as many GPUs are listed as requested."""
-    named = {one.strip() for one in settings.values.get("gpu-ids", "").split(",")} - {""}
+    named = set(settings.listed("gpu-ids"))
     if not named or (ask.count or 0) <= len(named):
         return []
     return [
@@ -239,7 +222,7 @@ def _check_gpu_ids(settings: _Settings, ask: Ask) -> list[Finding]:
 
 
 def _find_users(
-    settings: _Settings, native: list[DeviceResource], counts: Mapping[str, int]
+    settings: TensorFusionSettings, native: list[DeviceResource], counts: Mapping[str, int]
 ) -> tuple[tuple[DeviceUser, ...], list[Finding]]:
     """Find the containers that get GPUs: named ones, those with a limit, or the only one."""
     users = [one.user for one in settings.pod.containers]
@@ -263,12 +246,14 @@ def _find_users(
         REQUEST_INCOMPLETE.at(
             "spec.containers",
             "the pod has several containers, but does not specify which of them gets the GPU",
-            remedy=f"Set `{_PREFIX}inject-container` to the name of the container.",
+            remedy=f"Set `{PREFIX}inject-container` to the name of the container.",
         )
     ]
 
 
-def _read_amount(settings: _Settings, kind: str) -> tuple[Quantity | None, list[Finding]]:
+def _read_amount(
+    settings: TensorFusionSettings, kind: str
+) -> tuple[Quantity | None, list[Finding]]:
     """Read the limit, else the request. A burstable amount is its limit."""
     read: list[Quantity] = []
     for key in (f"{kind}-limit", f"{kind}-request"):
@@ -282,12 +267,8 @@ def _read_amount(settings: _Settings, kind: str) -> tuple[Quantity | None, list[
     return (read[0] if read else None), []
 
 
-def _uses_tflops(settings: _Settings) -> bool:
-    return any(key.startswith("tflops-") for key in settings.values)
-
-
 def _read_share(
-    settings: _Settings, native: list[DeviceResource]
+    settings: TensorFusionSettings, native: list[DeviceResource]
 ) -> tuple[DeviceShare | None, list[Finding]]:
     vram, vram_problems = _read_amount(settings, "vram")
     cores, core_problems = _read_amount(settings, "compute-percent")
@@ -298,7 +279,7 @@ def _read_share(
         key = key if key in settings.values else "compute-percent-request"
         findings.append(settings.reject(key, "exceeds 100 percent"))
     isolation = settings.values.get("isolation", "soft")
-    tflops = _uses_tflops(settings)
+    tflops = uses_tflops(settings)
     counted = "gpu-count" in settings.values or bool(native)
     count_only = vram is None and cores is None and not tflops and counted
     if _is_whole(settings) or (count_only and isolation != "partitioned"):
@@ -314,7 +295,10 @@ def _read_share(
 
 
 def _make_ask(
-    settings: _Settings, users: tuple[DeviceUser, ...], share: DeviceShare | None, count: int
+    settings: TensorFusionSettings,
+    users: tuple[DeviceUser, ...],
+    share: DeviceShare | None,
+    count: int,
 ) -> Ask:
     values = settings.values
     selectors: list[AskSelector] = []
@@ -322,8 +306,7 @@ def _make_ask(
         # `A100_SXM_80G` is tensor-fusion's own spelling. Products use dashes and spaces.
         words = values["gpu-model"].lower().replace("_", " ").split()
         selectors += [ProductContains((word,)) for word in words]
-    ids = tuple(one.strip() for one in values.get("gpu-ids", "").split(",") if one.strip())
-    if ids:
+    if ids := settings.listed("gpu-ids"):
         selectors.append(Uuid(ids))
     partition = share is not None and share.isolation is Isolation.MIG
     if partition and values.get("partition-id"):
@@ -333,7 +316,7 @@ def _make_ask(
         "whole" if share is None else "mig" if partition else "memory" if share.memory else "cores"
     )
     return Ask(
-        kind=Kind.GPU if vendor in _VENDORS else Kind.OTHER,
+        kind=Kind.GPU if vendor in VENDORS else Kind.OTHER,
         row=row,
         vendor=vendor,
         count=count,
@@ -347,51 +330,3 @@ def _make_ask(
 def _profile_name(name: str) -> str:
     # An alias is spelled `mig-4g-94gb` for `4g.94gb`.
     return name.removeprefix("mig-").replace("-", ".", 1) if name[:4] == "mig-" else name
-
-
-def _report_changes(settings: _Settings) -> list[Finding]:
-    """Report the settings that change or get lost."""
-    found = _report_bursts(settings)
-    if {key.rpartition("-")[0] for key in settings.values} >= {"compute-percent", "tflops"}:
-        why = "compute-percent has no effect, because tflops takes precedence"
-        found.append(HINT_EMPTY.at("metadata.annotations", why))
-    if model := format_value(settings.values.get("gpu-model", "")):
-        found.append(
-            LABEL_LOOSE.at(
-                settings.where("gpu-model"),
-                f"a device matches if its product name contains all words of {model}",
-            )
-        )
-    vendor = settings.values.get("vendor", "nvidia").strip().lower()
-    if vendor not in _VENDORS:
-        found.append(
-            VENDOR_WITHOUT_DRIVER.at(
-                settings.where("vendor"),
-                f"no known DRA driver serves GPUs of the vendor {format_value(vendor)}",
-            )
-        )
-    return [*found, *_report_lost(settings)]
-
-
-def _report_bursts(settings: _Settings) -> list[Finding]:
-    found = []
-    values = settings.values
-    # `_report_lost` reports settings that are not translated at all.
-    for kind in ("vram",) if _uses_tflops(settings) else ("vram", "compute-percent"):
-        limit, request = values.get(f"{kind}-limit"), values.get(f"{kind}-request")
-        if limit and request and parse(request.strip()) < parse(limit.strip()):
-            why = f"the claim reserves the limit of {kind}, not only the request"
-            found.append(MEANING_CHANGES.at(settings.where(f"{kind}-limit"), why))
-    return found
-
-
-def _report_lost(settings: _Settings) -> list[Finding]:
-    found = []
-    for key in settings.values:
-        if key in _WITHOUT_EFFECT:
-            why = f"{_PREFIX}{key} has no effect, because DRA has no pools of GPUs"
-            found.append(HINT_EMPTY.at(settings.where(key), why))
-        elif key not in _SUPPORTED or key.startswith("tflops-"):
-            why = f"{_PREFIX}{key} is not carried over, because DRA has no equivalent"
-            found.append(HINT_LOST.at(settings.where(key), why))
-    return found
