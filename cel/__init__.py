@@ -1,6 +1,6 @@
-"""The Common Expression Language as Kubernetes uses it: parse, check, estimate, evaluate.
+"""The Common Expression Language (CEL) as Kubernetes uses it: parse, check, estimate, evaluate.
 
-`Environment` compiles expressions of any kind. `cel.dra` holds the environment of device selectors.
+`Environment` compiles any CEL expression. `cel.dra` has the environment of device selectors.
 """
 
 from cel.environment import COST_LIMIT, Environment, Program, Result

@@ -1,6 +1,6 @@
-"""Lists and maps that are made at run time, and collections that a comprehension makes.
+"""Plans list, map and message literals, and the collections that comprehensions build.
 
-They are charged once, when they are done or have failed.
+A literal is charged once: after its last element, or when an element fails.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from cel.wellknown import construct
 
 
 def list_of(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
-    """`[a, ?b]`."""
+    """Return the closure of a list literal such as `[a, ?b]`."""
     places = list(enumerate(elements))
 
     def run(frame: Frame) -> object:
@@ -44,7 +44,7 @@ def map_of(
     limit: int,
     offset: int,
 ) -> Run:
-    """`{k: v, ?k: v}`."""
+    """Return the closure of a map literal such as `{k: v, ?k: v}`."""
     places = [(key, value, flag) for (key, value), flag in zip(entries, optional, strict=True)]
 
     def run(frame: Frame) -> object:
@@ -71,7 +71,10 @@ def map_of(
 
 
 def strict_map(entries: list[tuple[object, object]]) -> object:
-    """A map as specified: its keys are texts, whole numbers or bools, and each there once."""
+    """Return a map as the CEL specification defines it, or raise EvaluationError.
+
+    Keys are strings, integers or booleans, and no key repeats.
+    """
     keys = [key for key, _ in entries]
     for place, key in enumerate(keys):
         if not isinstance(key, str | int):
@@ -82,7 +85,7 @@ def strict_map(entries: list[tuple[object, object]]) -> object:
 
 
 def message_of(name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int) -> Run:
-    """`Name{field: value, ?field: value}`."""
+    """Return the closure of a message literal such as `Name{field: value, ?field: value}`."""
 
     def run(frame: Frame) -> object:
         found: dict[str, object] = {}
@@ -108,7 +111,7 @@ def message_of(name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, o
 
 
 def append(made: object, more: object) -> object:
-    """`+` on the list that a comprehension is making."""
+    """Return the closure of `+` on the list that a comprehension builds; it appends in place."""
     if not isinstance(made, list) or not isinstance(more, list | tuple):
         raise no_such_overload("_+_")
     made.extend(more)
@@ -116,7 +119,10 @@ def append(made: object, more: object) -> object:
 
 
 def insert(made: object, *entry: object) -> object:
-    """`cel.@mapInsert` on the map that a comprehension is making: a key and value, or a map."""
+    """Return the closure of `cel.@mapInsert` on the map that a comprehension builds.
+
+    The second argument is a map, or the second and third are a key and a value.
+    """
     if len(entry) == 2:
         return grow(made, entry[0], entry[1])
     for key, value in pairs(entry[0]):
@@ -125,6 +131,6 @@ def insert(made: object, *entry: object) -> object:
 
 
 def emptied(initial: object) -> Run:
-    """Start a collection anew for each run of a comprehension."""
+    """Return a closure that creates an empty collection for each run of a comprehension."""
     make: Callable[[], object] = dict if isinstance(initial, dict) else list
     return lambda frame: make()  # noqa: ARG005  # every step takes the frame

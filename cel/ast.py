@@ -1,14 +1,14 @@
-"""The syntax tree, after macros: what the parser makes and everything else reads.
+"""The CEL syntax tree after macro expansion. The parser creates it; all later steps read it.
 
-Nodes carry an `id` (unique in one expression, by which the checker's findings are filed) and an
-`offset` into the source in characters. Operators are calls under their internal names (`_+_`,
-`_&&_`, `@in`, ...), as in the language definition.
+A node has an `id`, which is unique in one expression and keys the results of the checker, and an
+`offset` into the source in characters. Operators are calls with cel-go's internal names (`_+_`,
+`_&&_`, `@in`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# int is a CEL int; uint, bytes and the rest have their classes in cel.values
+# int is a CEL int; uint, bytes and other kinds have classes in cel.values
 Constant = object
 
 
@@ -23,7 +23,7 @@ class Literal:
 
 @dataclass(slots=True, eq=False)
 class Ident:
-    """A name, as written; a leading dot stays in it."""
+    """An identifier as written, including a leading dot."""
 
     id: int
     offset: int
@@ -32,7 +32,7 @@ class Ident:
 
 @dataclass(slots=True, eq=False)
 class Select:
-    """`operand.field`, or with `test` the presence test that `has()` makes of it."""
+    """`operand.field`; if `test` is true, the presence test that `has()` expands to."""
 
     id: int
     offset: int
@@ -64,7 +64,7 @@ class ListLiteral:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One entry of a map (`key` a node) or of a message (`key` a field name)."""
+    """One entry of a map (`key` is a node) or of a message (`key` is a field name)."""
 
     id: int
     offset: int
@@ -94,7 +94,7 @@ class MessageLiteral:
 
 @dataclass(slots=True, eq=False)
 class Comprehension:
-    """What the iterating macros become: a fold over a range with an accumulator."""
+    """The expansion of an iterating macro: a fold over a range with an accumulator."""
 
     id: int
     offset: int
@@ -114,7 +114,7 @@ SyntaxNode = (
 
 
 def copied(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
-    """A copy of the tree under `node` with ids of its own."""
+    """Return a copy of the tree under `node` with new ids."""
     copy: dict[int, SyntaxNode] = {}
     for each in reversed(below(node)):
         copy[id(each)] = _copy(each, new_id, copy)
@@ -122,7 +122,7 @@ def copied(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
 
 
 def below(node: SyntaxNode) -> list[SyntaxNode]:
-    """The node and all under it, each before what is under it."""
+    """Return the node and all its descendants; a parent precedes its children."""
     found = [node]
     for each in found:
         found.extend(children(each))
@@ -130,7 +130,7 @@ def below(node: SyntaxNode) -> list[SyntaxNode]:
 
 
 def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:  # noqa: PLR0911  # one for each kind of node
-    """The nodes right under `node`, in the order in which they are written."""
+    """Return the direct children of `node` in source order."""
     match node:
         case Select():
             return (node.operand,)
@@ -154,7 +154,7 @@ def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:  # noqa: PLR0911  # on
 def _copy(
     node: SyntaxNode, new_id: Callable[[], int], copy: Mapping[int, SyntaxNode]
 ) -> SyntaxNode:
-    """A copy of one node over the copies of what is under it."""
+    """Return a copy of one node with the given copies of its children."""
     identity = new_id()
     match node:
         case Select():

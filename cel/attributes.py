@@ -1,7 +1,7 @@
-"""Access to variables and their parts: `device.attributes["d"].model`, `list[i]`, `has(x.y)`.
+"""Plans access to variables and their fields: `device.attributes["d"].model`, `l[i]`, `has(x.y)`.
 
-cel-go plans a whole chain of selections as one attribute with qualifiers, and counts by
-qualifier; so does this. Knows nothing of calls and comprehensions but that they are run.
+Like cel-go, this module plans a chain of selections as one attribute with qualifiers, and charges
+per qualifier.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ CONTAINERS = (dict, list, tuple, Map)
 ASKED = (*CONTAINERS, Optional)
 KEYS = (str, bool, int, float)
 Take = Callable[[Frame, object], object]
-CHOICES = 40  # nested choices that share a stack
+CHOICES = 40  # nested conditionals that share one stack
 
 
 @dataclass(slots=True)
 class Qualifier:
-    """One step into a value: by a constant key, or by one that `index` finds.
+    """One step into a value: by a constant key, or by the key that `index` computes.
 
-    A `strict` one fails on a value without parts even where it only asks what is there.
+    A `strict` qualifier fails on a value without fields even in a presence test.
     """
 
     offset: int
@@ -36,9 +36,9 @@ class Qualifier:
 
 @dataclass(slots=True)
 class QualifiedAttribute:
-    """A variable, an operand or a choice of two attributes, and the steps into it.
+    """A variable, an operand or a conditional of two attributes, with qualifiers.
 
-    Exactly one of `slot`, `operand` and `branches` is set; `branches` are chosen by `operand`.
+    Exactly one of `slot`, `operand` and `branches` is set; `operand` selects one of the `branches`.
     """
 
     offset: int
@@ -50,7 +50,7 @@ class QualifiedAttribute:
     depth: int = 0
 
     def add(self, qualifier: Qualifier) -> "QualifiedAttribute":
-        """Take one step more; a choice takes it on both sides."""
+        """Append a qualifier; for a conditional, append it to both branches."""
         if self.branches is not None:
             self.branches[0].add(qualifier)
             self.branches[1].add(qualifier)
@@ -60,7 +60,7 @@ class QualifiedAttribute:
         return self
 
     def path(self) -> tuple[str, ...] | None:
-        """The keys, when this is a variable and plain string keys into it."""
+        """Return the keys if this is a variable with only constant string keys, else None."""
         if self.slot < 0 or not self.qualifiers or self.test:
             return None
         keys = []
@@ -72,21 +72,21 @@ class QualifiedAttribute:
 
 
 def look(container: object, key: object) -> object:
-    """What is under a key, or MISSING; a value without parts has nothing under any key."""
+    """Return the value under a key, or MISSING; a value without fields has no keys."""
     if isinstance(container, CONTAINERS):
         return find(container, key)
     return MISSING
 
 
 def absent(container: object, key: object) -> EvaluationError:
-    """The error of a key that is not there."""
+    """Return the error for a key that does not exist."""
     if isinstance(container, list | tuple):
         return EvaluationError("index", f"index out of bounds: {key}")
     return EvaluationError("no_such_key", f"no such key: {key}")
 
 
 def evaluate(attribute: QualifiedAttribute, limit: int) -> Run:
-    """The attribute as an expression of its own: the name costs one more."""
+    """Plan the attribute as an expression of its own, which charges 1 for the variable."""
     path = attribute.path()
     if path is not None:
         return _path(attribute, path, limit, len(path) + 1)
@@ -96,7 +96,7 @@ def evaluate(attribute: QualifiedAttribute, limit: int) -> Run:
 
 
 def resolve(attribute: QualifiedAttribute, limit: int) -> Run:
-    """The attribute as a branch or an index: only its steps cost."""
+    """Plan the attribute as a branch or an index, which charges only the qualifiers."""
     path = attribute.path()
     if path is not None:
         return _path(attribute, path, limit, len(path))
@@ -117,9 +117,9 @@ def _variable(slot: int, limit: int) -> Run:
 
 
 def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
-    """Count the name once all steps are done, whether they succeeded or not."""
+    """Charge for the variable after all qualifiers, whether they succeed or fail."""
     resolved = _general(attribute, limit)
-    # A presence test takes the cost of the name back; a choice has no name to count.
+    # cel-go subtracts the cost of the variable for a presence test; a conditional has no variable.
     own = (0 if attribute.branches else 1) - (1 if attribute.test else 0)
     offset, test = attribute.offset, attribute.test
 
@@ -137,10 +137,10 @@ def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
     return run if own or test else resolved
 
 
-def _path(  # house: long, two closures that share their names
+def _path(  # house: long, two closures that share their variables
     attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int
 ) -> Run:
-    """The fast way of the most frequent chains; what it does not find goes the exact way."""
+    """Plan the most frequent chains in one closure; a failed lookup uses the general plan."""
     slow: list[Run] = []
     extra = units - len(path)
     slot, offset = attribute.slot, attribute.offset
@@ -148,7 +148,7 @@ def _path(  # house: long, two closures that share their names
 
     def failed(frame: Frame) -> object:
         if not slow:
-            # Made when it is first needed, which for most programs is never.
+            # Planned on first use, which most programs never reach.
             slow.append(_general(attribute, limit))
         try:
             value = slow[0](frame)
@@ -196,7 +196,7 @@ def _path_of_three(
 
 
 def _general(attribute: QualifiedAttribute, limit: int) -> Run:
-    """Resolve the base, then take the steps one by one."""
+    """Resolve the base, then apply the qualifiers one by one."""
     base = _base(attribute, limit)
     qualifiers = attribute.qualifiers
     if attribute.branches is not None:
@@ -219,7 +219,7 @@ def _general(attribute: QualifiedAttribute, limit: int) -> Run:
 
 
 def _optional(frame: Frame, value: object, finds: Sequence[Take]) -> object:
-    """Go on as long as there is something; the result is optional."""
+    """Apply qualifiers while there is a value; the result is an optional."""
     for find_ in finds:
         value = find_(frame, value)
         if value is MISSING:
@@ -264,7 +264,7 @@ def _plain_variable(slot: int) -> Run:
 
 
 def _key(qualifier: Qualifier) -> Run | None:
-    """What finds the key."""
+    """Return a closure that computes the key."""
     if qualifier.index is None:
         return None
     index = qualifier.index
@@ -279,7 +279,7 @@ def _key(qualifier: Qualifier) -> Run | None:
 
 
 def _getter(qualifier: Qualifier, limit: int) -> Take:
-    """A step that must find something; it costs one in any case."""
+    """Return a qualifier that fails if the key does not exist; it always costs 1."""
     constant, dynamic, test, offset = (
         qualifier.key,
         _key(qualifier),
@@ -304,7 +304,7 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
 
 
 def _finder(qualifier: Qualifier, limit: int) -> Take:
-    """A step that may find nothing; it costs one only if it finds something."""
+    """Return a qualifier that accepts a missing key; it costs 1 only if the key exists."""
     constant, dynamic, strict = qualifier.key, _key(qualifier), qualifier.strict
 
     def find_(frame: Frame, container: object) -> object:

@@ -1,7 +1,4 @@
-"""What brackets enclose: arguments, indices, and the elements and entries of literals.
-
-Knows no operators; what stands between two brackets is an expression like any other.
-"""
+"""Parses the content of brackets: arguments, indices, list elements and map entries."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +15,7 @@ from cel.parser_stacks import (
 
 
 def open_call(stacks: ParserStacks, name: str, *, member: bool) -> ParserState:
-    """At the parenthesis that opens the arguments."""
+    """Handle the parenthesis that opens the arguments of a call."""
     frame = stacks.open("call", stacks.tokens[stacks.at][2], name, member=member)
     stacks.at += 1
     if stacks.tokens[stacks.at][0] == ")":
@@ -37,7 +34,7 @@ def _close_call(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
 
 
 def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
-    """Where an element or entry may begin, or the literal end."""
+    """Handle the position where an element or entry may begin or the literal may end."""
     tokens = stacks.tokens
     kind, _, offset = tokens[stacks.at]
     closer = _CLOSERS[frame.kind]
@@ -62,14 +59,14 @@ def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
 
 
 def optional_syntax(stacks: ParserStacks, offset: int, words: str) -> None:
-    """Note a mark where there are no optional values."""
+    """Report a `?` mark if the environment does not support optional values."""
     if not stacks.options.optional_syntax:
         message = f"unsupported syntax '{words}': the environment has no optional values"
         stacks.complaints.append(Complaint("syntax", offset, message))
 
 
 def _field(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
-    """A message's field name and the colon behind it."""
+    """Parse the field name of a message literal and its colon."""
     if not frame.keys:
         frame.seen = stacks.tokens[stacks.at - frame.marked][2]
     said = len(stacks.complaints)
@@ -85,7 +82,7 @@ def _field(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
 
 
 def field_name(stacks: ParserStacks, place: int) -> str:
-    """The name of a field, quoted or not; `place` is where a quote is complained of."""
+    """Return a field name, with or without backquotes; report backquotes at `place`."""
     kind, word, _ = stacks.tokens[stacks.at]
     if kind not in {IDENTIFIER, ESCAPED}:
         raise UnexpectedError
@@ -98,13 +95,13 @@ def field_name(stacks: ParserStacks, place: int) -> str:
 
 
 def complete_entry(stacks: ParserStacks, frame: BracketFrame) -> None:
-    """In a map a key without a value is not yet an entry."""
+    """Require that a map entry has a value."""
     if frame.kind == "{" and len(stacks.operands) - frame.base != 2 * len(frame.keys):
         raise UnexpectedError
 
 
 def closer(stacks: ParserStacks) -> ParserState:
-    """A bracket closes: it has to be that of the newest frame."""
+    """Handle a closing bracket, which must match the innermost open bracket."""
     frame = stacks.frames[-1]
     if _CLOSERS[frame.kind] != stacks.tokens[stacks.at][0]:
         raise UnexpectedError

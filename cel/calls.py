@@ -1,7 +1,6 @@
-"""How operators and functions are run: what is evaluated, in which order, and what it costs.
+"""Plans calls of operators and functions: evaluation order, errors and cost.
 
-A failed argument does not end a call of two arguments at once: cel-go evaluates the other one as
-well and charges the call, and so does this. Knows no function by name.
+As in cel-go, a call of two arguments evaluates both even if the first fails, and charges the call.
 """
 
 import math
@@ -18,7 +17,7 @@ MOST = 256
 
 
 def traversal(length: int) -> int:
-    """What a comparison costs by the shorter of its two strings, rounded as the reference does."""
+    """Return the cost of a comparison whose shorter string has `length`, rounded as in cel-go."""
     return math.ceil(float(length) * 0.1)
 
 
@@ -28,7 +27,7 @@ TENTHS = tuple(traversal(length) for length in range(MOST))
 def unary(
     meaning: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
 ) -> Run:
-    """A function of one argument."""
+    """Plan a function of one argument."""
 
     def run(frame: Frame) -> object:
         value: object = UNSET
@@ -50,7 +49,7 @@ def unary(
 def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
     meaning: Implementation, left: Run, right: Run, cost: Cost | None, limit: int, offset: int
 ) -> Run:
-    """A function of two arguments; both are evaluated even when the first fails."""
+    """Plan a function of two arguments; both are evaluated even if the first fails."""
 
     def run(frame: Frame) -> object:
         a: object = UNSET
@@ -83,7 +82,7 @@ def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
     limit: int,
     offset: int,
 ) -> Run:
-    """A function of two arguments that costs one, the second of them known."""
+    """Plan a function of two arguments that costs 1 and whose second argument is known."""
     steps = (*steps, 1)
     amount = sum(steps)
 
@@ -111,7 +110,7 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
     limit: int,
     offset: int,
 ) -> Run:
-    """The same with a variable of a comprehension for the first argument, which never fails."""
+    """Plan the same for a first argument that is a comprehension variable."""
     steps = (1, *steps, 1)
     amount = sum(steps)
 
@@ -128,7 +127,7 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
 
 
 def two_slots(meaning: Implementation, first: int, second: int, limit: int, offset: int) -> Run:
-    """A function of two variables of comprehensions that costs one."""
+    """Plan a function of two comprehension variables that costs 1."""
 
     def run(frame: Frame) -> object:
         total = frame[COST] = frame[COST] + 3
@@ -145,7 +144,7 @@ def two_slots(meaning: Implementation, first: int, second: int, limit: int, offs
 def variadic(
     meaning: Implementation, arguments: Sequence[Run], cost: Cost | None, limit: int, offset: int
 ) -> Run:
-    """A function of any number of arguments; the first that fails ends it, uncharged."""
+    """Plan a function of any number of arguments; the first failure ends it without a charge."""
     last = len(arguments) - 1
 
     def run(frame: Frame) -> object:
@@ -154,7 +153,7 @@ def variadic(
             for argument in arguments:
                 values.append(argument(frame))  # noqa: PERF401  # kept when one fails
         except EvaluationError as error:
-            # cel-go charges a call once all its arguments were looked at, failed or not.
+            # cel-go charges a call after it evaluates all arguments, even if one fails.
             if len(values) == last:
                 _charge_call(frame, limit, cost, (*values, error), error)
             raise placed(error, offset) from None
@@ -175,13 +174,13 @@ def _charge_call(
     try:
         amount = 1 if cost is None else cost(values, result)
     except EvaluationError as error:
-        # A crash of the reference, not an error that something could absorb.
+        # cel-go panics here, so neither `||` nor `&&` absorbs this error.
         raise Cancelled(error.kind, error.message) from None
     charge(frame, limit, amount)
 
 
 def _swallowed(argument: Run, frame: Frame) -> object:
-    """Evaluate for the cost alone; the error of an earlier argument is what counts."""
+    """Evaluate an argument only for its cost; the error of an earlier argument is reported."""
     try:
         return argument(frame)
     except EvaluationError as error:
@@ -191,7 +190,7 @@ def _swallowed(argument: Run, frame: Frame) -> object:
 def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # what a call is made of
     left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
 ) -> Run:
-    """`==` and `!=`: never without an answer to `!=`, even for kinds that cannot be compared."""
+    """Plan `==` and `!=`; values of different kinds are unequal, not an error."""
     wanted = not negated
 
     def run(frame: Frame) -> object:
@@ -227,7 +226,7 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
 def equal_to_text(  # noqa: PLR0913  # what a call is made of
     left: Run, text: str, cost: Cost, limit: int, offset: int, *, negated: bool
 ) -> Run:
-    """`==` and `!=` with a constant string, by far the most frequent comparison."""
+    """Plan `==` and `!=` with a constant string, the most frequent comparison."""
     costs = [traversal(length) for length in range(len(text) + 1)]
     longest = len(text)
     wanted = not negated
@@ -258,12 +257,12 @@ def equal_to_text(  # noqa: PLR0913  # what a call is made of
 
 
 def conjunction(terms: Sequence[Run], offset: int) -> Run:
-    """`&&` over all its terms: false if any is, whatever the others are."""
+    """Plan `&&` over all its terms: false if any term is, even if others fail."""
     return _junction(terms, offset, decides=False)
 
 
 def disjunction(terms: Sequence[Run], offset: int) -> Run:
-    """`||` over all its terms: true if any is, whatever the others are."""
+    """Plan `||` over all its terms: true if any term is, even if others fail."""
     return _junction(terms, offset, decides=True)
 
 
@@ -290,7 +289,7 @@ def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
 
 
 def otherwise(left: Run, right: Run, *, unwrap: bool) -> Run:
-    """`or` and `orValue` of optionals; what is no optional passes through."""
+    """Plan `or` and `orValue` of optionals; a value that is not an optional is returned as is."""
 
     def run(frame: Frame) -> object:
         value = left(frame)
@@ -304,7 +303,7 @@ def otherwise(left: Run, right: Run, *, unwrap: bool) -> Run:
 
 
 def membership(element: Run, found: Callable[[object], bool]) -> Run:
-    """`in` over a list of constants: the look-up itself costs nothing."""
+    """Plan `in` over a list of constants; the lookup is free."""
 
     def run(frame: Frame) -> object:
         return found(element(frame))
@@ -313,7 +312,7 @@ def membership(element: Run, found: Callable[[object], bool]) -> Run:
 
 
 def not_strictly_false(argument: Run, limit: int) -> Run:
-    """Whether a comprehension goes on: anything but false, errors included."""
+    """Plan the loop condition of a comprehension: any value but false, or an error."""
 
     def run(frame: Frame) -> object:
         try:

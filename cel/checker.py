@@ -1,7 +1,7 @@
-"""Types of every node, meanings of every name and call, and what is wrong with them.
+"""The type checker: determines the type of each node and resolves names and calls.
 
-Goes through the tree children first and in the reference's order, because what a type parameter
-stands for depends on what was seen before. The tree stays as it is.
+Checks children first, in cel-go's order, because the binding of a type parameter depends on earlier
+nodes. Does not change the tree.
 """
 
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ _COMPLAINTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A tree of which types, names and calls are known, each by the node's id.
+    """A checked tree: types, names and calls, each keyed by node id.
 
-    `names` has every Ident, and every Select that spells a name of several parts. `aggregates`:
-    whether a list or map literal holds more than one element.
+    `names` has every Ident, and every Select that spells a qualified name. `aggregates` tells
+    whether a list or map literal has more than one element.
     """
 
     node: SyntaxNode
@@ -52,7 +52,7 @@ class Checked:
 
 
 def check(node: SyntaxNode, source: str, declarations: Declarations) -> Checked:
-    """The checked tree of `source`, or CompileError with what its types do not allow."""
+    """Return the checked tree of `source`, or raise CompileError with all type errors."""
     state = Checking(declarations, _VISITORS)
     try:
         state.run(node)
@@ -65,27 +65,27 @@ def check(node: SyntaxNode, source: str, declarations: Declarations) -> Checked:
 
 
 def literal(state: Checking, node: Literal) -> None:
-    """A constant has the type of its value."""
+    """Assign the type of a constant."""
     state.types[node.id] = _LITERALS[type(node.value)]
 
 
 def ident(state: Checking, node: Ident) -> None:
-    """A name of one part."""
+    """Resolve an unqualified name."""
     found = state.scope.find(node.name)
     if found is None:
         state.undeclared(node, node.name)
     else:
         state.names[node.id], state.types[node.id] = found
-        state.open = state.open or found[0].type is not None  # `list` is that of any elements
+        state.open = state.open or found[0].type is not None  # `list` means a list of any elements
 
 
 def comprehension(state: Checking, node: Comprehension) -> None:
-    """What is iterated and the accumulator's beginning first."""
+    """Check the range and the initial value of the accumulator first."""
     state.later(enter, node, node.range, node.initial)
 
 
 def enter(state: Checking, node: Comprehension) -> None:
-    """The loop, in which there are more names, and then the result."""
+    """Check the loop with its variables in scope, then the result."""
     outer = state.scope
     accumulated = state.types[node.initial.id]
     inner = outer.within({node.accumulator: accumulated})
@@ -102,7 +102,7 @@ def enter(state: Checking, node: Comprehension) -> None:
 
 
 def iterated(state: Checking, node: Comprehension) -> dict[str, Type]:
-    """The loop's variables and their types."""
+    """Return the loop variables and their types."""
     type_ = state.unifier.resolve(state.types[node.range.id])
     first = second = DYN
     if type_.kind == "list":
@@ -124,19 +124,19 @@ def iterated(state: Checking, node: Comprehension) -> dict[str, Type]:
 
 
 def expect(state: Checking, claim: tuple[SyntaxNode, Type]) -> None:
-    """A node has to be of a type."""
+    """Require that a node has a given type."""
     node, type_ = claim
     if not state.unifier.fits(type_, state.types[node.id]):
         state.mismatch(node, type_, state.types[node.id])
 
 
 def back(state: Checking, scope: VariableScope) -> None:
-    """Leave the names of an inner scope."""
+    """Leave an inner scope."""
     state.scope = scope
 
 
 def leave(state: Checking, whole: tuple[Comprehension, VariableScope]) -> None:
-    """The comprehension is its result."""
+    """Assign the type of the result to the comprehension."""
     node, state.scope = whole
     state.types[node.id] = state.unifier.resolve(state.types[node.result.id])
 

@@ -1,7 +1,7 @@
-"""The state of a check: what is known so far, what is wrong, and what is left to do.
+"""The state of a type check: known types, errors and pending tasks.
 
-Knows no kind of node: what is done with one is a function of the visitors' table. There is a stack
-of what is to be done instead of recursion, so that no nesting is a matter of Python's stack.
+Uses a stack of tasks instead of recursion, so nesting depth does not depend on Python's stack.
+Functions in the table of visitors check each kind of node.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ from cel.unify import Unifier
 
 
 class Resolved(NamedTuple):
-    """What a call means: the overloads of `function` that it may be, as far as types can say.
+    """A resolved call: the overloads of `function` that the argument types allow.
 
-    `namespaced`: the target is part of the function's name and no operand.
+    If `namespaced`, the target is part of the function name and not an operand.
     """
 
     function: Function
@@ -26,13 +26,13 @@ class Resolved(NamedTuple):
     namespaced: bool
 
 
-# The subject's type is the action's own business.
+# Each action knows the type of its subject.
 Action = Callable[["Checking", Any], None]
 Visitors = Mapping[type, Action]
 
 
 class Checking:
-    """The state of one check; the task that comes next is the last of `todo`."""
+    """The state of one check; the next task is the last entry of `todo`."""
 
     __slots__ = (
         "aggregates", "calls", "complaints", "declarations", "names", "open", "scope", "todo",
@@ -45,7 +45,7 @@ class Checking:
         self.scope = VariableScope(declarations, {})
         self.unifier = Unifier()
         self.aggregates = False
-        # whether there may be type variables in the types
+        # whether the types may contain type variables
         self.open = False
         self.types: dict[int, Type] = {}
         self.names: dict[int, ResolvedName] = {}
@@ -66,38 +66,39 @@ class Checking:
                 self.types[identity] = resolve(type_, dynamic=True)
 
     def variable(self) -> Type:
-        """A type that is not known yet."""
+        """Return a new type variable."""
         self.open = True
         return self.unifier.variable()
 
     def later(self, action: Action, subject: object, *children: SyntaxNode) -> None:
-        """First visit the children in order, then act."""
+        """Visit the children in order, then run the action."""
         todo = self.todo
         todo.append((action, subject))
         for child in reversed(children):
             todo.append((visit, child))
 
     def complain(self, kind: str, node: SyntaxNode | Entry, message: str) -> None:
-        """Note what is wrong."""
+        """Record an error."""
         self.complaints.append(Complaint(kind, node.offset, message))
 
     def mismatch(self, node: SyntaxNode | Entry, expected: Type, found: Type) -> None:
-        """Note that one type was found where another had to be."""
+        """Record a type mismatch."""
         message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
         self.complain("type_mismatch", node, message)
 
     def undeclared(self, node: SyntaxNode, name: str) -> None:
-        """Note that a name means nothing."""
+        """Record an undeclared name."""
         within = self.declarations.container
         message = f"undeclared reference to '{name}' (in container '{within}')"
         self.complain("undeclared", node, message)
         self.types[node.id] = ERROR
 
     def join(self, before: Type | None, type_: Type) -> Type:
-        """The type of elements of both types.
+        """Return the element type of a literal with elements of both types.
 
-        Beside null the other type, as the language's definition has it; the reference takes the
-        latter, but refuses literals with both anyhow where it is Kubernetes's.
+        The join of null and another type is the other type, as the CEL specification defines it.
+        cel-go returns the latter of the two, but refuses such literals in all environments of
+        Kubernetes.
         """
         if before is None:
             return type_
@@ -109,5 +110,5 @@ class Checking:
 
 
 def visit(state: Checking, node: SyntaxNode) -> None:
-    """Check a node; what has to wait for its children is put off."""
+    """Check a node; work that depends on the children is deferred."""
     state.visitors[type(node)](state, node)

@@ -1,6 +1,6 @@
-"""From a checked tree to one closure that evaluates it and counts what that costs.
+"""Compiles a checked tree to one closure that evaluates it and counts the cost.
 
-Follows cel-go's planner node by node, because what is planned as what decides the cost.
+Follows cel-go's planner node by node, because the plan determines the cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from cel.errors import EvaluationError
 from cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
 from cel.fresh_stack import DEPTH, on_fresh_stack
 from cel.fused_comparison import equal_to_text
-from cel.overloads import cost_of, dispatched, guarded
+from cel.overloads import Implementation, cost_of, dispatched, guarded
 from cel.shapes import (
     Compiled,
     LocalVariable,
@@ -37,10 +37,10 @@ from cel.values import make_map, type_value_of
 def compile_tree(
     checked: Checked, variables: Sequence[str], limit: int, *, strict: bool = False
 ) -> Compiled:
-    """Compile a checked tree; raises EvaluationError where a constant in it makes no sense.
+    """Compile a checked tree; raises EvaluationError if a constant in it is invalid.
 
-    `strict` follows the specification where Kubernetes does not: nothing fails before it is
-    evaluated, keys of maps are whole and not repeated, and only maps are asked for fields.
+    `strict` follows the CEL specification where Kubernetes deviates: errors occur only at run time,
+    map keys are integers, strings or booleans without duplicates, and only maps have fields.
     """
     slots = {name: LocalVariable(FIRST + i) for i, name in enumerate(variables)}
     planner = ProgramPlanner(checked, limit, slots, strict)
@@ -51,7 +51,7 @@ def compile_tree(
 
 @dataclass(slots=True)
 class ProgramPlanner:
-    """One compilation."""
+    """The planner of one expression."""
 
     checked: Checked
     limit: int
@@ -63,7 +63,7 @@ class ProgramPlanner:
     depth: int = 0
 
     def plan(self, node: ast.SyntaxNode) -> Step:
-        """Plan a node; on a fresh stack every so many levels."""
+        """Plan a node, on a new stack after a fixed number of levels."""
         self.depth += 1
         try:
             if self.depth % DEPTH == 0:
@@ -73,17 +73,17 @@ class ProgramPlanner:
             self.depth -= 1
 
     def _apart(self, step: Step) -> Step:
-        """What was planned on a fresh stack is run on one as well."""
+        """Plan a node on a new stack; its closure runs on a new stack, too."""
         if isinstance(step, FoldedValue | QualifiedAttribute):
             return step
         return lambda frame: on_fresh_stack(step, frame)
 
     def run(self, node: ast.SyntaxNode) -> Run:
-        """Plan a node as an expression of its own."""
+        """Return the closure of a node as an expression of its own."""
         return self.close(self.plan(node))
 
     def close(self, step: Step) -> Run:
-        """A step as a closure."""
+        """Return the closure of a step."""
         if isinstance(step, FoldedValue):
             return constant(step.value, step.steps, self.limit)
         if isinstance(step, QualifiedAttribute):
@@ -91,25 +91,25 @@ class ProgramPlanner:
         return step
 
     def attribute(self, step: Step, offset: int) -> QualifiedAttribute:
-        """Take a step as the base of an attribute."""
+        """Return a step as the base of an attribute."""
         if isinstance(step, QualifiedAttribute):
             return step
         return QualifiedAttribute(offset, operand=self.close(step))
 
     def literal(self, node: ast.Literal) -> Step:
-        """A constant."""
+        """Plan a constant."""
         return FoldedValue(node.value)
 
     def ident(self, node: ast.Ident) -> Step:
-        """A variable, or the name of a type."""
+        """Plan a variable or a type name."""
         return self.name(node)
 
     def name(self, node: ast.Ident | ast.Select) -> Step:
-        """What the checker found a name to mean."""
+        """Plan a name that the checker resolved."""
         meant = self.checked.names[node.id]
         if meant.type is not None:
             value = type_value_of(meant.type)
-            # `timestamp` and the objects of an environment are names for the checker alone.
+            # Only the checker knows `timestamp` and the environment's object types by name.
             if value.name != meant.name or meant.type.kind == "object":
                 message = f"reference to undefined type: {meant.name}"
                 raise EvaluationError("constant", message, node.offset)
@@ -124,7 +124,7 @@ class ProgramPlanner:
         return QualifiedAttribute(node.offset, slot=found.slot)
 
     def select(self, node: ast.Select) -> Step:
-        """A field, or whether there is one."""
+        """Plan a field selection or a presence test."""
         if node.id in self.checked.names:
             return self.name(node)
         base = self.attribute(self.plan(node.operand), node.operand.offset)
@@ -132,7 +132,7 @@ class ProgramPlanner:
         return base.add(Qualifier(node.offset, key=node.field, test=node.test, strict=self.strict))
 
     def index(self, node: ast.Call, *, optional: bool) -> Step:
-        """An element or entry, by a constant or by a value."""
+        """Plan an index with a constant or a computed key."""
         base = self.attribute(self.plan(node.args[0]), node.args[0].offset)
         key = self.plan(node.args[1])
         base.offset = node.offset
@@ -148,7 +148,7 @@ class ProgramPlanner:
         return base.add(qualifier)
 
     def call(self, node: ast.Call) -> Step:
-        """An operator that is planned by itself, or a function."""
+        """Plan an operator that has a plan of its own, or a function."""
         if node.function in _SPECIAL:
             return _SPECIAL[node.function](self, node)
         resolved = self.checked.calls[node.id]
@@ -166,10 +166,10 @@ class ProgramPlanner:
         self,
         node: ast.Call,
         resolved: Resolved,
-        meaning: Callable[..., object],
+        meaning: Implementation,
         steps: list[Step],
     ) -> Step:
-        """A call, folded where all its arguments are known."""
+        """Plan a function call; fold it if all arguments are known."""
         cost = cost_of(resolved)
         known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps):
@@ -184,9 +184,9 @@ class ProgramPlanner:
         return calls.variadic(meaning, [self.close(s) for s in steps], cost, limit, offset)
 
     def binary(
-        self, meaning: Callable[..., object], steps: list[Step], cost: Cost | None, offset: int
+        self, meaning: Implementation, steps: list[Step], cost: Cost | None, offset: int
     ) -> Run:
-        """A call of two arguments, by what is known of them."""
+        """Plan a call of two arguments, with a faster plan for known arguments."""
         limit = self.limit
         one, two = steps
         if cost is None:
@@ -202,13 +202,9 @@ class ProgramPlanner:
         return calls.binary(meaning, self.close(one), self.close(two), cost, limit, offset)
 
     def folded(
-        self,
-        node: ast.Call,
-        meaning: Callable[..., object],
-        known: list[FoldedValue],
-        cost: Cost | None,
+        self, node: ast.Call, meaning: Implementation, known: list[FoldedValue], cost: Cost | None
     ) -> FoldedValue | None:
-        """A call of known arguments."""
+        """Fold a call whose arguments are known."""
         try:
             return folding.call(node.function, meaning, known, cost, early=not self.strict)
         except EvaluationError as error:
@@ -217,7 +213,7 @@ class ProgramPlanner:
     def meaning(
         self, node: ast.Call, resolved: Resolved, arguments: list[ast.SyntaxNode], steps: list[Step]
     ) -> Callable[..., object]:
-        """What a call does: the one overload, or the first that fits at run time."""
+        """Return the implementation: the single overload, or a dispatch at run time."""
         if self.grows(node, arguments):
             return aggregates.append if node.function == "_+_" else aggregates.insert
         if len(resolved.overloads) != 1:
@@ -227,9 +223,10 @@ class ProgramPlanner:
         return guarded(prepared(overload, steps, node.offset), overload, types)
 
     def grows(self, node: ast.Call, arguments: list[ast.SyntaxNode]) -> bool:
-        """Tell whether a call adds to the collection that a comprehension is making.
+        """Tell whether a call adds to the collection that a comprehension builds.
 
-        Nobody else sees it until it is done, so it grows in place, as in cel-go.
+        The collection is not visible to others until the loop ends, so it grows in place, as in
+        cel-go.
         """
         first = arguments[0] if arguments else None
         if node.function not in ("_+_", "cel.@mapInsert") or not isinstance(first, ast.Ident):
@@ -238,7 +235,7 @@ class ProgramPlanner:
         return found is not None and found.slot in self.fresh
 
     def conditional(self, node: ast.Call) -> Step:
-        """`condition ? a : b`; fields of it are fields of both."""
+        """Plan `condition ? a : b`; a field of it is a field of both branches."""
         condition, truthy, falsy = (self.plan(argument) for argument in node.args)
         branches = (
             self.attribute(truthy, node.args[1].offset),
@@ -250,7 +247,7 @@ class ProgramPlanner:
         )
 
     def junction(self, node: ast.Call) -> Step:
-        """`&&` or `||`, the whole chain of them at once."""
+        """Plan a whole chain of `&&` or `||` at once."""
         terms: list[Run] = []
         pending: list[ast.SyntaxNode] = [node]
         while pending:
@@ -263,7 +260,7 @@ class ProgramPlanner:
         return make(terms, node.offset)
 
     def equality(self, node: ast.Call) -> Step:
-        """`==` and `!=`."""
+        """Plan `==` and `!=`."""
         left, right = (self.plan(argument) for argument in node.args)
         function = self.checked.calls[node.id].function
         cost = function.cost or function.overloads[0].cost or unit
@@ -276,7 +273,7 @@ class ProgramPlanner:
         )
 
     def member(self, node: ast.Call) -> Step:
-        """`in`; over a list of constants a look-up."""
+        """Plan `in`; a list of constants becomes a lookup table."""
         resolved = self.checked.calls[node.id]
         element, container = (self.plan(argument) for argument in node.args)
         ids = [overload.id for overload in resolved.overloads]
@@ -293,11 +290,11 @@ class ProgramPlanner:
         return self.function(node, resolved, meaning, steps)
 
     def proceeds(self, node: ast.Call) -> Step:
-        """`@not_strictly_false`."""
+        """Plan `@not_strictly_false`."""
         return calls.not_strictly_false(self.run(node.args[0]), self.limit)
 
     def list_literal(self, node: ast.ListLiteral) -> Step:
-        """A list, known if its elements are."""
+        """Plan a list literal; it is a constant if its elements are."""
         steps = [self.plan(element) for element in node.elements]
         known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps) and not node.optional:
@@ -306,7 +303,7 @@ class ProgramPlanner:
         return aggregates.list_of(runs, node.optional, self.limit, node.offset)
 
     def map_literal(self, node: ast.MapLiteral) -> Step:
-        """A map, known if its entries are."""
+        """Plan a map literal; it is a constant if its entries are."""
         steps: list[tuple[Step, Step]] = []
         for entry in node.entries:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
@@ -323,13 +320,13 @@ class ProgramPlanner:
         return aggregates.map_of(runs, optional, make, self.limit, node.offset)
 
     def message(self, node: ast.MessageLiteral) -> Step:
-        """A message of the well-known ones; it is made anew, and charged, each time."""
+        """Plan a well-known message; each evaluation creates and charges it."""
         name = self.checked.names[node.id].name
         fields = [(f"{entry.key}", self.run(entry.value), entry.optional) for entry in node.entries]
         return aggregates.message_of(name, fields, self.limit, node.offset)
 
     def comprehension(self, node: ast.Comprehension) -> Step:
-        """A fold; the frequent forms have loops of their own."""
+        """Plan a fold; frequent forms have their own loops."""
         source = self.run(node.range)
         first = self.slots
         self.slots += 3
@@ -363,7 +360,7 @@ class ProgramPlanner:
     def scopes(
         self, node: ast.Comprehension, first: int
     ) -> tuple[dict[str, LocalVariable], dict[str, LocalVariable], LocalVariable]:
-        """What is in sight outside, inside the loop, and the accumulator."""
+        """Return the variables in scope outside and inside the loop, and the accumulator."""
         initial = self.plan(node.initial)
         run = self.close(initial)
         slot = first + 2

@@ -1,4 +1,4 @@
-"""The types of the literals that are made of parts: lists, maps and messages."""
+"""Checks the types of list, map and message literals."""
 
 from cel.ast import ListLiteral, MapLiteral, MessageLiteral, SyntaxNode, children
 from cel.checking import Checking
@@ -8,13 +8,13 @@ from cel.unify import is_dynamic, unwrapped
 
 
 def list_literal(state: Checking, node: ListLiteral) -> None:
-    """The elements first."""
+    """Visit the elements first."""
     state.aggregates = state.aggregates or len(node.elements) > 1
     state.later(list_type, node, *node.elements)
 
 
 def list_type(state: Checking, node: ListLiteral) -> None:
-    """The type of a list, its elements checked."""
+    """Assign the type of a list from its elements."""
     joined: Type | None = None
     for index, element in enumerate(node.elements):
         type_ = state.types[element.id]
@@ -25,13 +25,13 @@ def list_type(state: Checking, node: ListLiteral) -> None:
 
 
 def map_literal(state: Checking, node: MapLiteral) -> None:
-    """The keys and values first."""
+    """Visit the keys and values first."""
     state.aggregates = state.aggregates or len(node.entries) > 1
     state.later(map_type, node, *children(node))
 
 
 def map_type(state: Checking, node: MapLiteral) -> None:
-    """The type of a map, its keys and values checked."""
+    """Assign the type of a map from its keys and values."""
     key_type: Type | None = None
     value_type: Type | None = None
     for entry in node.entries:
@@ -47,7 +47,7 @@ def map_type(state: Checking, node: MapLiteral) -> None:
 
 
 def held(state: Checking, node: SyntaxNode, type_: Type) -> Type:
-    """What an optional element holds; it has to be optional."""
+    """Return the value type of an optional element, which must be an optional."""
     inner, optional = unwrapped(type_)
     if not optional and not is_dynamic(inner):
         state.mismatch(node, optional_of(inner), inner)
@@ -55,12 +55,12 @@ def held(state: Checking, node: SyntaxNode, type_: Type) -> Type:
 
 
 def message_literal(state: Checking, node: MessageLiteral) -> None:
-    """The fields' values first."""
+    """Visit the field values first."""
     state.later(message_type, node, *children(node))
 
 
 def message_type(state: Checking, node: MessageLiteral) -> None:
-    """The type of a message, its fields' values checked."""
+    """Assign the type of a message and check its field values."""
     found = state.scope.find(node.name)
     if found is None:
         state.undeclared(node, node.name)
@@ -78,7 +78,7 @@ def message_type(state: Checking, node: MessageLiteral) -> None:
 
 
 def _instance(state: Checking, node: MessageLiteral, meant: Type) -> Type:
-    """The type of the messages whose type a name means."""
+    """Return the message type that a type name refers to."""
     if meant.kind != "type":
         state.complain("type_mismatch", node, f"'{describe(meant)}' is not a type")
         return ERROR

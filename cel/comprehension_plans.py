@@ -1,7 +1,7 @@
-"""Comprehensions: what the iterating macros, and `cel.bind`, become.
+"""Plans comprehensions, the expansions of the iterating macros and of `cel.bind`.
 
-The accumulator is only evaluated when it is first read, as in cel-go; an error in it is carried
-on, because a later step may absorb it.
+As in cel-go, the first read of the accumulator evaluates its initial value. An error in the
+accumulator is carried on, because a later step may absorb it.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ ListEntries = Callable[[object], Iterable[Any]]
 
 @dataclass(slots=True)
 class Fold:
-    """The parts of a comprehension, compiled."""
+    """The compiled parts of a comprehension."""
 
     offset: int
     source: Run
@@ -42,7 +42,7 @@ class Fold:
 
 
 def accumulated(slot: int, initial: Run) -> Run:
-    """Read an accumulator; the first reader pays for its first value."""
+    """Read an accumulator; the first read evaluates and charges its initial value."""
 
     def run(frame: Frame) -> object:
         value = frame[slot]
@@ -60,7 +60,7 @@ def accumulated(slot: int, initial: Run) -> Run:
 
 
 def fold(parts: Fold) -> Run:
-    """Run a comprehension with one or two variables."""
+    """Plan a comprehension with one or two variables."""
     source, result, condition, step = parts.source, parts.result, parts.condition, parts.step
     variable, second, accumulator = parts.variable, parts.second, parts.accumulator
     entries: ListEntries = pairs if second >= 0 else iterate
@@ -91,7 +91,7 @@ def fold(parts: Fold) -> Run:
 
 
 def bind(accumulator: int, result: Run) -> Run:
-    """Run a comprehension over nothing, which is what `cel.bind` is."""
+    """Plan a comprehension over an empty range, which is the expansion of `cel.bind`."""
 
     def run(frame: Frame) -> object:
         frame[accumulator] = UNSET
@@ -108,7 +108,7 @@ def _goes_on(condition: Run, frame: Frame) -> bool:
 
 
 def pairs(value: object) -> Iterable[tuple[object, object]]:
-    """What a comprehension of two variables goes over: indices and elements, keys and values."""
+    """Return the pairs of a two-variable comprehension: index and element, or key and value."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, Map):
@@ -119,17 +119,17 @@ def pairs(value: object) -> Iterable[tuple[object, object]]:
 def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # the same
     parts: Fold, predicate: Run, limit: int, *, decides: bool
 ) -> Run:
-    """`exists` (`decides` is True) and `all` (False) in one loop.
+    """Plan `exists` (`decides` is True) and `all` (False) as one loop.
 
-    Counts what the general form would: `@not_strictly_false(!result)` costs three a round and
-    `@not_strictly_false(result)` two, the step's reading of the accumulator one, the result one.
+    Charges the same as the general form: `@not_strictly_false(!result)` costs 3 per iteration and
+    `@not_strictly_false(result)` costs 2. The step reads the accumulator for 1; the result costs 1.
     """
     source, variable, second, offset = parts.source, parts.variable, parts.second, parts.offset
     entries: ListEntries = pairs if second >= 0 else iterate
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 
-    def run(frame: Frame) -> object:  # house: long, the same
+    def run(frame: Frame) -> object:  # house: long, one loop with the charges of the general form
         try:
             items = entries(source(frame))
         except EvaluationError as error:
@@ -150,7 +150,7 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
                 failure = failure or error
                 value = otherwise
             if value is decides:
-                # Were there one more element, its condition would be what ends the loop.
+                # If the range had one more element, its condition would end the loop.
                 more = before if next(rounds, UNSET) is not UNSET else 0
                 charge_units(frame, limit, more + 1)
                 return decides

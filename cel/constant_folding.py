@@ -1,8 +1,8 @@
-"""What is computed when an expression is compiled.
+"""Folds constant subexpressions at compile time.
 
-Two kinds of folding meet here. cel-go's own, which costs nothing afterwards: conversions of
-constants, lists and maps of constants, membership in a list of constants. And ours, which keeps
-its cost: a call whose arguments are known is called once, and charged each time.
+cel-go folds conversions of constants, lists and maps of constants, and membership in a list of
+constants; evaluation does not charge these. In addition, this module calls a function once if all
+arguments are known, and charges its cost in each evaluation.
 """
 
 import math
@@ -17,7 +17,7 @@ from cel.values import Uint
 CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
-# Small arguments, large results: these wait until they are needed.
+# Small arguments give large results, so these run at evaluation.
 LAZY = frozenset({"lists.range"})
 UINT_MAX = 2**64 - 1
 _LOOKED_UP = frozenset({str, bool, int, Uint, float})
@@ -26,9 +26,9 @@ _UNHASHABLE = frozenset({bytes, Semver})
 
 @dataclass(frozen=True, slots=True)
 class FoldedValue:
-    """A value that does not depend on the input; `steps` are charged whenever it is evaluated.
+    """A value that does not depend on the input; each evaluation charges `steps`.
 
-    `constant` tells whether cel-go knows it for a constant too, which decides what else it folds.
+    `constant` tells whether cel-go treats it as a constant, too, which enables further folding.
     """
 
     value: object
@@ -44,10 +44,9 @@ def call(
     *,
     early: bool,
 ) -> FoldedValue | None:
-    """Fold a call; None if it has to fail, or to wait, at run time.
+    """Fold a call; returns None if the call fails or must wait until run time.
 
-    A conversion of a constant that fails is an error of the expression and raised here, if it may
-    be this `early`.
+    If `early`, a failed conversion of a constant raises the error at compile time.
     """
     values = tuple(argument.value for argument in arguments)
     if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
@@ -64,7 +63,7 @@ def call(
 
 
 def aggregate(value: object, parts: Sequence[FoldedValue], base: int) -> FoldedValue:
-    """Fold a list or a map; of constants it is one itself, else its cost stays."""
+    """Fold a list or a map. One of constants is a constant; otherwise its cost remains."""
     if all(part.constant for part in parts):
         return FoldedValue(value)
     steps = tuple(step for part in parts for step in part.steps)
@@ -72,10 +71,10 @@ def aggregate(value: object, parts: Sequence[FoldedValue], base: int) -> FoldedV
 
 
 def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:
-    """Make the look-up of `in` over constants, None where cel-go keeps the comparison.
+    """Plan `in` over constants as a lookup; None where cel-go compares the elements.
 
-    It is a look-up by kind and value: a number is also found as the other kinds of number into
-    which it can be converted, which for large ones is not the same as being equal.
+    The lookup is by kind and value. It also finds a number as each other kind of number that it
+    converts to, which differs from equality for large numbers.
     """
     if any(type(element) not in _LOOKED_UP for element in elements):
         return None

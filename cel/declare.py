@@ -1,7 +1,7 @@
-"""How a library says what its functions are: types, meaning, actual cost, estimated cost.
+"""The types with which a library declares its functions: signature, implementation and cost.
 
-Knows no library and no tree; the checker reads the types, the compiler the meaning and the cost,
-the estimator the estimate.
+The checker reads the signature, the compiler the implementation and the counted cost, and the
+estimator the estimate.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ UNBOUNDED = 2**64 - 1
 
 
 class Range(NamedTuple):
-    """A size or a cost, from the least to the most; saturates at UNBOUNDED."""
+    """A range of sizes or costs, both ends included; saturates at UNBOUNDED."""
 
     min: int
     max: int
 
 
 ANY_SIZE = Range(0, UNBOUNDED)
-UNKNOWN: CelValue = object()  # stands for an argument that is no constant, see `Overload.prepare`
+UNKNOWN: CelValue = object()  # an argument that is not a constant, see `Overload.prepare`
 
 
 class Operand(NamedTuple):
-    """What the estimator knows of an argument: type, size, literal value, size of elements."""
+    """An argument as the estimator knows it: type, size, literal value, element size."""
 
     type: Type
     size: Range
@@ -35,7 +35,7 @@ class Operand(NamedTuple):
 
 
 class CallEstimate(NamedTuple):
-    """The cost of a call (its arguments not included) and the size of its result if known."""
+    """The cost of a call without its arguments, and the size of its result if known."""
 
     cost: Range
     size: Range | None = None
@@ -49,12 +49,12 @@ Estimate = Callable[[tuple[Operand, ...]], CallEstimate | None]
 class Overload:
     """One signature of a function.
 
-    `meaning` takes the arguments (a member's target first) and returns a value or raises
-    EvaluationError; it is only called with values of the declared parameter types. `cost` is the
-    counted cost of one call from arguments and result where it is not 1; `estimate` its bounds
-    before the values are known, where they are not exactly 1. `prepare` is called once,
-    with the arguments that are constants and UNKNOWN for the others, and may return a faster
-    meaning of the same signature (a regular expression is compiled so), or None.
+    `meaning` is the implementation. It takes the arguments (the target of a member call first) and
+    returns a value or raises EvaluationError. It is called only with values of the declared
+    parameter types. `cost` computes the counted cost from arguments and result; the default is 1.
+    `estimate` computes its bounds before the values are known; the default is exactly 1. `prepare`
+    is called once at compile time, with the constant arguments and UNKNOWN for the others. It
+    returns a faster implementation (for example, with a compiled regular expression) or None.
     """
 
     id: str
@@ -71,8 +71,8 @@ class Overload:
 class Function:
     """A function name with its overloads.
 
-    `cost` and `estimate` stand for all overloads and come before the overload's own; they also
-    hold where the overload is only found at run time, and then the overload's own do not.
+    `cost` and `estimate` apply to all overloads and take precedence over those of an overload. If
+    the overload is found only at run time, only these apply.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A named set of functions, and of type names that stand for themselves in expressions."""
+    """A named set of functions, and of type names that are values in expressions."""
 
     name: str
     functions: tuple[Function, ...]

@@ -1,7 +1,7 @@
-"""An environment: which variables and functions an expression may use, and what becomes of it.
+"""A CEL environment: the variables and functions of an expression, compilation and evaluation.
 
-`Environment.compile` gives a `Program` or raises CompileError; `Program.evaluate` gives a value and
-its cost or raises EvaluationError. Both may be used by many threads at once.
+`Environment.compile` returns a `Program` or raises CompileError. `Program.evaluate` returns a value
+and its cost or raises EvaluationError. Both are thread-safe.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +21,12 @@ from cel.validate import Validators, validate
 from cel.values import MISSING, CelValue, type_name
 
 COST_LIMIT = 1_000_000
-NEWER = 37  # the minor version of Kubernetes that came with cel-go 0.29
+NEWER = 37  # the minor version of Kubernetes that introduced cel-go 0.29
 OutputCheck = Callable[[Type], str | None]
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What an evaluation gave and what it cost."""
+    """The value and the cost of an evaluation."""
 
     value: object
     cost: int
@@ -54,17 +54,17 @@ class Program:
         self.max_cost = max_cost
         self.boolean = boolean
         self._run = run
-        # In the order of their slots, which begin right behind the cost and the stop.
+        # In the order of their slots, which follow the cost and the stop function.
         self._names = names
         self._blank = (MISSING,) * slots
 
     def evaluate(
         self, variables: Mapping[str, CelValue], stop: CancellationCheck | None = None
     ) -> Result:
-        """Evaluate; `stop` is asked once a round of a comprehension whether to give up.
+        """Evaluate; each iteration of a comprehension calls `stop` and ends if it is true.
 
-        A variable may hold an EvaluationError: what it stands for cannot be seen, and so every
-        evaluation fails with it.
+        If a variable is an EvaluationError, the variable is not readable, and every evaluation
+        fails with that error.
         """
         frame: list[object] = [0, stop]
         for name in self._names:
@@ -102,12 +102,12 @@ def _not_bool(found: object, frame: list[object]) -> EvaluationError:
 
 
 class Environment:
-    """What expressions are compiled against.
+    """The environment that expressions are compiled in.
 
-    `libraries` bring the functions; `version` is the version of Kubernetes whose syntax is read.
-    `output` says what is wrong with a type as the type of a whole expression, None if nothing.
-    `sizes` bounds what is found in the variables, for the estimate. `strict` follows the
-    specification of the language where Kubernetes does not (see `compile_tree`).
+    `libraries` provide the functions. `version` is the version of Kubernetes whose syntax applies.
+    `output` checks the type of a whole expression and returns an error message or None. `sizes`
+    bounds the sizes of the variables for the estimate. `strict` follows the CEL specification where
+    Kubernetes deviates (see `compile_tree`).
     """
 
     def __init__(  # house: long, it is that many choices  # noqa: PLR0913  # the same
@@ -144,7 +144,7 @@ class Environment:
         )
 
     def compile(self, source: str) -> Program:
-        """Compile an expression; raises CompileError with everything that is wrong with it."""
+        """Compile an expression; raises CompileError with all errors in it."""
         node = parse(source, self._options)
         checked = check(node, source, self._declarations)
         validate(checked, source, self._validators)
@@ -167,10 +167,10 @@ class Environment:
         )
 
     def differences(self, other: "Environment") -> frozenset[str]:
-        """The names of functions that mean something else in the other environment.
+        """Return the function names whose declarations differ in the other environment.
 
-        An expression that has none of them anywhere in its text means the same in both; where the
-        variables differ too that is every expression, said by the empty name.
+        An expression that contains none of these names has the same result in both. If the
+        variables differ, the empty name is returned, which is part of every expression.
         """
         mine, others = self._declarations, other._declarations  # noqa: SLF001  # of its own kind
         if mine.variables != others.variables or mine.objects != others.objects:
@@ -186,7 +186,7 @@ def _constant(error: EvaluationError) -> Problem:
 
 
 def _macros(functions: Mapping[str, Function]) -> Macros:
-    """The macros that come with libraries come with what they expand to."""
+    """Return the core macros and those of the libraries."""
     macros = {**STANDARD, **BINDINGS}
     for function, more in _EXPANDED.items():
         if function in functions:

@@ -1,10 +1,10 @@
-"""What can be wrong with an expression, and what can go wrong in it."""
+"""The compile-time and run-time errors of CEL expressions."""
 
 import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One compile-time error: its kind, its place (line from 1, column from 1) and its words."""
+    """One compile-time error: kind, position (line and column, from 1) and message."""
 
     kind: str
     line: int
@@ -13,7 +13,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class CompileError(Exception):
-    """The expression is not valid; `problems` in the order in which they are reported."""
+    """The expression is not valid; `problems` has cel-go's order."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(problem.message for problem in problems))
@@ -21,11 +21,11 @@ class CompileError(Exception):
 
 
 class EvaluationError(Exception):
-    """The evaluation failed at run time: `kind` is stable, the message is for people.
+    """The evaluation failed. `kind` is stable; the message is for people.
 
-    `offset` is the character offset of the expression that failed, where it is known. The
-    object is raised through many frames and may be created often (errors are absorbed by `||`),
-    so it carries no more than that, and in the end what the evaluation had cost.
+    `offset` is the character offset of the expression that failed, if known. `cost` is the cost
+    until then. Evaluation raises this object through many frames and creates it often, because `||`
+    absorbs errors, so it contains nothing else.
     """
 
     cost: int | None = None

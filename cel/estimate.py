@@ -1,8 +1,8 @@
-"""What an evaluation may cost at most, before any value is known.
+"""Estimates the maximum cost of an evaluation before any value is known.
 
-Answers as cel-go's cost estimator does, its omissions included, because the API server refuses an
-expression by this number. Knows sizes only from literals, from what functions say of their
-results, and from the sizes that were declared for the variables.
+The result equals that of cel-go's cost estimator, including its omissions, because the API server
+refuses an expression by this number. Sizes come from literals, from the functions' estimates, and
+from the declared sizes of the variables.
 """
 
 import math
@@ -24,27 +24,27 @@ SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 SELECTABLE = frozenset({"map", "object", "param", "wrapper"})
 ACCUMULATORS = frozenset({"__result__", "@result"})
 ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
-# A field that is taken for optional has no overload that a library would declare.
+# No library declares an overload for the optional selection of a field.
 _UNTYPED = Overload("select_optional_field", (DYN, DYN), DYN, lambda *_: None)
 
 
 def add(a: Range, b: Range) -> Range:
-    """The sum of two ranges; it saturates."""
+    """Return the sum of two ranges; it saturates."""
     return Range(min(a.min + b.min, UNBOUNDED), min(a.max + b.max, UNBOUNDED))
 
 
 def multiply(a: Range, b: Range) -> Range:
-    """The product of two ranges; it saturates."""
+    """Return the product of two ranges; it saturates."""
     return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
 
 
 def union(a: Range, b: Range) -> Range:
-    """The smallest range that holds both."""
+    """Return the smallest range that contains both."""
     return Range(min(a.min, b.min), max(a.max, b.max))
 
 
 def scale(size: Range, factor: float) -> Range:
-    """The cost of `factor` a unit, rounded up."""
+    """Return the cost at `factor` per unit, rounded up."""
     return Range(_scaled(size.min, factor), _scaled(size.max, factor))
 
 
@@ -55,7 +55,7 @@ def _scaled(size: int, factor: float) -> int:
 
 @dataclass(slots=True)
 class EntrySizes:
-    """The sizes of what a list or a map holds."""
+    """The sizes of the keys and values of a list or a map."""
 
     kind: str
     key: Range
@@ -64,7 +64,7 @@ class EntrySizes:
 
 @dataclass(slots=True)
 class LocalSize:
-    """A variable of a comprehension: where its values come from and how large they are."""
+    """A comprehension variable: the path of its values and their size."""
 
     path: FieldPath
     size: Range | None
@@ -84,7 +84,7 @@ class Estimator:
         self.depth = 0
 
     def cost(self, node: ast.SyntaxNode) -> Range:
-        """The range of costs of `node`, its operands included."""
+        """Return the cost range of `node`, including its operands."""
         self.depth += 1
         try:
             if self.depth % DEPTH == 0:
@@ -98,13 +98,13 @@ class Estimator:
         return ZERO
 
     def ident(self, node: ast.Ident) -> Range:
-        """A name costs one."""
+        """An identifier costs 1."""
         local = self.local(node.name)
         self.paths[node.id] = local.path if local else (node.name,)
         return ONE
 
     def select(self, node: ast.Select) -> Range:
-        """A field costs one, where it is known to be one; a presence test nothing."""
+        """A field costs 1 if it is known to be a field; a presence test is free."""
         operand = self.cost(node.operand)
         if node.test:
             return operand
@@ -114,7 +114,7 @@ class Estimator:
         return operand
 
     def list_literal(self, node: ast.ListLiteral) -> Range:
-        """A list costs ten and its elements."""
+        """A list costs 10 plus its elements."""
         total = LIST
         size = Range(UNBOUNDED if node.elements else 0, 0)
         for element in node.elements:
@@ -124,7 +124,7 @@ class Estimator:
         return total
 
     def map_literal(self, node: ast.MapLiteral) -> Range:
-        """A map costs thirty and its entries."""
+        """A map costs 30 plus its entries."""
         total = MAP
         key = value = Range(UNBOUNDED if node.entries else 0, 0)
         for entry in node.entries:
@@ -136,14 +136,14 @@ class Estimator:
         return total
 
     def message(self, node: ast.MessageLiteral) -> Range:
-        """A message costs forty and its fields."""
+        """A message costs 40 plus its fields."""
         total = MESSAGE
         for entry in node.entries:
             total = add(total, self.cost(entry.value))
         return total
 
     def comprehension(self, node: ast.Comprehension) -> Range:
-        """Every element of the range may cost a condition and a step."""
+        """Each element of the range may cost a condition and a step."""
         if _is_bind(node):
             return self.bind(node)
         total = add(self.cost(node.range), self.cost(node.initial))
@@ -165,7 +165,7 @@ class Estimator:
         return add(total, multiply(count, add(step, loop)))
 
     def bind(self, node: ast.Comprehension) -> Range:
-        """`cel.bind`: the bound value is counted once."""
+        """In `cel.bind`, the bound value counts once."""
         total = add(self.cost(node.range), self.cost(node.initial))
         self.push(node.accumulator, node.initial)
         total = add(total, self.cost(node.result))
@@ -175,7 +175,7 @@ class Estimator:
         return total
 
     def call(self, node: ast.Call) -> Range:
-        """A call costs its arguments and the most and the least of what its overloads cost."""
+        """A call costs its arguments plus the range of its overloads' costs."""
         if node.function == "dyn":
             argument = node.args[0]
             cost = self.cost(argument)
@@ -203,7 +203,7 @@ class Estimator:
         return add(total, spread)
 
     def indexed(self, node: ast.Call, overload: str, result: Range | None) -> Range | None:
-        """Follow an index into a list or a map; other calls leave the size as it is."""
+        """Return the size of an indexed element; other calls do not change the size."""
         items = {"index_list": "@items", "index_map": "@values"}.get(overload)
         if items is None:
             return result
@@ -219,7 +219,7 @@ class Estimator:
         operands: tuple[Operand, ...],
         costs: list[Range],
     ) -> CallEstimate:
-        """The cost of one overload with the costs of the arguments in it."""
+        """Return the cost of one overload, including the costs of the arguments."""
         if overload.id in ("logical_or", "logical_and"):
             return CallEstimate(Range(costs[0].min, add(costs[0], costs[1]).max))
         if overload.id == "conditional":
@@ -239,7 +239,7 @@ class Estimator:
     def conditional(
         self, node: ast.Call, operands: tuple[Operand, ...], costs: list[Range]
     ) -> CallEstimate:
-        """The condition and one of the branches."""
+        """A conditional costs its condition and one of the branches."""
         truthy, falsy = self.entries_of(node.args[1]), self.entries_of(node.args[2])
         self.set_entries(node, _both(truthy, falsy))
         size = union(operands[1].size, operands[2].size)
@@ -248,13 +248,13 @@ class Estimator:
     def addition(
         self, node: ast.Call, overload: str, operands: tuple[Operand, ...]
     ) -> CallEstimate:
-        """Strings cost by length, lists one; the size of the sum is known."""
+        """Strings cost by length, lists 1; the size of the sum is known."""
         size = add(operands[0].size, operands[1].size)
         self.set_entries(node, _both(self.entries_of(node.args[0]), self.entries_of(node.args[1])))
         return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
 
     def operand(self, node: ast.SyntaxNode) -> Operand:
-        """What a function's estimate may know of an argument."""
+        """Return an argument as the functions' estimates read it."""
         kind = self.type(node)
         path = self.path(node)
         if path and path[0] in ACCUMULATORS:
@@ -267,21 +267,21 @@ class Estimator:
         return Operand(kind, size or ANY_SIZE, literal, items or ANY_SIZE)
 
     def type(self, node: ast.SyntaxNode) -> Type:
-        """The type that the checker found."""
+        """Return the type that the checker found."""
         return self.checked.types.get(node.id, ERROR)
 
     def local(self, name: str) -> LocalSize | None:
-        """The innermost variable of that name."""
+        """Return the innermost variable of that name."""
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
     def push(self, name: str, node: ast.SyntaxNode) -> None:
-        """Bring an accumulator into scope."""
+        """Add an accumulator to the scope."""
         local = LocalSize(self.path(node), self.size(node), self.entries_of(node))
         self.locals.setdefault(name, []).append(local)
 
     def push_iteration(self, node: ast.Comprehension) -> None:
-        """Bring the iteration variables into scope."""
+        """Add the iteration variables to the scope."""
         entries, path = self.entries_of(node.range), self.path(node.range)
         is_list = (entries.kind if entries else self.type(node.range).kind) == "list"
         keys = LocalSize(
@@ -297,7 +297,7 @@ class Estimator:
             self.locals.setdefault(node.variable, []).append(values if is_list else keys)
 
     def path(self, node: ast.SyntaxNode) -> FieldPath:
-        """Where in the declared variables the value of `node` is found, if it is."""
+        """Return the path of `node` in the declared variables, if it has one."""
         if isinstance(node, ast.Ident):
             local = self.local(node.name)
             if local is not None:
@@ -305,11 +305,11 @@ class Estimator:
         return self.paths.get(node.id, ())
 
     def known(self, node: ast.SyntaxNode) -> Range:
-        """The size of `node`, or all sizes."""
+        """Return the size of `node`, or the full range."""
         return self.size(node) or ANY_SIZE
 
     def size(self, node: ast.SyntaxNode) -> Range | None:
-        """The size of the value of `node`, None when nothing is known of it."""
+        """Return the size of the value of `node`, or None if unknown."""
         computed = self.computed.get(node.id) or _literal_size(node)
         if computed is not None:
             return computed
@@ -324,12 +324,12 @@ class Estimator:
         return local.size if local else None
 
     def set_size(self, node: ast.SyntaxNode, size: Range | None) -> None:
-        """Remember a size."""
+        """Set the size of a node."""
         if size is not None:
             self.computed[node.id] = size
 
     def entries_of(self, node: ast.SyntaxNode) -> EntrySizes | None:
-        """What is known of the entries of the value of `node`."""
+        """Return the sizes of the entries of `node`."""
         entries = self.entries.get(node.id)
         if entries is None and isinstance(node, ast.Ident):
             local = self.local(node.name)
@@ -337,7 +337,7 @@ class Estimator:
         return entries
 
     def set_entries(self, node: ast.SyntaxNode, entries: EntrySizes | None) -> None:
-        """Remember the sizes of entries."""
+        """Set the sizes of the entries of a node."""
         if entries is not None:
             self.entries[node.id] = entries
 

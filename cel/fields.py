@@ -1,7 +1,4 @@
-"""Names of several parts and the fields of what has some.
-
-Knows nothing of calls but the optional selection of a field, which the parser makes one.
-"""
+"""Checks qualified names and field selections."""
 
 from cel.ast import Call, Entry, Ident, Literal, Select, SyntaxNode
 from cel.checking import Checking, Resolved
@@ -13,7 +10,7 @@ _OPTIONAL_SELECT = Function("_?._", ())
 
 
 def select(state: Checking, node: Select) -> None:
-    """A name of several parts, else a field."""
+    """Check a qualified name or a field selection."""
     parts = qualified(state, node)
     found = parts and state.scope.find_qualified(*parts)
     if found:
@@ -23,7 +20,7 @@ def select(state: Checking, node: Select) -> None:
 
 
 def qualified(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
-    """The first part and the whole of the name that `node` spells, if it may be one."""
+    """Return the first part and all of the name that `node` spells, if it can be a name."""
     fields = []
     while isinstance(node, Select) and not node.test:
         fields.append(node.field)
@@ -34,13 +31,13 @@ def qualified(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
 
 
 def field(state: Checking, node: Select) -> None:
-    """The selection of a field, its operand checked."""
+    """Check a field selection after its operand."""
     type_ = field_type(state, node, node.operand, node.field, optional=False)
     state.types[node.id] = BOOL if node.test else state.unifier.resolve(type_)
 
 
 def optional_field(state: Checking, node: Call) -> None:
-    """The optional selection of a field, its operand checked."""
+    """Check an optional field selection after its operand."""
     operand, name = node.args
     field = name.value if isinstance(name, Literal) else None
     type_ = field_type(state, node, operand, str(field), optional=True)
@@ -52,7 +49,7 @@ def optional_field(state: Checking, node: Call) -> None:
 def field_type(
     state: Checking, node: SyntaxNode, operand: SyntaxNode, field: str, *, optional: bool
 ) -> Type:
-    """The type of a field, optional where that is asked for or the operand is."""
+    """Return the type of a field; it is optional for an optional selection or operand."""
     held, wrapped = unwrapped(state.unifier.resolve(state.types[operand.id]))
     result = DYN
     if held.kind == "map":
@@ -68,7 +65,7 @@ def field_type(
 
 
 def object_field(state: Checking, node: SyntaxNode | Entry, name: str, field: str) -> Type:
-    """The type of a field of an object."""
+    """Return the type of a field of an object."""
     fields = state.declarations.objects.get(name)
     if fields is None:
         state.complain("undeclared", node, f"unexpected failed resolution of '{name}'")

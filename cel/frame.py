@@ -1,10 +1,9 @@
-"""The frame of one evaluation, and how what it costs is counted.
+"""The frame of one evaluation, and how it counts the cost.
 
 A frame is a plain list, because every step of a compiled expression reads and writes it: the cost
-so far, what tells whether to stop, the variables, and a slot for each variable of a
-comprehension. Costs are counted step by step exactly as cel-go does; where several steps cannot
-be told apart from outside they are added at once, and taken apart again only when they pass the
-limit.
+so far, the stop function, the variables, and a slot for each comprehension variable. Costs are
+counted step by step exactly as in cel-go. Several steps are added at once if no caller can observe
+the difference; if they exceed the limit, the exact step is computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from cel.errors import EvaluationError
 
-# The cost, what tells whether to stop, the variables, the slots.
+# The cost, the stop function, the variables, the slots.
 Frame = list[Any]
 Run = Callable[[Frame], object]
 CancellationCheck = Callable[[], bool]
@@ -22,7 +21,7 @@ LIST_COST, MAP_COST, MESSAGE_COST = 10, 30, 40
 
 
 class Cancelled(Exception):  # noqa: N818  # no error of the expression, nothing absorbs it
-    """The evaluation ends here: too much was spent, or the caller wants no answer any more."""
+    """The evaluation is cancelled: it exceeds the cost limit, or the caller stops it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -31,7 +30,7 @@ class Cancelled(Exception):  # noqa: N818  # no error of the expression, nothing
 
 
 class Unset:
-    """What an accumulator holds before it is first read, and an argument before it is known."""
+    """The value of an accumulator before its first read, and of an unknown argument."""
 
     __slots__ = ()
 
@@ -40,7 +39,7 @@ UNSET = Unset()
 
 
 def exceeded(frame: Frame, limit: int, steps: Sequence[int]) -> None:
-    """End an evaluation whose last `steps` passed the limit, at the step that did."""
+    """Cancel an evaluation at the one of the last `steps` that exceeds the limit."""
     cost = frame[COST] - sum(steps)
     for step in steps:
         cost += step
@@ -51,21 +50,21 @@ def exceeded(frame: Frame, limit: int, steps: Sequence[int]) -> None:
 
 
 def charge(frame: Frame, limit: int, amount: int) -> None:
-    """Count one step."""
+    """Charge one step."""
     cost = frame[COST] = frame[COST] + amount
     if cost > limit:
         exceeded(frame, limit, (amount,))
 
 
 def charge_units(frame: Frame, limit: int, count: int) -> None:
-    """Count steps of one each."""
+    """Charge steps of 1 each."""
     cost = frame[COST] = frame[COST] + count
     if cost > limit:
         exceeded(frame, limit, (1,) * count)
 
 
 def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
-    """A value that is known; `steps` are what it costs each time."""
+    """Return the closure of a known value; each evaluation charges `steps`."""
     if not steps:
         return lambda frame: value  # noqa: ARG005  # every step takes the frame
     total = sum(steps)
@@ -80,14 +79,14 @@ def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
 
 
 def placed(error: EvaluationError, offset: int) -> EvaluationError:
-    """Say where an error arose, unless that is known already."""
+    """Set the offset of an error unless it has one."""
     if error.offset < 0:
         error.offset = offset
     return error
 
 
 def interrupt(frame: Frame) -> None:
-    """End the evaluation when the caller wants no answer any more."""
+    """Cancel the evaluation if the stop function returns true."""
     stop = frame[STOP]
     if stop is not None and stop():
         raise Cancelled("interrupted", "operation interrupted")

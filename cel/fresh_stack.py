@@ -1,8 +1,8 @@
-"""Deep expressions: work on a subtree goes on on a fresh stack before the interpreter's is full.
+"""Runs the work on a deep subtree on a new stack before the interpreter's stack is full.
 
-An expression may be nested more than a thousand levels deep once its macros are expanded. Each
-thread has a stack limit of its own, so whoever descends hands over to a new one every DEPTH
-levels; no limit of the process is touched.
+An expression can nest more than 1,000 levels deep after macro expansion. Each thread has its own
+recursion limit, so a recursive function continues in a new thread every DEPTH levels. The limit of
+the process does not change.
 """
 
 import threading
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def on_fresh_stack(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `function` in a thread of its own and wait; what it gives or raises is the caller's."""
+    """Call `function` in a new thread, wait, and return its result or raise its error."""
     results: list[R] = []
     errors: list[BaseException] = []
 

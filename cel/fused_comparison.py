@@ -1,6 +1,6 @@
-"""The most frequent comparison in one closure: a part of a variable with a constant text.
+"""Plans the most frequent comparison as one closure: a field of a variable with a constant string.
 
-What is not found, or is no text, goes the exact way, which is made when it is first needed.
+If a key is missing or the value is not a string, the general plan runs. It is created on first use.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     *,
     negated: bool,
 ) -> Run:
-    """`==` and `!=` with a constant text; `close` makes a closure of what is on the left."""
+    """Plan `==` and `!=` with a constant string; `close` plans the left side."""
 
     def exact() -> Run:
         return calls.equal_to_text(close(), text, cost, limit, offset, negated=negated)
@@ -38,7 +38,7 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
 
 
 def _late(exact: Callable[[], Run]) -> Run:
-    """Go the exact way, which is made when it is first needed."""
+    """Run the general plan, which is created on first use."""
     made: list[Run] = []
 
     def run(frame: Frame) -> object:
@@ -50,11 +50,11 @@ def _late(exact: Callable[[], Run]) -> Run:
 
 
 def _over(frame: Frame, limit: int, amount: int, own: int) -> None:
-    """The limit is passed: `own` steps of one for the name and its keys, then the comparison."""
+    """Cancel at the step that exceeds the limit: `own` steps of 1, then the comparison."""
     exceeded(frame, limit, (*(1,) * own, amount - own))
 
 
-# The two below are alike but for the look-up: a call between them would cost a third of the whole.
+# The next two differ only in the lookup. A shared function would add a third to their run time.
 def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     slot: int,
     path: tuple[str, ...],

@@ -1,7 +1,7 @@
-"""What a token does where an operand is complete, and how the two states follow each other.
+"""Handles tokens after a complete operand, and runs the parser's state machine.
 
-Two tables from the kind of a token to an action, which moves on, changes the stacks and says which
-state comes next. A token in neither place is an error at that token. Knows no precedence.
+Two tables map the kind of a token to an action. The action consumes tokens, changes the stacks and
+returns the next state. A token that is missing in the table is an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ Table = Mapping[str, Callable[[ParserStacks], ParserState]]
 
 
 def run(stacks: ParserStacks) -> SyntaxNode:
-    """Parse to the end."""
+    """Parse all tokens."""
     tokens = stacks.tokens
     stacks.open("", 0)
     state = OPERAND
@@ -90,7 +90,7 @@ def _question(stacks: ParserStacks) -> ParserState:
 
 
 def _colon(stacks: ParserStacks) -> ParserState:
-    """The colon of a conditional, else the one between key and value."""
+    """Handle the colon of a conditional, or the colon between key and value."""
     stacks.reduce(OR)
     _, function, offset = stacks.operators[-1]
     if function == THEN:
@@ -104,7 +104,7 @@ def _colon(stacks: ParserStacks) -> ParserState:
 
 
 def _key(stacks: ParserStacks) -> None:
-    """At the colon behind the key of a map."""
+    """Handle the colon after a map key."""
     stacks.finish()
     frame = stacks.frames[-1]
     if frame.kind != "{" or len(stacks.operands) - frame.base != 2 * len(frame.keys) + 1:
@@ -113,7 +113,7 @@ def _key(stacks: ParserStacks) -> None:
 
 
 def _dot(stacks: ParserStacks) -> ParserState:
-    """A selection, perhaps optional, or the call of a member."""
+    """Handle a selection, an optional selection or a member call."""
     tokens = stacks.tokens
     dot = tokens[stacks.at][2]
     stacks.at += 1

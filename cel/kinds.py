@@ -1,6 +1,6 @@
-"""The classes of the values that Python has none for, and what each kind is called.
+"""The classes of CEL values that have no Python type, and the name of each kind.
 
-Knows nothing of how values compare; that is in `values`, which is what others import.
+Equality and order are in `cel.values`, which other modules import.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ CelValue = object
 
 
 class Uint(int):
-    """A CEL uint; its class is what tells it from an int."""
+    """A CEL uint; its class distinguishes it from an int."""
 
     __slots__ = ()
 
@@ -27,8 +27,8 @@ class Uint(int):
 class ComputedQuantity(Quantity):
     """A quantity that was computed.
 
-    Upstream holds it by pointer, and so a plain quantity does not compare with it: `==` with a
-    sum on the right side has no such overload, with a sum on the left it works.
+    Kubernetes holds it by pointer, so a plain quantity does not compare with it: `==` has no
+    overload for a sum on the right side, but works with a sum on the left side.
     """
 
     __slots__ = ()
@@ -36,14 +36,14 @@ class ComputedQuantity(Quantity):
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """A type as a value; two are equal when their names are."""
+    """A type as a value; two are equal if their names are equal."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """A format of Kubernetes that texts are validated against; `problems` says what is wrong."""
+    """A named format of Kubernetes; `problems` returns the errors of a string."""
 
     name: str
     problems: Callable[[str], list[str]]
@@ -51,7 +51,7 @@ class NamedFormat:
 
 
 class _Missing:
-    """What a look-up that found nothing returns; no value of an expression is this."""
+    """The result of a lookup that finds nothing; it is never a CEL value."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ MISSING: Final = _Missing()
 
 
 class Optional:
-    """A value or nothing."""
+    """A CEL optional value."""
 
     __slots__ = ("value",)
     value: Final[CelValue]
@@ -80,8 +80,8 @@ NONE: Final = Optional()
 class Map:
     """A map with keys that are not all strings.
 
-    Keys of unlike kinds are apart even when they are equal (`1` and `1u`); a look-up tries the
-    kind that was asked for first and then the number of another kind.
+    Keys of different kinds are distinct even if they are equal (`1` and `1u`). A lookup tries the
+    kind of the given key first and then the same number of the other kind.
     """
 
     __slots__ = ("_entries",)
@@ -93,11 +93,11 @@ class Map:
         return len(self._entries)
 
     def keys(self) -> list[CelValue]:
-        """Return the keys in the order in which they were written."""
+        """Return the keys in source order."""
         return [key for key, _ in self._entries.values()]
 
     def add(self, key: CelValue, value: CelValue) -> None:
-        """Put a value under a key. Only for a map that nobody else has seen yet."""
+        """Set the value of a key. Use only on a map that is not shared yet."""
         self._entries[_exact(key)] = (key, value)
 
     def find(self, key: CelValue) -> CelValue:
@@ -112,7 +112,7 @@ class Map:
 
 
 def no_such_overload(what: str = "") -> EvaluationError:
-    """Make the error of a function that is not there for these kinds of values."""
+    """Return the error for a function that has no overload for these kinds of values."""
     text = f"no such overload: {what}" if what else "no such overload"
     return EvaluationError("no_such_overload", text)
 
@@ -128,7 +128,7 @@ def type_value(value: CelValue) -> TypeValue:
 
 
 def kind_of(value: CelValue) -> type:
-    """Return the class that stands for the kind of a value in the tables here."""
+    """Return the class that represents the kind of a value in the tables of this package."""
     kind = type(value)
     if kind in NAMES:
         return kind
@@ -139,7 +139,7 @@ def kind_of(value: CelValue) -> type:
 
 
 def _exact(key: CelValue) -> object:
-    """Return what stands for a key: unlike kinds and unlike values stand apart."""
+    """Return the lookup key; it differs for different kinds and different values."""
     kind = type(key)
     if kind is str or kind is int:
         return key
@@ -149,12 +149,12 @@ def _exact(key: CelValue) -> object:
         return kind, key, key.offset
     if kind in _UNHASHABLE:
         raise EvaluationError("internal", f"a {type_name(key)} cannot be the key of a map")
-    # The rest upstream knows by address, so that no other one is found under the same key.
+    # cel-go compares other kinds by address, so two keys are never the same.
     return kind, id(key)
 
 
 def _same_number(key: CelValue) -> Iterable[object]:
-    """Return what stands for the same number as int and as uint."""
+    """Return the lookup keys of the same number as int and as uint."""
     if isinstance(key, bool) or not isinstance(key, (int, float)):
         return ()
     if isinstance(key, float):

@@ -1,7 +1,7 @@
-"""Text into tokens, with what the reference's lexer makes of text that has none.
+"""Splits an expression into tokens, and reproduces the errors of cel-go's lexer.
 
-Knows no grammar. A token is `(kind, text, offset)`; the kind of punctuation and of the words with
-a meaning of their own is the text itself, so that the parser's tables can be keyed by it.
+A token is `(kind, text, offset)`. The kind of punctuation and of keywords is the text itself, so it
+is a key of the parser's tables.
 """
 
 import re
@@ -24,7 +24,7 @@ Token = tuple[str, str, int]
 
 
 class Complaint(NamedTuple):
-    """A problem that still counts in characters; `offset` -1 is no place in particular."""
+    """An error whose offset counts characters; `offset` -1 means no position."""
 
     kind: str
     offset: int
@@ -46,8 +46,8 @@ _RAW = (
     r'|"[^"\n\r]*+"'
     r"|'[^'\n\r]*+')"
 )
-# The order is that of the groups' kinds below, the frequent first. A word is tried before the
-# string whose prefix it could be, hence the look-ahead, and once more when no string came of it.
+# The order is that of the kinds below, frequent ones first. An identifier is tried before the
+# string whose prefix it may be, hence the lookahead, and again if no string matches.
 _WORD = "[A-Za-z_][A-Za-z0-9_]*+"
 _PATTERN = (
     r"(?:[ \t\r\n\f]++|//[^\n]*+)*+(?:"
@@ -65,8 +65,8 @@ _PATTERN = (
     r"|(\Z))"
 )
 _TOKEN = re.compile(_PATTERN.replace("%s", "."))
-# Here what is no token takes the rest with it: nothing behind it matters then, and to go on at
-# every character would take time by the square of the length.
+# At an invalid token the rest of the text is one token: nothing after it matters, and a restart
+# at each character would take quadratic time.
 _TOKENS = re.compile(_PATTERN.replace("%s", ".++"))
 _KINDS = (
     "", IDENTIFIER, "", STRING, INT, FLOAT, UINT, INT, BYTES, IDENTIFIER, ESCAPED, STRAY, END,
@@ -80,7 +80,7 @@ _WORDS = {
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of `text`, the last of kind END; from the first that is none, all is STRAY."""
+    """Return the tokens of `text`, the last of kind END; from the first error on, all is STRAY."""
     words = _WORDS
     kinds = _KINDS
     return [
@@ -94,9 +94,9 @@ def tokenize(text: str) -> list[Token]:
 
 
 _HEX = "[0-9a-fA-F]"
-# What of an escape sequence can be read before it goes wrong.
+# The part of an escape sequence that is readable before the error.
 _BROKEN_ESCAPE = rf"\\(?:[xX]{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-3][0-7]?)?"
-# Everything that begins like a token and can end without having become one.
+# Everything that begins like a token and can end before it is complete.
 _BROKEN = re.compile(
     rf'"(?:{_ESCAPE}|[^\\"\n\r])*+(?:{_BROKEN_ESCAPE})?'
     rf"|'(?:{_ESCAPE}|[^\\'\n\r])*+(?:{_BROKEN_ESCAPE})?"
@@ -109,10 +109,10 @@ _COMPLAINTS = 100
 
 
 def recover(text: str) -> tuple[list[Token], list[Complaint]]:
-    """The tokens that the reference's lexer finds in `text` when some of it is none.
+    """Return the tokens that cel-go's lexer finds in a `text` with errors.
 
-    It reads as long as a token could still come of it, then drops all that and the character
-    that dashed the hope, and begins anew behind.
+    It reads while a token is possible, then drops the text so far and the offending character, and
+    restarts after it.
     """
     tokens: list[Token] = []
     complaints: list[Complaint] = []
@@ -120,7 +120,7 @@ def recover(text: str) -> tuple[list[Token], list[Complaint]]:
     while True:
         match = _TOKEN.match(text, position)
         group = match.lastindex if match else None
-        if match is None or group is None:  # not possible: the last two groups match anything
+        if match is None or group is None:  # not possible: the last two groups match any text
             return tokens, complaints
         kind = _WORDS.get(match[group]) or _KINDS[group]
         start = match.start(group)
@@ -139,9 +139,9 @@ def recover(text: str) -> tuple[list[Token], list[Complaint]]:
 
 
 def located(complaints: list[Complaint], text: str) -> tuple[Problem, ...]:
-    """The complaints as problems with line and column, in the order of their places.
+    """Convert complaints to problems with line and column, in order of their positions.
 
-    What has no place comes first; the order is stable otherwise. In an empty text there is no
+    Problems without a position come first; otherwise the order is stable. An empty text has no
     first column.
     """
     lines = [0]

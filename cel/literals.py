@@ -1,7 +1,6 @@
-"""The values that the literals of an expression stand for.
+"""Converts literals to values.
 
-Knows the spelling of constants and nothing around them. A literal that stands for nothing raises
-ValueError with words for people.
+An invalid literal raises ValueError with a message for people.
 """
 
 import math
@@ -17,12 +16,12 @@ _SIMPLE = {
 _ESCAPE = re.compile(
     r"\\(?:[xX](..)|u(....)|U(........)|([0-3][0-7][0-7])|(.))|([^\\]+)", re.DOTALL
 )
-# Python reads no longer digit strings, and none of these would fit anyhow.
+# Python refuses longer digit strings, and none of these fits a CEL int.
 _DIGITS = 25
 
 
 def integer(text: str, *, negative: bool = False) -> int:
-    """The int that `text` spells, decimal or hexadecimal."""
+    """Return the int of a decimal or hexadecimal literal."""
     value = _whole(text, "int")
     value = -value if negative else value
     if not -(2**63) <= value < 2**63:
@@ -31,7 +30,7 @@ def integer(text: str, *, negative: bool = False) -> int:
 
 
 def unsigned(text: str) -> Uint:
-    """The uint that `text` spells, its suffix included."""
+    """Return the uint of a literal, including its suffix."""
     value = _whole(text[:-1], "uint")
     if value >= 2**64:
         raise ValueError("invalid uint literal: it is not within 64 bits")
@@ -47,7 +46,7 @@ def _whole(text: str, kind: str) -> int:
 
 
 def double(text: str, *, negative: bool = False) -> float:
-    """The double that `text` spells."""
+    """Return the double of a literal."""
     value = float(text)
     if math.isinf(value):
         raise ValueError("invalid double literal: it is too large")
@@ -55,7 +54,7 @@ def double(text: str, *, negative: bool = False) -> float:
 
 
 def string(text: str) -> str:
-    """The string that a string literal, quotes and prefix included, stands for."""
+    """Return the value of a string literal, which includes quotes and prefix."""
     inside, raw = _inside(text)
     if raw or "\\" not in inside:
         return inside
@@ -63,7 +62,7 @@ def string(text: str) -> str:
 
 
 def octets(text: str) -> bytes:
-    """The bytes that a bytes literal stands for."""
+    """Return the value of a bytes literal."""
     inside, raw = _inside(text[1:])
     if raw or "\\" not in inside:
         return inside.encode()
@@ -71,7 +70,7 @@ def octets(text: str) -> bytes:
 
 
 def _inside(text: str) -> tuple[str, bool]:
-    """What is between the quotes, line ends made one, and whether it is to be taken as it is."""
+    """Return the text between the quotes with normalized line ends, and whether it is raw."""
     raw = text[0] in "rR"
     if raw:
         text = text[1:]

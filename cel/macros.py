@@ -1,7 +1,7 @@
-"""The macros: calls that the parser replaces by what they stand for.
+"""Expands macros to the trees that they stand for.
 
-The trees are those of the reference, node by node, because what an expression costs is counted on
-them. Knows no tokens; which macros there are is the environment's choice.
+The trees equal those of cel-go node by node, because they determine the cost. The environment
+selects the macros.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +23,12 @@ from cel.ast import (
 ACCUMULATOR = "@result"
 UNUSED = "#unused"
 _NODES = 100_000
-# The accumulator's name of older versions; still refused as the name of a variable.
+# The name of the accumulator in older versions, still refused as the name of a variable.
 _FORMER = "__result__"
 
 
 class MacroError(Exception):
-    """The arguments are not what the macro needs; `offset` is where."""
+    """The arguments of a macro are invalid; `offset` is the position."""
 
     def __init__(self, node: SyntaxNode, message: str) -> None:
         super().__init__(message)
@@ -37,29 +37,29 @@ class MacroError(Exception):
 
 @dataclass(slots=True)
 class Builder:
-    """Makes nodes at the place of the call that is replaced."""
+    """Creates nodes at the position of the macro call."""
 
     new_id: Callable[[], int]
     offset: int
 
     def literal(self, value: Constant) -> Literal:
-        """A constant."""
+        """Create a constant."""
         return Literal(self.new_id(), self.offset, value)
 
     def ident(self, name: str) -> Ident:
-        """A name."""
+        """Create an identifier."""
         return Ident(self.new_id(), self.offset, name)
 
     def accumulator(self) -> Ident:
-        """The name of the accumulator."""
+        """Create the identifier of the accumulator."""
         return self.ident(ACCUMULATOR)
 
     def call(self, function: str, *args: SyntaxNode, target: SyntaxNode | None = None) -> Call:
-        """A call."""
+        """Create a call."""
         return Call(self.new_id(), self.offset, function, target, args)
 
     def list(self, *elements: SyntaxNode) -> ListLiteral:
-        """A list."""
+        """Create a list literal."""
         return ListLiteral(self.new_id(), self.offset, elements)
 
     def fold(  # noqa: PLR0913, PLR0917  # a fold has that many parts
@@ -72,14 +72,14 @@ class Builder:
         result: SyntaxNode,
         accumulator: str = ACCUMULATOR,
     ) -> Comprehension:
-        """A comprehension."""
+        """Create a comprehension."""
         return Comprehension(
             self.new_id(), self.offset, over, *variables, accumulator,
             initial, condition, step, result,
         )  # fmt: skip
 
     def bind(self, name: str, value: SyntaxNode, body: SyntaxNode) -> Comprehension:
-        """`body` where `name` is `value`: a fold over nothing."""
+        """Bind `name` to `value` in `body`: a fold over an empty list."""
         return self.fold(
             self.list(),
             (UNUSED, None),
@@ -107,7 +107,7 @@ def _unreserved(name: str, node: SyntaxNode) -> None:
 
 
 def _variables(args: Sequence[SyntaxNode], simple: str) -> tuple[str, str | None]:
-    """The one or two names before the body; a macro's last argument is never among them."""
+    """Return the one or two variable names; the last argument of a macro is its body."""
     first = _variable(args[0], simple)
     if len(args) == 1:
         _unreserved(first, args[0])
@@ -180,7 +180,7 @@ def _collect(  # noqa: PLR0913, PLR0917  # what the collecting macros differ in
     kept: SyntaxNode | None,
     step: SyntaxNode,
 ) -> SyntaxNode:
-    """A fold that adds to a collection, where `kept` does not say otherwise."""
+    """Create a fold that adds to a collection, only where `kept` is true if it is given."""
     if kept is not None:
         step = build.call("_?_:_", kept, step, build.accumulator())
     return build.fold(
@@ -259,10 +259,10 @@ def _opt_flat_map(
 def _if_value(
     build: Builder, target: SyntaxNode, then: Callable[[SyntaxNode], SyntaxNode]
 ) -> SyntaxNode:
-    """What `then` makes of the value where there is one.
+    """Apply `then` to the value of an optional if it has one.
 
-    The target is there twice, so that a chain of these doubles with every link; the reference
-    lets it fill the memory.
+    The expansion contains the target twice, so a chain of these macros doubles with each link.
+    cel-go does not limit the memory of such a chain.
     """
     if build.new_id() > _NODES:
         raise MacroError(target, f"the macros make more than {_NODES} parts of the expression")

@@ -1,6 +1,6 @@
-"""IP addresses and networks in the forms that Kubernetes admits.
+"""IP addresses and CIDR networks in the forms that Kubernetes admits.
 
-No zones and no IPv4 addresses dressed as IPv6. Knows no function.
+Zones and IPv4-mapped IPv6 addresses are not admitted.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ class Ip:
 
     @property
     def size(self) -> int:
-        """Return the number of its bytes."""
+        """Return the number of bytes of the address."""
         return _BITS[self.family] // 8
 
     def __str__(self) -> str:
@@ -32,14 +32,14 @@ class Ip:
 
 @dataclass(frozen=True, slots=True)
 class Cidr:
-    """A network: an address, which may have bits beyond the prefix, and the prefix's length."""
+    """A network: an address, which may have bits beyond the prefix, and the prefix length."""
 
     ip: Ip
     length: int
 
     @property
     def size(self) -> int:
-        """Return the number of bytes that the prefix touches."""
+        """Return the number of bytes that the prefix covers."""
         return -(-self.length // 8)
 
     def __str__(self) -> str:
@@ -47,19 +47,19 @@ class Cidr:
 
 
 def parse_ip(text: str) -> Ip:
-    """Read an address, or raise an error of kind `net`."""
+    """Parse an address, or raise an error of kind `net`."""
     return _ip(text, f'IP address "{text}" cannot be read')
 
 
 def parse_any_ip(text: str) -> Ip:
-    """Read an address; one of IPv4 that is mapped to IPv6 becomes what it is."""
+    """Parse an address; an IPv4-mapped IPv6 address becomes an IPv4 address."""
     address = _address(text, f'IP address "{text}" cannot be read')
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return Ip(4, int(mapped)) if mapped is not None else Ip(address.version, int(address))
 
 
 def parse_cidr(text: str) -> Cidr:
-    """Read `address/length`, or raise an error of kind `net`."""
+    """Parse `address/length`, or raise an error of kind `net`."""
     address, slash, length = text.rpartition("/")
     problem = f'network address "{text}" cannot be read'
     digits = length.isascii() and length.isdigit() and (length == "0" or length[0] != "0")
@@ -72,7 +72,7 @@ def parse_cidr(text: str) -> Cidr:
 
 
 def is_ipv6(text: str) -> bool:
-    """Tell whether it is an IPv6 address without a zone, also one that holds an IPv4 address."""
+    """Tell whether it is an IPv6 address without a zone; IPv4-mapped addresses count."""
     try:
         return "%" not in text and ipaddress.IPv6Address(text) is not None
     except ValueError:
@@ -94,34 +94,34 @@ def contains_ip(network: Cidr, ip: Ip) -> bool:
 
 
 def contains_cidr(network: Cidr, other: Cidr) -> bool:
-    """Tell whether all of another network is in this one."""
+    """Tell whether this network contains all of another one."""
     return network.length <= other.length and contains_ip(network, other.ip)
 
 
 def is_unspecified(ip: Ip) -> bool:
-    """0.0.0.0 or ::."""
+    """Tell whether it is 0.0.0.0 or ::."""
     return ip.number == 0
 
 
 def is_loopback(ip: Ip) -> bool:
-    """127.0.0.0/8 or ::1."""
+    """Tell whether it is in 127.0.0.0/8, or ::1."""
     return ip.number >> 24 == 127 if ip.family == 4 else ip.number == 1
 
 
 def is_link_local_multicast(ip: Ip) -> bool:
-    """224.0.0.0/24, or ffx2::/16 whatever its flags."""
+    """Tell whether it is in 224.0.0.0/24, or in ffx2::/16 with any flags."""
     if ip.family == 4:
         return ip.number >> 8 == 0xE00000
     return ip.number >> 112 & 0xFF0F == 0xFF02
 
 
 def is_link_local_unicast(ip: Ip) -> bool:
-    """169.254.0.0/16 or fe80::/10."""
+    """Tell whether it is in 169.254.0.0/16 or fe80::/10."""
     return ip.number >> 16 == 0xA9FE if ip.family == 4 else ip.number >> 118 == 0xFE80 >> 6
 
 
 def is_global_unicast(ip: Ip) -> bool:
-    """Tell whether it is none of the special ones; private networks count as global."""
+    """Tell whether it is no special address; private networks count as global."""
     if is_unspecified(ip) or is_loopback(ip) or is_link_local_unicast(ip):
         return False
     if ip.family == 4:

@@ -1,7 +1,4 @@
-"""Numbers as Go has them: int64 and uint64 limits, and doubles read and written the Go way.
-
-Knows nothing of CEL's values but that an int is an int and a double a float.
-"""
+"""Go's numbers: int64 and uint64 limits, and parsing and formatting of floats."""
 
 import math
 import re
@@ -21,7 +18,7 @@ _SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.AS
 
 
 def truncated(value: int, unit: int) -> tuple[int, int]:
-    """Divide towards zero; the rest has the sign of the value."""
+    """Divide and truncate towards zero; the remainder has the sign of the value."""
     whole = abs(value) // unit
     if value < 0:
         whole = -whole
@@ -29,12 +26,12 @@ def truncated(value: int, unit: int) -> tuple[int, int]:
 
 
 def wrapped(value: int) -> int:
-    """Wrap around as an int64 does."""
+    """Wrap a number around to the range of an int64."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def parse_int(text: str) -> int | None:
-    """Read an int64 in base ten; None if it is none."""
+    """Parse a decimal int64; None if it is invalid."""
     if not _INT.fullmatch(text) or len(text.lstrip("+-0")) > 19:
         return None
     value = int(text)
@@ -42,7 +39,7 @@ def parse_int(text: str) -> int | None:
 
 
 def parse_uint(text: str) -> int | None:
-    """Read a uint64 in base ten, without a sign; None if it is none."""
+    """Parse a decimal uint64 without a sign; None if it is invalid."""
     if not text.isascii() or not text.isdigit() or len(text.lstrip("0")) > 20:
         return None
     value = int(text)
@@ -50,7 +47,7 @@ def parse_uint(text: str) -> int | None:
 
 
 def parse_float(text: str) -> float | None:
-    """Read a double as Go's ParseFloat does; None for what is none or out of range."""
+    """Parse a double as Go's ParseFloat does; None if it is invalid or out of range."""
     if _SPECIAL.fullmatch(text):
         return float(text)
     plain = _without_underscores(text)
@@ -69,21 +66,21 @@ def parse_float(text: str) -> float | None:
 
 
 def to_int(value: float) -> int | None:
-    """Cut a double to an int64; None where it does not fit (the two ends do not)."""
+    """Truncate a double to an int64; None if it does not fit (both limits do not fit)."""
     if -_TWO_63 < value < _TWO_63:
         return int(value)
     return None
 
 
 def to_uint(value: float) -> int | None:
-    """Cut a double to a uint64; None where it does not fit."""
+    """Truncate a double to a uint64; None if it does not fit."""
     if 0 <= value < _TWO_64:
         return int(value)
     return None
 
 
 def shortest(value: float) -> str:
-    """Write a double as Go's %g: the fewest digits that read back the same."""
+    """Format a double as Go's %g does: the fewest digits that parse to the same value."""
     special = _special(value)
     if special:
         return special
@@ -94,7 +91,7 @@ def shortest(value: float) -> str:
 
 
 def fixed(value: float) -> str:
-    """Write a double without an exponent, with the fewest digits that read back the same."""
+    """Format a double without an exponent, with the fewest digits that parse to the same value."""
     special = _special(value)
     if special:
         return special
@@ -111,7 +108,7 @@ def _special(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, str, int]:
-    """Return sign, shortest digits, and where the point is among them."""
+    """Return the sign, the shortest digits and the position of the decimal point."""
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     text = "".join(map(str, digits))
     point = len(text) + int(exponent)
@@ -133,7 +130,7 @@ def _scientific(digits: str, exponent: int) -> str:
 
 
 def _without_underscores(text: str) -> str | None:
-    """Drop the underscores, which have to stand between digits or after a base prefix."""
+    """Remove underscores, which must be between digits or after a base prefix."""
     if "_" not in text:
         return text
     body = text[1:] if text[:1] in {"+", "-"} else text

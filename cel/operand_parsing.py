@@ -1,4 +1,4 @@
-"""What a token does where an operand is expected."""
+"""Handles tokens where an operand is expected."""
 
 from cel.ast import Ident, Literal
 from cel.bracket_parsing import element, open_call
@@ -6,7 +6,7 @@ from cel.lexer import FLOAT, IDENTIFIER, INT, Complaint
 from cel.literals import READERS, WORDS, double, integer
 from cel.parser_stacks import COMPLETE, OPERAND, PREFIX, ParserStacks, ParserState, UnexpectedError
 
-# Words that may become syntax one day; as names of fields they are free.
+# Words reserved by the CEL specification; they are valid as field names.
 RESERVED = frozenset({
     "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in",
     "let", "loop", "namespace", "null", "package", "return", "true", "var", "void", "while",
@@ -14,12 +14,12 @@ RESERVED = frozenset({
 
 
 def name(stacks: ParserStacks) -> ParserState:
-    """An identifier, or what begins with one."""
+    """Parse an identifier, or the call or message that starts with it."""
     return _name(stacks, "")
 
 
 def dotted_name(stacks: ParserStacks) -> ParserState:
-    """A dot that begins an operand, and the identifier behind it."""
+    """Parse a leading dot and the identifier after it."""
     stacks.at += 1
     if stacks.tokens[stacks.at][0] != IDENTIFIER:
         raise UnexpectedError
@@ -27,7 +27,7 @@ def dotted_name(stacks: ParserStacks) -> ParserState:
 
 
 def _name(stacks: ParserStacks, dot: str) -> ParserState:
-    """An identifier, a call or a message, of which a dot may have been read."""
+    """Parse an identifier, a call or a message, after an optional leading dot."""
     tokens = stacks.tokens
     at = stacks.at
     _, word, offset = tokens[at]
@@ -49,7 +49,7 @@ def _name(stacks: ParserStacks, dot: str) -> ParserState:
 
 
 def _reserved(stacks: ParserStacks, start: int) -> ParserState:
-    """A name that is none; what would be its arguments are parsed all the same."""
+    """Report a reserved word as a name; parse its arguments in any case."""
     word = stacks.tokens[stacks.at][1]
     stacks.complaints.append(Complaint("reserved", start, f"reserved identifier: {word}"))
     stacks.at += 1
@@ -60,7 +60,7 @@ def _reserved(stacks: ParserStacks, start: int) -> ParserState:
 
 
 def literal(stacks: ParserStacks) -> ParserState:
-    """A number, a string or bytes."""
+    """Parse a number, a string or bytes."""
     kind, word, offset = stacks.tokens[stacks.at]
     try:
         value = READERS[kind](word)
@@ -73,7 +73,7 @@ def literal(stacks: ParserStacks) -> ParserState:
 
 
 def word(stacks: ParserStacks) -> ParserState:
-    """A constant that is a word."""
+    """Parse `true`, `false` or `null`."""
     _, word, offset = stacks.tokens[stacks.at]
     stacks.at += 1
     stacks.push(Literal(stacks.ids(), offset, WORDS[word]))
@@ -81,7 +81,7 @@ def word(stacks: ParserStacks) -> ParserState:
 
 
 def prefix(stacks: ParserStacks) -> ParserState:
-    """A run of `!` or of `-`, of which an even number says nothing."""
+    """Parse a run of `!` or of `-`; an even number of them has no effect."""
     tokens = stacks.tokens
     kind, _, offset = tokens[stacks.at]
     first = stacks.at
@@ -104,7 +104,7 @@ def prefix(stacks: ParserStacks) -> ParserState:
 
 
 def _negative(stacks: ParserStacks, offset: int) -> ParserState:
-    """At a number of which the sign has been read."""
+    """Parse a number after its minus sign."""
     kind, word, _ = stacks.tokens[stacks.at]
     value: int | float | None = None
     try:
@@ -117,7 +117,7 @@ def _negative(stacks: ParserStacks, offset: int) -> ParserState:
 
 
 def open_parenthesis(stacks: ParserStacks) -> ParserState:
-    """An expression in parentheses."""
+    """Open an expression in parentheses."""
     stacks.open("(", stacks.tokens[stacks.at][2])
     stacks.at += 1
     stacks.enter()
@@ -125,21 +125,21 @@ def open_parenthesis(stacks: ParserStacks) -> ParserState:
 
 
 def open_list(stacks: ParserStacks) -> ParserState:
-    """A list."""
+    """Open a list literal."""
     frame = stacks.open("[", stacks.tokens[stacks.at][2])
     stacks.at += 1
     return element(stacks, frame)
 
 
 def open_map(stacks: ParserStacks) -> ParserState:
-    """A map."""
+    """Open a map literal."""
     frame = stacks.open("{", stacks.tokens[stacks.at][2])
     stacks.at += 1
     return element(stacks, frame)
 
 
 def _message(stacks: ParserStacks, dot: str, end: int) -> ParserState:
-    """At a name that goes to `end`, where a brace makes it a message."""
+    """Handle a name up to `end`; a brace after it opens a message literal."""
     name = dot + "".join(token[1] for token in stacks.tokens[stacks.at : end])
     frame = stacks.open("message", stacks.tokens[end][2], name)
     stacks.at = end + 1

@@ -1,7 +1,7 @@
-"""Which overload of a function is called, when the types are only known at run time.
+"""Selects the overload of a call whose argument types are known only at run time.
 
-One overload that the checker resolved is called if the values fit it; of several, the first that
-fits. Where the checker knows a type for certain, nothing is looked at.
+If the checker resolved one overload, it is called if the values fit. Of several overloads, the
+first that fits is called. Arguments whose types the checker knows are not examined.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ OPEN = frozenset({"dyn", "any", "param", "error", "wrapper", "object"})
 
 
 def cost_of(resolved: Resolved) -> Cost | None:
-    """What a call is charged; None where that is one."""
+    """Return the cost function of a call, or None if the call costs 1."""
     if len(resolved.overloads) == 1 and resolved.overloads[0].cost is not None:
         return resolved.overloads[0].cost
     return resolved.function.cost
 
 
 def guarded(meaning: Implementation, overload: Overload, types: Sequence[Type]) -> Implementation:
-    """The one overload, with a look at the arguments whose types are open."""
+    """Return the implementation with a check of the arguments whose types are open."""
     guards: list[tuple[int, Guard]] = []
     for place, (declared, found) in enumerate(zip(overload.params, types, strict=True)):
         guard = fits(declared) if _open(found) else None
@@ -69,7 +69,7 @@ def _guarded_two(meaning: Implementation, guards: dict[int, Guard], name: str) -
 
 
 def dispatched(name: str, overloads: Sequence[Overload], count: int) -> Implementation:
-    """The first overload of this many arguments that the values fit."""
+    """Return a dispatcher to the first overload with `count` arguments that the values fit."""
     candidates = [
         (overload.meaning, tuple(fits(declared) for declared in overload.params))
         for overload in overloads

@@ -1,8 +1,8 @@
-"""Text into a syntax tree, macros replaced.
+"""Parses an expression to a syntax tree with its macros expanded.
 
-An operator-precedence parser with stacks of its own, so that no nesting, however deep, is a matter
-of Python's stack. It goes to and fro between two states, an operand expected and an operand
-complete (`cel.grammar`). Knows no types and no functions.
+This is an operator-precedence parser with its own stacks, so nesting depth does not depend on
+Python's stack. It alternates between two states: an operand is expected, or an operand is complete
+(`cel.grammar`).
 """
 
 from cel.ast import SyntaxNode
@@ -15,9 +15,9 @@ __all__ = ["ParserOptions", "parse"]
 
 
 def parse(source: str, options: ParserOptions) -> SyntaxNode:
-    """The tree of `source`, or CompileError with all that is wrong with its form.
+    """Return the tree of `source`, or raise CompileError with all syntax errors.
 
-    A lone surrogate, which no UTF-8 text has, is read as the replacement character.
+    A lone surrogate, which valid UTF-8 cannot contain, becomes the replacement character.
     """
     text = source
     if not source.isascii():
@@ -36,7 +36,7 @@ def parse(source: str, options: ParserOptions) -> SyntaxNode:
 
 
 def _diagnosis(text: str, options: ParserOptions) -> list[Complaint]:
-    """What is wrong with a text that has a token out of place."""
+    """Return the error for a text with an unexpected token."""
     tokens, complaints = recover(text)
     stacks = ParserStacks(tokens, options)
     try:

@@ -1,8 +1,8 @@
-"""The stacks of the parser: pending operators, operands, open brackets, and the limits.
+"""The stacks of the parser: pending operators, operands, open brackets, and limits.
 
-Knows how operators bind and what becomes of a call, but no tokens: `cel.grammar` says what a
-token does to the stacks. The limits are the reference's and are counted as it counts: how often a
-rule of its grammar is entered within itself, and how many nodes of some kinds lie under each other.
+Contains operator precedence and the completion of calls; `cel.grammar` maps tokens to operations on
+the stacks. The limits equal those of cel-go and are counted in the same way: how often a rule of
+its grammar recurses, and how many nodes of some kinds are nested.
 """
 
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ DEPTH = 250
 OR, AND, RELATION, SUM, PRODUCT, PREFIX = 1, 2, 3, 4, 5, 6
 BARRIER, THEN, ELSE = -1, "?", ":"
 
-# What is expected next: an operand, what may follow a complete one, nothing.
+# The next expected token: an operand, a token after a complete operand, nothing.
 ParserState = int
 OPERAND, COMPLETE, DONE = 0, 1, 2
-# What is pending: level, function, offset. A barrier, and a conditional, have a level below all.
+# A pending operator: level, function, offset. Barriers and conditionals have the lowest levels.
 PendingOperator = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ParserOptions:
-    """What of the language an environment has beyond its core."""
+    """The macros and syntax options of an environment."""
 
     macros: Macros
     optional_syntax: bool = True
@@ -34,16 +34,16 @@ class ParserOptions:
 
 
 class UnexpectedError(Exception):
-    """The grammar has no place for the token at hand."""
+    """The grammar does not allow the current token."""
 
 
 class TooDeepError(Exception):
-    """More nesting than the reference parses."""
+    """The expression nests deeper than cel-go's limit."""
 
 
 @dataclass(slots=True)
 class BracketFrame:
-    """An open bracket and what is known of what it will become."""
+    """An open bracket and the parsed parts of its content."""
 
     kind: str
     offset: int
@@ -75,32 +75,32 @@ class ParserStacks:
         self.heights: list[int] = []
         self.operators: list[PendingOperator] = []
         self.frames: list[BracketFrame] = []
-        # how many operands of each level are open: relations, sums and products, else branches
+        # the number of open operands per level: relations, sums and products, else branches
         self.pending = [0, 0, 0, 0, 0, 0, 0]
 
-    # What opens and closes
+    # Open and close
 
     def open(self, kind: str, offset: int, name: str = "", *, member: bool = False) -> BracketFrame:
-        """Begin what a bracket encloses."""
+        """Open a bracket."""
         frame = BracketFrame(kind, offset, len(self.operands) - member, name, member)
         self.frames.append(frame)
         self.operators.append((BARRIER, "", offset))
         return frame
 
     def enter(self) -> None:
-        """An expression or an operand begins; refuse to go deeper than the reference."""
+        """Begin an expression or operand; raise TooDeepError beyond cel-go's limit."""
         pending = self.pending
         calc = pending[SUM] + pending[PRODUCT]
         if len(self.frames) + max(pending[0], pending[RELATION], calc) > DEPTH:
             raise TooDeepError(f"expression recursion limit exceeded: {DEPTH}")
 
     def close(self) -> BracketFrame:
-        """End the newest frame; what it held stays among the operands."""
+        """Close the newest frame; its content stays in the operands."""
         self.operators.pop()
         return self.frames.pop()
 
     def result(self, frame: BracketFrame, node: SyntaxNode, *, weighs: bool = False) -> None:
-        """Put `node` in the place of the operands that went into it."""
+        """Replace the operands of the frame by `node`."""
         height = max(self.heights[frame.base :], default=0)
         del self.operands[frame.base :]
         del self.heights[frame.base :]
@@ -110,13 +110,13 @@ class ParserStacks:
             self.higher()
 
     def higher(self) -> None:
-        """The newest operand grew by a node that counts."""
+        """Add one counted level to the newest operand."""
         self.heights[-1] += 1
         if self.heights[-1] > DEPTH:
             raise TooDeepError("max recursion depth exceeded")
 
     def push(self, node: SyntaxNode) -> None:
-        """A new operand."""
+        """Push an operand."""
         self.operands.append(node)
         self.heights.append(0)
 
@@ -146,7 +146,7 @@ class ParserStacks:
         self.higher()
 
     def chain(self) -> None:
-        """Complete a run of one logical operator as a balanced tree, as the reference does."""
+        """Complete a chain of one logical operator as a balanced tree, as cel-go does."""
         operators = self.operators
         level, function, _ = operators[-1]
         first = len(operators) - 1
@@ -163,7 +163,7 @@ class ParserStacks:
     def _balanced(
         self, function: str, terms: list[SyntaxNode], offsets: list[int], low: int, high: int
     ) -> SyntaxNode:
-        """The tree over the operators from `low` to `high`; log(n) deep."""
+        """Return the tree of the operators from `low` to `high`, with logarithmic depth."""
         middle = (low + high + 1) // 2
         left = (
             terms[middle]
@@ -196,12 +196,12 @@ class ParserStacks:
         self.heights[-1] = height
         self.higher()
 
-    # Calls and what they may be replaced by
+    # Calls and macro expansion
 
     def call(
         self, frame: BracketFrame, args: tuple[SyntaxNode, ...], target: SyntaxNode | None
     ) -> SyntaxNode:
-        """The call, or what its macro makes of it."""
+        """Return the call, or the expansion of its macro."""
         macro = self.options.macros.get((frame.name, len(args), frame.member))
         if macro is not None:
             try:
@@ -214,9 +214,10 @@ class ParserStacks:
         return Call(self.ids(), frame.offset, frame.name, target, args)
 
     def abandon(self) -> None:
-        """Expand the calls that are open, as far as they got: their arguments may be wrong too.
+        """Expand the open calls after a syntax error, because their arguments may be wrong, too.
 
-        The reference's parser mends what it can and goes on, so that it finds those as well.
+        cel-go's parser recovers from a syntax error and continues, so it reports those errors as
+        well.
         """
         before, place = self.tokens[self.at - 1][0], self.tokens[self.at][2]
         if self.expecting and before != "(":
@@ -232,12 +233,12 @@ class ParserStacks:
                 target = args.pop(0) if frame.member else None
                 made = self.call(frame, tuple(args), target)
             elif frame.kind == "{" and len(args) > 2 * len(frame.keys):
-                # a key without a colon is not looked at
+                # cel-go ignores a key without a colon
                 del self.complaints[frame.seen :]
             self.result(frame, made)
 
     def give_up_conditionals(self) -> None:
-        """Complete the expression of the newest frame without what its conditionals lack."""
+        """Complete the expression of the newest frame; drop incomplete conditionals."""
         self.reduce(OR)
         while self.operators[-1][0] != BARRIER:
             _, function, offset = self.operators.pop()

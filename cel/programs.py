@@ -1,4 +1,4 @@
-"""Compiled expressions, remembered: the most recently used ones of an environment."""
+"""An LRU cache of the compiled expressions of an environment."""
 
 import threading
 from collections import OrderedDict
@@ -8,7 +8,7 @@ from cel.errors import CompileError
 
 
 class Programs:
-    """An LRU of what expressions compile to, errors included; safe to share between threads."""
+    """An LRU cache of programs and compile errors; thread-safe."""
 
     def __init__(self, environment: Environment, size: int = 1024) -> None:
         self.environment = environment
@@ -20,13 +20,13 @@ class Programs:
         return len(self._known)
 
     def compile(self, source: str) -> Program:
-        """The program of an expression; raises CompileError if it is not valid."""
+        """Return the program of an expression; raises CompileError if it is invalid."""
         with self._lock:
             found = self._known.get(source)
             if found is not None:
                 self._known.move_to_end(source)
         if found is None:
-            # Outside the lock: compiled twice at worst, never waited for.
+            # Outside the lock: two threads may compile the same expression, but none waits.
             try:
                 found = self.environment.compile(source)
             except CompileError as error:

@@ -1,7 +1,4 @@
-"""Which overloads a call may mean, by the types of its arguments.
-
-Knows no library: functions and their overloads are the declarations'.
-"""
+"""Resolves calls: the overloads that a call may refer to, by its argument types."""
 
 from collections.abc import Sequence
 
@@ -17,7 +14,7 @@ _LOGICAL = frozenset({"_&&_", "_||_"})
 
 
 def call(state: Checking, node: Call) -> None:
-    """An operator, a function, a member or a function whose name has several parts."""
+    """Check an operator, a function call, a member call or a call of a qualified name."""
     if node.function == "_?._":
         state.later(optional_field, node, node.args[0])
     elif node.target is None:
@@ -32,7 +29,7 @@ def call(state: Checking, node: Call) -> None:
 
 
 def global_call(state: Checking, node: Call) -> None:
-    """A call without a target."""
+    """Check a call without a target."""
     function = state.declarations.function(node.function)
     if function is None:
         state.undeclared(node, node.function)
@@ -43,13 +40,13 @@ def global_call(state: Checking, node: Call) -> None:
 
 
 def namespaced_call(state: Checking, whole: tuple[Call, Function]) -> None:
-    """A call of which the target is part of the name."""
+    """Check a call whose target is part of the function name."""
     node, function = whole
     resolve(state, node, function, node.args, namespaced=True)
 
 
 def member_call(state: Checking, node: Call) -> None:
-    """A call on a target."""
+    """Check a call on a target."""
     function = state.declarations.function(node.function)
     if function is None or node.target is None:
         state.undeclared(node, node.function)
@@ -58,7 +55,7 @@ def member_call(state: Checking, node: Call) -> None:
 
 
 def logical_call(state: Checking, node: Call, function: Function) -> None:
-    """`&&` and `||` say of each operand whether it is to blame."""
+    """`&&` and `||` report each operand that has a wrong type."""
     fine = True
     for arg in node.args:
         found = state.types[arg.id]
@@ -78,7 +75,7 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
     member: bool = False,
     namespaced: bool = False,
 ) -> None:
-    """Find the overloads that the types of the arguments allow."""
+    """Return the overloads that the argument types allow."""
     found = [state.types[arg.id] for arg in args]
     kinds = [type_.kind if type_.kind in STRICT else "" for type_ in found]
     result: Type | None = None
@@ -103,7 +100,7 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
 
 
 def _possible(expected: Sequence[str], found: Sequence[str]) -> bool:
-    """Whether nothing speaks against an overload at first sight; most of them end here."""
+    """Tell whether the kinds of the arguments allow an overload; this rejects most of them."""
     for one, two in zip(expected, found, strict=True):  # noqa: SIM110  # twice as fast as all()
         if one != two and one and two:
             return False
@@ -111,7 +108,7 @@ def _possible(expected: Sequence[str], found: Sequence[str]) -> bool:
 
 
 def _result_of(state: Checking, signature: Signature, found: Sequence[Type]) -> Type | None:
-    """The type of what an overload returns, None where it does not take such arguments."""
+    """Return the result type of an overload, or None if the arguments do not fit."""
     overload, parameters, _ = signature
     unifier = state.unifier
     bound: dict[str, Type] = {}
@@ -134,7 +131,7 @@ def _result_of(state: Checking, signature: Signature, found: Sequence[Type]) -> 
 
 
 def no_overload(state: Checking, node: Call, name: str, found: list[Type], *, member: bool) -> None:
-    """Note that a function takes no such arguments."""
+    """Report that a function has no overload for these arguments."""
     spelt = [describe(state.unifier.resolve(type_, dynamic=True)) for type_ in found]
     target = f"{spelt.pop(0)}." if member else ""
     message = f"found no matching overload for '{name}' applied to '{target}({', '.join(spelt)})'"

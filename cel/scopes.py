@@ -1,7 +1,4 @@
-"""What names mean: the declarations of an environment, and the variables of macros inside it.
-
-Knows no trees and no positions.
-"""
+"""Resolves names: the declarations of an environment and the variables of macros."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +11,10 @@ from cel.unify import STRICT
 
 
 class ResolvedName(NamedTuple):
-    """What a name means: the value of the type `type`, or without one the variable `name`.
+    """A resolved name: the type value of `type`, or the variable `name` if that is None.
 
-    A name with a leading dot is that of the environment's variable where a macro's variable of
-    the same name hides it.
+    A leading dot refers to the environment's variable if a macro's variable of the same name hides
+    it.
     """
 
     name: str
@@ -25,9 +22,9 @@ class ResolvedName(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """An overload, the type parameters that it has, and the kinds of what it takes.
+    """An overload, its type parameters, and the kinds of its parameters.
 
-    A kind is empty where types of other kinds may fit as well.
+    A kind is empty if other kinds may fit, too.
     """
 
     overload: Overload
@@ -37,12 +34,11 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """All that an expression may refer to.
+    """All names that an expression may refer to.
 
-    `types` maps an identifier to the type it stands for; `objects` a type's name to its fields.
-    `container` is the package in which names are looked up first. `local_first`, the rule of
-    cel-go since 0.27: a macro's variable comes before a longer name that begins like it, and a
-    leading dot passes over it.
+    `types` maps an identifier to its type, and `objects` a type name to its fields. Lookup starts
+    in the package `container`. `local_first` is the rule of cel-go since 0.27: a macro's variable
+    hides a longer name with the same first part, and a leading dot skips it.
     """
 
     variables: Mapping[str, Type]
@@ -69,7 +65,7 @@ class Declarations:
         object.__setattr__(self, "roots", roots)
 
     def candidates(self, name: str) -> tuple[str, ...]:
-        """The full names that `name` may stand for, the first that exists counts."""
+        """Return the full names that `name` may refer to, in lookup order."""
         if name.startswith("."):
             return (name[1:],)
         if not self.container:
@@ -79,7 +75,7 @@ class Declarations:
         return (*(f"{prefix}.{name}" for prefix in prefixes), name)
 
     def function(self, name: str) -> Function | None:
-        """The function that `name` means here."""
+        """Return the function that `name` refers to."""
         found = self.functions.get(name)
         if found is None or self.container:
             for candidate in self.candidates(name):
@@ -89,11 +85,11 @@ class Declarations:
         return found
 
     def may_qualify(self, root: str) -> bool:
-        """Whether a name that begins with the identifier `root` may have more than one part."""
+        """Tell whether a name that starts with the identifier `root` can be qualified."""
         return root in self.roots or root.startswith(".") or bool(self.container)
 
 
-def declare(  # an environment is that many choices
+def declare(  # an environment has this many options
     libraries: Iterable[Library],
     variables: Mapping[str, Type],
     objects: Mapping[str, Mapping[str, Type]],
@@ -101,10 +97,10 @@ def declare(  # an environment is that many choices
     container: str = "",
     local_first: bool = False,
 ) -> Declarations:
-    """The declarations of `libraries`; a later one adds overloads to an earlier one's function.
+    """Return the declarations of `libraries`; later libraries add overloads to functions.
 
-    The names of the objects' types stand for those types, and so, where there are objects, do
-    `timestamp` and `duration`: a quirk of Kubernetes, in which these are no values all the same.
+    The names of object types refer to those types. If there are objects, so do `timestamp` and
+    `duration`, as in Kubernetes, where they are nevertheless not values.
     """
     functions: dict[str, Function] = {}
     types = dict(wellknown.TYPES)
@@ -149,7 +145,7 @@ def _parameters(types: Iterable[Type]) -> Iterable[str]:
 
 
 class VariableScope:
-    """The variables of the macros around a place, innermost first, over the declarations."""
+    """The variables of enclosing macros, innermost first, and the declarations."""
 
     __slots__ = ("declarations", "local")
 
@@ -158,11 +154,11 @@ class VariableScope:
         self.local = local
 
     def within(self, variables: Mapping[str, Type]) -> "VariableScope":
-        """The scope inside, with more variables."""
+        """Return the inner scope with additional variables."""
         return VariableScope(self.declarations, {**self.local, **variables})
 
     def find(self, name: str) -> tuple[ResolvedName, Type] | None:
-        """What an identifier means and of which type that is."""
+        """Return the resolution and the type of an identifier."""
         declarations, local = self.declarations, self.local
         if not local and name in declarations.names and not declarations.container:
             return declarations.names[name]
@@ -178,7 +174,7 @@ class VariableScope:
         return None
 
     def find_qualified(self, root: str, name: str) -> tuple[ResolvedName, Type] | None:
-        """What a name of several parts means, `root` its first part."""
+        """Return the resolution of a qualified name whose first part is `root`."""
         if self.declarations.local_first and root in self.local:
             return None
         declarations = self.declarations

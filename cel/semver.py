@@ -1,6 +1,6 @@
-"""Semantic versions, read and ordered as upstream does.
+"""Semantic versions, parsed and ordered as in Kubernetes.
 
-Build metadata is read and then ignored by every comparison. Knows no function.
+Comparisons ignore build metadata.
 """
 
 import re
@@ -14,11 +14,11 @@ _WORD: Final = re.compile(r"[0-9A-Za-z-]*")
 
 
 class Semver:
-    """A semantic version; two are equal when they have the same rank, whatever their builds."""
+    """A semantic version; two are equal if their precedence is equal, without build metadata."""
 
     __slots__ = ("build", "key")
 
-    # (major, minor, patch, is a release, identifiers of the prerelease), ordered as versions are
+    # (major, minor, patch, is a release, prerelease identifiers), ordered by precedence
     key: Final[tuple[int, int, int, bool, tuple[tuple[bool, int | str], ...]]]
     build: Final[str]
 
@@ -47,7 +47,7 @@ class Semver:
 
 
 def parse(text: str) -> Semver:
-    """Read `major.minor.patch[-prerelease][+build]`."""
+    """Parse `major.minor.patch[-prerelease][+build]`."""
     if not text:
         raise _error("Version string empty")
     parts = text.split(".", 2)
@@ -67,7 +67,7 @@ def parse(text: str) -> Semver:
 
 
 def parse_normalized(text: str) -> Semver:
-    """Read a version that may begin with `v`, lack minor and patch, or have leading zeros."""
+    """Parse a version with optional `v`, minor, patch and leading zeros."""
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
         if "+" in parts[-1] or "-" in parts[-1]:

@@ -1,6 +1,6 @@
-"""What the planner tells from the shape of a call or a comprehension alone.
+"""Determines plans from the shape of a call or a comprehension.
 
-These are cel-go's own distinctions; each decides what a call costs or how it may fail.
+These distinctions are cel-go's; each affects the cost or the errors of a call.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Step = FoldedValue | QualifiedAttribute | Run
 
 @dataclass(slots=True)
 class Compiled:
-    """A program's closure and the number of slots it needs after the variables."""
+    """The closure of a program and the number of slots it needs after the variables."""
 
     run: Run
     slots: int
@@ -27,25 +27,25 @@ class Compiled:
 
 @dataclass(slots=True)
 class LocalVariable:
-    """A variable in sight: its slot, and for an accumulator what makes its first value."""
+    """A variable in scope: its slot and, for an accumulator, its initial value."""
 
     slot: int
     initial: Run | None = None
 
 
-# Functions that cel-go implements as a whole, not overload by overload, beside the operators.
+# Beside the operators, functions that cel-go implements once for all overloads.
 _WHOLE = frozenset({"@in", "size", "type", "dyn", "matches", "sort", "@sortByAssociatedKeys"})
 
 
 def prepared(overload: Overload, steps: Sequence[Step], offset: int) -> Callable[..., object]:
-    """The meaning of an overload, made faster by what is known of its arguments."""
+    """Return the implementation of an overload, specialized for the known arguments."""
     if overload.prepare is None:
         return overload.meaning
     known = tuple(s.value if isinstance(s, FoldedValue) else UNKNOWN for s in steps)
     try:
         return overload.prepare(known) or overload.meaning
     except EvaluationError as error:
-        # Only what cel-go knows for a constant may fail this early.
+        # Only an argument that is constant for cel-go may fail at compile time.
         if all(step.constant for step in steps if isinstance(step, FoldedValue)):
             raise EvaluationError("constant", error.message, offset) from None
         return overload.meaning
@@ -54,8 +54,8 @@ def prepared(overload: Overload, steps: Sequence[Step], offset: int) -> Callable
 def is_variadic(resolved: Resolved, last: Step) -> bool:
     """Tell whether a call of two arguments stops at the first one that fails.
 
-    That is so where cel-go calls it as one of any number of arguments: when the overload is only
-    found at run time, unless the function is one whatever the types; and with a constant pattern.
+    cel-go plans such a call like one with any number of arguments: if the overload is found only at
+    run time and the function has no common implementation, or if the pattern is constant.
     """
     name = resolved.function.name
     if name == "format":
@@ -66,7 +66,7 @@ def is_variadic(resolved: Resolved, last: Step) -> bool:
 
 
 def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.SyntaxNode]) -> bool:
-    """Tell whether a call is the `or` or `orValue` of optionals, which may not look right."""
+    """Tell whether a call is `or` or `orValue` of optionals, which evaluate lazily."""
     ids = [overload.id for overload in resolved.overloads]
     return len(arguments) == 2 and (
         len(ids) != 1 or ids[0] in ("optional_or_optional", "optional_orValue_value")
@@ -74,12 +74,12 @@ def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.SyntaxNode]) 
 
 
 def unit(values: tuple[object, ...], result: object) -> int:  # noqa: ARG001  # the shape of a cost
-    """What most calls cost."""
+    """Return a cost of 1, which most calls have."""
     return 1
 
 
 def quantifier(node: ast.Comprehension) -> bool | None:
-    """Tell `exists` (True) and `all` (False) from other comprehensions, by their shape."""
+    """Recognize `exists` (True) and `all` (False) by their shape; None for other folds."""
     if not (isinstance(node.initial, ast.Literal) and isinstance(node.step, ast.Call)):
         return None
     if not isinstance(node.condition, ast.Call) or not _reads(node.result, node):
@@ -100,12 +100,12 @@ def _reads(part: ast.SyntaxNode, node: ast.Comprehension) -> bool:
 
 
 def local_slot(step: Step, floor: int) -> int:
-    """The slot of a step that is a variable of a comprehension and no more, else -1."""
+    """Return the slot of a step that is only a comprehension variable, else -1."""
     if isinstance(step, QualifiedAttribute) and not step.qualifiers and not step.test:
         return step.slot if step.slot >= floor else -1
     return -1
 
 
 def always(node: ast.SyntaxNode) -> bool:
-    """Tell whether a loop goes on whatever happens, because its macro looks at every element."""
+    """Tell whether a loop never ends early, because its macro visits every element."""
     return isinstance(node, ast.Literal) and node.value is True

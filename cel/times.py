@@ -1,7 +1,7 @@
-"""Points in time, lengths of time and time zones, with the limits and the texts of Go.
+"""Timestamps, durations and time zones, with the limits and text formats of Go.
 
-A timestamp is a number of nanoseconds since 1970 and the offset under which it was written; a
-duration is a number of nanoseconds that fits an int64. Knows no function and no cost.
+A timestamp is a number of nanoseconds since 1970 and the offset that it was written with. A
+duration is a number of nanoseconds that fits an int64.
 """
 
 import math
@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A length of time."""
+    """A duration."""
 
     nanos: int
 
@@ -47,7 +47,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A point in time; two are equal when the instant is, however it was written."""
+    """A point in time; two are equal if the instant is, whatever their offsets."""
 
     nanos: int
     offset: int = field(default=0, compare=False)
@@ -61,13 +61,13 @@ class Timestamp:
         return f"{year:04d}-{month:02d}-{day:02d}T{clock}{fraction}{_offset_text(self.offset)}"
 
 
-# What `timestamp` calls the zero value: year 1, not 1970.
+# The zero value of `timestamp`: year 1, not 1970.
 ZERO_TIME: Final = Timestamp(_EARLIEST * SECOND)
 
 
 def civil(days: int) -> tuple[int, int, int]:
     """Return year, month and day of a number of days since 1970-01-01, in any year."""
-    # Eras of 400 years that begin in March, so that the leap day is the last of its year.
+    # Eras of 400 years that begin in March, so that the leap day is the last day of its year.
     era, of_era = divmod(days + 719468, 146097)
     year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
@@ -84,7 +84,7 @@ def days_before(year: int) -> int:
 
 
 def is_day(year: int, month: int, day: int) -> bool:
-    """Tell whether there is such a day, also in the year 0."""
+    """Tell whether a date exists; the year 0 is valid."""
     try:
         datetime(year or 400, month, day, tzinfo=UTC)
     except ValueError:
@@ -93,14 +93,14 @@ def is_day(year: int, month: int, day: int) -> bool:
 
 
 def timestamp_of_seconds(seconds: int) -> Timestamp:
-    """Make the timestamp of a number of seconds since 1970."""
+    """Return the timestamp of a number of seconds since 1970."""
     if not _EARLIEST <= seconds <= _LATEST:
         raise EvaluationError("overflow", "timestamp overflow")
     return Timestamp(seconds * SECOND)
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Read RFC 3339 as Go does: also with one digit for the hour, or a comma in the seconds."""
+    """Parse RFC 3339 as Go does: a one-digit hour or a comma in the seconds is valid."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise _unreadable("Timestamp")
@@ -111,7 +111,7 @@ def parse_timestamp(text: str) -> Timestamp:
         if hours > 24 or minutes > 60:
             raise _unreadable("Timestamp")
         offset = (hours * 60 + minutes) * (-60 if match[8] == "-" else 60)
-    # A year before the first is a leap year like its kin in the cycle of 400.
+    # A year before the first uses the leap year rule of its place in the cycle of 400 years.
     try:
         moment = datetime(year or 400, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
@@ -125,7 +125,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def parse_duration(text: str) -> Duration:
-    """Read a Go duration: decimal numbers with units, such as `1h30m` or `-1.5s`."""
+    """Parse a Go duration: decimal numbers with units, such as `1h30m` or `-1.5s`."""
     rest = text[1:] if text[:1] in {"+", "-"} else text
     if rest == "0":
         return Duration(0)
@@ -145,7 +145,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def add(moment: Timestamp, nanos: int) -> Timestamp:
-    """Return the moment so many nanoseconds later."""
+    """Return the timestamp the given number of nanoseconds later."""
     total = moment.nanos + nanos
     if not _EARLIEST <= total // SECOND <= _LATEST:
         raise EvaluationError("overflow", "timestamp overflow")
@@ -153,9 +153,9 @@ def add(moment: Timestamp, nanos: int) -> Timestamp:
 
 
 def between(later: Timestamp, earlier: Timestamp) -> Duration:
-    """Return how much time lies between two moments."""
+    """Return the duration between two timestamps."""
     seconds, nanos = divmod(later.nanos - earlier.nanos, SECOND)
-    # Upstream scales the difference of the seconds alone first, and that may overflow.
+    # cel-go scales the difference of the seconds alone first, which may overflow.
     whole = later.nanos // SECOND - earlier.nanos // SECOND
     if not INT_MIN <= whole * SECOND <= INT_MAX:
         raise EvaluationError("overflow", "integer overflow")
@@ -163,14 +163,14 @@ def between(later: Timestamp, earlier: Timestamp) -> Duration:
 
 
 def duration_of(nanos: int) -> Duration:
-    """Make a duration, which has to fit an int64."""
+    """Return a duration; raises an error if it does not fit an int64."""
     if not INT_MIN <= nanos <= INT_MAX:
         raise EvaluationError("overflow", "integer overflow")
     return Duration(nanos)
 
 
 def zone(name: str) -> Callable[[int], int]:
-    """Return what tells the offset in seconds at a second of a named zone or of `+05:30`."""
+    """Return a function from a second to the offset of a named zone or of `+05:30`."""
     if ":" in name:
         offset = _fixed_offset(name)
         return lambda _: offset
@@ -183,7 +183,7 @@ def zone(name: str) -> Callable[[int], int]:
 
 
 def known_zone(name: str) -> Callable[[int], int] | None:
-    """Return the zone, or None if there is none of that name."""
+    """Return the zone, or None if no zone has that name."""
     try:
         return zone(name)
     except EvaluationError:
@@ -196,14 +196,14 @@ def local(moment: Timestamp, offset: int) -> tuple[int, int]:
 
 
 def whole_units(nanos: int, unit: int) -> int:
-    """Return a duration in whole units as Go does, through a double and towards zero."""
+    """Return a duration in whole units as Go does: as a double, truncated towards zero."""
     whole, rest = truncated(nanos, unit)
     return int(whole + rest / unit)
 
 
 def _offsets(found: zoneinfo.ZoneInfo) -> Callable[[int], int]:
     def offset(seconds: int) -> int:
-        # The years at both ends cannot be shifted in Python; no zone changes there.
+        # Python cannot shift the first and the last year; no zone changes its offset there.
         within = min(max(seconds, _EARLIEST + 366 * _DAY_SECONDS), _LATEST - 366 * _DAY_SECONDS)
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=within)
         shift = moment.astimezone(found).utcoffset() or timedelta()
@@ -237,7 +237,7 @@ def _seconds(nanos: int) -> float:
 def _term(whole: str, fraction: str, unit: int) -> int:
     if len(whole.lstrip("0")) > 19 or int(whole or "0") > 1 << 63:
         raise _unreadable("Duration")
-    # Only as many digits as an int64 holds are read; the scale is a double, as in Go.
+    # Only the digits that fit an int64 count; the scale is a double, as in Go.
     digits = scale = 0
     for digit in fraction:
         if digits > INT_MAX // 10 or digits * 10 + int(digit) > 1 << 63:

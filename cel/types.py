@@ -1,15 +1,15 @@
-"""The types of the language, as the checker compares them and people read them."""
+"""The CEL types, as the checker compares them and errors display them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type: `kind` says what sort, `name` which one, `params` what it is made of.
+    """A type: `kind` is its sort, `name` its name, `params` its type parameters.
 
     Kinds: bool int uint double string bytes null timestamp duration dyn any error type list map
     opaque (name and params, such as `kubernetes.Quantity` or `optional_type`), object (name),
-    wrapper (params[0] is what it wraps), param (name; a type parameter of an overload).
+    wrapper (params[0] is the wrapped type), param (name; a type parameter of an overload).
     """
 
     kind: str
@@ -34,27 +34,27 @@ B = Type("param", "B")
 
 
 def list_of(element: Type) -> Type:
-    """The type of a list of `element`."""
+    """Return the type of a list of `element`."""
     return Type("list", params=(element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """The type of a map from `key` to `value`."""
+    """Return the type of a map from `key` to `value`."""
     return Type("map", params=(key, value))
 
 
 def type_of(inner: Type) -> Type:
-    """The type of the type value `inner`."""
+    """Return the type of the type value `inner`."""
     return Type("type", params=(inner,))
 
 
 def optional_of(inner: Type) -> Type:
-    """The type of an optional `inner`."""
+    """Return the type of an optional `inner`."""
     return Type("opaque", "optional_type", (inner,))
 
 
 def opaque(name: str, *params: Type) -> Type:
-    """A type of which only the functions that take it know the inside."""
+    """Return a type that only its own functions accept."""
     return Type("opaque", name, params)
 
 
@@ -71,7 +71,7 @@ _LONG = 2_000
 
 
 def describe(type_: Type) -> str:
-    """The type as the reference spells it in its errors; cut where it would fill the screen."""
+    """Return the type as cel-go spells it in errors; a very long type is truncated."""
     pieces: list[str] = []
     _spell(type_, pieces, [_LONG])
     return "".join(pieces)

@@ -1,20 +1,20 @@
-"""Which type fits where, and what the type parameters stand for meanwhile.
+"""Decides type assignability and binds type parameters.
 
-The rules are the reference's, with its leniencies (null fits every opaque and object type, `dyn`
-fits everything). Knows no expressions and no errors; a comparison that fails leaves no trace.
+The rules are cel-go's, including its lenient ones: null fits every opaque and object type, and
+`dyn` fits everything. A comparison that fails does not bind any parameter.
 """
 
 from collections.abc import Mapping, Sequence
 
 from cel.types import DYN, Type
 
-# Types that hold themselves many times over can be written in few characters; nobody means them.
+# A short expression can create a type that contains itself very often.
 STEPS = 300_000
 _DYNAMIC = frozenset({"dyn", "any"})
 _WILD = frozenset({"dyn", "any", "error"})
 _NULLABLE = frozenset({"opaque", "object", "any", "duration", "timestamp", "wrapper", "null"})
 _NESTED = frozenset({"opaque", "list", "map"})
-# Two different kinds of these never fit each other, whatever the parameters.
+# Two different kinds of these never fit each other, whatever their parameters are.
 STRICT = frozenset({
     "bool", "int", "uint", "double", "string", "bytes", "list", "map", "timestamp", "duration",
     "opaque", "object", "type",
@@ -23,50 +23,50 @@ PLAIN = frozenset({"bool", "int", "uint", "double", "string", "bytes", "timestam
 
 
 class TooComplexError(Exception):
-    """Comparing the types takes more steps than any sensible expression needs."""
+    """The comparison of types takes more steps than the limit."""
 
 
 def is_dynamic(type_: Type) -> bool:
-    """Whether anything goes."""
+    """Tell whether every type fits."""
     return type_.kind in _DYNAMIC
 
 
 def is_wild(type_: Type) -> bool:
-    """Whether anything goes, if only because something is wrong already."""
+    """Tell whether every type fits, possibly because of an earlier error."""
     return type_.kind in _WILD
 
 
 def unwrapped(type_: Type) -> tuple[Type, bool]:
-    """What an optional type holds, and whether it was one."""
+    """Return the value type of an optional type, and whether it was optional."""
     if type_.kind == "opaque" and type_.name == "optional_type":
         return type_.params[0], True
     return type_, False
 
 
 class Unifier:
-    """The state of one check: what type variables there are and what they stand for."""
+    """The type variables of one check and their bindings."""
 
     __slots__ = ("bound", "closed", "count", "steps", "trail")
 
     def __init__(self) -> None:
         self.bound: dict[str, Type] = {}
-        # types without variables, by identity: most are looked at again and again
+        # types without variables, by identity, because most types are examined repeatedly
         self.closed: dict[int, Type] = {}
         self.trail: list[tuple[str, Type | None]] = []
         self.count = 0
         self.steps = 0
 
     def variable(self) -> Type:
-        """A type variable that stands for nothing yet."""
+        """Return a new type variable without a binding."""
         self.count += 1
         return Type("param", f"_var{self.count - 1}")
 
     def fits(self, expected: Type, found: Type) -> bool:
-        """Whether `found` can be where `expected` is; learns what variables stand for."""
+        """Tell whether `found` is assignable to `expected`; binds type variables."""
         return expected is found or self.all_fit((expected,), (found,))
 
     def all_fit(self, expected: Sequence[Type], found: Sequence[Type]) -> bool:
-        """Whether each can be in the place of its counterpart, all at once."""
+        """Tell whether each type is assignable to its counterpart."""
         start = len(self.trail)
         if len(expected) == len(found) and all(map(self._fits, expected, found)):
             return True
@@ -111,7 +111,7 @@ class Unifier:
         return one.name == two.name
 
     def _stands_for(self, one: Type, variable: Type) -> bool | None:
-        """Whether `variable` may stand for `one`; None: it stands for nothing and may not."""
+        """Tell whether `variable` may be bound to `one`; None if it has no binding and must not."""
         if one.kind == "param" and one.name == variable.name:
             return True
         known = self.bound.get(variable.name)
@@ -134,7 +134,7 @@ class Unifier:
         self.bound[variable.name] = to
 
     def _absent(self, variable: Type, within: Type) -> bool:
-        """Whether `variable` does not occur in `within`."""
+        """Tell whether `variable` does not occur in `within`."""
         self._step()
         if within.kind == "param":
             if within.name == variable.name:
@@ -144,7 +144,7 @@ class Unifier:
         return all(self._absent(variable, param) for param in within.params)
 
     def same(self, one: Type, two: Type) -> bool:
-        """Whether both are the same type."""
+        """Tell whether both types are the same."""
         if one is two:
             return True
         self._step()
@@ -157,7 +157,7 @@ class Unifier:
         )
 
     def _as_general(self, one: Type, two: Type) -> bool:
-        """Whether `one` is the same as `two` or says less."""
+        """Tell whether `one` is the same as `two` or more general."""
         self._step()
         one, two = _bare(one), _bare(two)
         if one.kind in _DYNAMIC or one.kind == "param":
@@ -175,11 +175,11 @@ class Unifier:
         return self.same(one, two)
 
     def general(self, one: Type, two: Type) -> Type:
-        """The one of two types that fit which says less."""
+        """Return the more general of two types that fit."""
         return one if self._as_general(one, two) else two
 
     def resolve(self, type_: Type, *, dynamic: bool = False) -> Type:
-        """The type with what its variables stand for; `dynamic`: `dyn` for those that do not."""
+        """Replace bound variables by their types and, if `dynamic`, unbound ones by `dyn`."""
         if type_.kind == "param":
             known = self.bound.get(type_.name)
             if known is not None:
@@ -196,7 +196,7 @@ class Unifier:
         return Type(type_.kind, type_.name, params)
 
     def is_closed(self, type_: Type) -> bool:
-        """Whether there is no variable in the type."""
+        """Tell whether the type contains no variable."""
         if not type_.params:
             return type_.kind != "param"
         self._step()
@@ -208,7 +208,7 @@ def _bare(type_: Type) -> Type:
 
 
 def instantiate(type_: Type, variables: Mapping[str, Type]) -> Type:
-    """The type with `variables` in the place of its parameters."""
+    """Replace the parameters of a type by `variables`."""
     if type_.kind == "param":
         return variables[type_.name]
     if not type_.params:
@@ -219,10 +219,10 @@ def instantiate(type_: Type, variables: Mapping[str, Type]) -> Type:
 
 
 def matches_plainly(params: Sequence[Type], found: Sequence[Type], bound: dict[str, Type]) -> bool:
-    """Whether the types fit an overload without any leniency; `bound` gets its type parameters.
+    """Tell whether the types fit an overload without lenient rules; sets `bound`.
 
-    What is so by this rule is so by the unifier's, which is asked where this says no. It costs a
-    tenth of that and decides nearly every call.
+    `bound` receives the type parameters. If this returns true, the unifier agrees; if not, the
+    unifier decides. This check takes a tenth of the time and decides nearly every call.
     """
     for param, type_ in zip(params, found, strict=True):
         if param is type_:

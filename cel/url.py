@@ -1,6 +1,6 @@
-"""URLs as Go's net/url reads them, which is more lenient than the RFC in some places.
+"""URLs as Go's net/url parses them, which is more lenient than the RFC in some places.
 
-Parts are kept as bytes where percent signs were decoded: they need not be UTF-8. Knows no function.
+Percent-decoded parts are bytes, because they need not be valid UTF-8.
 """
 
 import re
@@ -21,12 +21,12 @@ _PATH: Final = _UNRESERVED | frozenset(b"$&+,/:;=@")
 _HOST: Final = _UNRESERVED | frozenset(b"!\"$&'()*+,:;<=>[]")
 _USERINFO: Final = _UNRESERVED | frozenset(b"$&+,;=")
 _FRAGMENT: Final = _UNRESERVED | frozenset(b"!$&()*+,/:;=?@")
-# What may stand in a path or fragment as it was written, beside what is never escaped there.
+# Characters that a path or fragment may contain unescaped, beside those that are never escaped.
 _KEPT: Final = frozenset(b"!$&'()*+,;=:@[]%")
 
 
 class Url:
-    """A URL; two are equal when they are written the same way again."""
+    """A URL; two are equal if their normalized texts are equal."""
 
     __slots__ = ("host", "path", "query", "scheme", "text")
 
@@ -53,7 +53,7 @@ def is_request_uri(text: str) -> bool:
 
 
 def uri_problem(text: str) -> str:
-    """Say why it is no absolute URL and no absolute path; nothing if it is."""
+    """Return the error of a text that is neither an absolute URL nor a path, else None."""
     try:
         _parse(text, via_request=True)
     except _MalformedError as problem:
@@ -62,7 +62,7 @@ def uri_problem(text: str) -> str:
 
 
 def parse_url(text: str) -> Url:
-    """Read an absolute URL or path, or raise an error of kind `net`."""
+    """Parse an absolute URL or path, or raise an error of kind `net`."""
     try:
         _parse(text, via_request=True)
         before, _, fragment = text.partition("#")
@@ -72,7 +72,7 @@ def parse_url(text: str) -> Url:
 
 
 def split_host(host: str) -> tuple[str, str]:
-    """Return host name and port; the brackets of an IPv6 address are taken off."""
+    """Return host name and port; the brackets of an IPv6 address are removed."""
     name, colon, port = host.rpartition(":")
     if not colon or not _PORT.fullmatch(":" + port):
         name, port = host, ""
@@ -82,7 +82,7 @@ def split_host(host: str) -> tuple[str, str]:
 
 
 def parse_query(query: str) -> dict[str, list[str]]:
-    """Return the values of each parameter; what cannot be read is left out."""
+    """Return the values of each parameter; invalid parameters are ignored."""
     found: dict[str, list[str]] = {}
     for pair in query.split("&"):
         if not pair or ";" in pair:
@@ -97,7 +97,7 @@ def parse_query(query: str) -> dict[str, list[str]]:
 
 
 class _MalformedError(Exception):
-    """Why a text is no URL."""
+    """The text is not a URL."""
 
 
 def _parse(text: str, *, via_request: bool, fragment: str = "") -> Url:
@@ -134,7 +134,7 @@ def _escaped_fragment(fragment: str) -> str:
 
 
 def _authority(scheme: str, authority: str) -> tuple[str, str]:
-    """Return the host and how user and host are written."""
+    """Return the host, and the normalized text of user and host."""
     userinfo, at, host = authority.rpartition("@")
     decoded = _host(scheme, host)
     shown = _text(_escape(decoded, _HOST))
@@ -150,7 +150,7 @@ def _host(scheme: str, host: str) -> bytes:
     if "[" in host:
         return _bracketed(host)
     if ":" in host:
-        # Only web addresses have to have one colon: other schemes write several hosts so.
+        # Only web addresses require a single colon: other schemes list several hosts.
         at = host.index(":") if scheme in {"http", "https"} else host.rindex(":")
         if not _PORT.fullmatch(host, at):
             raise _MalformedError(f'invalid port "{host[at:]}" after host')
@@ -197,7 +197,7 @@ def _check_host(host: str) -> None:
 
 
 def _written(text: str, safe: frozenset[int]) -> str:
-    """Return a path or fragment as it is written again: unchanged where that is right."""
+    """Return the normalized text of a path or fragment: unchanged if it is valid."""
     decoded = _unescape(text)
     if all(byte in safe or byte in _KEPT for byte in text.encode(errors="replace")):
         return text

@@ -1,7 +1,7 @@
-"""What is wrong with an expression although its types are right: literals that can never do.
+"""Validates literals in expressions whose types are correct.
 
-The checks are those that Kubernetes switches on, each a function from the checked tree to
-complaints. An expression without anything to look at is not even walked through.
+The checks are those that Kubernetes enables. Each is a function from the checked tree to
+complaints. An expression without such literals is not walked.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ _FORMAT = "format"
 
 
 class ValidatedNodes:
-    """The nodes that validators look at, each with whether a call of `format` is around it."""
+    """The calls of an expression, and its list and map literals outside `format` calls."""
 
     __slots__ = ("calls", "checked", "literals", "same")
 
@@ -44,7 +44,7 @@ Validators = tuple[Validator, ...]
 
 
 def validate(checked: Checked, source: str, validators: Validators) -> None:
-    """Raise CompileError with what the validators complain about."""
+    """Raise CompileError with the complaints of all validators."""
     names = {resolved.function.name for resolved in checked.calls.values()}
     if not checked.aggregates and names.isdisjoint(_LOOKED_AT):
         return
@@ -58,12 +58,12 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
 
 
 def duration_literals(found: ValidatedNodes) -> Iterator[Complaint]:
-    """`duration` of a constant has to be one."""
+    """Require that the constant argument of `duration` is a duration."""
     return _conversions(found, "duration")
 
 
 def timestamp_literals(found: ValidatedNodes) -> Iterator[Complaint]:
-    """`timestamp` of a constant has to be one."""
+    """Require that the constant argument of `timestamp` is a timestamp."""
     return _conversions(found, "timestamp")
 
 
@@ -81,10 +81,9 @@ def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
 
 
 def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
-    """`matches` with a constant needs a regular expression.
+    """Require that the constant argument of `matches` is a regular expression.
 
-    As in the reference it is the first argument that is looked at, which in `matches(text, regex)`
-    is the text.
+    As in cel-go, this examines the first argument, which in `matches(text, regex)` is the text.
     """
     for call in found.calls:
         argument = call.args[0] if call.args and call.function == "matches" else None
@@ -96,7 +95,7 @@ def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
 
 
 def homogeneous_literals(found: ValidatedNodes) -> Iterator[Complaint]:
-    """What a list or a map literal holds is of one type, except in the arguments of `format`."""
+    """Require literals of one element type, except in arguments of `format`."""
     for literal in found.literals:
         if isinstance(literal, ListLiteral):
             yield from _homogeneous_list(found, literal)
@@ -141,7 +140,7 @@ def _mismatch(node: SyntaxNode, expected: Type, found: Type) -> Complaint:
 
 
 def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
-    """The clauses of a constant text agree with the list literal of what is to be formatted."""
+    """Require that the clauses of a constant format string fit the literal arguments."""
     for call in found.calls:
         text, arguments = call.target, call.args[0] if call.args else None
         if (
@@ -159,7 +158,7 @@ def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
 
 
 def _argument(checked: Checked, node: SyntaxNode, offsets: dict[int, int]) -> Argument:
-    """The argument that `node` is; only literals within literals have parts to look at."""
+    """Return the format argument of `node`; only nested literals have parts."""
     offsets[node.id] = node.offset
     literal = isinstance(node, ListLiteral | MapLiteral)
     parts = children(node) if literal else ()
@@ -171,7 +170,7 @@ def _argument(checked: Checked, node: SyntaxNode, offsets: dict[int, int]) -> Ar
 
 
 _LOOKED_AT = frozenset({"duration", "timestamp", "matches", _FORMAT})
-# The order is Kubernetes's; of two complaints about one place the first is reported first.
+# The order is Kubernetes'; it decides which of two complaints at one position comes first.
 KUBERNETES: Validators = (
     duration_literals,
     timestamp_literals,

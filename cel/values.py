@@ -1,8 +1,7 @@
-"""The values of expressions and what all of them have in common: equality, order, look-up, names.
+"""The operations that all CEL values have: equality, order, lookup and type names.
 
-An int is a Python int, a double a float, bool, string, bytes and null are Python's own, a list is
-a list or a tuple, a map a dict with string keys or a `Map`. The rest has classes of its own, here
-and beside. Knows no function by its CEL name and no cost but the size that costs are made of.
+An int is a Python int, a double a float. Booleans, strings, bytes and null are Python's own. A list
+is a list or a tuple, a map a dict with string keys or a `Map`. Other kinds have their own classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -68,12 +67,12 @@ __all__ = [
     "type_value_of",
 ]  # fmt: skip
 
-# What is known of pairs of lists and maps, by identity, during one comparison.
+# Results for pairs of lists and maps, by identity, during one comparison.
 _Seen = dict[tuple[int, int], bool]
 
 
 def make_map(pairs: Iterable[tuple[CelValue, CelValue]]) -> CelValue:
-    """Make a map; of two equal keys the later counts."""
+    """Create a map; the last of equal keys is effective."""
     entries = list(pairs)
     for key, _ in entries:
         if type(key) is not str:
@@ -82,7 +81,7 @@ def make_map(pairs: Iterable[tuple[CelValue, CelValue]]) -> CelValue:
 
 
 def grow(container: CelValue, key: CelValue, value: CelValue) -> CelValue:
-    """Add an entry to a fresh map, in place where its kind allows; refuse a key that it has."""
+    """Add an entry to an unshared map, in place if possible; refuse a duplicate key."""
     if contains(container, key):
         raise EvaluationError("duplicate_key", f"insert failed: key {key} already exists")
     if isinstance(container, dict) and type(key) is str:
@@ -99,8 +98,8 @@ def grow(container: CelValue, key: CelValue, value: CelValue) -> CelValue:
 def equal(a: CelValue, b: CelValue) -> bool:
     """Tell whether two values of any kinds are equal.
 
-    Unlike kinds are not equal, except numbers of one value. What Kubernetes added raises where it
-    stands on the left of another kind.
+    Values of different kinds are unequal, except equal numbers. A Kubernetes type on the left of
+    another kind raises an error.
     """
     kind = type(a)
     if kind is type(b) and kind in _PLAIN:
@@ -111,7 +110,7 @@ def equal(a: CelValue, b: CelValue) -> bool:
 
 
 def same(a: CelValue, b: CelValue) -> bool:
-    """Tell whether two values surely are equal: a comparison that fails, and null, do not count."""
+    """Tell whether two values are equal without doubt; errors and null count as unequal."""
     kind = type(a)
     if kind is type(b) and kind in _PLAIN:
         return a == b
@@ -124,11 +123,11 @@ def same(a: CelValue, b: CelValue) -> bool:
 
 
 def contains(container: CelValue, element: CelValue) -> bool:
-    """Tell whether a list has an equal element or a map the key (`in`)."""
+    """Tell whether a list contains an equal element, or a map the key (`in`)."""
     if isinstance(container, (list, tuple)):
         kind = type(element)
         if kind is str:
-            # bool, int and str never compare equal to a str in Python, so this is exact.
+            # bool, int and str never equal a str in Python, so this is exact.
             return element in container
         return any(same(element, other) for other in container)
     if isinstance(container, dict):
@@ -139,7 +138,7 @@ def contains(container: CelValue, element: CelValue) -> bool:
 
 
 def compare(a: CelValue, b: CelValue) -> int:
-    """Return -1, 0 or 1; raises where the two have no order."""
+    """Return -1, 0 or 1; raises an error if the values have no order."""
     kind, other = type(a), type(b)
     if kind in _NUMBERS and other in _NUMBERS:
         return _compare_numbers(a, b)  # type: ignore[arg-type]
@@ -153,14 +152,14 @@ def compare(a: CelValue, b: CelValue) -> int:
 
 
 def size(value: CelValue) -> int:
-    """Return what `size()` says: characters, bytes, elements or entries."""
+    """Return the result of `size()`: characters, bytes, elements or entries."""
     if isinstance(value, (str, bytes, list, tuple, dict, Map)):
         return len(value)
     raise no_such_overload()
 
 
 def actual_size(value: CelValue) -> int:
-    """Return the size that counted costs are made of: 1 for what has no size, and for failures."""
+    """Return the size for counted costs: 1 for errors and values without a size."""
     if isinstance(value, (str, bytes, list, tuple, dict, Map)):
         return len(value)
     if isinstance(value, (Ip, Cidr)):
@@ -169,10 +168,10 @@ def actual_size(value: CelValue) -> int:
 
 
 def find(container: CelValue, key: CelValue) -> CelValue:
-    """Return the element or entry under a key, or MISSING; raises for a key of a wrong kind."""
+    """Return the element or entry under a key, or MISSING; raises for an invalid key."""
     if isinstance(container, dict):
         found = container.get(key, MISSING) if type(key) is str else MISSING
-        # A map with a default has a value for every key, though it does not contain it.
+        # A map with a default returns a value for every key, though it does not contain it.
         if found is MISSING and hasattr(container, "__missing__"):
             return container[key]
         return found
@@ -185,7 +184,7 @@ def find(container: CelValue, key: CelValue) -> CelValue:
 
 
 def index(container: CelValue, key: CelValue) -> CelValue:
-    """Return the element or entry under a key (`[]`); raises if there is none."""
+    """Return the element or entry under a key (`[]`); raises if it does not exist."""
     found = find(container, key)
     if found is not MISSING:
         return found
@@ -195,7 +194,7 @@ def index(container: CelValue, key: CelValue) -> CelValue:
 
 
 def iterate(value: CelValue) -> Sequence[CelValue]:
-    """Return what a comprehension goes over: elements of a list, keys of a map."""
+    """Return the range of a comprehension: the elements of a list or the keys of a map."""
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, dict):
@@ -208,14 +207,14 @@ def iterate(value: CelValue) -> Sequence[CelValue]:
 
 
 def type_value_of(type_: Type) -> TypeValue:
-    """Return the value that a name of this type stands for."""
+    """Return the value that the name of this type refers to."""
     return TypeValue(_RUNTIME_NAMES.get(type_.kind) or type_.name or type_.kind)
 
 
 def fits(type_: Type) -> Callable[[CelValue], bool] | None:
-    """Return what tells whether a value may be passed as this type; None if every value may.
+    """Return a check of whether a value fits this type; None if every value does.
 
-    Type parameters are erased at run time, but the first element of a list or map is looked at.
+    Type parameters are erased at run time, but the first element of a list or map is examined.
     """
     if type_.kind in {"dyn", "any", "param", "error"}:
         return None
@@ -250,7 +249,7 @@ def _fits_aggregate(type_: Type) -> Callable[[CelValue], bool]:
 
 
 def _position(key: CelValue) -> int:
-    """Read the index of a list: an int, or another number that is whole."""
+    """Return the index of a list: an int, or another number without a fraction."""
     if isinstance(key, (int, float)) and not isinstance(key, bool):
         whole = to_int(key) if isinstance(key, float) else int(key)
         if whole is not None and whole == key and whole <= INT_MAX:
@@ -260,7 +259,7 @@ def _position(key: CelValue) -> int:
 
 
 def _compare_numbers(a: float, b: float) -> int:
-    # Against a double upstream compares as doubles: 2**53 + 1 equals 2.0**53.
+    # cel-go compares with a double as doubles: 2**53 + 1 equals 2.0**53.
     if float in {type(a), type(b)}:
         a, b = float(a), float(b)
     if a < b:
@@ -318,14 +317,14 @@ def _equal_maps(a: CelValue, b: CelValue, seen: _Seen | None = None) -> bool:
 def _element_equal(a: CelValue, b: CelValue, seen: _Seen) -> bool:
     """Tell whether two elements count as equal inside a list or map.
 
-    Upstream only looks for an answer of `false` there, so a comparison that fails counts as equal.
+    cel-go checks only for `false` here, so a comparison that fails counts as equal.
     """
     kind = type(a)
     if kind is type(b) and kind in _PLAIN:
         return a == b
     if a is None or b is None:
         return a is b
-    # A value may hold another one many times over, so a pair is compared once.
+    # Values can contain the same value many times, so each pair is compared once.
     if isinstance(a, (list, tuple)):
         return _equal_lists(a, b, seen)
     if isinstance(a, (dict, Map)):

@@ -1,7 +1,6 @@
-"""The protobuf messages that are values of the language: wrappers, times and JSON.
+"""The well-known protobuf messages that CEL converts to values: wrappers, times and JSON.
 
-Kubernetes knows their names and fields, so that `google.protobuf.Int64Value{value: 5}`
-is 5. Knows no other message, and nothing of how an expression gets here.
+For example, `google.protobuf.Int64Value{value: 5}` is 5. Other messages are not supported.
 """
 
 import base64
@@ -33,7 +32,7 @@ from cel.values import index as entry_of
 _PACKAGE = "google.protobuf."
 _STRUCT = map_of(STRING, DYN)
 _SECOND = 10**9
-# The greatest number of which every smaller one is a double as well; JSON has texts beyond.
+# All integers up to this number are exact doubles; JSON represents larger ones as text.
 _EXACT = 2**53 - 1
 
 
@@ -81,7 +80,7 @@ FIELDS: Mapping[str, Mapping[str, Type]] = {
 
 
 def construct(name: str, fields: Mapping[str, CelValue]) -> CelValue:
-    """The value that a message stands for, of which `fields` were given."""
+    """Return the value of a message with the given `fields`."""
     short = name.removeprefix(".").removeprefix(_PACKAGE)
     if short in _WRAPPERS:
         value = fields.get("value", _WRAPPERS[short][1])
@@ -111,7 +110,7 @@ def _within(low: int, high: int, make: Callable[[int], CelValue]) -> Callable[[C
 
 
 def _single(value: CelValue) -> CelValue:
-    """The double as one of half the size says it."""
+    """Return the double rounded to single precision."""
     if not isinstance(value, float):
         raise EvaluationError("conversion", "unsupported conversion to float")
     try:
@@ -137,7 +136,7 @@ def _time(short: str, fields: Mapping[str, CelValue]) -> CelValue:
 
 
 def _json(value: CelValue) -> CelValue:
-    """The value as JSON has it: numbers are doubles, and what JSON has no word for is text."""
+    """Return the JSON value: numbers are doubles; a value without a JSON form becomes text."""
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):

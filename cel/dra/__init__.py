@@ -1,7 +1,8 @@
 """The CEL environment of device selectors.
 
-`device_environment` compiles selectors, `view` converts a device to CEL values, `Selectors` answers
-as Kubernetes does, and `reads` lists the attributes that an expression reads.
+`device_environment` compiles selectors, `device_variables` converts a device to CEL values,
+`Selectors` evaluates as Kubernetes does, and `find_reads` lists the attributes that an expression
+reads.
 """
 
 from cel.dra.environment import LENGTH_LIMIT, device_environment, device_variables

@@ -1,7 +1,7 @@
-"""Devices as expressions see them: the variable `device`, its types, sizes and rules.
+"""The CEL environment of device selectors: the variable `device`, its types, sizes and rules.
 
-An attribute or capacity without a domain is filed under the driver's name. A domain that a device
-does not have reads as an empty map, though `in` says that it is not there.
+An attribute or capacity without a domain is in the domain of the driver name. A domain that a
+device does not have reads as an empty map, though `in` returns false for it.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ LENGTH_LIMIT = 10 * 1024
 DEVICE = Type("object", "kubernetes.DRADevice")
 LISTS_SINCE = 36
 
-# What the API bounds: characters of a domain, an identifier, a driver, a value; entries of a map.
+# API limits: characters of a domain, an identifier, a driver, a value; entries of a map.
 DOMAIN, ID, DRIVER, VALUE, ENTRIES = 63, 32, 63, 64, 32
 QUANTITY_SIZE = 0
 
 
 class Domains(dict[str, Mapping[str, CelValue]]):
-    """Attributes or capacities by domain; a domain that is not there is an empty map."""
+    """Attributes or capacities by domain; a missing domain reads as an empty map."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ EMPTY: dict[str, CelValue] = {}
 def device_variables(
     driver: str, device: Device, *, list_attributes: bool = False
 ) -> Mapping[str, CelValue]:
-    """What a program is given for a device; a device that cannot be seen fails every program."""
+    """Return the CEL variables of a device; an invalid device fails every program."""
     attributes: Domains = Domains()
     capacity: Domains = Domains()
     try:
@@ -91,7 +91,7 @@ def _version(name: str, text: str) -> CelValue:
 
 
 def sizes(path: FieldPath) -> Range | None:
-    """The bounds of what is found under a path of `device`, None where nothing is declared."""
+    """Return the size limits of a path below `device`, or None if it has none."""
     if path[0] != "device":
         return None
     match path[1:]:
@@ -107,7 +107,7 @@ def sizes(path: FieldPath) -> Range | None:
 
 
 def _map_sizes(field: str, rest: FieldPath) -> Range | None:
-    """Inside the two maps; a name in place of `@values` is only known to lead to an attribute."""
+    """Return the size limits in the two maps; any name but `@values` is an attribute."""
     match rest:
         case () | ("@values" | "@items",):
             return Range(0, ENTRIES)
@@ -130,10 +130,10 @@ def device_environment(  # house: long, it is one declaration
     stored: bool = True,
     derived: bool = False,
 ) -> Environment:
-    """The environment of device selectors, or of derived attributes.
+    """Return the environment of device selectors, or of derived attributes.
 
-    `stored` is what the scheduler uses: all that this version has. A new object is judged by what
-    the version before had already.
+    If `stored`, it is the scheduler's environment, with all libraries of this version. Otherwise it
+    is the API server's for new objects, which has the libraries of the previous version.
     """
     minor = int(version.partition(".")[2])
     lists = _lists(minor, list_attributes=list_attributes, stored=stored)
@@ -165,7 +165,7 @@ def device_environment(  # house: long, it is one declaration
 
 
 def _underivable(found: Type, *, lists: bool) -> str | None:
-    """Say why a type cannot be that of an attribute, None if it can."""
+    """Return the error for an invalid type of a derived attribute, or None."""
     element = found.params[0] if lists and found.kind == "list" and found.params else found
     if element in (BOOL, INT, STRING, ANY, DYN, SEMVER):
         return None
@@ -175,13 +175,13 @@ def _underivable(found: Type, *, lists: bool) -> str | None:
 
 
 def lists_readable(version: str, *, list_attributes: bool) -> bool:
-    """Tell whether the scheduler of this version reads attributes that are lists."""
+    """Tell whether the scheduler of this version reads list attributes."""
     minor = int(version.partition(".")[2])
     return _lists(minor, list_attributes=list_attributes, stored=True)
 
 
 def _lists(minor: int, *, list_attributes: bool, stored: bool) -> bool:
-    """Tell whether attributes may be lists; 1.37 judges stored expressions with every gate on."""
+    """Tell whether attributes may be lists; 1.37 evaluates stored expressions with all gates on."""
     if minor > LISTS_SINCE:
         return list_attributes or stored
     return list_attributes and minor == LISTS_SINCE

@@ -1,4 +1,4 @@
-"""Expressions about other devices, asked as `dra.compatibility` asks them."""
+"""Evaluates the expressions in `compatibleOnlyWith` on other devices, for `dra.compatibility`."""
 
 from cel.dra.environment import device_variables
 from cel.errors import CompileError, EvaluationError
@@ -8,7 +8,7 @@ from dra.compatibility import ExpressionEvaluationError as Unanswered
 
 
 def make_evaluator(programs: Programs, *, list_attributes: bool = False) -> Evaluate:
-    """Make what answers an expression for a device; the programs are remembered in `programs`."""
+    """Return a function that evaluates an expression on a device; caches in `programs`."""
 
     def ask(expression: str, peer: Peer) -> bool:
         seen = device_variables(peer.pool.driver, peer.device, list_attributes=list_attributes)

@@ -1,7 +1,8 @@
-"""Questions as people and tests write them down: a device, an expression, a setting of the gate.
+"""Reads selector questions from JSON: a device, an expression and the list-attributes gate.
 
-One JSON object each, the device in short form: `{"device": {"driver": "d", "attributes": {"model":
-{"string": "x"}}, "capacity": {"memory": "40Gi"}}, "expression": "...", "list_attributes": "on"}`.
+A question is one JSON object with the device in short form: `{"device": {"driver": "d",
+"attributes": {"model": {"string": "x"}}, "capacity": {"memory": "40Gi"}}, "expression": "...",
+"list_attributes": "on"}`.
 """
 
 from typing import Annotated, Any
@@ -16,11 +17,11 @@ BoundedName = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class QuestionError(ValueError):
-    """A question that cannot be read; says why."""
+    """A question is invalid; the message gives the reason."""
 
 
 class SelectorQuestion(msgspec.Struct, frozen=True):
-    """A device of a driver, and what is asked about it."""
+    """A device of a driver and the expression to evaluate on it."""
 
     driver: str
     device: Device
@@ -32,7 +33,7 @@ class _Device(msgspec.Struct, frozen=True, rename="camel"):
     driver: BoundedName = ""
     name: BoundedName = "device"
     attributes: dict[BoundedName, Attribute] = {}
-    # An amount alone, or `{"value": amount}` as in a ResourceSlice.
+    # A quantity, or `{"value": quantity}` as in a ResourceSlice.
     capacity: dict[BoundedName, Any] = {}
     allow_multiple_allocations: bool | None = None
 
@@ -47,7 +48,7 @@ _decoder = msgspec.json.Decoder(_Question)
 
 
 def read_question(line: bytes) -> SelectorQuestion:
-    """Read one line; raises QuestionError."""
+    """Read one line of JSON; raises QuestionError."""
     try:
         return _turned(_decoder.decode(line))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
@@ -55,7 +56,7 @@ def read_question(line: bytes) -> SelectorQuestion:
 
 
 def convert_question(plain: object) -> SelectorQuestion:
-    """Read a question that is decoded already; raises QuestionError."""
+    """Convert decoded JSON to a question; raises QuestionError."""
     try:
         return _turned(msgspec.convert(plain, _Question))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:

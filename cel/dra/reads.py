@@ -1,8 +1,8 @@
-"""What an expression reads of a device, known without evaluating it.
+"""Finds the parts of a device that an expression reads, without evaluating it.
 
-Callers evaluate once per distinct projection of a device, and lint learns which attributes an
-expression cannot do without. Follows constant keys and `cel.bind`; where a key is computed or a
-whole map is used, the whole map counts as read.
+Callers evaluate once per distinct projection of a device, and lint reports attributes that an
+expression requires. Follows constant keys and `cel.bind`. If a key is computed or a map is used as
+a value, the expression reads the whole map.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -17,7 +17,7 @@ from cel.semver import Semver
 from cel.values import MISSING, CelValue, Quantity
 
 VARIABLE = "device"
-# Below these there are values of attributes, and no names.
+# Deeper paths are parts of attribute values, not names.
 DEPTH = {"attributes": 3, "capacity": 3, "driver": 1, "allowMultipleAllocations": 1}
 NESTING = 200
 
@@ -27,10 +27,10 @@ NOTHING: PresentPaths = frozenset()
 
 
 class AttributeAccess(msgspec.Struct, frozen=True, order=True):
-    """One thing that is read: `("attributes", domain, identifier)`, or less for a whole map.
+    """One path that is read: `("attributes", domain, identifier)`, or less for a map.
 
-    `guarded` where the expression can do without it: it asks first, or takes it for optional.
-    `presence` where only whether it is there matters.
+    If `guarded`, the expression handles a missing value: it tests for it or reads it as an
+    optional. If `presence`, the expression only tests whether it exists.
     """
 
     path: tuple[str, ...]
@@ -39,24 +39,24 @@ class AttributeAccess(msgspec.Struct, frozen=True, order=True):
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """All that an expression reads, each once and in order."""
+    """All paths that an expression reads, each once and in order."""
 
     accesses: tuple[AttributeAccess, ...]
 
     def attributes(self) -> frozenset[tuple[str, str]]:
-        """The attributes that are read by name, as domain and identifier."""
+        """Return the attributes that are read by name, as domain and identifier."""
         return self._named("attributes")
 
     def capacities(self) -> frozenset[tuple[str, str]]:
-        """The capacities that are read by name, as domain and identifier."""
+        """Return the capacities that are read by name, as domain and identifier."""
         return self._named("capacity")
 
     def required(self) -> frozenset[DevicePath]:
-        """What is read by name and unguarded: without it the expression may fail."""
+        """Return the names that are read unguarded: the expression may fail without them."""
         return frozenset(a.path for a in self.accesses if len(a.path) == 3 and not a.guarded)
 
     def whole(self) -> bool:
-        """Tell whether a map, or the device, is read as a whole."""
+        """Tell whether a whole map, or the whole device, is read."""
         return any(
             len(each.path) < DEPTH.get(each.path[0], 1) if each.path else True
             for each in self.accesses
@@ -64,9 +64,10 @@ class Reads(msgspec.Struct, frozen=True):
         )
 
     def projection(self, device: Mapping[str, CelValue]) -> Hashable:
-        """What of a device (see `cel.dra.view`) decides the result of the expression.
+        """Return the parts of a device that determine the result of the expression.
 
-        Two devices with equal projections have the same result, or fail alike.
+        The device is a result of `cel.dra.device_variables`. Two devices with equal projections
+        have the same result or the same error.
         """
         seen = device[VARIABLE]
         if isinstance(seen, EvaluationError):
@@ -79,21 +80,21 @@ class Reads(msgspec.Struct, frozen=True):
 
 
 def find_reads(program: Program) -> Reads:
-    """Find what a program reads."""
+    """Return all reads of a program."""
     found: dict[DevicePath, AttributeAccess] = {}
     for path, guarded, presence in _accesses(program.checked.node):
         known = found.get(path)
         if known is None or (known.presence and not presence):
-            # Whoever reads the value sees whether it is there as well.
+            # A read of the value depends on its presence, too.
             found[path] = AttributeAccess(path, guarded, presence)
         elif known.presence == presence:
-            # Read twice, it is guarded if it is guarded both times.
+            # A path that is read twice is guarded only if both reads are.
             found[path] = AttributeAccess(path, known.guarded and guarded, presence)
     return Reads(tuple(sorted(found.values())))
 
 
 class _Place(NamedTuple):
-    """A node, what is known to be there when it is evaluated, and what its names stand for."""
+    """A node, the paths that exist when it is evaluated, and the meaning of its names."""
 
     node: SyntaxNode
     present: PresentPaths
@@ -101,7 +102,7 @@ class _Place(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """A path into the device and whether a part of it is taken for optional."""
+    """A path into the device, and whether one of its steps is optional."""
 
     path: DevicePath
     optional: bool
@@ -136,7 +137,7 @@ def _access(
 
 
 def _chain(node: SyntaxNode, names: Mapping[str, DevicePath | None]) -> _Chain | None:
-    """The path that a node spells, if it spells one."""
+    """Return the path that a node spells, or None."""
     keys: list[str] = []
     optional = False
     while not isinstance(node, Ident):
@@ -161,7 +162,7 @@ def _step(node: SyntaxNode) -> tuple[SyntaxNode, str, bool] | None:
 
 
 def _membership(node: Call, names: Mapping[str, DevicePath | None]) -> DevicePath | None:
-    """The path whose presence `"key" in device.attributes` asks for."""
+    """Return the path that `"key" in device.attributes` tests."""
     if node.function != "@in":
         return None
     key, container = node.args
@@ -175,9 +176,9 @@ def _membership(node: Call, names: Mapping[str, DevicePath | None]) -> DevicePat
 def _operands(
     node: Call, present: PresentPaths, names: Mapping[str, DevicePath | None]
 ) -> Iterator[_Place]:
-    """The operands of a call, each with what the others say is there when it matters."""
+    """Return the operands of a call, each with the paths that the others imply."""
     if node.function in ("_&&_", "_||_"):
-        # An error in one operand is absorbed when the other decides, whichever comes first.
+        # If one operand decides, an error in the other is absorbed, whichever comes first.
         truth = node.function == "_&&_"
         left, right = node.args
         yield _Place(left, present | _implied(right, names, truth=truth), names)
@@ -201,7 +202,7 @@ def _inside(
     bound = isinstance(node.range, ListLiteral) and not node.range.elements
     chain = _chain(node.initial, names)
     if bound and chain is not None and not chain.optional:
-        # cel.bind of a part of the device: what is read is read through the name.
+        # cel.bind of a part of the device: reads go through the bound name.
         yield _Place(node.result, present, {**names, node.accumulator: chain.path})
         if len(chain.path) >= DEPTH.get(chain.path[0] if chain.path else "", 1):
             yield _Place(node.initial, present, names)
@@ -216,7 +217,7 @@ def _inside(
 def _implied(
     node: SyntaxNode, names: Mapping[str, DevicePath | None], *, truth: bool, depth: int = 0
 ) -> PresentPaths:
-    """The paths that are surely there when `node` is `truth`."""
+    """Return the paths that certainly exist if `node` evaluates to `truth`."""
     if depth > NESTING:
         return NOTHING
     if isinstance(node, Select) and node.test:
@@ -234,18 +235,18 @@ def _implied(
 
 
 def _found(seen: object, access: AttributeAccess) -> object:
-    """What an access finds in a device; of presence only whether."""
+    """Return the value of an access in a device; for a presence test, only whether it exists."""
     value = seen
     for key in access.path:
         if access.presence and not (isinstance(value, dict) and key in value):
             return False
-        # A domain that is not there is empty, and its absence shows only where it is asked for.
+        # A missing domain is empty; its absence is visible only to a presence test.
         value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
     return True if access.presence else value
 
 
 def _key(value: object) -> Hashable:
-    """A hashable that is equal for equal values only, of the same type and representation."""
+    """Return a hashable that is equal only for equal values of the same type and representation."""
     if isinstance(value, str) or value is MISSING:
         return value
     if isinstance(value, list | tuple):

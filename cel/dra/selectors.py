@@ -1,7 +1,7 @@
-"""What Kubernetes would say of a selector: when it is written, and when a device is tried.
+"""Evaluates device selectors as Kubernetes does: admission by the API server, then evaluation.
 
-The API server judges a new object by what the previous version knew already, and by the estimated
-cost; the scheduler evaluates what is stored with everything that its version has.
+The API server checks a new object with the libraries of the previous version and the estimated
+cost. The scheduler evaluates a stored object with all libraries of its version.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from dra.device import Device
 
 
 class SelectorResult(msgspec.Struct, frozen=True):
-    """The answer for one selector and one device, in the fields of the batch's output."""
+    """The result for one selector and one device, with the fields of the batch output."""
 
     compile: str
     admitted: bool
@@ -39,13 +39,13 @@ class Selectors:
         self.lists = lists_readable(version, list_attributes=list_attributes)
 
     def compile_new(self, source: str) -> Program:
-        """Compile as a new expression; what differs by nothing is compiled once."""
+        """Compile as a new expression; shares the cache if both environments agree on it."""
         if any(name in source for name in self._apart):
             return self.fresh.compile(source)
         return self.stored.compile(source)
 
     def admitted(self, source: str) -> tuple[bool, Problem | None]:
-        """Tell whether the API server takes the selector in a new object, and what is wrong."""
+        """Tell whether the API server admits the selector in a new object; return the error."""
         try:
             program = self.compile_new(source)
         except CompileError as error:
@@ -54,7 +54,7 @@ class Selectors:
         return fits and program.max_cost <= COST_LIMIT, None
 
     def answer(self, source: str, driver: str, device: Device) -> SelectorResult:
-        """Judge a selector and try it on a device."""
+        """Check a selector and evaluate it on a device."""
         admitted, refused = self.admitted(source)
         new_compile = "ok" if refused is None else "error"
         try:
@@ -98,7 +98,7 @@ def _refused(problem: Problem, new_compile: str) -> SelectorResult:
 
 
 def position(source: str, offset: int) -> tuple[int, int] | None:
-    """The line and column, both from 1, of a character offset."""
+    """Return the line and column, both from 1, of a character offset."""
     if offset < 0:
         return None
     before = source[:offset]

@@ -1,1 +1,1 @@
-"""The functions of the language, one module per library; each declares types, meaning and cost."""
+"""The CEL function libraries. Each module declares types, implementations and costs."""

@@ -1,4 +1,4 @@
-"""The arithmetic of the language: numbers within their limits, texts, lists and times."""
+"""The arithmetic operators: numbers within their limits, strings, lists and times."""
 
 import math
 from collections.abc import Callable
@@ -139,7 +139,7 @@ def add_durations(a: Duration, b: Duration) -> Duration:
 
 
 def _subtract_time(moment: Timestamp, length: Duration) -> Timestamp:
-    # Upstream turns the sign of the duration first, and the longest has no counterpart.
+    # cel-go negates the duration first, and the minimum has no positive counterpart.
     if length.nanos == INT_MIN:
         raise _overflow()
     return times.add(moment, -length.nanos)

@@ -1,8 +1,8 @@
-"""Kubernetes's authorization checks, by name only.
+"""Declares Kubernetes' authorization functions, without implementations.
 
-A device selector has no authorizer to ask, so no call of these can get as far as a meaning. They
-are declared because upstream's device environment declares them: a wrong call is a wrong call of
-a known function there, and what looks like one on a dynamic value compiles.
+Device selectors have no authorizer, so no call can reach an implementation. They are declared
+because Kubernetes' device environment declares them: a wrong call there is a wrong call of a known
+function, and a call on a dynamic value compiles.
 """
 
 from typing import Final

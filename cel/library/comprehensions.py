@@ -1,4 +1,4 @@
-"""What the macros of two variables are made of: maps that grow by an entry."""
+"""The functions that two-variable macros expand to; they add an entry to a map."""
 
 from typing import Final
 

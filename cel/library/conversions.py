@@ -1,4 +1,4 @@
-"""The functions that turn values into values of another type: `int`, `string`, `timestamp`, ..."""
+"""The conversion functions: `int`, `string`, `timestamp` and others."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,19 +29,19 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def identity(value: CelValue) -> CelValue:
-    """Return the value."""
+    """Return the value unchanged."""
     return value
 
 
 def unconvertible(value: CelValue, to: str) -> EvaluationError:
-    """Make the error of a conversion that does not work."""
+    """Return the error of a conversion that fails."""
     return EvaluationError(
         "conversion", f"type conversion error from '{type_name(value)}' to '{to}'"
     )
 
 
 def text_of(value: CelValue) -> str:
-    """Return what `string()` makes of a value of a kind that it takes."""
+    """Return the result of `string()` for a value of a kind that it accepts."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -223,7 +223,7 @@ FUNCTIONS: Final = (
     ),
     _DURATION,
 )  # fmt: skip
-# Up to Kubernetes 1.36 a conversion was declared beside these that always fails.
+# Up to Kubernetes 1.36, an additional declared conversion always fails.
 INT_TO_DURATION: Final = Function(
     "duration", (_to("int64_to_duration", INT, DURATION, _no_duration),)
 )

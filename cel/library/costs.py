@@ -1,7 +1,7 @@
-"""What calls cost, in upstream's units: counted from sizes, and estimated from bounds of sizes.
+"""The costs of calls in cel-go's units: counted from sizes, and estimated from size ranges.
 
-The factors and roundings are upstream's; they decide what an API server admits, so nothing here
-is a matter of taste. Knows no function.
+The factors and roundings are those of cel-go and Kubernetes, because they determine which
+expressions an API server admits.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Final
 from cel.declare import UNBOUNDED, CallEstimate, CelValue, Cost, Estimate, Operand, Range
 from cel.values import Map, actual_size
 
-# Going over a character, or over a character of a regular expression for each of a text.
+# The cost per character, and per character of a regular expression for each character of a text.
 TRAVERSAL: Final = 0.1
 REGEX: Final = 0.25
 LIST_BASE: Final = 10
@@ -30,7 +30,7 @@ def multiply(a: Range, b: Range) -> Range:
 
 
 def scale(a: Range, factor: float) -> Range:
-    """Multiply by a factor, as doubles, and round up."""
+    """Multiply by a factor as doubles, and round up."""
     return Range(
         min(math.ceil(float(a.min) * factor), UNBOUNDED),
         min(math.ceil(float(a.max) * factor), UNBOUNDED),
@@ -38,21 +38,21 @@ def scale(a: Range, factor: float) -> Range:
 
 
 def traversal(value: CelValue) -> int:
-    """Count going once over a value."""
+    """Count one pass over a value."""
     return math.ceil(actual_size(value) * TRAVERSAL)
 
 
 def constant(count: int) -> Cost:
-    """Count the same for every call."""
+    """Count the same cost for every call."""
     return lambda _args, _result: count
 
 
 def fixed(estimate: CallEstimate) -> Estimate:
-    """Estimate the same for every call."""
+    """Estimate the same cost for every call."""
     return lambda _operands: estimate
 
 
-# A cost of exactly one, where a function of that name has another cost elsewhere.
+# A cost of exactly 1, for functions whose name has another cost elsewhere.
 UNIT: Final = constant(1)
 UNIT_ESTIMATE: Final = fixed(CallEstimate(ONE))
 
@@ -65,7 +65,7 @@ def of_argument(position: int, factor: float = TRAVERSAL) -> Cost:
 def estimate_argument(
     position: int, factor: float = TRAVERSAL, size: Callable[[Range], Range] | None = None
 ) -> Estimate:
-    """Estimate by the size of one argument, from which the size of the result may follow."""
+    """Estimate by the size of one argument; may also estimate the size of the result."""
 
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
         given = operands[position].size
@@ -75,35 +75,35 @@ def estimate_argument(
 
 
 def same_size(given: Range) -> Range:
-    """Say that a result is as large as what was given."""
+    """Estimate a result of the same size as the argument."""
     return given
 
 
 def regex_cost(text: CelValue, pattern: CelValue) -> int:
-    """Count matching a text with a pattern."""
-    # An empty text still costs something when the pattern is long.
+    """Count a match of a text with a pattern."""
+    # An empty text has a cost if the pattern is long.
     over_text = math.ceil((1.0 + actual_size(text)) * TRAVERSAL)
     return over_text * math.ceil(actual_size(pattern) * REGEX)
 
 
 def regex_estimate(text: Range, pattern: Range) -> Range:
-    """Estimate matching a text with a pattern."""
+    """Estimate a match of a text with a pattern."""
     return multiply(scale(add(text, ONE), TRAVERSAL), scale(pattern, REGEX))
 
 
 def smaller(args: tuple[CelValue, ...], _: CelValue) -> int:
-    """Count comparing two values: going over the smaller one."""
+    """Count a comparison of two values: one pass over the smaller one."""
     return math.ceil(min(actual_size(args[0]), actual_size(args[1])) * TRAVERSAL)
 
 
 def estimate_smaller(operands: tuple[Operand, ...]) -> CallEstimate:
-    """Estimate comparing two values."""
+    """Estimate a comparison of two values."""
     most = min(operands[0].size.max, operands[1].size.max)
     return CallEstimate(scale(Range(1 if most > 0 else 0, most), TRAVERSAL))
 
 
 def deep(value: CelValue) -> int:
-    """Count going over a value and all that it holds."""
+    """Count one pass over a value and all nested values."""
     return _deep(value, {})
 
 
@@ -114,7 +114,7 @@ def _deep(value: CelValue, known: dict[int, int]) -> int:
         return int(len(value) * TRAVERSAL)
     if not isinstance(value, (list, tuple, dict, Map)):
         return 1
-    # A value may hold another one many times over, so each is counted once and added often.
+    # Values can contain the same value many times, so each is computed once and added each time.
     total = known.get(id(value))
     if total is None:
         if isinstance(value, (list, tuple)):
@@ -129,12 +129,12 @@ def _deep(value: CelValue, known: dict[int, int]) -> int:
 
 
 def over_everything(args: tuple[CelValue, ...], _: CelValue) -> int:
-    """Count going over the first argument and all that it holds."""
+    """Count one pass over the first argument and all nested values."""
     return deep(args[0])
 
 
 def estimate_elements(operands: tuple[Operand, ...]) -> CallEstimate:
-    """Estimate looking at every element of a list, or every character of a text."""
+    """Estimate one pass over the elements of a list or the characters of a text."""
     target = operands[0]
     if not target.type.params:
         return CallEstimate(scale(target.size, TRAVERSAL))

@@ -1,7 +1,7 @@
-"""`string.format`: its clauses, and what each makes of a value.
+"""The function `string.format`: its clauses and their output.
 
-The doubles of `%f` and `%e` are written as upstream's printer writes them for American English,
-with its quirks: the precision of `%e` is a width, and great precisions wrap around.
+`%f` and `%e` write doubles as cel-go's printer for American English does, with its quirks: the
+precision of `%e` is a width, and large precisions wrap around.
 """
 
 import math
@@ -19,7 +19,7 @@ from cel.values import Duration, Map, Timestamp, TypeValue, Uint, find, iterate,
 
 _SUPERSCRIPTS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-# Numbers whose leading digits are beyond this are none to upstream's printer.
+# cel-go's printer does not parse a precision beyond this as a number.
 _GREATEST_PRECISION: Final = 10_000_009
 _SHORT: Final = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
@@ -52,13 +52,13 @@ _WANTED: Final = {
 }
 
 
-# What each letter makes of a value and a precision.
+# The output of each clause letter for a value and a precision.
 Clauses = Mapping[str, Callable[[CelValue, int | None], str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One `%` with what follows it: the letter, and the precision if one is given."""
+    """One `%` clause: the letter, and the precision if it has one."""
 
     letter: str
     precision: int | None = None
@@ -66,7 +66,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What is known of an argument before it is evaluated: its node, its type, and its parts.
+    """An argument before evaluation: its node, type and parts.
 
     `parts` are the elements of a list literal, or the keys and values of a map literal in order.
     """
@@ -78,14 +78,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class FormatProblem:
-    """What is wrong with a call of `format`, and at which argument if it is one."""
+    """The error of a call of `format`, and the index of the argument if it has one."""
 
     message: str
     node: int | None = None
 
 
 def format_text(text: str, args: Sequence[CelValue], clauses: Clauses | None = None) -> str:
-    """Write the arguments into the text; `clauses` are Kubernetes's where none are given."""
+    """Format the arguments; `clauses` defaults to those of Kubernetes."""
     clauses = clauses or CLAUSES
     pieces: list[str] = []
     position = length = 0
@@ -107,7 +107,7 @@ def format_text(text: str, args: Sequence[CelValue], clauses: Clauses | None = N
 
 
 def check_format(text: str, arguments: Sequence[Argument]) -> FormatProblem | None:
-    """Say what is wrong with a literal text and the literal list of its arguments."""
+    """Return the errors of a constant format string with literal arguments."""
     used = 0
     try:
         for piece in _pieces(text, len(arguments)):
@@ -127,12 +127,12 @@ def check_format(text: str, arguments: Sequence[Argument]) -> FormatProblem | No
 
 
 def quoted(text: str) -> str:
-    """Quote a text as Go does, with everything that cannot be printed escaped."""
+    """Quote a text as Go does; escape all characters that are not printable."""
     return '"' + "".join(_SHORT.get(char) or _escaped(char) for char in text) + '"'
 
 
 def _pieces(text: str, count: int) -> Iterator[str | Clause]:
-    """Go over a text's literal pieces and clauses, for so many arguments."""
+    """Yield the literal pieces and clauses of a text with `count` arguments."""
     at = used = 0
     while at < len(text):
         percent = text.find("%", at)
@@ -179,7 +179,7 @@ def _precision(digits: str, *, ended: bool) -> int:
 
 
 def _misfit(letter: str, argument: Argument) -> Argument | None:
-    """Return what the clause cannot write: the argument or, for `%s`, a part of it."""
+    """Return the argument, or for `%s` the part of it, that the clause cannot write."""
     kind = argument.type.kind
     if kind == "wrapper":
         kind = argument.type.params[0].kind
@@ -223,7 +223,7 @@ def _scalar(value: CelValue) -> str:
 
 
 class _Budget:
-    """How much may still be written: a value may hold another one many times over."""
+    """The remaining output size, because values can contain the same value many times."""
 
     __slots__ = ("spent",)
 
@@ -251,7 +251,7 @@ def _map(value: CelValue, budget: _Budget) -> str:
 
 
 def _element(value: CelValue, budget: _Budget) -> str:
-    """Write an element of a list or map, as a literal where there is one."""
+    """Write an element of a list or map; as a CEL literal if possible."""
     if isinstance(value, (list, tuple)):
         return _list(value, budget)
     if isinstance(value, (dict, Map)):
@@ -324,7 +324,7 @@ def _scientific(value: CelValue, precision: int | None) -> str:
     number = _double("e", value)
     if precision is not None and precision > _GREATEST_PRECISION:
         return "%!(NOVERB)"
-    # Upstream hands the precision on as a width, which the printer counts in two bytes.
+    # cel-go passes the precision as a width, which the printer counts in two bytes.
     width = 6 if precision is None else precision % 65536
     if not math.isfinite(number):
         return _infinite(number).rjust(width)

@@ -1,4 +1,4 @@
-"""Kubernetes's named formats, with the words in which its API server refuses a text."""
+"""Kubernetes' named formats, with the error messages of its API server."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = f"({_KEY})?"
 
-# Read from the end backwards or forwards these never try twice: every part begins and ends alike.
+# These patterns need no backtracking, because every part begins and ends in the same way.
 _IS_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _IS_SUBDOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
@@ -33,7 +33,7 @@ _IS_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _IS_TIME: Final = re.compile(
     r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[^\n][0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})"
 )
-# What upstream takes for the length of a regular expression of the formats that have one or none.
+# The length that Kubernetes assumes for the regular expression of each format.
 _LONGEST_REGEX: Final = 128
 
 
@@ -117,7 +117,7 @@ def _label_value(text: str) -> list[str]:
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Check what a name is generated from: it may end with a dash."""
+    """Check a prefix of generated names, which may end with a dash."""
 
     def checked(text: str) -> list[str]:
         if len(text) > 1 and text.endswith("-"):
@@ -137,7 +137,7 @@ def _uuid(text: str) -> list[str]:
 
 
 def _byte(text: str) -> list[str]:
-    # The decoder wants padding where it belongs, and nothing else than the standard alphabet.
+    # The decoder requires padding and accepts only the standard alphabet.
     try:
         fine = bool(text) and bool(base64.b64decode(text, validate=True))
     except ValueError:

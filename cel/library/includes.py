@@ -1,4 +1,4 @@
-"""`includes` as the DRA of Kubernetes 1.36 declares it; since 1.37 it is one of the lists'."""
+"""The function `includes` of Kubernetes 1.36's DRA; since 1.37 it is in the list library."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from cel.library import costs
 from cel.types import BOOL, DYN
 from cel.values import same
 
-# The most values that a list attribute may have.
+# The maximum number of values in a list attribute.
 _LONGEST: Final = 48
 
 
 def _includes(target: CelValue, element: CelValue) -> bool:
     if not isinstance(target, (list, tuple)):
         return same(target, element)
-    # A longer list is only refused when the element is not among the first.
+    # A longer list is refused only if the element is not among the first ones.
     if any(same(other, element) for other in target[:_LONGEST]):
         return True
     if len(target) > _LONGEST:

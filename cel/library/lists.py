@@ -1,4 +1,4 @@
-"""Kubernetes's functions of lists: sum, min, max, isSorted, indexOf, lastIndexOf, includes."""
+"""Kubernetes' list functions: sum, min, max, isSorted, indexOf, lastIndexOf, includes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ _COMPARABLE: Final = (
 
 
 def _includes(target: CelValue, element: CelValue) -> bool:
-    """Tell whether a list has the element, or what is no list is the element."""
+    """Tell whether a list contains the element, or a value that is not a list equals it."""
     if isinstance(target, (list, tuple)):
         return any(same(other, element) for other in target)
     return same(target, element)
@@ -57,14 +57,14 @@ def _includes_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
 def _is_sorted(elements: _Elements) -> bool:
     for at, element in enumerate(elements):
         _comparable(element)
-        # Upstream takes an order that does not exist for one that is right.
+        # Kubernetes treats values without an order as sorted.
         if at and order(elements[at - 1], element) > 0:
             return False
     return True
 
 
 def order(first: CelValue, second: CelValue) -> int:
-    """Compare two values; upstream takes an order that does not exist for none."""
+    """Compare two values; returns 0 if they have no order, as Kubernetes does."""
     try:
         return compare(first, second)
     except EvaluationError:
@@ -162,7 +162,7 @@ _KUBERNETES: Final = (
     ),
 )  # fmt: skip
 
-# `includes` is among them since 1.37, and ranges are checked.
+# Since 1.37, `includes` is included and ranges are checked.
 INCLUDES: Final = Library(
     "kubernetes.includes",
     (

@@ -1,4 +1,4 @@
-"""Kubernetes's functions of IP addresses and networks."""
+"""Kubernetes' functions of IP addresses and CIDR networks."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from cel.library import costs
 from cel.types import BOOL, CIDR, INT, IP, STRING, Type
 from cel.values import Cidr, actual_size, no_such_overload
 
-# An address has 4 or 16 bytes; all that is estimated goes over them.
+# An address has 4 or 16 bytes; each estimate assumes one pass over them.
 _BYTES: Final = Range(4, 16)
 
 
@@ -49,7 +49,7 @@ def _contains_text(network: Cidr, text: str) -> bool:
     try:
         ip = net.parse_ip(text)
     except EvaluationError:
-        # Upstream takes what it cannot read for an argument of a wrong type, here only.
+        # Only here does Kubernetes report an invalid text as an argument of a wrong type.
         raise no_such_overload() from None
     return net.contains_ip(network, ip)
 
@@ -59,7 +59,7 @@ def _contains_network_text(network: Cidr, text: str) -> bool:
 
 
 def _containing(*, networks: bool, parsed: bool) -> tuple[Cost, Estimate]:
-    """Return the costs of looking for an address or a network, given as text or not."""
+    """Return the costs of a lookup of an address or network, which may be a text."""
 
     def cost(args: tuple[CelValue, ...], _: CelValue) -> int:
         size = actual_size(args[0])
@@ -103,7 +103,7 @@ def _search(
     for id_, of, meaning in rows:
         cost, estimate = _containing(networks=networks, parsed=of is STRING)
         overloads.append(Overload(id_, (CIDR, of), BOOL, meaning, True, cost, estimate))  # noqa: FBT003  # member
-    # Found at run time only, it is counted without the reading of a text.
+    # If the overload is found only at run time, the parsing of a text is not counted.
     cost, _ = _containing(networks=networks, parsed=False)
     return Function(name, tuple(overloads), cost)
 

@@ -1,7 +1,7 @@
-"""What the language's newest libraries say where Kubernetes's versions still say otherwise.
+"""The newest CEL libraries, where Kubernetes' versions still differ.
 
-Nothing of Kubernetes is answered with these; the public conformance tests are. A function here
-replaces all of its name.
+Only the public conformance tests use these; Kubernetes' environments do not. A function here
+replaces all overloads of its name.
 """
 
 import math
@@ -61,7 +61,7 @@ def _string(value: CelValue, _: int | None) -> str:
 
 
 def _plain(value: CelValue, spent: list[int]) -> str:
-    """Write a value without quotes; `spent` counts what was written so far."""
+    """Write a value without quotes; `spent` counts the output so far."""
     if isinstance(value, (list, tuple)):
         written = f"[{', '.join([_plain(element, spent) for element in value])}]"
     elif isinstance(value, (dict, Map)):
@@ -121,7 +121,7 @@ def _last_index_of(text: str, part: str, start: int | None = None) -> int:
 
 
 def _ip(text: str) -> net.Ip:
-    """Read an address; one of IPv4 that is mapped to IPv6 is the IPv4 one."""
+    """Parse an address; an IPv4-mapped IPv6 address becomes an IPv4 address."""
     if ":" in text and "." in text:
         raise EvaluationError("net", f"{text!r} mixes the forms of IPv4 and IPv6")
     return net.parse_any_ip(text)

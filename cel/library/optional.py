@@ -1,7 +1,7 @@
-"""Optional values, as of version 2 of cel-go's library.
+"""Optional values, as in version 2 of cel-go's library.
 
-Optional indexing and selection, and `or` and `orValue`, are declared for the checker; the
-compiler plans them itself, because they do not always evaluate their operands.
+Optional indexes and selections, `or` and `orValue` are declared only for the checker. The compiler
+plans them itself, because they do not always evaluate their operands.
 """
 
 from typing import Final
@@ -19,14 +19,14 @@ _MAP: Final = map_of(A, B)
 
 
 def optional_value(optional: Optional) -> CelValue:
-    """Return what an optional holds, or fail."""
+    """Return the value of an optional, or raise an error."""
     if optional.value is MISSING:
         raise EvaluationError("optional_none", "optional.none() dereference")
     return optional.value
 
 
 def is_zero(value: CelValue) -> bool:
-    """Tell whether a value is the empty or zero one of its kind."""
+    """Tell whether a value is empty or the zero value of its kind."""
     if isinstance(value, Timestamp):
         return value == ZERO_TIME
     if isinstance(value, Duration):
@@ -39,7 +39,7 @@ def is_zero(value: CelValue) -> bool:
 
 
 def optional_find(container: CelValue, key: CelValue) -> Optional:
-    """Return what is under a key of a list, a map or an optional of one, if anything."""
+    """Return the value under a key of a list, a map or an optional of one, as an optional."""
     if isinstance(container, Optional):
         return optional_find(container.value, key) if container.present else NONE
     found = find(container, key)

@@ -1,4 +1,4 @@
-"""Kubernetes's functions of quantities."""
+"""Kubernetes' quantity functions."""
 
 from collections.abc import Callable
 from typing import Final
@@ -58,7 +58,7 @@ def _subtract_int(a: Quantity, b: int) -> ComputedQuantity:
 
 
 def _prepare_compare(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
-    """A comparison with a known amount, which most often has the scale of what it meets."""
+    """Prepare a comparison with a constant, which usually has the scale of the value."""
     other = args[1]
     if not isinstance(other, Quantity):
         return None

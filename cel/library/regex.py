@@ -1,6 +1,6 @@
-"""Regular expressions: `matches` of the language and Kubernetes's `find` and `findAll`.
+"""Regular expressions: CEL's `matches` and Kubernetes' `find` and `findAll`.
 
-They are RE2's, so no pattern backtracks: the time is bounded by the sizes of text and pattern.
+Patterns are RE2 patterns, which do not backtrack: the size of text and pattern bounds the time.
 """
 
 import re
@@ -15,15 +15,15 @@ from cel.library import costs
 from cel.library.bounds import check_size
 from cel.types import INT, STRING, list_of
 
-# Go takes patterns that compile to 128 MiB; what needs more than this is hostile.
+# Go accepts patterns that compile to 128 MiB; only hostile patterns need more than this.
 _MOST_MEMORY: Final = 64 << 20
-# Going over so many pairs of characters of text and pattern costs ten times a selector's budget.
+# This many pairs of text and pattern characters cost ten times the budget of a selector.
 _MOST_WORK: Final = 400_000_000
-# Looking for all matches may take the square of the text.
+# A search for all matches may take quadratic time.
 _LONGEST_SEARCHED: Final = 20_000
-# Matches a single byte in C++; Go has no such thing.
+# Matches a single byte in C++; Go does not support it.
 _BYTE: Final = re.compile(r"(?:[^\\]|\\[^CQ]|\\Q(?s:.*?)(?:\\E|\Z))*?\\C")
-# Go wants plain letters in the names of groups, and not too many groups in groups.
+# Go requires plain letters in group names, and limits the nesting of groups.
 _FOREIGN_NAME: Final = re.compile(r"(?<!\\)\(\?P?<[^>]*[^\x00-\x7f]")
 _DEEPEST: Final = 1000
 _DEEP: Final = re.compile(rf"\({{{_DEEPEST + 1}}}")
@@ -40,13 +40,13 @@ class _RawMatch(Protocol):
 
 
 class Pattern(Protocol):
-    """What a pattern is compiled to."""
+    """A compiled pattern."""
 
     def search(self, text: bytes) -> _RawMatch | None:
-        """Return the leftmost match; in bytes, because counting characters takes longer."""
+        """Return the leftmost match, in bytes, because counting characters takes longer."""
 
     def finditer(self, text: str) -> "list[_Match]":
-        """Go over all matches."""
+        """Iterate over all matches."""
 
 
 def compile_pattern(pattern: str) -> Pattern:
@@ -69,7 +69,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def check_pattern(pattern: str) -> str | None:
-    """Say what is wrong with a pattern, or None if it is fine."""
+    """Return the error of a pattern, or None if it is valid."""
     try:
         compile_pattern(pattern)
     except EvaluationError as problem:
@@ -78,7 +78,7 @@ def check_pattern(pattern: str) -> str | None:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Tell whether the pattern matches somewhere in the text."""
+    """Tell whether the pattern matches anywhere in the text."""
     check_size(len(text) * len(pattern), _MOST_WORK)
     return compile_pattern(pattern).search(text.encode(errors="replace")) is not None
 
@@ -119,7 +119,7 @@ def _all(pattern: Pattern, text: str, limit: int) -> list[str]:
     found: list[str] = []
     end = -1
     for match in pattern.finditer(text):
-        # An empty match right after another one does not count.
+        # An empty match immediately after another match does not count.
         if match.end() > match.start() or match.start() != end:
             found.append(match.group())
             if len(found) == limit:

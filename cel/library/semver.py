@@ -1,4 +1,4 @@
-"""Kubernetes's functions of semantic versions."""
+"""Kubernetes' functions of semantic versions."""
 
 from collections.abc import Callable
 from typing import Final
@@ -38,7 +38,7 @@ def _compare(a: Semver, b: Semver) -> int:
 
 def _part(position: int) -> Callable[[Semver], int]:
     def part(version: Semver) -> int:
-        # Upstream keeps them as uint64 and hands them out as int64.
+        # Kubernetes stores them as uint64 and returns them as int64.
         return wrapped((version.key[0], version.key[1], version.key[2])[position])
 
     return part

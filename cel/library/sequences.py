@@ -1,4 +1,4 @@
-"""cel-go's functions of lists, as of its version 3: slice, flatten, sort, distinct, range, ..."""
+"""cel-go's list functions, as in version 3: slice, flatten, sort, distinct, range and others."""
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
@@ -41,14 +41,14 @@ _Elements = Sequence[CelValue]
 
 _LIST: Final = list_of(A)
 
-# The order in which cel-go names the same kinds, and their type names there.
+# cel-go's order of the type names of these kinds in its error messages.
 _SORTABLE: Final = (
     ("int", INT), ("uint", UINT), ("double", DOUBLE), ("bool", BOOL),
     ("google.protobuf.Duration", DURATION), ("google.protobuf.Timestamp", TIMESTAMP),
     ("string", STRING), ("bytes", BYTES),
 )  # fmt: skip
 
-# Kinds that Python compares as CEL does, as long as they are not mixed.
+# Kinds that Python compares as CEL does, unless they are mixed.
 _PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
 
 
@@ -71,7 +71,7 @@ def _flatten(elements: CelValue, depth: int = 1) -> list[CelValue]:
     if depth < 0:
         raise EvaluationError("list_elements", "level must be non-negative")
     flat: Sequence[CelValue] = elements
-    # One level at a time, as the elements come; nothing is left to flatten once no list is.
+    # One level at a time, as the elements arrive; it ends at the first level without a list.
     for _ in range(depth):
         if not any(isinstance(element, (list, tuple)) for element in flat):
             break
@@ -139,7 +139,7 @@ def _checked_range(count: int) -> list[CelValue]:
 
 
 def allocating(factor: float, size: Range) -> CallEstimate:
-    """Estimate a call that makes a list of a size, at a factor for each element."""
+    """Estimate a call that creates a list, at a factor for each element."""
     base = Range(1 + costs.LIST_BASE, 1 + costs.LIST_BASE)
     return CallEstimate(costs.add(costs.scale(size, factor), base), size)
 
@@ -154,7 +154,7 @@ def _by_result(_: tuple[CelValue, ...], result: CelValue) -> int:
 
 def _by_depth(args: tuple[CelValue, ...], _: CelValue) -> int:
     depth = args[1] if len(args) > 1 and isinstance(args[1], int) else 1
-    # Upstream's unsigned number wraps around where the depth is negative.
+    # cel-go's unsigned number wraps around for a negative depth.
     return _allocated(depth, actual_size(args[0])) % 2**64
 
 
@@ -167,9 +167,9 @@ def _by_pairs(position: int) -> Callable[[tuple[CelValue, ...], CelValue], int]:
     def cost(args: tuple[CelValue, ...], _: CelValue) -> int:
         elements = args[position]
         if isinstance(elements, EvaluationError):
-            # Upstream crashes when it charges a call whose list has failed.
+            # cel-go panics when it charges a call whose list has failed.
             raise EvaluationError("internal", elements.message)
-        # Upstream's counter crashes on what is no list, before anything is charged.
+        # cel-go's cost function panics on a value that is not a list, before it charges anything.
         if not isinstance(elements, (list, tuple)):
             return 0
         if not elements:
@@ -195,7 +195,7 @@ def _literal(operand: Operand, default: int) -> int:
 
 def _slice_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     start = _literal(operands[1], 0)
-    # Upstream's unsigned difference wraps around where the end comes first.
+    # cel-go's unsigned difference wraps around if the end precedes the start.
     size = (_literal(operands[2], operands[0].size.max) - start) % 2**64
     return allocating(1, Range(size, size))
 

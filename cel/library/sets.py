@@ -1,4 +1,4 @@
-"""cel-go's functions that take lists as sets."""
+"""cel-go's functions that treat lists as sets."""
 
 from collections.abc import Sequence
 from typing import Final

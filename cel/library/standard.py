@@ -1,7 +1,7 @@
-"""The operators and functions of the language itself, without conversions and times.
+"""The standard operators and functions of CEL, without conversions and times.
 
-Logic, indexing and the choice between two branches are declared for the checker; the compiler
-plans them itself, because they do not always evaluate their operands.
+Logic, indexes and conditionals are declared only for the checker. The compiler plans them itself,
+because they do not always evaluate their operands.
 """
 
 import operator
@@ -103,7 +103,7 @@ def _not(value: CelValue) -> CelValue:
 
 
 def _planned(*_: CelValue) -> CelValue:
-    """Stand for what only the compiler can do."""
+    """Placeholder for an implementation that the compiler plans."""
     raise no_such_overload()
 
 
@@ -131,14 +131,14 @@ def _equality(
 
 
 def _differ(a: CelValue, b: CelValue) -> bool:
-    """Tell whether two values surely differ; a comparison that fails counts as that."""
+    """Tell whether two values differ; a comparison that fails counts as true."""
     try:
         return not equal(a, b)
     except EvaluationError:
         return True
 
 
-# Comparing these is one step for upstream, whatever their size.
+# cel-go compares these in one step, whatever their size is.
 _OPAQUE_NAMES: Final = frozenset(
     type_.name for type_ in (QUANTITY, SEMVER, URL, NAMED_FORMAT, IP, CIDR)
 )
@@ -170,7 +170,7 @@ _ORDERS: Final[Mapping[str, tuple[str, Callable[[int], bool]]]] = {
     "_>_": ("greater", lambda order: order > 0),
     "_>=_": ("greater_equals", lambda order: order >= 0),
 }
-# Where Python's own operator says the same, which is everywhere but for doubles.
+# Python's own operator has the same result, except for doubles.
 _DIRECT: Final[Mapping[str, Callable[..., CelValue]]] = {
     "_<_": operator.lt,
     "_<=_": operator.le,
@@ -217,7 +217,7 @@ def _in(element: CelValue, container: CelValue) -> bool:
 
 
 def _texts(*, newer: bool) -> tuple[Function, ...]:
-    # Up to 1.36 the whole text counted, since then only the affix that is looked for.
+    # Up to 1.36, the cost is that of the whole text; since then, of the affix.
     affix = costs.of_argument(1 if newer else 0)
     estimate = costs.estimate_argument(1)
     return (
@@ -255,7 +255,7 @@ def _matches_overloads(*, newer: bool) -> tuple[Overload, ...]:
         return CallEstimate(costs.regex_estimate(operands[0].size, operands[1].size))
 
     texts = (STRING, STRING)
-    # The function form went uncounted up to 1.36.
+    # The function form is not charged up to 1.36.
     return (
         Overload(
             "matches", texts, BOOL, matches, cost=cost if newer else None,

@@ -1,4 +1,4 @@
-"""cel-go's functions of texts, as of its version 2: positions count code points."""
+"""cel-go's string functions, as in its version 2: positions count code points."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from cel.values import actual_size
 
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-# What Go calls space: Python's own notion takes in four control characters more.
+# Go's definition of space; Python's includes four more control characters.
 SPACES: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -89,7 +89,7 @@ def _rightmost(text: str, part: str, start: int | None) -> int:
         return text.rfind(part)
     if start < 0:
         raise _out_of_range(start)
-    # Past the end nothing is found, though a search from there would go backwards.
+    # A start beyond the end finds nothing, although the search would go backwards.
     return text.rfind(part, 0, start + len(part)) if start < len(text) else -1
 
 
@@ -146,7 +146,7 @@ def _join_cost(_: tuple[CelValue, ...], result: CelValue) -> int:
 
 
 def _replace_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
-    """Bound the result: as few of the longest, and as many of the shortest, are replaced."""
+    """Estimate the size of the result: fewest and longest, most and shortest matches."""
     text, old, new = (operand.size for operand in operands[:3])
     if old.min == 0:
         most, kept_most = min(text.max + 1, UNBOUNDED), text.max

@@ -1,4 +1,4 @@
-"""The parts of timestamps, in any time zone, and of durations."""
+"""The accessors of timestamps, in any time zone, and of durations."""
 
 from collections.abc import Callable
 from typing import Final
@@ -34,7 +34,7 @@ def _day_of_year(moment: Timestamp, offset: int) -> int:
 
 
 def _day_of_week(moment: Timestamp, offset: int) -> int:
-    # 1970-01-01 was a Thursday, and weeks begin with Sunday.
+    # 1970-01-01 is a Thursday, and weeks begin on Sunday.
     return (times.local(moment, offset)[0] + 4) % 7
 
 
@@ -70,7 +70,7 @@ def _overloads(id_: str, part: _Part, zoned: str) -> tuple[Overload, ...]:
         name = args[1]
         if name is UNKNOWN or not isinstance(name, str):
             return None
-        # A zone that is not there fails when it is used, so it is left to `in_zone`.
+        # An unknown zone fails when it is used, in `in_zone`.
         offset = times.known_zone(name)
         if offset is None:
             return None
@@ -103,7 +103,7 @@ _LENGTHS: Final[dict[str, Callable[[Duration], int]]] = {
 
 
 def _function(name: str, part: str, meaning: _Part) -> Function:
-    # The one name that upstream shortened.
+    # The only name that cel-go abbreviates.
     zoned = "timestamp_to_seconds_tz" if part == "seconds" else f"timestamp_to_{part}_with_tz"
     overloads = _overloads(f"timestamp_to_{part}", meaning, zoned)
     length = _LENGTHS.get(part)

@@ -1,4 +1,4 @@
-"""Kubernetes's functions of URLs."""
+"""Kubernetes' URL functions."""
 
 from collections.abc import Callable
 from typing import Final
@@ -41,7 +41,7 @@ URLS: Final = Library(
         _part("getPort", "url_get_port", STRING, _port),
         _part("getEscapedPath", "url_get_escaped_path", STRING, lambda given: given.path),
         _part("getQuery", "url_get_query", map_of(STRING, list_of(STRING)), _query),
-        # Counted as one step, unlike the reading of a URL.
+        # Counted as one step, unlike the parsing of a URL.
         Function("isURL", (Overload("is_url_string", (STRING,), BOOL, url.is_request_uri),)),
     ),
 )

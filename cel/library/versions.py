@@ -1,7 +1,7 @@
-"""Which libraries each version of Kubernetes has, for expressions that are new or stored.
+"""Selects the libraries of each version of Kubernetes, for new or stored expressions.
 
-A new expression may only use what the version before had too, so that the API server can be
-rolled back; a stored one may use everything.
+A new expression may use only the libraries of the previous version, so that the API server can be
+rolled back. A stored expression may use all.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,8 @@ _ALWAYS = (
 def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> tuple[Library, ...]:
     """Return the libraries of a version such as `1.36` for new or stored expressions.
 
-    `list_attributes` is the gate DRAListTypeAttributes; stored expressions are judged with it on.
+    `list_attributes` is the gate DRAListTypeAttributes; for stored expressions it counts as
+    enabled.
     """
     minor = int(version.partition(".")[2])
     newer = minor >= 37
@@ -43,7 +44,7 @@ def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> t
         STRINGS_1_37 if newer else STRINGS,
         *_ALWAYS,
     ]
-    # Both came a version before new expressions may use them.
+    # New expressions may use these two one version after their introduction.
     if stored or minor >= 35:
         found.append(LISTS_1_37 if newer else LISTS)
     if minor >= 36 and (stored or list_attributes):
@@ -52,7 +53,7 @@ def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> t
 
 
 def functions(given: Iterable[Library]) -> dict[str, Function]:
-    """Return the functions of some libraries by name, with the overloads of all of them."""
+    """Return the functions of some libraries by name, with all their overloads."""
     table: dict[str, Function] = {}
     for library in given:
         for function in library.functions:
@@ -70,5 +71,5 @@ def functions(given: Iterable[Library]) -> dict[str, Function]:
 
 
 def type_names(given: Iterable[Library]) -> dict[str, Type]:
-    """Return the names that stand for types."""
+    """Return the names that refer to types."""
     return {name: type_ for library in given for name, type_ in library.types.items()}

@@ -1,6 +1,6 @@
-"""The public conformance tests of the language: how they are read, and asked.
+"""Reads and evaluates the public CEL conformance tests.
 
-The files are in the folder conformance/. Values in them have protobuf's JSON form.
+The files are in the folder conformance/. Their values have protobuf's JSON form.
 """
 
 import base64
@@ -44,7 +44,7 @@ Plain = dict[str, Any]
 
 
 class Test(NamedTuple):
-    """One conformance test and where it stands."""
+    """One conformance test, with its file and section."""
 
     file: str
     section: str
@@ -52,12 +52,12 @@ class Test(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the test is called, unique."""
+        """Return the unique name of the test."""
         return f"{self.file}/{self.section}/{self.plain['name']}"
 
 
 def tests() -> Iterator[Test]:
-    """Give all tests in the folder."""
+    """Yield all tests in the folder."""
     for path in sorted(FOLDER.glob("*.json")):
         for section in json.loads(path.read_text(encoding="utf-8"))["section"]:
             for plain in section["test"]:
@@ -65,7 +65,7 @@ def tests() -> Iterator[Test]:
 
 
 def value(plain: Plain) -> CelValue:  # noqa: PLR0911  # one for each kind of value
-    """Read a value."""
+    """Convert a value."""
     (kind, content), *_ = plain.items()
     match kind:
         case "int64_value":
@@ -97,7 +97,7 @@ _PRIMITIVE = {
 
 
 def type_(plain: Plain) -> Type:  # noqa: C901, PLR0911  # one for each kind of type
-    """Read a type."""
+    """Convert a type."""
     (kind, content), *_ = plain.items()
     match kind:
         case "primitive":
@@ -124,7 +124,7 @@ def type_(plain: Plain) -> Type:  # noqa: C901, PLR0911  # one for each kind of 
 
 
 def environment(plain: Plain) -> Environment:
-    """Make the environment that a test asks for."""
+    """Return the environment that a test requires."""
     variables: dict[str, Type] = {}
     functions = []
     for declared in plain.get("type_env", ()):
@@ -164,7 +164,7 @@ def _unbound(*_: CelValue) -> CelValue:
 
 
 def bindings(plain: Plain) -> Mapping[str, CelValue]:
-    """Read the values of the variables."""
+    """Return the values of the variables."""
     return {name: value(bound["value"]) for name, bound in plain.get("bindings", {}).items()}
 
 
@@ -180,7 +180,7 @@ def answer(plain: Plain) -> tuple[CelValue, Type]:
 
 
 def _unchecked(plain: Plain, made: Environment) -> CelValue:
-    """Evaluate without a checker: every name is a variable, every call is found at run time."""
+    """Evaluate without a checker: every name is a variable, every call is dispatched."""
     node = parse(plain["expr"], made._options)  # noqa: SLF001  # there is no public way around checks
     declared = made._declarations  # noqa: SLF001
     names: dict[int, ResolvedName] = {}

@@ -1,4 +1,4 @@
-"""What types allow, what names mean, and what constants can never be."""
+"""Tests of the type checker, of name resolution and of literal validation."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def refusal(source: str, declarations: Declarations = PLAIN) -> tuple[Problem, .
 
 
 def kinds(source: str) -> set[str]:
-    """The kinds of all complaints."""
+    """Return the kinds of all complaints."""
     try:
         checked(source)
     except CompileError as error:
@@ -55,7 +55,7 @@ def of_type(source: str, declarations: Declarations = PLAIN) -> str:
 
 
 def only(found: Checked, kind: type[SyntaxNode]) -> SyntaxNode:
-    """The one node of a kind."""
+    """Return the only node of a kind."""
     (node,) = (node for node in below(found.node) if isinstance(node, kind))
     return node
 

@@ -1,4 +1,4 @@
-"""The public conformance tests of the language pass, but for what needs protobuf messages."""
+"""The public CEL conformance tests pass, except for those that need protobuf messages."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from cel.errors import CompileError, EvaluationError
 from tests.cel import spec
 
 SCOPE = yaml.safe_load((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())
-# What shows that a test needs a message, an enum or an extension of protobuf.
+# Texts that show that a test needs a protobuf message, enum or extension.
 MARKS = ("TestAllTypes", "message_type", "object_value", "NullValue")
 
 
@@ -40,7 +40,7 @@ def test_only_what_needs_messages_is_left_out() -> None:
 
 
 def _wrong(plain: spec.Plain) -> str:
-    """What is wrong with the answer to a test, nothing if it passes."""
+    """Return the error in the result of a test, or None if it passes."""
     try:
         found, deduced = spec.answer(plain)
     except (CompileError, EvaluationError) as error:

@@ -1,6 +1,6 @@
-"""Second opinions: cel-expr-python and cel-python where we share a language, and cel-go itself.
+"""Compares results with cel-expr-python and cel-python where they apply, and with cel-go.
 
-The oracle is Kubernetes's own evaluator; where there is no Go it is not asked, and that is said.
+The oracle is Kubernetes' own evaluator. Without Go, its tests are skipped with a message.
 """
 
 import json
@@ -37,7 +37,7 @@ VALUES: dict[str, Any] = {
 TYPES = {"x": INT, "y": INT, "s": STRING, "b": BOOL, "l": list_of(INT), "m": map_of(STRING, INT)}
 OURS = Environment(TYPES, libraries("1.36", stored=True))
 
-# Kubernetes goes over maps in any order, so that what a macro over one costs is its chance.
+# Go iterates over maps in random order, so the cost of a macro over a map varies.
 OVER_A_MAP = re.compile(
     r'((attributes|capacity)(\["[^"]*"\])?|\})\s*\.(all|exists|exists_one|existsOne|map|filter|transform\w+)\('
 )
@@ -183,7 +183,7 @@ def test_the_python_implementation_agrees(source: str) -> None:
     try:
         theirs = environment.program(environment.compile(source)).evaluate(values)
     except celpy.CELEvalError as error:
-        # The sum of two strings is one of Python's there, and has no `contains` any more.
+        # There, the sum of two strings is a Python string, which has no `contains`.
         theirs_only = AttributeError in error.args
         assert theirs_only or ours in ("error", "refused")
     else:
@@ -192,7 +192,7 @@ def test_the_python_implementation_agrees(source: str) -> None:
 
 
 def _questions() -> Iterator[dict[str, Any]]:
-    """Golden expressions put together and changed, so that none of them is a golden one."""
+    """Return golden expressions, combined and changed so that none of them is golden."""
     chance = random.Random(20261120)
     cases = [case for case in GOLDEN["cases"] if len(case["expression"]) < 150]
     while True:
@@ -236,7 +236,7 @@ def test_kubernetes_itself_agrees() -> None:
     for plain, line in zip(asked, said, strict=True):
         theirs, each = json.loads(line), convert_question(plain)
         ours = selectors[plain["list_attributes"]].answer(each.expression, each.driver, each.device)
-        # Its columns count bytes, and which of several errors it says first is its map's chance.
+        # Its columns count bytes, and the order of its map selects which error it reports first.
         for field in FIELDS:
             if field in ("error_position", "error_kind"):
                 continue

@@ -1,4 +1,4 @@
-"""Costs, limits, interruption and errors: what the golden cases do not pin down one by one."""
+"""Tests of costs, limits, interruption and errors that the golden cases do not cover."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever is asked: an answer or an error of ours, in bounded time, and never a traceback."""
+"""Any input has a result or a defined error in bounded time, and never an internal error."""
 
 import json
 from pathlib import Path

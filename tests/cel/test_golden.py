@@ -1,4 +1,4 @@
-"""The engine answers as Kubernetes itself did, field by field and version by version."""
+"""The results equal those of Kubernetes, field by field and version by version."""
 
 import json
 from functools import cache

@@ -1,4 +1,4 @@
-"""The libraries against the table of what Kubernetes answers, and where its versions differ."""
+"""Tests the libraries against a table of Kubernetes' results, and the differences of versions."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ ENVIRONMENTS = {
 
 
 def shown(value: object) -> str:  # noqa: PLR0911  # one a kind
-    """Write a value as the table does, which is Go's way."""
+    """Format a value as the table does, in Go syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

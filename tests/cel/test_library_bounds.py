@@ -1,4 +1,4 @@
-"""What would fill the memory or take for ever is refused before it is made."""
+"""Calls that would exhaust memory or time are refused before they start."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def call(name: str, id_: str, *args: object) -> object:
 
 
 def nested(depth: int) -> list[object]:
-    """A list of two lists of two lists ..., which are the same ones."""
+    """Return a list that contains the same list twice, at each of `depth` levels."""
     found: list[object] = []
     for _ in range(depth):
         found = [found, found]

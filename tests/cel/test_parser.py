@@ -1,4 +1,4 @@
-"""Text into trees: the grammar, the macros, the limits, and any text at all."""
+"""Tests of the parser: grammar, macros, limits and arbitrary text."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def trees() -> list[tuple[str, str]]:
 
 
 def problems(source: str, options: ParserOptions = OPTIONS) -> tuple[Problem, ...]:
-    """What is wrong with a text, nothing if it is an expression."""
+    """Return the errors of a text."""
     try:
         parse(source, options)
     except CompileError as error:
@@ -38,7 +38,7 @@ def problems(source: str, options: ParserOptions = OPTIONS) -> tuple[Problem, ..
 
 
 def kind(source: str, options: ParserOptions = OPTIONS) -> str | None:
-    """The kind of the first complaint, None if there is none."""
+    """Return the kind of the first complaint, None if there is none."""
     found = problems(source, options)
     return found[0].kind if found else None
 
@@ -136,7 +136,7 @@ def nested(opening: str, inside: str, closing: str, times: int) -> str:
 @pytest.mark.parametrize(
     ("opening", "inside", "closing", "deepest"),
     [
-        # one more rule of the grammar within itself
+        # one more recursion of the grammar rule
         ("(", "a", ")", 249),
         ("[", "a", "]", 249),
         ("f(", "a", ")", 249),
@@ -144,11 +144,11 @@ def nested(opening: str, inside: str, closing: str, times: int) -> str:
         ("-(", "a", ")", 249),
         ("a[", "a", "]", 249),
         ("a ? a : ", "a", "", 249),
-        # two at a time: the operand right of an operator is one as well
+        # two at a time: the right operand of an operator counts, too
         ("1 + (", "1", ")", 124),
         ("1 == (", "1", ")", 124),
         ("1 + 1 * (", "1", ")", 83),
-        # no rule within itself, but nodes under each other
+        # no recursion of a rule, but nested nodes
         ("", "1", " + 1", 250),
         ("", "1", " == 1", 250),
         ("", "a", ".b", 250),

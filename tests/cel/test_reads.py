@@ -1,4 +1,4 @@
-"""What an expression reads is known without evaluating it, and its projection decides."""
+"""Tests of the reads of an expression, and that its projection determines the result."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ DEVICES = st.builds(
 
 
 def _programs() -> list[Program]:
-    """Every expression of the golden file about the driver `d`, and some with other domains."""
+    """Yield every golden expression about the driver `d`, and some with other domains."""
     programs = []
     for case in json.loads(GOLDEN.read_text())["cases"]:
         if "device." in case["expression"] and case["device"] in ("plain", "multi", "lists"):

@@ -1,4 +1,4 @@
-"""Equality, order, look-up and the kinds of values, as the language has them."""
+"""Tests of equality, order, lookup and the kinds of values."""
 
 import math
 
@@ -63,7 +63,7 @@ VALUES: st.SearchStrategy[CelValue] = st.recursive(
         (1, 1.0, True),
         (1, Uint(1), True),
         (Uint(2**63), 2.0**63, True),
-        (2**53 + 1, 2.0**53, True),  # upstream compares as doubles
+        (2**53 + 1, 2.0**53, True),  # cel-go compares as doubles
         (2**53 + 1, 2**53, False),
         (1, True, False),
         (0, False, False),

@@ -1,4 +1,4 @@
-"""Messages that are values."""
+"""Tests of the well-known protobuf messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Syntax trees as text, in a form that shows every node."""
+"""Formats syntax trees as text in a form that shows every node."""
 
 from cel.ast import (
     Call,
@@ -16,7 +16,7 @@ from cel.values import Uint
 
 
 def show(node: SyntaxNode) -> str:  # noqa: PLR0911  # one for each kind of node
-    """Write a tree down: `target->f(args)` is a member, `fold(...)` a comprehension."""
+    """Format a tree: `target->f(args)` is a member call, `fold(...)` a comprehension."""
     match node:
         case Literal():
             return constant(node.value)
@@ -41,7 +41,7 @@ def show(node: SyntaxNode) -> str:  # noqa: PLR0911  # one for each kind of node
 
 
 def fold(node: Comprehension) -> str:
-    """Write a comprehension down."""
+    """Format a comprehension."""
     names = ", ".join(filter(None, (node.variable, node.second_variable)))
     return (
         f"fold({names} in {show(node.range)}; {node.accumulator} = {show(node.initial)}; "
@@ -50,7 +50,7 @@ def fold(node: Comprehension) -> str:
 
 
 def entries(found: tuple[Entry, ...]) -> str:
-    """Write the entries of a map or message down."""
+    """Format the entries of a map or message."""
     return ", ".join(
         f"{'?' if entry.optional else ''}"
         f"{entry.key if isinstance(entry.key, str) else show(entry.key)}: {show(entry.value)}"
@@ -59,7 +59,7 @@ def entries(found: tuple[Entry, ...]) -> str:
 
 
 def constant(value: object) -> str:
-    """Write a constant down so that its type shows."""
+    """Format a constant so that its type is visible."""
     match value:
         case None:
             return "null"
