@@ -18,7 +18,7 @@ from e2e.timings import timings
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    # As an exception it ends the control planes on its way out.
+    # The exception ends the control planes.
     raise SystemExit(128 + number)
 
 

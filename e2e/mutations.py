@@ -21,7 +21,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 LIST = ROOT / "tests" / "differential" / "mutations.yaml"
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", "__pycache__", ".hypothesis")
-# The tables first, because they are quick; what they let through the comparison may still catch.
+# The tables are quick and run first.
 SUITE = (
     "tests/solver",
     "tests/differential/test_differential.py",
@@ -65,7 +65,7 @@ def first_failure(tree: Path) -> str:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE],
         cwd=tree,
-        # Byte code is valid for a second's mistakes and would outlive them.
+        # Byte code is compared by seconds and would outlive a mutation.
         env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,

@@ -40,7 +40,7 @@ NAMESPACES = {
     OUT: "rates-out",
     OURS: "rates-ours",
 }
-# Eight ways to ask; what they become is eight templates.
+# Eight different requests, which become eight templates.
 ASKS = tuple((count, kind) for count in range(1, 5) for kind in ("", "A100"))
 BESIDE = ("kube-scheduler", "kube-controller-manager")
 
@@ -85,14 +85,14 @@ def _ask(count: int, kind: str) -> str:
 
 
 def pods(kind: str, numbers: "itertools.count[int]") -> Iterator[JSON]:
-    """Give pods of a kind without end."""
+    """Return pods of a kind without end."""
     asks = ASKS if kind in (TWIN, OURS) else ((0, ""),)
     for count, product in itertools.cycle(asks):
         yield pod(next(numbers), count, product)
 
 
 def path_of(kind: str) -> str:
-    """Give the collection that pods of a kind are created in."""
+    """Return the collection that pods of a kind are created in."""
     return f"/api/v1/namespaces/{NAMESPACES[kind]}/pods"
 
 
@@ -106,7 +106,7 @@ class RateMeasurement:
         self.servers = [plane.processes[n].child.pid for n in ("kube-apiserver", "etcd")]
 
     def requests(self, kind: str) -> Iterator[bytes]:
-        """Give requests of a kind without end."""
+        """Return requests of a kind without end."""
         token = self.plane.tokens["admin"]
         for body in pods(kind, self.numbers):
             data = json.dumps(body, separators=(",", ":")).encode()
@@ -228,14 +228,14 @@ async def play(bench: RateMeasurement) -> dict[str, list[Round]]:
 
 
 def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
-    """Give one line of the table: medians, and the middle half.
+    """Return one line of the table: medians, and the middle half.
 
     Ratios are of rounds that were played beside each other.
     """
     low, middle, high = statistics.quantiles([one.rate for one in rounds], n=4)
     each = f"{middle:.0f} ({low:.0f} to {high:.0f})"
     shares = [statistics.median(getattr(one, who) for one in rounds) for who in _WHO]
-    # What does not depend on who else uses the machine.
+    # Figures that do not depend on other load of the machine.
     costs = [
         statistics.median(1000 * getattr(one, who) / one.rate for one in rounds) for who in _WHO
     ]

@@ -52,7 +52,7 @@ class Run:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Tell how much processor time a process has used."""
+    """Return how much processor time a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -118,7 +118,7 @@ def populate(fleet: Fleet, numbers: Iterable[int]) -> None:
 
 
 def row(name: str, nodes: int, runs: list[Run]) -> str:
-    """Give one line of the table: the runs, and the median of each figure."""
+    """Return one line of the table: the runs, and the median of each figure."""
     single = " ".join(f"{run.rate:.0f}" for run in runs)
     middle = statistics.median(run.middle for run in runs)
     scheduler = statistics.median(run.scheduler for run in runs)

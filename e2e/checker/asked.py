@@ -18,7 +18,7 @@ class Asked:
 
     @property
     def admin(self) -> bool:
-        """Tell whether it asks for admin access."""
+        """Return whether it asks for admin access."""
         return bool(self.spec.get("adminAccess"))
 
 
@@ -38,6 +38,6 @@ def asked(claim: Json) -> Iterator[Asked]:
 
 
 def names(requests: object, one: Asked) -> bool:
-    """Tell whether a list of request names, where empty means all, covers this one."""
+    """Return whether a list of request names, where empty means all, covers this one."""
     assert requests is None or isinstance(requests, list)
     return not requests or one.main in requests or one.name in requests

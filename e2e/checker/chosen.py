@@ -43,7 +43,7 @@ class Chosen:
 
 
 def shareable(cluster: Cluster, device: Json) -> bool:
-    """Tell whether several requests may hold a device."""
+    """Return whether several requests may hold a device."""
     return cluster.gates["DRAConsumableCapacity"] and bool(device.get("allowMultipleAllocations"))
 
 
@@ -90,7 +90,7 @@ def check_wanted(
 
 
 def binding(cluster: Cluster) -> bool:
-    """Tell whether binding conditions are known."""
+    """Return whether binding conditions are known."""
     both = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
     return all(cluster.gates[gate] for gate in both)
 

@@ -56,7 +56,7 @@ def section(parent: Json, key: str) -> Json:
 
 
 def matches(node: Json, where: Json) -> bool:
-    """Tell whether a slice or device with these node fields is for a node."""
+    """Return whether a slice or device with these node fields is for a node."""
     if where.get("nodeName"):
         return bool(where["nodeName"] == name_of(node))
     if where.get("allNodes"):
@@ -94,7 +94,7 @@ def holds(requirement: Json, value: object) -> bool:
 
 
 def relevant(node: Json, spec: Json) -> bool:
-    """Tell whether a slice is for a node."""
+    """Return whether a slice is for a node."""
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector"):
         return matches(node, spec)
     each = listed(spec, "devices")
@@ -102,7 +102,7 @@ def relevant(node: Json, spec: Json) -> bool:
 
 
 def grouped(spec: Json) -> bool:
-    """Tell whether a device of a slice declares compatibility groups."""
+    """Return whether a device of a slice declares compatibility groups."""
     uses = (use for one in listed(spec, "devices") for use in listed(one, "consumesCounters"))
     return any(use.get("compatibilityGroups") for use in uses)
 
@@ -154,7 +154,7 @@ def view(
 
 
 def partitioned(spec: Json) -> bool:
-    """Tell whether a slice needs the gate of partitionable devices."""
+    """Return whether a slice needs the gate of partitionable devices."""
     return spec.get("perDeviceNodeSelection") is not None or bool(spec.get("sharedCounters"))
 
 

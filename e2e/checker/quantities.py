@@ -73,5 +73,5 @@ def in_range(wanted: Fraction, valid: Json, *, fractional: bool) -> Fraction:
 
 
 def milli(value: Fraction) -> bool:
-    """Tell whether a value is a whole number of milli units in 64 bits."""
+    """Return whether a value is a whole number of milli units in 64 bits."""
     return (value * 1000).denominator == 1 and abs(value * 1000) <= MAX

@@ -48,7 +48,7 @@ def pinned(version: str) -> str:
 
 
 def folder(version: str) -> Path:
-    """Name the folder of what this pin and this Go build."""
+    """Return the name of the folder of what this pin and this Go build."""
     digest = hashlib.sha256(go_version().encode())
     for name in ("go.mod", "go.sum"):
         digest.update((HERE / version / name).read_bytes())

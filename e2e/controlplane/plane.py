@@ -127,7 +127,7 @@ class ControlPlane:
         self.stop()
 
     def print_logs(self, lines: int = 30) -> None:
-        """Print the end of every log, for whoever reads why a scenario failed."""
+        """Print the end of every log, for failed scenarios."""
         for name, process in self.processes.items():
             sys.stderr.write(f"--- {name}\n{process.tail(lines)}\n")
 
@@ -250,7 +250,7 @@ class ControlPlane:
 
 
 def _answers(url: str) -> bool:
-    """Tell whether a health endpoint of ours answers 200; certificates are the process's own."""
+    """Return whether a health endpoint of ours answers 200; certificates are the process's own."""
     context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001  # loopback, self-signed
     try:
         with urllib.request.urlopen(url, timeout=2, context=context) as answer:  # noqa: S310  # http and https only

@@ -131,7 +131,7 @@ def spoil(draw: Draw, contents: list[Json]) -> None:
 
 
 def numbered(draw: Draw, plan: Plan, pool: GeneratedPool, contents: list[Json]) -> list[Json]:
-    """Name the slices and say how many there are of which generation."""
+    """Return the name of the slices and say how many there are of which generation."""
     generation, count = draw.number(1, 3), len(contents)
     if plan.has("incomplete") and draw.chance(0.4):
         count += draw.pick((1, 1, -1)) if count > 1 else 1

@@ -27,7 +27,7 @@ def allocated(draw: Draw, plan: Plan, slices: list[Json]) -> list[Json]:
 
 
 def shareable(device: Json) -> bool:
-    """Tell whether several claims may hold it."""
+    """Return whether several claims may hold it."""
     return device.get("allowMultipleAllocations") is True
 
 

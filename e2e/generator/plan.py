@@ -57,7 +57,7 @@ class Plan:
     variant: str
 
     def has(self, theme: str) -> bool:
-        """Tell whether the scenario exercises it."""
+        """Return whether the scenario exercises it."""
         return theme in self.themes
 
 

@@ -21,7 +21,7 @@ from aiohttp import web
 PATCH = base64.b64encode(
     b'[{"op":"add","path":"/metadata/labels/rig.drawbridge.dev~1echo","value":"true"}]'
 ).decode()
-# As ours: longer than the 90 s for which the API server keeps an idle connection.
+# As in Drawbridge's webhook: longer than the API server keeps an idle connection (90 s).
 IDLE_SECONDS = 120.0
 
 

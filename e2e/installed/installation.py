@@ -33,16 +33,16 @@ from e2e.nodes.record import Record, Violation
 from e2e.scenarios.registry import RIGS, default_options
 from e2e.scenarios.stage import Stage
 
-# Where the commands of this environment are, ours among them.
+# The folder of this environment's commands, `drawbridge` among them.
 COMMANDS = Path(sys.executable).parent
 NAMESPACE = "drawbridge-system"
 WEBHOOK, CONTROLLER = "drawbridge-webhook", "drawbridge-controller"
 SERVICE = f"{WEBHOOK}.{NAMESPACE}.svc"
 LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--namespace={NAMESPACE}")
-# A relay stops sending at once where a Service of a cluster needs its time.
+# The relay stops sending at once; a Service of a cluster takes longer.
 SERVING = ("--listen=127.0.0.1:0", "--drain=0.5")
 MODE = "drawbridge.dev/translate"
-# How the API server begins to say that one of our accounts may not.
+# The start of the API server's message when it denies a request of Drawbridge's accounts.
 DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'
 TEMPLATES = "resourceclaimtemplates"
 
@@ -133,13 +133,13 @@ class Installation:
         found = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
         for key, text in found.get("data", {}).items():
             data = base64.b64decode(text) if kind == "secrets" else text.encode()
-            # Renamed into place, as a mount changes at once and never half.
+            # Renamed into place, because a mount changes atomically.
             half = folder / f".{key}"
             half.write_bytes(data)
             half.replace(folder / key)
         return folder
 
-    # --- living --------------------------------------------------------------------------------
+    # --- running -------------------------------------------------------------------------------
 
     def start_all(self, seconds: float = 60) -> None:
         """Start processes that do not run, and wait until all are ready and reachable."""
@@ -174,7 +174,7 @@ class Installation:
         """Return the controller that holds the Lease, or None."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{CONTROLLER}"
         holder = self.plane.admin.get(path)["spec"].get("holderIdentity", "")
-        # What follows the name tells one life of a process from the next.
+        # The suffix differs with each start of a process.
         own = (each for each in self.controllers if holder.startswith(f"{each.name}_"))
         return next(own, None)
 
@@ -197,7 +197,7 @@ class Installation:
         self.plane.admin.patch(path, {"data": {"config.yaml": configuration}})
         self._mounted("configmaps", "drawbridge-config")
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------
 
     def drawbridge(self, *words: str, stdin: str = "") -> CommandResult:
         """Run the `drawbridge` command with the kubeconfig of the kubectl user."""
@@ -216,7 +216,7 @@ class Installation:
             "PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}",
         }
 
-    # --- looking -------------------------------------------------------------------------------
+    # --- checking ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def errors_recorded(self, record: Record) -> Iterator[None]:
@@ -315,7 +315,7 @@ def wait_for_facts(stage: Stage, cluster: Installation, body: JSON, *products: s
         try:
             annotations = dry_run(stage, body)["metadata"].get("annotations", {})
         except ApiError as problem:
-            # Older facts may know no way at all.
+            # Older facts may offer no translation.
             if problem.code != 422:
                 raise
             return False

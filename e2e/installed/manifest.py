@@ -12,7 +12,7 @@ BASE = Path(__file__).parents[2] / "manifests" / "base"
 
 
 def find(objects: Iterable[JSON], kind: str, name: str) -> JSON:
-    """Give the object of this kind and name."""
+    """Return the object of this kind and name."""
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == (kind, name):
             return each
@@ -20,13 +20,13 @@ def find(objects: Iterable[JSON], kind: str, name: str) -> JSON:
 
 
 def container(deployment: JSON) -> JSON:
-    """Give the one container of a Deployment."""
+    """Return the one container of a Deployment."""
     (only,) = deployment["spec"]["template"]["spec"]["containers"]
     return dict(only)
 
 
 def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) -> list[str]:
-    """Give the words of its process; `folders` maps volumes to where they are on this machine."""
+    """Return the words of its process; `folders` maps volumes to where they are on this machine."""
     one = container(deployment)
     mounts = {
         mount["mountPath"]: folders[mount["name"]]
@@ -40,7 +40,7 @@ def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) 
 
 
 def volumes(deployment: JSON) -> dict[str, tuple[str, str]]:
-    """Give the volumes that are made of objects: name to kind and name of the object."""
+    """Return the volumes that are made of objects: name to kind and name of the object."""
     found: dict[str, tuple[str, str]] = {}
     for volume in deployment["spec"]["template"]["spec"].get("volumes", ()):
         if "secret" in volume:

@@ -15,7 +15,7 @@ from typing import Any
 
 from e2e.controlplane.processes import Process, StartError
 
-# A Service learns of a change only when somebody has looked; this often is soon enough.
+# How often readiness is checked.
 LOOK_SECONDS = 0.1
 
 
@@ -40,7 +40,7 @@ class Replica:
         self._seen = False
         self._ports: dict[str, int] = {}
 
-    # --- life ----------------------------------------------------------------------------------
+    # --- run -----------------------------------------------------------------------------------
 
     def start(self) -> Process:
         """Start it; it is not ready yet."""
@@ -76,7 +76,7 @@ class Replica:
         process.stop(40)
         return int(process.child.returncode)
 
-    # --- what it says --------------------------------------------------------------------------
+    # --- logs, metrics -------------------------------------------------------------------------
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the JSON lines that it has logged since its start."""

@@ -195,7 +195,7 @@ class Driver:
         }
 
     def unprepare(self, node: str, _namespace: str, _name: str, uid: str) -> dict[str, Any]:
-        """Give back what was prepared; the claim itself may be gone, and so may be the node."""
+        """Return back what was prepared; the claim itself may be gone, and so may be the node."""
         station = self.stations.get(node)
         if station:
             with station.lock:

@@ -21,7 +21,7 @@ class Family:
     group: str = ""
 
     def publish(self, machine: Machine, mode: str | None = None) -> Layout:
-        """Give what the driver publishes of a machine."""
+        """Return what the driver publishes of a machine."""
         return self.layout(machine, mode) if mode else self.layout(machine)
 
 

@@ -67,7 +67,7 @@ class Fleet:
         self._folder.cleanup()
 
     def driver(self, name: str) -> Driver:
-        """Give a driver, started when it is first needed."""
+        """Return a driver, started when it is first needed."""
         if name not in self.kubelet.drivers:
             folder = Path(self._folder.name)
             self.kubelet.drivers[name] = Driver(FAMILIES[name], self.client, self.record, folder)
@@ -120,7 +120,7 @@ class Fleet:
         return generation
 
     def layout(self, driver: str, name: str) -> Layout:
-        """Give what a driver publishes of a node now."""
+        """Return what a driver publishes of a node now."""
         return self.published[driver, name][0]
 
     def lose(self, driver: str, name: str, device: str) -> None:

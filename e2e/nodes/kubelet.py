@@ -259,7 +259,7 @@ class Kubelet:
         return True
 
     def _end(self, pod: JSON) -> None:
-        """Give back everything of a pod; a claim only when no other pod here uses it."""
+        """Return back everything of a pod; a claim only when no other pod here uses it."""
         node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
         with self._claims:
             mine = [
@@ -311,7 +311,7 @@ class Kubelet:
 
 
 def _wanted(pod: JSON, uid: str) -> bool:
-    """Tell whether it is that very pod, and whether anybody still wants it to run."""
+    """Return whether it is that very pod, and whether anybody still wants it to run."""
     metadata = pod["metadata"]
     return metadata["uid"] == uid and not metadata.get("deletionTimestamp") and not _finished(pod)
 
@@ -334,7 +334,7 @@ def _subject(pod: JSON) -> str:
 
 
 def _running(pod: JSON) -> JSON:
-    """Give the status of a pod whose containers all run."""
+    """Return the status of a pod whose containers all run."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     kinds = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
     conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds]

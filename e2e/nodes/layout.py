@@ -23,11 +23,11 @@ class Device:
 
     @property
     def shared(self) -> bool:
-        """Tell whether several claims may have it at once."""
+        """Return whether several claims may have it at once."""
         return bool(self.wire.get("allowMultipleAllocations"))
 
     def published(self) -> Wire:
-        """Give the entry of a ResourceSlice."""
+        """Return the entry of a ResourceSlice."""
         return {"name": self.name, **self.wire}
 
 
@@ -62,14 +62,14 @@ class Layout:
         }
 
     def without(self, names: Iterable[str]) -> "Layout":
-        """Give the layout after the loss of some devices."""
+        """Return the layout after the loss of some devices."""
         gone = set(names)
         return self._with(
             lambda devices: tuple(device for device in devices if device.name not in gone)
         )
 
     def tainted(self, name: str, taint: Wire) -> "Layout":
-        """Give the layout with one device tainted."""
+        """Return the layout with one device tainted."""
         return self._with(
             lambda devices: tuple(
                 replace(device, wire={**device.wire, "taints": [taint]})

@@ -22,7 +22,7 @@ def node(
     labels: Mapping[str, str] | None = None,
     extended: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Give the Node of a machine: Ready, with what plugins advertise in `extended`."""
+    """Return the Node of a machine: Ready, with what plugins advertise in `extended`."""
     resources = ALLOCATABLE | {name: str(count) for name, count in (extended or {}).items()}
     return {
         "apiVersion": "v1",

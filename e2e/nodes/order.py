@@ -38,11 +38,11 @@ class Order:
 
     @property
     def claim(self) -> str:
-        """Name the claim."""
+        """Return the name of the claim."""
         return f"{self.namespace}/{self.name}"
 
     def config(self, result: Result) -> str:
-        """Give the configuration of a result in a form that can be compared."""
+        """Return the configuration of a result in a form that can be compared."""
         return json.dumps(self.configs.get(result.request), sort_keys=True)
 
 

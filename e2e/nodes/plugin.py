@@ -58,10 +58,10 @@ class Plugin:
 
 
 def replicas(uuids: tuple[str, ...], times: int) -> tuple[str, ...]:
-    """Give the units of time-slicing or MPS: several of each GPU."""
+    """Return the units of time-slicing or MPS: several of each GPU."""
     return tuple(f"{uuid}::{number}" for uuid in uuids for number in range(times))
 
 
 def physical(unit: str) -> str:
-    """Name the hardware beneath a unit."""
+    """Return the name of the hardware beneath a unit."""
     return unit.partition("::")[0]

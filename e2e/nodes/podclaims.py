@@ -29,7 +29,7 @@ def names(pod: JSON) -> Iterator[tuple[str, bool]]:
 
 
 def not_owned(pod: JSON, claim: JSON) -> str:
-    """Say why a generated claim is not this pod's; empty when it is."""
+    """Return why a generated claim is not this pod's; empty when it is."""
     for owner in claim["metadata"].get("ownerReferences", ()):
         if owner.get("controller") and owner["uid"] == pod["metadata"]["uid"]:
             return ""
@@ -37,7 +37,7 @@ def not_owned(pod: JSON, claim: JSON) -> str:
 
 
 def not_reserved(pod: JSON, claim: JSON) -> str:
-    """Say why the pod may not use the claim; empty when it may."""
+    """Return why the pod may not use the claim; empty when it may."""
     for user in claim.get("status", {}).get("reservedFor", ()):
         if user["uid"] == pod["metadata"]["uid"]:
             return ""
@@ -45,7 +45,7 @@ def not_reserved(pod: JSON, claim: JSON) -> str:
 
 
 def not_allocated(_pod: JSON, claim: JSON) -> str:
-    """Say why the claim cannot be prepared; empty when it can."""
+    """Return why the claim cannot be prepared; empty when it can."""
     return "" if claim.get("status", {}).get("allocation") else "the claim is not allocated"
 
 

@@ -40,12 +40,12 @@ class Record:
                     self._violations.append(violation)
 
     def violations(self) -> list[Violation]:
-        """Give all of them so far."""
+        """Return all of them so far."""
         with self._lock:
             return list(self._violations)
 
     def take(self) -> list[Violation]:
-        """Give all of them and start anew: a scenario answers for its own only."""
+        """Return all of them and start anew: a scenario answers for its own only."""
         with self._lock:
             taken, self._violations = self._violations, []
             return taken

@@ -18,7 +18,7 @@ def name(layout: Layout, generation: int, number: int) -> str:
 
 
 def objects(layout: Layout, generation: int = 1, owner: str = "") -> list[dict[str, Any]]:
-    """Give the slices of a layout; `owner` is the UID of the Node, whose end is theirs."""
+    """Return the slices of a layout; `owner` is the UID of the Node, whose end is theirs."""
     return [
         {
             "apiVersion": "resource.k8s.io/v1",

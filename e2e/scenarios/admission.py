@@ -24,7 +24,7 @@ GPU = "gpu.nvidia.com"
 LEGACY = "nvidia.com/gpu"
 ORIGINAL, FACTS = "drawbridge.dev/original", "drawbridge.dev/facts"
 NEEDS = ("processes", "loopback")
-# Made again "within a second"; the rest is this machine's, which does other things beside.
+# The controller recreates it within a second; the rest is for a busy machine.
 SOON = 3.0
 
 
@@ -166,7 +166,7 @@ def server_side_apply_of_a_legacy_manifest_can_be_repeated(stage: Stage) -> None
     kubectl.apply(body, words=("--server-side",)).check()
     after = stage.get_pod("train")
     assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
-    # Where the client's side came first, the API server keeps it as the owner of what was asked.
+    # After a client-side apply, the API server keeps its manager as owner of the request.
     kubectl.apply(body).check()
     kubectl.apply(body, words=("--server-side", "--force-conflicts")).check()
     assert stage.get_pod("train")["spec"] == before["spec"]
@@ -191,8 +191,8 @@ def the_pods_of_a_deployment_are_translated(stage: Stage) -> None:
     written = stage.client.get(stage.path("deployments", "serve", "/apis/apps/v1"))
     asked = written["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert asked == {LEGACY: "1"}
-    # Or it would make new ones while the stage is cleared.
-    # In the background: the claims of 1.34 keep their pods from going in the foreground.
+    # Otherwise it would create new ones during clean-up.
+    # In the background: on 1.34 claims block the deletion of their pods in the foreground.
     kubectl("delete", "deployment", "serve").check()
     stage.wait("its pods are gone", lambda: not stage.client.get(stage.pod_path())["items"])
 
@@ -225,7 +225,7 @@ def the_controller_recreates_the_template_of_a_pending_pod(stage: Stage) -> None
         path = stage.path("resourceclaimtemplates", name, RESOURCE)
         gone = stage.client.get(path)["metadata"]["uid"]
         stage.client.delete(path)
-        again = stage.wait("the template is there again", lambda: stage.client.get(path), SOON)
+        again = stage.wait("the template exists again", lambda: stage.client.get(path), SOON)
         assert again["metadata"]["uid"] != gone
     stage.wait_running("train")
 
@@ -240,7 +240,7 @@ def an_invalid_mode_label_of_a_namespace_is_reported(stage: Stage) -> None:
 
 
 def _told(kubectl: Kubectl, body: JSON) -> list[str]:
-    """Try to apply, and give the warnings; none while the API server does not know the label."""
+    """Try to apply, and return the warnings; none while the API server does not know the label."""
     return kubectl.apply(body, words=("--dry-run=server",)).check().warnings
 
 

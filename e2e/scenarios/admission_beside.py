@@ -21,7 +21,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 OFF = {MODE: "off"}
-# After ours: the API server calls webhooks by the names of their configurations.
+# Runs after Drawbridge: the API server sorts webhooks by the names of their configurations.
 AFTER = "zz-sidecars"
 BOTH = [
     {"claims": [{"name": "drawbridge", "request": "gpu"}]},
@@ -59,14 +59,14 @@ def taken_back(pod: JSON) -> JSON:
 
 
 def essence(pod: JSON) -> JSON:
-    """Give what a pod asks for, without what is chosen anew for every pod."""
+    """Return what a pod asks for, without what is chosen anew for every pod."""
     whole = {"spec": pod["spec"], "annotations": pod["metadata"].get("annotations", {})}
     read: JSON = json.loads(re.sub(r"kube-api-access-\w{5}", "token", json.dumps(whole)))
     return read
 
 
 def differently(stage: Stage, body: JSON) -> JSON:
-    """Give what the API server would make of a pod if it were not for us."""
+    """Return what the API server would make of a pod if it were not for us."""
     metadata = body["metadata"]
     changed = {"name": "untouched", "labels": {**metadata["labels"], **OFF}}
     return dry_run(stage, {**body, "metadata": {**metadata, **changed}})
@@ -81,7 +81,9 @@ def a_container_added_by_another_webhook_is_translated(stage: Stage) -> None:
     wait_for_facts(stage, cluster, body)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
     with other_webhook(stage, AFTER, lambda _: adding(added)):
-        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        stage.wait(
+            "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
+        )
         ran = cluster.kubectl.inside(stage.namespace).apply(body).check()
         wanted = essence(differently(stage, body))
     for name in ("main", "added"):
@@ -92,7 +94,7 @@ def a_container_added_by_another_webhook_is_translated(stage: Stage) -> None:
     assert sorted(claims) == ["drawbridge", "drawbridge-2"]
     assert len(set(held(stage, claims))) == 2
     assert held(stage, claims) == stage.fleet.held_by(pod)
-    # Both containers ask the same, so both claims are of one template.
+    # Both containers request the same, so both claims have one template.
     assert len(template_names(stage)) == 1
     back = taken_back(asked_like(pod))
     assert essence(back)["spec"] == wanted["spec"]
@@ -102,7 +104,7 @@ def a_container_added_by_another_webhook_is_translated(stage: Stage) -> None:
 
 
 def asked_like(pod: JSON) -> JSON:
-    """Give a pod as it was admitted, before the scheduler chose a node."""
+    """Return a pod as it was admitted, before the scheduler chose a node."""
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     return {**pod, "spec": spec}
 
@@ -115,7 +117,9 @@ def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
     body = legacy_pod(stage, "train")
     wait_for_facts(stage, cluster, body)
     with other_webhook(stage, AFTER, lambda _: adding({"name": "proxy", "image": "none"})):
-        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        stage.wait(
+            "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
+        )
         ran = cluster.kubectl.inside(stage.namespace).apply(body).check()
         wanted = essence(differently(stage, body))
     assert len([each for each in ran.warnings if each.startswith("translated:")]) == 1, ran
@@ -134,7 +138,9 @@ def undo_works_after_a_sidecar_is_inserted_first(stage: Stage) -> None:
     body = legacy_pod(stage, "train")
     wait_for_facts(stage, cluster, body)
     with other_webhook(stage, AFTER, lambda _: in_front({"name": "proxy", "image": "none"})):
-        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        stage.wait(
+            "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
+        )
         kubectl.apply(body).check()
     before = stage.wait_running("train")
     assert [each["name"] for each in before["spec"]["containers"]] == ["proxy", "main"]
@@ -148,7 +154,7 @@ def undo_works_after_a_sidecar_is_inserted_first(stage: Stage) -> None:
     ran = kubectl.apply(legacy_pod(stage, "train", 2))
     assert ran.code == 1, ran
     assert "DevicesFixed" in ran.err, ran
-    # The way back finds what has moved by its name; who goes by numbers alone harms nobody.
+    # Undo finds moved containers by name.
     words = ("explain", "train", "-n", stage.namespace, "-o", "json")
     told = json.loads(cluster.drawbridge(*words).check().out)
     wanted = {"container": "main", "resource": LEGACY, "amount": "1"}
@@ -166,7 +172,9 @@ def a_sidecar_added_by_an_earlier_webhook_is_translated(stage: Stage) -> None:
     wait_for_facts(stage, cluster, body)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
     with other_webhook(stage, "aa-sidecars", lambda _: adding(added)):
-        stage.wait("it is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2)
+        stage.wait(
+            "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
+        )
         cluster.kubectl.inside(stage.namespace).apply(body).check()
     pod = stage.wait_running("train")
     assert list(claims_of(stage, "train")) == ["drawbridge"]
@@ -236,12 +244,12 @@ def a_limit_range_on_the_legacy_name_is_enforced(stage: Stage) -> None:
     kubectl.apply(legacy_pod(stage, "train")).check()
     pod = stage.wait_running("train")
     resources = pod["spec"]["containers"][0]["resources"]
-    # The LimitRange fills in its default where the name is missing; an amount of none stays none.
+    # The LimitRange adds its default if the name is missing; zero stays zero.
     assert {resources[part][LEGACY] for part in ("limits", "requests")} == {"0"}
     assert len(held(stage, claims_of(stage, "train"))) == 1
     kubectl.apply(legacy_pod(stage, "train")).check()
     assert stage.get_pod("train")["spec"] == pod["spec"]
-    # Who asks for nothing has its default, and that is translated as well.
+    # A pod without a request gets the default, which is translated.
     ran = kubectl.apply(stage.pod_object("plain")).check()
     assert any(f"{LEGACY}: 1 of container main ->" in each for each in ran.warnings), ran
     stage.wait_running("plain")
@@ -297,7 +305,7 @@ def pods_that_bypass_the_scheduler_stay_unchanged(stage: Stage) -> None:
         assert ORIGINAL not in pod["metadata"].get("annotations", {})
         assert any(why in each for each in ran.warnings), ran
     kubectl.apply(bound).check()
-    # Its device plugin serves it as ever.
+    # Its device plugin serves it as before.
     stage.wait_running("bound")
     assert template_names(stage) == []
 
@@ -314,8 +322,8 @@ def pods_in_kube_system_are_never_translated(stage: Stage) -> None:
         stage.client.patch(system, {"metadata": {"labels": {MODE: "enforce"}}})
         set_mode(stage, "enforce")
         kubectl = cluster.kubectl.inside(stage.namespace)
-        # Seen after the other label, so that one is known by now as well.
-        stage.wait("an opted-in namespace depends on us", lambda: kubectl.apply(body).code)
+        # The watch delivers it after the other label, which is therefore known, too.
+        stage.wait("an opted-in namespace depends on the webhook", lambda: kubectl.apply(body).code)
         ran = cluster.kubectl.inside("kube-system").apply(body, words=("--dry-run=server",)).check()
         pod = stage.client.create(f"{system}/pods", body, dryRun="All")
     finally:

@@ -26,7 +26,7 @@ from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, Man
 
 TOLD = Path(__file__).with_name("admission_dialects.yaml")
 GAP = " ... "
-# How the API server answers whoever replaces a running pod by a manifest, translated or not.
+# The API server's error for replacing a running pod, translated or not.
 FIXED = "pod updates may not change fields other than"
 SMOKE = frozenset({"koordinator"})
 
@@ -71,7 +71,7 @@ def play(case: ManifestCase, wanted: Told, stage: Stage) -> None:
         _running(stage, case)
         _again(stage, kubectl, text)
     finally:
-        # Pods alone are left, for the report on what failed; nobody makes new ones when they go.
+        # Only pods stay, for the report on a failure; no controller recreates them.
         kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
 
 
@@ -103,20 +103,20 @@ def _again(stage: Stage, kubectl: Kubectl, text: str) -> None:
 
 
 def living(stage: Stage) -> dict[str, JSON]:
-    """Give what must not change of running pods, by UID."""
+    """Return what must not change of running pods, by UID."""
     pods = stage.client.get(stage.pod_path())["items"]
     return {pod["metadata"]["uid"]: pod["spec"] for pod in pods}
 
 
 def left_by(stage: Stage) -> list[str]:
-    """Name the pods, claims and templates of the namespace."""
+    """Return the name of the pods, claims and templates of the namespace."""
     paths = (stage.pod_path(), stage.claim_path())
     found = [one for path in paths for one in stage.client.get(path)["items"]]
     return [*(one["metadata"]["name"] for one in found), *template_names(stage)]
 
 
 def compare(ran: CommandResult, wanted: Sequence[str]) -> None:
-    """See that each expected line was printed, in order, and no other."""
+    """Check that each expected line was printed, in order, and no other."""
     lines = ran.warnings
     assert len(lines) == len(wanted), f"{len(wanted)} lines are expected\n{ran}"
     for line, parts in zip(lines, wanted, strict=True):
@@ -125,7 +125,7 @@ def compare(ran: CommandResult, wanted: Sequence[str]) -> None:
 
 
 def says(line: str, wanted: str) -> bool:
-    """Tell whether a line has these parts, one after the other."""
+    """Return whether a line has these parts, one after the other."""
     for part in wanted.split(GAP):
         _, found, line = line.partition(part)
         if not found:
@@ -150,7 +150,7 @@ def decided(stage: Stage, cluster: Installation) -> None:
 
 
 def _counted(facts: Mapping[str, object]) -> dict[str, object]:
-    # What the server keeps is tried by the controller, and by the command told from the version:
+    # The controller probes which fields the server keeps; the command derives it from the version:
     # 1.34 keeps tolerations of devices although their gate is off.
     return {name: item for name, item in facts.items() if name not in ("hash", "cluster")}
 

@@ -25,7 +25,7 @@ EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 
 @contextlib.contextmanager
 def left_alone(stage: Stage) -> Iterator[str]:
-    """Give the path of the pods of a namespace that did not opt in; it is cleared afterwards."""
+    """Return the path of the pods of a namespace that did not opt in; it is cleared afterwards."""
     name = f"{stage.namespace}-old"
     stage.client.create("/api/v1/namespaces", {"metadata": {"name": name}})
     path = f"/api/v1/namespaces/{name}"
@@ -39,7 +39,7 @@ def left_alone(stage: Stage) -> Iterator[str]:
 
 
 def labelled(stage: Stage, machines: Iterable[Machine]) -> set[str]:
-    """Name the nodes that pods with claims keep off."""
+    """Return the name of the nodes that pods with claims keep off."""
     nodes = (stage.client.get(f"/api/v1/nodes/{each.name}") for each in machines)
     return {
         each["metadata"]["name"] for each in nodes if each["metadata"]["labels"].get(DUAL) == "true"
@@ -55,13 +55,13 @@ def running(stage: Stage, path: str) -> Counter[str]:
 
 
 def told(cluster: Installation, code: str) -> list[str]:
-    """Give what controllers have logged with a code."""
+    """Return what controllers have logged with a code."""
     lines = (line for each in cluster.controllers for line in each.lines())
     return [line["msg"] for line in lines if line.get("finding", {}).get("code") == code]
 
 
 def written(stage: Stage, code: str) -> list[str]:
-    """Give what events of our namespace say with a code."""
+    """Return what events of our namespace say with a code."""
     return [each["note"] for each in stage.client.get(EVENTS)["items"] if each["reason"] == code]
 
 
@@ -146,11 +146,11 @@ def no_gpu_is_allocated_by_both_a_plugin_and_a_driver(stage: Stage) -> None:
 
 
 def _every_plugin_goes(stage: Stage, cluster: Installation, machines: Iterable[Machine]) -> None:
-    """See that new pods keep off what is held, though nobody advertises the name any more."""
+    """Check that new pods keep off what is held, though nobody advertises the name any more."""
     for machine in machines:
         unplug(stage, machine)
     stage.wait(
-        "new pods are told of what is held",
+        "new pods get the warning",
         lambda: _say(_tried(stage, cluster), ("DualDevicesHeld", "on 1 node")),
     )
     (late,) = stage.client.create(stage.pod_path(), legacy_pod(stage, "late"), dryRun="All")[
@@ -168,12 +168,12 @@ def _tried(stage: Stage, cluster: Installation) -> list[str]:
 
 
 def _plugin_goes(stage: Stage, cluster: Installation, machine: Machine, olds: str) -> None:
-    """See that a node stays closed for claims as long as a pod has a GPU of the plugin."""
+    """Check that a node stays closed for claims as long as a pod has a GPU of the plugin."""
     node = machine.name
     before = running(stage, stage.pod_path())
     unplug(stage, machine)
     stage.wait(
-        "who still holds devices is told",
+        "the pods with devices are reported",
         lambda: _say(told(cluster, "DualNodesHeld"), (node, f"{EACH} pods")),
     )
     assert labelled(stage, [machine]) == {node}
@@ -188,5 +188,5 @@ def _plugin_goes(stage: Stage, cluster: Installation, machine: Machine, olds: st
 
 
 def _say(texts: Iterable[str], words: Collection[str]) -> bool:
-    """Whether one of the texts has all the words."""
+    """Return whether one of the texts has all the words."""
     return any(all(word in text for word in words) for text in texts)

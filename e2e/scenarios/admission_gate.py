@@ -12,7 +12,7 @@ from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 
 GATE = "DRAConsumableCapacity"
-# The server is asked what it keeps every half minute.
+# The controller probes the API server every 30 seconds.
 KNOWN_SECONDS = 60.0
 RIGS["capacity turned off"] = default_options
 
@@ -56,9 +56,9 @@ def a_gate_turned_off_at_run_time_is_detected(stage: Stage) -> None:
         assert name not in template_names(stage)
         known = f"this API server ({stage.version}) drops exactly.capacity from claims"
         same = share(stage, "same", 4000)
-        reason = stage.wait("everybody knows", lambda: refusal(kubectl, same), KNOWN_SECONDS)
+        reason = stage.wait("all replicas know", lambda: refusal(kubectl, same), KNOWN_SECONDS)
         assert known in reason, reason
-    # A share that is held stays a share.
+    # An allocated share stays a share.
     (held,) = stage.allocated(claim_of(stage, "early")[1])
     assert held["consumedCapacity"]["memory"] == "4000Mi", held
     assert not stage.exists(stage.pod_path("same"))

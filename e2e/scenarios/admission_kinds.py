@@ -35,30 +35,30 @@ from e2e.scenarios.stage import Stage
 
 Maker = Callable[[JSON, int], JSON]
 BATCH = "/apis/batch/v1"
-# Not for anybody's eyes: what differs between two objects of one kind in what kubectl says.
+# Parts of kubectl's output that differ between two objects of one kind.
 RENAMED: Final = "the-other"
 
 
 def stateful_set(pod: JSON, replicas: int) -> JSON:
-    """Give a StatefulSet of such pods; it makes them one after the other."""
+    """Return a StatefulSet of such pods; it makes them one after the other."""
     body = deployment(pod, replicas)
     return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": "none"}}
 
 
 def daemon_set(pod: JSON, _: int) -> JSON:
-    """Give a DaemonSet: one pod on every node that the pod selects."""
+    """Return a DaemonSet: one pod on every node that the pod selects."""
     body = deployment(pod, 0)
     spec = {key: value for key, value in body["spec"].items() if key != "replicas"}
     return {**body, "kind": "DaemonSet", "spec": spec}
 
 
 def replica_set(pod: JSON, replicas: int) -> JSON:
-    """Give a ReplicaSet of nobody's."""
+    """Return a ReplicaSet of nobody's."""
     return {**deployment(pod, replicas), "kind": "ReplicaSet"}
 
 
 def job(pod: JSON, replicas: int) -> JSON:
-    """Give a Job that runs this many pods at once."""
+    """Return a Job that runs this many pods at once."""
     template = deployment(pod, 0)["spec"]["template"]
     spec = {"parallelism": replicas, "completions": replicas, "template": template}
     template["spec"] = {**template["spec"], "restartPolicy": "Never"}
@@ -67,7 +67,7 @@ def job(pod: JSON, replicas: int) -> JSON:
 
 
 def cron_job(pod: JSON, replicas: int) -> JSON:
-    """Give a CronJob that starts such a Job every minute, as long as none runs."""
+    """Return a CronJob that starts such a Job every minute, as long as none runs."""
     made = job(pod, replicas)
     spec = {
         "schedule": "* * * * *",
@@ -96,7 +96,7 @@ def enter(stage: Stage, *suffixes: str) -> Kubectl:
 
 
 def told(ran: CommandResult, kind: str, count: int = 1) -> None:
-    """See that the author is told what each pod becomes, and how to see all of it."""
+    """Check that the author is told what each pod becomes, and how to see all of it."""
     first, *_, last = ran.check().warnings
     plural = "device" if count == 1 else "devices"
     assert first == (
@@ -112,7 +112,7 @@ def followed(kubectl: Kubectl, ran: CommandResult) -> str:
     path = f"{kubectl.program.parent}{os.pathsep}{COMMANDS}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "KUBECONFIG": str(kubectl.access), "PATH": path}
     done = run(["sh", "-c", words], (words,), environment=environment)
-    # As diff does, the command says by its exit code that there is something to do.
+    # The exit code reports a change, as that of diff does.
     assert done.code == 1, done
     return done.out
 
@@ -138,7 +138,7 @@ def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
 
 
 def _runs(pod: JSON, count: int) -> bool:
-    """Tell whether a translated pod runs that asked for this many."""
+    """Return whether a translated pod runs that asked for this many."""
     requested = f'"{LEGACY}":"{count}"'
     original = pod["metadata"].get("annotations", {}).get(ORIGINAL, "")
     runs = pod.get("status", {}).get("phase") == "Running"
@@ -171,13 +171,13 @@ def _settled(stage: Stage, app: str) -> None:
 
 
 def _plain(ran: CommandResult, name: str) -> tuple[int, str]:
-    """Give what was said up to where it shows the whole object, without the name."""
+    """Return what was said up to where it shows the whole object, without the name."""
     said = [line for line in (ran.out + ran.err).splitlines() if not line.startswith("Warning")]
     return ran.code, said[0].replace(name, RENAMED).partition("{")[0] if said else ""
 
 
 def untranslated(stage: Stage, make: Maker, name: str, replicas: int) -> JSON:
-    """Give one of the same kind that asks for nothing, and is none of our business."""
+    """Return one of the same kind that asks for nothing, and is none of our business."""
     pod = stage.pod_object(name)
     return make(pod, replicas)
 
@@ -243,7 +243,7 @@ def _changed(stage: Stage, kubectl: Kubectl, kind: str) -> None:
     """Ask for two instead of one: the pods follow where their kind lets them."""
     body = MAKERS[kind](legacy_pod(stage, "work", 2), 2)
     if kind == "job":
-        # What a Job makes its pods from cannot be changed.
+        # The pod template of a Job is immutable.
         assert "field is immutable" in kubectl.apply(body).err
         kubectl("delete", "job", "work", "--cascade=foreground").check()
     told(kubectl.apply(body), kind, 2)
@@ -349,7 +349,7 @@ def a_queue_can_set_the_node_selector_of_a_gated_pod(stage: Stage) -> None:
 
 
 def required(pod: JSON) -> list[JSON]:
-    """Give the terms of nodes of which a pod requires one."""
+    """Return the terms of nodes of which a pod requires one."""
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
     terms: list[JSON] = affinity["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
@@ -368,7 +368,7 @@ def a_report_warning_names_a_command_that_shows_the_details(stage: Stage) -> Non
     kubectl = enter(stage, "a")
     body = legacy_pod(stage, "work")
     (main,) = body["spec"]["containers"]
-    # Names so long that a warning has no room for what becomes of them.
+    # Names so long that a warning has no room for the translation.
     names = [each * 63 for each in "ab"]
     body["spec"]["containers"] = [{**main, "name": name} for name in names]
     tried = kubectl.apply(body, words=("--dry-run=server",)).check()

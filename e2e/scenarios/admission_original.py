@@ -30,7 +30,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 HOST = {"name": "host", "hostPath": {"path": "/"}}
-# What a tenant would like to be given when somebody goes the way back.
+# Privileges that a tenant could try to gain from the undo patch.
 PRIVILEGES: list[JSON] = [
     {"op": "add", "path": "/spec/hostPID", "value": True},
     {"op": "add", "path": "/spec/hostNetwork", "value": True},
@@ -44,12 +44,12 @@ PARTS = ("hostPID", "hostNetwork")
 
 
 def forged_pod(stage: Stage, name: str, operations: list[JSON]) -> JSON:
-    """Give a legacy pod that says to have been something else."""
+    """Return a legacy pod that says to have been something else."""
     return legacy_pod(stage, name, annotations={ORIGINAL: json.dumps(operations)})
 
 
 def check_no_privileges(pod: JSON) -> None:
-    """See that nothing of the harm is in a pod."""
+    """Check that nothing of the harm is in a pod."""
     spec = pod["spec"]
     assert not [part for part in PARTS if spec.get(part)], spec
     assert not [each for each in spec.get("volumes", ()) if "hostPath" in each], spec
@@ -57,12 +57,12 @@ def check_no_privileges(pod: JSON) -> None:
 
 
 def template_path(stage: Stage, name: str) -> str:
-    """Give the path of a template."""
+    """Return the path of a template."""
     return stage.path(TEMPLATES, name, RESOURCE)
 
 
 def wait_for_event(stage: Stage, pod: str, code: str) -> str:
-    """Wait for an event of a pod, and give what it says."""
+    """Wait for an event of a pod, and return what it says."""
 
     def found() -> str:
         told = [each for each in stage.events(pod) if each.startswith(f"{code}: ")]
@@ -89,7 +89,7 @@ def a_forged_undo_patch_adds_no_privileges(stage: Stage) -> None:
     after = stage.get_pod("train")
     assert after["spec"] == pod["spec"]
     assert after["metadata"]["annotations"][ORIGINAL] == pod["metadata"]["annotations"][ORIGINAL]
-    # Who asks for the harm openly is told by the API server that a pod cannot be changed so.
+    # The API server rejects the same change in an ordinary update.
     openly = {**after, "spec": {**after["spec"], "hostPID": True}}
     ran = kubectl("replace", "-f", "-", stdin=openly)
     assert ran.code == 1, ran
@@ -107,7 +107,7 @@ def a_forged_amount_adds_no_device(stage: Stage) -> None:
     kubectl.apply(body).check()
     pod = stage.wait_running("train")
     assert len(devices(stage, "train")) == 1
-    # What the lie says was asked is not what the manifest says; nothing is changed quietly.
+    # The annotation and the manifest disagree, so the update is refused.
     ran = kubectl.apply(body)
     assert "DevicesFixed" in ran.err, ran
     kubectl.apply({**body, "spec": legacy_pod(stage, "train", 2)["spec"]})
@@ -130,10 +130,10 @@ def a_forged_undo_patch_creates_no_other_template(stage: Stage) -> None:
         told = wait_for_event(stage, "lies", "TemplateNotReproduced")
         assert name in told, told
         assert template_names(stage) == []
-        # Only who lies waits: the template is there again for whoever asks the same; if admission
-        # has not heard yet that it went, the controller sees to it.
+        # Only the forged pod waits. Another pod with the same request gets the template from
+        # admission, or from the controller if admission has not seen the deletion.
         kubectl.apply(legacy_pod(stage, "honest")).check()
-        stage.wait("the template is there again", lambda: template_names(stage) == [name])
+        stage.wait("the template exists again", lambda: template_names(stage) == [name])
     for pod in ("honest", "lies"):
         check_no_privileges(stage.wait_running(pod))
         assert len(devices(stage, pod)) == 1
@@ -153,13 +153,13 @@ def a_forged_original_with_the_same_request_restores_only_the_template(stage: St
         path = template_path(stage, name)
         before = stage.client.get(path)
         stage.client.delete(path)
-        again = stage.wait("the template is there again", lambda: stage.client.get(path), SOON)
+        again = stage.wait("the template exists again", lambda: stage.client.get(path), SOON)
         assert again["spec"] == before["spec"]
     check_no_privileges(stage.wait_running("train"))
 
 
 def copy_of(pod: JSON, name: str) -> JSON:
-    """Give a pod as somebody makes one of another: `get -o yaml`, another name, `create`."""
+    """Return a pod as somebody makes one of another: `get -o yaml`, another name, `create`."""
     kept = ("labels", "annotations")
     metadata = {key: pod["metadata"][key] for key in kept if key in pod["metadata"]}
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
@@ -215,7 +215,7 @@ def a_copy_in_another_namespace_gets_its_template(stage: Stage) -> None:
 
 
 def phase(pod: JSON) -> str:
-    """Give the phase of a pod."""
+    """Return the phase of a pod."""
     return str(pod.get("status", {}).get("phase", ""))
 
 
@@ -250,7 +250,7 @@ def an_update_cannot_remove_the_undo_patch(stage: Stage) -> None:
         for change in (f"{ORIGINAL}-", f"{ORIGINAL}={json.dumps(PRIVILEGES)}", f"{FACTS}-"):
             kubectl("annotate", "--overwrite", "pod", "train", change).check()
             assert stage.get_pod("train")["metadata"]["annotations"] == stands, change
-        # The status has a door of its own, where nobody is asked.
+        # No webhook is called for the status subresource.
         gone = {"metadata": {"annotations": {ORIGINAL: None}}}
         stage.client.patch(f"{stage.pod_path('train')}/status", gone)
         assert ORIGINAL not in stage.get_pod("train")["metadata"]["annotations"]
@@ -260,7 +260,7 @@ def an_update_cannot_remove_the_undo_patch(stage: Stage) -> None:
         assert f"no annotation {ORIGINAL} any more" in told, told
         assert "Delete the pod" in told, told
         assert template_names(stage) == []
-        # Whoever asks the same helps the one that waits.
+        # Another pod with the same request creates the template for the pending one.
         kubectl.apply(legacy_pod(stage, "other")).check()
     for pod in ("other", "train"):
         stage.wait_running(pod)

@@ -22,16 +22,16 @@ from e2e.scenarios.stage import Stage
 SHAPE = "dgx-a100"
 KINDS = ("claims", "plugins")
 EACH, WRITERS = 20, 16
-# Of each kind, one after the other before the rest: so both have some, whoever is faster.
+# Pods of each kind that are created first, so that both kinds have some.
 FIRST = 2
-# So many pods with claims come before those of plugins, which are charged sooner than claims.
+# Pods with claims that come first, because claims are charged later than plugin pods.
 LEADS = (0, 4, 8, 12)
 PATIENCE_SECONDS = 60.0
 FORBIDDEN = 403
 
 
 def pod(stage: Stage, kind: str, number: int) -> JSON:
-    """Give a pod for one GPU; of device plugins where it opts out of translation."""
+    """Return a pod for one GPU; of device plugins where it opts out of translation."""
     body = legacy_pod(stage, f"{kind}-{number}")
     if kind == "plugins":
         body["metadata"]["labels"][MODE] = "off"
@@ -39,12 +39,12 @@ def pod(stage: Stage, kind: str, number: int) -> JSON:
 
 
 def ours(stage: Stage) -> JSON:
-    """Give our quota of the stage's namespace."""
+    """Return our quota of the stage's namespace."""
     return stage.client.get(stage.path("resourcequotas", QUOTA))
 
 
 def entries(quota: JSON, part: str, what: str) -> tuple[int, int]:
-    """Give the entries for claims and for pods of plugins."""
+    """Return the entries for claims and for pods of plugins."""
     found = quota.get(part, {}).get(what, {})
     return int(found.get(DEVICES, -1)), int(found.get(LIMIT, -1))
 
@@ -62,7 +62,7 @@ def held(stage: Stage) -> Counter[str]:
 
 
 def in_balance(stage: Stage) -> bool:
-    """Whether each side may take what the other leaves, and the API server counts by that."""
+    """Return whether each quota entry is the remainder of the other and in the status."""
     quota = ours(stage)
     used = entries(quota, "status", "used")
     wanted = (max(0, MOST - used[1]), max(0, MOST - used[0]))
@@ -77,7 +77,7 @@ def balanced(stage: Stage) -> Counter[str]:
         used = entries(ours(stage), "status", "used")
         return in_balance(stage) and used == (taken["claims"], taken["plugins"])
 
-    stage.wait("both sides are in balance", settled, PATIENCE_SECONDS)
+    stage.wait("both quota entries are balanced", settled, PATIENCE_SECONDS)
     return held(stage)
 
 
@@ -98,7 +98,7 @@ def clear(stage: Stage) -> None:
     stage.wait("the pods are gone", lambda: not stage.client.get(stage.pod_path())["items"])
     wanted = (MOST, MOST)
     stage.wait(
-        "all is free",
+        "all devices are free",
         lambda: balanced(stage).total() == 0 and entries(ours(stage), "spec", "hard") == wanted,
         PATIENCE_SECONDS,
     )
@@ -113,7 +113,7 @@ def shared(stage: Stage, cluster: Installation) -> Iterator[None]:
         stage.node(f"d-{number}", SHAPE, {GPU: "full"})
     wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
     create_quota(stage, MOST)
-    stage.wait("ours is there", lambda: in_balance(stage))
+    stage.wait("the mirrored quota exists", lambda: in_balance(stage))
     yield
 
 
@@ -134,7 +134,9 @@ def claims_and_device_plugin_pods_share_a_quota(stage: Stage) -> None:
     for kind in KINDS:
         assert QUOTA in create(stage, kind, MOST)
     stage.delete_pod("plugins-0")
-    stage.wait("a claim may be made", lambda: in_balance(stage) and not create(stage, "claims", 5))
+    stage.wait(
+        "a claim can be created", lambda: in_balance(stage) and not create(stage, "claims", 5)
+    )
     stage.wait_running("claims-5")
     assert balanced(stage) == Counter(claims=6, plugins=4)
 

@@ -26,9 +26,9 @@ def commands() -> list[list[str]]:
 
 
 def follow(cluster: Installation, words: list[str]) -> None:
-    """Give a command as an administrator would."""
+    """Return a command as an administrator would."""
     if words[:2] == ["delete", "-k"]:
-        # Kubelets end the processes with their Deployments; here nobody else does.
+        # No kubelet ends the processes with their Deployments here.
         for replica in cluster.replicas:
             assert replica.stop() == 0, replica.name
     cluster.kubectl(*words).check()

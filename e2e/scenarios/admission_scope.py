@@ -26,7 +26,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 USED = "configuration in use"
 OWNERS, WORKERS = 200, 8
-# Of 200 owners at 30 %: three times what chance alone would give.
+# 30 % of 200 owners, within three standard deviations.
 NEAR = range(41, 80)
 DIGEST = "5d4f8c7b9"
 
@@ -190,16 +190,19 @@ def a_namespace_selector_adds_namespaces_without_the_label(stage: Stage) -> None
     with restored_configuration(stage, cluster) as whole:
         set_scope(stage, cluster, whole, namespaceSelector=chooses)
         stage.wait(
-            "what is never sent is told", lambda: has_finding(cluster, "scope.namespaceSelector")
+            "the finding about the selector is logged",
+            lambda: has_finding(cluster, "scope.namespaceSelector"),
         )
         assert not is_translated(dry_run(stage, body))
         stage.enter(webhooks_for_all_namespaces(stage))
-        stage.wait("it is chosen", lambda: is_translated(dry_run(stage, body)))
+        stage.wait("the namespace is selected", lambda: is_translated(dry_run(stage, body)))
         cluster.kubectl.inside(stage.namespace).apply(body).check()
         assert is_translated(stage.wait_running("train"))
         set_mode(stage, "off")
         probe = legacy_pod(stage, "probe")
-        stage.wait("the label wins", lambda: not is_translated(dry_run(stage, probe)))
+        stage.wait(
+            "the label overrides the selector", lambda: not is_translated(dry_run(stage, probe))
+        )
         assert not cluster.kubectl.inside("default").apply(probe, words=("--dry-run=server",)).err
 
 

@@ -31,7 +31,7 @@ CONFLICT = 409
 AGAIN_SECONDS = 0.2
 MORE = 50
 PATIENCE_SECONDS = 240.0
-# Two ways to ask for one GPU; they become two templates.
+# Two requests for one GPU, which become two templates.
 KINDS: tuple[JSON, ...] = ({}, {"nvidia.com/use-gputype": "A100"})
 
 
@@ -247,7 +247,7 @@ def _check_claims(stage: Stage, size: Size, own: dict[str, str]) -> None:
         )
         held.update((each["pool"], each["device"]) for each in results)
         owner = claim["metadata"]["ownerReferences"][0]["uid"]
-        # The stock controller sometimes makes a claim twice for one pod, and gives it only one.
+        # The stock controller sometimes creates two claims for a pod and uses one.
         assert own.get(name, owner) == owner, f"{name} belongs to another pod"
         assert owner in own.values(), f"{name} is nobody's"
         assert name in own or not results, f"{name} is no pod's, and holds a device"

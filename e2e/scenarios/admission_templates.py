@@ -34,7 +34,7 @@ HAMI = "hami-core-gpu.project-hami.io"
 PUBLISHED = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
 USED = "drawbridge.dev/used"
 LATER = ("H800", "A100-SXM4-80GB")
-# A name that only we would choose, for a content that is not ours.
+# A name of Drawbridge's form whose content does not match the hash.
 LIKE_OURS = f"drawbridge-{'0' * 32}"
 
 
@@ -58,13 +58,13 @@ def wait_for_share_facts(stage: Stage, cluster: Installation, body: JSON) -> Non
         text = json.dumps(cluster.facts())
         return not any(product in text for product in LATER)
 
-    stage.wait("facts without later ones", alone)
+    stage.wait("facts without GPUs added later", alone)
     wait_for_facts(stage, cluster, body)
 
 
 def apply_when_admitted(stage: Stage, kubectl: Kubectl, body: JSON) -> None:
     """Apply a pod until it is admitted."""
-    stage.wait("it is let in", lambda: not kubectl.apply(body).code)
+    stage.wait("the pod is admitted", lambda: not kubectl.apply(body).code)
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
@@ -106,7 +106,7 @@ def a_template_over_quota_is_reported_and_created_later(stage: Stage) -> None:
     none = {"hard": {"count/resourceclaimtemplates.resource.k8s.io": "0"}}
     quota = stage.path("resourcequotas")
     stage.client.create(quota, {"metadata": {"name": "objects"}, "spec": none})
-    (line,) = stage.wait("the dry run tells", lambda: template_warnings(kubectl, body))
+    (line,) = stage.wait("the dry run prints a warning", lambda: template_warnings(kubectl, body))
     assert "exceeded quota: objects" in line, line
     (line,) = template_warnings(kubectl, body, ())
     assert "exceeded quota: objects" in line, line
@@ -138,11 +138,13 @@ def a_missing_rbac_verb_is_reported_and_the_controller_creates_the_template(stag
     body = legacy_pod(stage, "train")
     wait_for_facts(stage, cluster, body)
     with verb_removed(stage, "drawbridge-webhook-templates", "create"):
-        (line,) = stage.wait("the dry run tells", lambda: template_warnings(kubectl, body))
+        (line,) = stage.wait(
+            "the dry run prints a warning", lambda: template_warnings(kubectl, body)
+        )
         assert "cannot create" in line, line
         kubectl.apply(body).check()
         stage.wait_running("train")
-    # Once it may again, nobody is told anything any more.
+    # With the verb restored there are no more warnings.
     stage.wait(
         "the right is there", lambda: not template_warnings(kubectl, legacy_pod(stage, "next", 2))
     )
@@ -222,7 +224,7 @@ def a_template_is_recreated_with_the_facts_noted_on_its_pod(stage: Stage) -> Non
         noted = stage.get_pod("train")["metadata"]["annotations"][FACTS]
         assert noted != cluster.facts_hash()
         stage.client.delete(path)
-        again = stage.wait("the template is there again", lambda: stage.client.get(path), SOON)
+        again = stage.wait("the template exists again", lambda: stage.client.get(path), SOON)
         assert again["spec"] == before["spec"]
     stage.wait_running("train")
 
@@ -288,7 +290,7 @@ def run_collection(stage: Stage, cluster: Installation) -> None:
     before.stop()
     (after,) = (each for each in cluster.controllers if each is not before)
     steps = "drawbridge_controller_steps_total"
-    stage.wait("somebody looked", lambda: after.metric(steps, reconciler="janitor"))
+    stage.wait("a collection ran", lambda: after.metric(steps, reconciler="janitor"))
     cluster.start_all()
 
 
@@ -314,13 +316,13 @@ def templates_are_collected_only_when_unused(stage: Stage) -> None:
     run_collection(stage, cluster)
     stays = {renewed, young, running, waiting, LIKE_OURS, "theirs"}
     assert set(template_names(stage)) == stays, {idle: "idle", renewed: "renewed", young: "young"}
-    # Whoever wants it once more has it once more.
+    # A new pod creates the template again.
     assert apply_pod_with_gpus(stage, cluster, 1) == idle
 
 
 def check_use_is_renewed(stage: Stage, cluster: Installation, count: int, name: str) -> None:
     """Create a pod of a template unused for days and wait until the use is renewed."""
-    # Processes that have been there for days would know; these have seen it made just now.
+    # These processes saw the template's creation; processes that run for days would not have.
     for replica in cluster.webhooks:
         replica.stop()
     cluster.start_all()

@@ -39,7 +39,7 @@ def all_run_once(stage: Stage) -> None:
     stage.wait(f"{PODS} pods run", settled, PATIENCE_SECONDS)
     held: Counter[tuple[str, str]] = Counter()
     for claim in stage.client.get(stage.claim_path())["items"]:
-        # The claim controller may have made a second one that no pod names and nobody allocates.
+        # The claim controller may have created a second claim that no pod refers to.
         allocation = claim.get("status", {}).get("allocation") or {"devices": {"results": []}}
         for result in allocation["devices"]["results"]:
             held[result["pool"], result["device"]] += 1

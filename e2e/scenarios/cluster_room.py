@@ -12,7 +12,7 @@ from e2e.scenarios.stage import Stage
 
 TESTS = ("tests/cluster/test_api_behaviour.py", "tests/cluster/test_api_following.py")
 SECONDS = 120
-# A server forgets when it starts again, or after more changes than a scenario should make.
+# A server drops old resourceVersions on a restart.
 FORGETS = "expired_version"
 
 

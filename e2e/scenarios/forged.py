@@ -27,7 +27,7 @@ class Forgery:
 
 
 def device(driver: str, pool: str, name: str, **more: Any) -> JSON:  # noqa: ANN401  # JSON
-    """Give one result for the request `gpu`."""
+    """Return one result for the request `gpu`."""
     return result(driver, pool, name, **more)
 
 
@@ -63,7 +63,7 @@ def _finalize(stage: Stage, claim: str) -> bool:
 
 
 def _consumer(user: JSON) -> JSON:
-    """Give the entry of a pod; anything else is an entry already."""
+    """Return the entry of a pod; anything else is an entry already."""
     if "metadata" not in user:
         return user
     return {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}

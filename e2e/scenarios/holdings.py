@@ -83,7 +83,7 @@ def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
 
 
 def _distinct(claim: str, some: Sequence[PreparedDevice]) -> None:
-    """See that no two devices of one claim are the same; containers may share by two claims."""
+    """Check that no two devices of one claim are the same; containers may share by two claims."""
     names = [one.device.name for one in some]
     assert len(set(names)) == len(names), f"claim {claim} has a device twice: {names}"
     whole = [one.device.physical for one in some if one.device.kind not in PARTS]

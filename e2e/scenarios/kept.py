@@ -30,8 +30,8 @@ REQUESTS = "controller_runtime_webhook_requests_total"
 CONFIGURATION = "/api/v1/namespaces/drawbridge-system/configmaps/drawbridge-config"
 MODE = "drawbridge.dev/translate"
 PODS, MOST, WRITERS = 200, 10, 16
-# Charged and running before all others come, or pods that ask without a claim would take it all:
-# they are charged as they are made, claims only when a controller makes them.
+# Translated pods that run before the others are created. Pods without claims are charged at
+# creation, claims only when a controller creates them, so they would use the whole quota.
 FIRST = 3
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
@@ -135,11 +135,11 @@ def a_workload_warns_when_its_pods_bypass_the_webhook(stage: Stage) -> None:
     others = [each for each in before if each["name"] != "pods.drawbridge.dev"]
     stage.client.patch(HOOKS, {"webhooks": others})
     try:
-        (line,) = stage.wait("its author is told", told)
+        (line,) = stage.wait("a warning is printed", told)
     finally:
         stage.client.patch(HOOKS, {"webhooks": before})
     assert "has no webhook pods.drawbridge.dev" in line, line
-    stage.wait("its author is told no more", lambda: not told())
+    stage.wait("no warning is printed", lambda: not told())
 
 
 def equals(question: Callable[[], object], answer: object) -> bool:
@@ -181,14 +181,14 @@ def a_quota_on_an_unmapped_name_limits_claims(stage: Stage) -> None:
     def counting() -> bool:
         return stage.exists(ours) and DEVICES in stage.client.get(ours)["status"].get("hard", {})
 
-    stage.wait("ours is there and counts", counting)
+    stage.wait("the mirrored quota has a status", counting)
     for number in range(2):
         stage.client.create(stage.pod_path(), legacy_pod(stage, f"train-{number}"))
         stage.wait_running(f"train-{number}")
     used = stage.client.get(ours)["status"]["used"]
     assert used[DEVICES] == "2", used
     stage.wait(
-        "device plugins have nothing left",
+        "device plugins have no quota left",
         lambda: stage.client.get(ours)["spec"]["hard"][LIMIT] == "0",
     )
     ran = cluster.kubectl.inside(stage.namespace).apply(legacy_pod(stage, "train-2"))
@@ -203,15 +203,13 @@ def class_maps_name(stage: Stage, cluster: Installation) -> Iterator[None]:
     stage.client.patch(path, {"spec": {"extendedResourceName": LEGACY}})
     cluster.configure(f"{before}decisions: {{nativeExtendedNames: translate}}\n")
     try:
-        # Before that, a quota on the name would have a mirror.
-        stage.wait("the facts know that a class maps it", lambda: LEGACY in _mapped_names(cluster))
+        # Until then a quota on the name has a mirror.
+        stage.wait("the facts contain the mapped name", lambda: LEGACY in _mapped_names(cluster))
         yield
     finally:
         stage.client.patch(path, {"spec": {"extendedResourceName": None}})
-        # In this order, or for some seconds pods would be left to a class that serves no more.
-        stage.wait(
-            "the facts know that no class maps it", lambda: LEGACY not in _mapped_names(cluster)
-        )
+        # In this order: otherwise pods would be left to a class that no longer serves the name.
+        stage.wait("the facts contain no mapped name", lambda: LEGACY not in _mapped_names(cluster))
         wait_for_facts(stage, cluster, legacy_pod(stage, "after"))
         cluster.configure(before)
 
@@ -268,7 +266,7 @@ def a_quota_on_a_mapped_name_holds_under_load(stage: Stage) -> None:
         lambda: dry_run(stage, legacy_pod(stage, "x"))["spec"].get("resourceClaims"),
     )
     path = create_quota(stage, MOST)
-    stage.wait("it counts", lambda: stage.client.get(path)["status"].get("hard"))
+    stage.wait("the quota has a status", lambda: stage.client.get(path)["status"].get("hard"))
     numbers = sorted(range(PODS), key=lambda number: (number % 2, number))
     for number in numbers[:FIRST]:
         create_one_of_many(stage, number)
@@ -281,8 +279,8 @@ def a_quota_on_a_mapped_name_holds_under_load(stage: Stage) -> None:
             count_allocated(stage)
     for each in writing:
         each.result()
-    stage.wait("all that may be held is held", lambda: count_allocated(stage) == MOST, 120)
-    stage.wait("and runs", lambda: count_running(stage).total() == MOST)
+    stage.wait("all allowed devices are allocated", lambda: count_allocated(stage) == MOST, 120)
+    stage.wait("all of them run", lambda: count_running(stage).total() == MOST)
     ran = count_running(stage)
     assert ran["translated"] >= FIRST, ran
     assert ran["legacy"] > 0, ran

@@ -33,7 +33,7 @@ def a_new_generation_replaces_the_old_one_while_pods_run(stage: Stage) -> None:
 @scenario("smoke")
 def an_incomplete_pool_is_not_allocated_from(stage: Stage) -> None:
     """While slices of a pool are missing, no device of it is allocated, except on 1.34."""
-    # Never whole before, or a scheduler whose cache is a moment behind would be right to use it.
+    # Never complete before: a scheduler with an older cache could use it.
     machine = stage.node("a", "lab-2g2n")
     stage.fleet.publish(FAMILIES[GPU].publish(machine), whole=False)
     stage.template("gpu", claim_spec(request("gpu", GPU)))

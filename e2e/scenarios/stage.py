@@ -207,7 +207,7 @@ class Stage:
         """Take the recorded violations; those that a scenario does not take fail it."""
         return self.fleet.record.take()
 
-    # --- from curtain to curtain ---------------------------------------------------------------
+    # --- set-up and clean-up -------------------------------------------------------------------
 
     def set_up(self) -> None:
         """Create the namespace and wait until pods can be created in it."""

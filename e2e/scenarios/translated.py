@@ -134,7 +134,7 @@ def play(case: ManifestCase, stage: Stage) -> None:
     try:
         _applied(stage, case, written)
     finally:
-        # Pods alone are left, for the report on what failed; nobody makes new ones when they go.
+        # Only pods stay, for the report on a failure; no controller recreates them.
         _kubectl(stage, "delete", MAKERS, "--all", "--cascade=orphan", "--wait=false")
 
 
@@ -224,7 +224,7 @@ def _translated(stage: Stage, case: ManifestCase, folder: Path) -> tuple[Path, s
 
 
 def manifest(stage: Stage, case: ManifestCase) -> str:
-    """Give the legacy manifest, in the stage's namespace and for its nodes."""
+    """Return the legacy manifest, in the stage's namespace and for its nodes."""
     text = case.manifest
     if case.example:
         text = (ROOT / "examples" / "legacy" / case.example).read_text(encoding="utf-8")
@@ -247,7 +247,7 @@ def _kubectl(stage: Stage, *words: str) -> str:
 
 
 def made(stage: Stage, pods: ExpectedPods) -> list[JSON]:
-    """Give the pods of a case once all of them are there."""
+    """Return the pods of a case once all of them are there."""
     found = stage.client.get(stage.pod_path())["items"]
     mine = [pod for pod in found if pod["metadata"]["name"].startswith(pods.name)]
     assert len(mine) <= pods.count, f"{len(mine)} pods {pods.name}"

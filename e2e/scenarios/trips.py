@@ -33,7 +33,7 @@ class DriverOnNode:
         return list(self.stage.fleet.layout(self.driver, self.machine.name).devices.values())
 
     def result(self, device: Device, share: int = 0, **amounts: str) -> JSON:
-        """Give a correct result for a device, with the amounts wanted of a shared one."""
+        """Return a correct result for a device, with the amounts wanted of a shared one."""
         more: JSON = {}
         if device.shared:
             capacity = device.wire["capacity"]

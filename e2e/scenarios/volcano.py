@@ -43,7 +43,7 @@ def make_pods(stage: Stage) -> None:
 
 
 def _served(stage: Stage) -> bool:
-    """Tell whether the API server has the kind by now."""
+    """Return whether the API server has the kind by now."""
     try:
         stage.client.get(_jobs(stage))
     except ApiError as problem:
