@@ -19,6 +19,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "legacy": (),
     "targets": (),
     "decisions": (),
+    "admission": (),
     "findings": (),
     "compatibility": (),
     "unsetGroups": (),

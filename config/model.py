@@ -221,6 +221,18 @@ class Decisions(ConfigurationPart, frozen=True):
     ] = "leave"
 
 
+class Admission(ConfigurationPart, frozen=True):
+    """Which requests the API server sends to the webhooks."""
+
+    every_pod: Annotated[
+        bool,
+        describe(
+            "Whether the API server sends every pod of a namespace in scope, not only pods that"
+            " request devices. Pods to which another webhook adds requests are then translated."
+        ),
+    ] = False
+
+
 class Compatibility(ConfigurationPart, frozen=True):
     """Which devices of a driver cannot be allocated at the same time."""
 
@@ -316,6 +328,9 @@ class Configuration(ConfigurationPart, frozen=True):
     decisions: Annotated[Decisions, describe("What to do if a translation loses a property.")] = (
         Decisions()
     )
+    admission: Annotated[
+        Admission, describe("Which requests the API server sends to the webhooks.")
+    ] = Admission()
     findings: Annotated[
         Mapping[FindingCode, Policy],
         describe(

@@ -10,11 +10,9 @@ from dra.names import WEBHOOK_CONFIGURATION
 from registration.match_conditions import (
     API_VERSION,
     KIND,
-    build_apply_object,
-    build_conditions,
     find_inactive,
+    plan_applies,
 )
-from translate.interest import derive_interest
 
 NAME: Final = "conditions"
 
@@ -42,10 +40,7 @@ class MatchConditionReconciler:
         found = find_inactive(live, configuration)
         self._report(found, live)
         self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(found))
-        if not live:
-            return
-        change = build_apply_object(live, build_conditions(derive_interest(configuration)))
-        if change is not None:
+        for change in plan_applies(live, None, configuration, guard_served=False):
             await self._webhooks.apply(change)
             self._reporter.count(NAME, "applied")
 

@@ -19,6 +19,9 @@ USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
 
+# The field manager of every write. A template with another manager is not only Drawbridge's.
+FIELD_MANAGER: Final = "drawbridge"
+
 # Objects.
 NAMESPACE: Final = "drawbridge-system"
 TEMPLATE_PREFIX: Final = "drawbridge-"
@@ -29,3 +32,4 @@ PROBE_TEMPLATE: Final = "drawbridge-probe"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
 WEBHOOK_CONFIGURATION: Final = "drawbridge"
 POD_WEBHOOK: Final = "pods.drawbridge.dev"
+GUARD_WEBHOOK: Final = "guard.drawbridge.dev"

@@ -1,8 +1,10 @@
-"""Derive the matchConditions that select which pods the API server sends to the webhook.
+"""Derive the matchConditions that select which pods the API server sends to the webhooks.
 
 The conditions are CEL expressions that cannot fail, because an evaluation error would reject the
-pod. Only the matchConditions of `pods.drawbridge.dev` are managed here. The manifests set all other
-fields of the webhook configuration, except the certificate authority.
+pod. `pods.drawbridge.dev` gets the pods that may request devices and all translated pods.
+`guard.drawbridge.dev` runs after all mutating webhooks and gets the pods that still may request
+devices. The manifests set all other fields of the webhook configurations, except the certificate
+authority and the failurePolicy of the guard.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,13 +12,17 @@ from typing import Any, Final
 
 from config.model import Configuration
 from dra.finding import Finding
-from dra.names import POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from dra.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from registration import controller_codes
 from translate.interest import CONTAINERS, RESOURCES, Interest, derive_interest
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 KIND: Final = "MutatingWebhookConfiguration"
+GUARD_KIND: Final = "ValidatingWebhookConfiguration"
 CONDITION_NAME: Final = "asks-for-devices"
+# Only in the guard, while the condition of the webhook for pods changes.
+TRANSITION_NAME: Final = "was-sent-to-pods-webhook"
+_FAIL, _IGNORE = "Fail", "Ignore"
 _MAX_SHOWN: Final = 5
 _SELECTOR_REMEDY: Final = (
     "Remove the Exists requirement on the label from the namespaceSelector of the webhooks "
@@ -28,14 +34,20 @@ JSONObject = dict[str, Any]
 MatchConditions = Mapping[str, Mapping[str, str]]
 
 
+def derive_conditions(configuration: Configuration) -> MatchConditions:
+    """Return the conditions that the configuration requires; with `everyPod`, none."""
+    if configuration.admission.every_pod:
+        return {POD_WEBHOOK: {}, GUARD_WEBHOOK: {}}
+    return build_conditions(derive_interest(configuration))
+
+
 def build_conditions(interest: Interest) -> MatchConditions:
     """Return the CEL expression of each condition, by webhook and condition name."""
+    requests = " ||\n".join([*_check_containers(interest), *_check_keys(interest)])
     # The checks for translated pods come first: the API server reinvokes the webhook for a pod that
     # was just translated.
-    checks = " ||\n".join(
-        [_check_translated(interest), *_check_containers(interest), *_check_keys(interest)]
-    )
-    return {POD_WEBHOOK: {CONDITION_NAME: checks}}
+    every = f"{_check_translated(interest)} ||\n{requests}"
+    return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: requests}}
 
 
 def _check_containers(interest: Interest) -> list[str]:
@@ -77,29 +89,93 @@ def _quote(text: str) -> str:
     return f"'{escaped}'"
 
 
-def build_apply_object(live: JSONObject, wanted: MatchConditions) -> JSONObject | None:
-    """Return the object to apply so that the live webhooks have the wanted conditions.
+def plan_applies(
+    mutating: JSONObject | None,
+    validating: JSONObject | None,
+    configuration: Configuration,
+    *,
+    guard_served: bool,
+) -> tuple[JSONObject, ...]:
+    """Return the objects to apply, in this order, so that the live webhooks get their conditions.
 
-    Return None if they already have them.
+    At every step the guard selects only pods that the API server also sends to the webhook for
+    pods. If the condition of that webhook changes, the guard therefore first gets only pods that
+    both the old and the new condition select. Objects that need no change are left out, and a
+    missing webhook is not added.
+
+    The guard gets failurePolicy Fail with its conditions, once it has a caBundle and `guard_served`
+    is true: every replica of the webhook serves the guard. A replica of an older version responds
+    with an error, which would deny pods. Only a missing caBundle sets the policy back to Ignore.
     """
-    webhooks = [each for each in _webhooks(live) if each.get("name") in wanted]
-    if all(not _differences(each, wanted) for each in webhooks):
-        return None
+    wanted = derive_conditions(configuration)
+    pods, guard = _find_webhook(mutating, POD_WEBHOOK), _find_webhook(validating, GUARD_WEBHOOK)
+    policy = _find_policy(guard, is_ready=guard_served and pods is not None)
+    if pods is None or _has_conditions(pods, wanted[POD_WEBHOOK]):
+        return tuple(_compose_guard(guard, wanted[GUARD_WEBHOOK], policy))
+    both = _find_common_conditions(pods, guard, wanted[GUARD_WEBHOOK])
+    return (
+        *_compose_guard(guard, both, _find_policy(guard, is_ready=False)),
+        _compose_apply(KIND, POD_WEBHOOK, wanted[POD_WEBHOOK]),
+        *_compose_guard(guard and _with_conditions(guard, both), wanted[GUARD_WEBHOOK], policy),
+    )
+
+
+def _find_common_conditions(
+    pods: JSONObject, guard: JSONObject | None, wanted: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return conditions of the guard that select no pod that only the old or new ones select."""
+    if not wanted:  # the webhook for pods is about to get every pod
+        return _read_conditions(guard or {})
+    old = _read_conditions(pods).get(CONDITION_NAME)
+    return {**wanted, TRANSITION_NAME: old} if old else wanted
+
+
+def _compose_guard(
+    live: JSONObject | None, wanted: Mapping[str, str], policy: str
+) -> Iterator[JSONObject]:
+    """Yield the change of the guard, unless it does not exist or needs none."""
+    if live is None or (_has_conditions(live, wanted) and live.get("failurePolicy") == policy):
+        return
+    yield _compose_apply(GUARD_KIND, GUARD_WEBHOOK, wanted, failurePolicy=policy)
+
+
+def _find_policy(guard: JSONObject | None, *, is_ready: bool) -> str:
+    """Return the failurePolicy of the guard: Fail once it is ready and has a caBundle."""
+    live = guard or {}
+    if not (live.get("clientConfig") or {}).get("caBundle"):
+        return _IGNORE
+    return _FAIL if is_ready or live.get("failurePolicy") == _FAIL else _IGNORE
+
+
+def _compose_apply(
+    kind: str, webhook: str, conditions: Mapping[str, str], **fields: str
+) -> JSONObject:
     return {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": kind,
         "metadata": {"name": WEBHOOK_CONFIGURATION},
-        "webhooks": [
-            {
-                "name": each["name"],
-                "matchConditions": [
-                    {"name": name, "expression": text}
-                    for name, text in wanted[each["name"]].items()
-                ],
-            }
-            for each in webhooks
-        ],
+        "webhooks": [_with_conditions({"name": webhook, **fields}, conditions)],
     }
+
+
+def _find_webhook(live: JSONObject | None, name: str) -> JSONObject | None:
+    return next((each for each in _webhooks(live or {}) if each.get("name") == name), None)
+
+
+def _read_conditions(webhook: Mapping[str, Any]) -> dict[str, str]:
+    """Return the live conditions that Drawbridge manages, by name."""
+    live = {each.get("name"): each for each in webhook.get("matchConditions") or ()}
+    own = (CONDITION_NAME, TRANSITION_NAME)
+    return {name: live[name].get("expression", "") for name in own if name in live}
+
+
+def _has_conditions(webhook: JSONObject, wanted: Mapping[str, str]) -> bool:
+    return _read_conditions(webhook) == dict(wanted)
+
+
+def _with_conditions(webhook: JSONObject, conditions: Mapping[str, str]) -> JSONObject:
+    listed = [{"name": name, "expression": text} for name, text in conditions.items()]
+    return {**webhook, "matchConditions": listed}
 
 
 def find_inactive(live: JSONObject | None, configuration: Configuration) -> tuple[Finding, ...]:
@@ -124,9 +200,9 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
         yield controller_codes.NAME_NOT_ACTIVE.at(
             "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
         )
-    wanted = build_conditions(derive_interest(configuration))
+    wanted = derive_conditions(configuration)
     for i, each in enumerate(_webhooks(live)):
-        if wrong := _differences(each, wanted, strict=True):
+        if wrong := _find_excluding(each, wanted):
             names = _format_configured_names(configuration)
             message = f"webhook {each.get('name')}: {'; '.join(wrong)}{names}"
             path = f"webhooks[{i}].matchConditions"
@@ -172,33 +248,26 @@ def _webhooks(live: JSONObject) -> list[dict[str, Any]]:
     return [each for each in live.get("webhooks") or () if isinstance(each, dict)]
 
 
-def _differences(
-    webhook: Mapping[str, Any], wanted: MatchConditions, *, strict: bool = False
-) -> list[str]:
-    """List the differences between the conditions of a webhook and the wanted ones.
-
-    With `strict`, list only differences that may exclude pods. A webhook without conditions
-    excludes none.
-    """
-    own = wanted.get(webhook.get("name", ""), {})
+def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list[str]:
+    """Describe the live conditions of a webhook that may exclude pods of the configuration."""
+    own = wanted.get(webhook.get("name", ""))
     live = {
         each.get("name"): each.get("expression") for each in webhook.get("matchConditions") or ()
     }
-    if not own or (strict and not live):
+    if own is None or not live:
         return []
-    found = [
+    different = [
         f"condition {name} has a different expression"
-        if name in live
-        else f"condition {name} is missing"
         for name, text in own.items()
-        if live.get(name) != text and (name in live or not strict)
+        if live.get(name, text) != text
     ]
-    if strict:
-        others = sorted(name for name in live if name not in own)
-        found += [
-            f"condition {name} is not managed by Drawbridge and may exclude pods" for name in others
-        ]
-    return found
+    return different + [
+        f"condition {name} is not required by the configuration and may exclude pods"
+        if name == CONDITION_NAME
+        else f"condition {name} is not managed by Drawbridge and may exclude pods"
+        for name in sorted(live)
+        if name not in own
+    ]
 
 
 def _format_configured_names(configuration: Configuration) -> str:

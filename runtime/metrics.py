@@ -95,6 +95,11 @@ CONTROLLER_STEPS: Final = Counter(
     ["reconciler", "outcome"],
     registry=REGISTRY,
 )
+CONTROLLER_PANICS: Final = Counter(
+    "drawbridge_controller_panics",
+    "Reconciliations that ended in an unhandled exception.",
+    registry=REGISTRY,
+)
 CONTROLLER_EVENTS: Final = Counter(
     "drawbridge_controller_events",
     "Changes and problems by reconciler.",

@@ -54,6 +54,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],
         "decisions": {"allowLossOf": [], "nativeExtendedNames": "leave"},
+        "admission": {"everyPod": False},
         "findings": {},
         "compatibility": [],
         "unsetGroups": "alone",

@@ -18,9 +18,9 @@ from controller.watched_objects import PartialObject
 from dra.names import POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from registration.match_conditions import (
     CONDITION_NAME,
-    build_apply_object,
     build_conditions,
     find_inactive,
+    plan_applies,
 )
 from tests.controller.harness import FakeReporter, FakeStore
 from tests.tables import YamlValue
@@ -50,16 +50,15 @@ def asks(text: str = OURS[POD_WEBHOOK][CONDITION_NAME]) -> dict[str, str]:
 
 
 def test_only_the_own_condition_of_the_own_webhook_is_applied() -> None:
-    assert build_apply_object(live(asks()), OURS) is None
-    change = build_apply_object(live(), OURS)
-    assert change is not None
+    assert not plan_applies(live(asks()), None, USUAL, guard_served=False)
+    (change,) = plan_applies(live(), None, USUAL, guard_served=False)
     assert change["webhooks"] == [{"name": POD_WEBHOOK, "matchConditions": [asks()]}]
     assert set(change["metadata"]) == {"name"}
 
 
 def test_a_missing_webhook_is_reported_and_not_created() -> None:
     without = live(name="other.drawbridge.dev")
-    assert build_apply_object(without, OURS) is None
+    assert not plan_applies(without, None, USUAL, guard_served=False)
     (found,) = find_inactive(without, USUAL)
     assert (found.code, found.path) == ("NameNotActive", "webhooks")
     assert "webhook pods.drawbridge.dev is missing" in found.message
