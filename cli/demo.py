@@ -62,14 +62,15 @@ def _sample_cluster(folder: Path, samples: ClusterObjects, streams: Streams) -> 
     parser = argparse.ArgumentParser()
     simulate.arguments(parser)
     nodes = read_input(parser.parse_args(["--cluster", str(folder)]), streams).cluster
-    planner = Planner()
+    configuration = Configuration()
+    planner = Planner(allocator=simulate.default_allocator(configuration))
     several: tuple[tuple[PlannerObject, ...], ...] = (
         samples.slices, samples.taint_rules, samples.classes, samples.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
         planner.update(each)
     facts = gather_facts(FactsInput(samples.slices, samples.classes, samples.nodes)).facts
-    return SampleCluster(make_context(Configuration(), facts), planner, nodes)
+    return SampleCluster(make_context(configuration, facts), planner, nodes)
 
 
 def _print_section(heading: str, lines: Sequence[str], streams: Streams) -> None:

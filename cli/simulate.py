@@ -7,12 +7,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 from msgspec import structs
 
 from cli import config, output, placements
 from cli.simulation_input import SimulationInput, parse_claim_names, read_input
 from cli.streams import Streams
+from config.model import Configuration, Placement
 from config.policy import apply_policies, compatibility_declarations
 from documents.document import LocatedFinding
 from dra import gates
@@ -24,12 +26,22 @@ from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
 from ledger.placing import Placer, PodPlacement
 from ledger.planner import Planner, PlannerObject
+from ledger.unenforced import (
+    unenforced_claim_rules,
+    unenforced_compatibility,
+    unenforced_rules,
+)
+from solver.deviations import Allocator
 from solver.world import World
 
 NAME = "simulate"
 HELP = "place pods in memory, and print which devices each pod gets or why it gets none"
 
 PLACED, SOME_NOT, BAD = 0, 1, 2
+_ALLOCATORS: Final = {
+    Allocator.UPSTREAM: "Allocator: upstream, the allocator of kube-scheduler.",
+    Allocator.DRAWBRIDGE: "Allocator: drawbridge, for pods with schedulerName drawbridge.",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +64,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the pods to place, with their claims and templates; can be repeated",
     )
     config.add_config_option(parser)
+    parser.add_argument(
+        "--allocator",
+        choices=[*Allocator],
+        help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
+        " (default: by `placement` of the configuration, native or bridge)",
+    )
     parser.add_argument("--node", metavar="N", help="place on this node only")
     text = "place these claims (namespace/name,...) instead of pods, together as for one pod"
     parser.add_argument("--claims", metavar="NAMES", help=text)
@@ -67,12 +85,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Place the pods, and print the placements."""
     inputs = read_input(options, streams)
-    result = simulate(inputs, options.claims)
+    result = simulate(inputs, options.claims, options.allocator and Allocator(options.allocator))
     audit_findings = audit(result.ledger, result.world)
     if options.output == "json":
         # The JSON document has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
         data = placements.placements_as_data(result.placements, result.ledger, audit_findings)
+        data = {"allocator": result.allocator.value, **data}
         output.print_value(data, "json", streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
@@ -101,28 +120,38 @@ def _text(
     )
     yield from placements.format_audit(audit_findings)
     if result.placements:
-        yield from ("", placements.NOTE)
+        yield from ("", _ALLOCATORS[result.allocator], placements.NOTE)
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """The placements, the ledger after them, and the findings."""
+    """The placements, the ledger after them, and the findings.
+
+    `world` contains all declarations, also those that the allocator does not read.
+    """
 
     placements: tuple[PodPlacement, ...]
+    allocator: Allocator
     ledger: Ledger
     world: World
     findings: tuple[LocatedFinding, ...]
 
 
-def simulate(inputs: SimulationInput, names: str | None = None) -> Simulation:
-    """Place the pods of the input one after the other, or the claims `names` instead."""
-    planner = _planner(inputs)
+def simulate(
+    inputs: SimulationInput, names: str | None = None, allocator: Allocator | None = None
+) -> Simulation:
+    """Place the pods of the input one after the other, or the claims `names` instead.
+
+    Without `allocator`, the placement of the configuration decides.
+    """
+    allocator = allocator or default_allocator(inputs.configuration)
+    planner = _planner(inputs, allocator)
     ledger = Ledger(sharing=inputs.gates.consumable_capacity)
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
     claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
     allocated = [(each, inputs.details.allocations.get(name)) for name, each in claims.items()]
     placer = Placer(planner, ledger, inputs.cluster, allocated, inputs.objects.templates)
-    findings = list(inputs.findings)
+    findings = [*inputs.findings, *_report_unenforced(inputs, names, planner, allocator)]
     if names is None:
         done = tuple(_place_pods(inputs, placer, findings))
     else:
@@ -132,14 +161,37 @@ def simulate(inputs: SimulationInput, names: str | None = None) -> Simulation:
         for each in findings
         for finding in apply_policies([each.finding], inputs.configuration.findings)
     )
-    return Simulation(done, ledger, planner.world(), tuple(with_policies))
+    return Simulation(done, allocator, ledger, planner.declared_world(), tuple(with_policies))
 
 
-def _planner(inputs: SimulationInput) -> Planner:
+def default_allocator(configuration: Configuration) -> Allocator:
+    """Return the allocator of the scheduler that places translated pods."""
+    native = configuration.placement is Placement.NATIVE
+    return Allocator.UPSTREAM if native else Allocator.DRAWBRIDGE
+
+
+def _report_unenforced(
+    inputs: SimulationInput, names: str | None, planner: Planner, allocator: Allocator
+) -> tuple[LocatedFinding, ...]:
+    """Report rules and declarations of the input that the allocator does not enforce."""
+    objects, found = inputs.objects, list[Finding]()
+    if names is None:
+        pods = [pod for pod, _ in inputs.pods]
+        found += unenforced_rules(pods, objects.claims, objects.templates, allocator)
+    else:
+        named = parse_claim_names(names)
+        claims = [each for each in objects.claims if name_of(each) in named]
+        found += unenforced_claim_rules(claims, allocator)
+    found += unenforced_compatibility(planner.declared_world(), allocator)
+    return objects.located(found)
+
+
+def _planner(inputs: SimulationInput, allocator: Allocator) -> Planner:
     planner = Planner(
         inputs.gates,
         compatibility=compatibility_declarations(inputs.configuration),
         unset_groups=UnsetGroups(inputs.configuration.unset_groups),
+        allocator=allocator,
     )
     objects = inputs.objects
     several: tuple[tuple[PlannerObject, ...], ...] = (

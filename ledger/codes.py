@@ -112,6 +112,41 @@ NOT_PROMISED = Code(
     example="another claim holds a device",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
+ERROR_STOPS_POD = Code(
+    name="NodeErrorStopsPod",
+    severity=Severity.WARNING,
+    text=(
+        "The allocation fails with an error on one node, so the scheduler places the pod on no "
+        "node. A scheduler that skips nodes of a large cluster may not meet the error."
+    ),
+    example="an error on 1 node stops the pod, although 2 nodes have a solution",
+    remedy="Correct the error that the other reason names, or keep the pod off that node.",
+)
+RULES_NOT_ENFORCED = Code(
+    name="RulesNotEnforced",
+    severity=Severity.WARNING,
+    text=(
+        "A claim has required rules in the annotation drawbridge.dev/rules, but the allocator does "
+        "not enforce them. The claim can get devices that the rules exclude."
+    ),
+    example=(
+        "spec.metadata.annotations[drawbridge.dev/rules]: kube-scheduler does not enforce joint[0]"
+    ),
+    remedy="Translate the pod again with `placement: native`, which needs no rules.",
+)
+COMPATIBILITY_NOT_ENFORCED = Code(
+    name="CompatibilityNotEnforced",
+    severity=Severity.WARNING,
+    text=(
+        "Compatibility of devices is declared, but the allocator does not read the declarations. "
+        "It can allocate devices together that are not compatible."
+    ),
+    example=(
+        "kube-scheduler does not enforce the compatibility rules of 2 ResourceSlices of "
+        "gpu.example.com"
+    ),
+    remedy="Publish compatibilityGroups on counter sets, which Kubernetes 1.37 enforces.",
+)
 NODE_UNFIT = Code(
     name="NodeUnfit",
     severity=Severity.WARNING,
@@ -177,6 +212,9 @@ CODES = Codes(
         CLAIM_REFERENCE_WRONG,
         ALLOCATED_ELSEWHERE,
         NOT_PROMISED,
+        ERROR_STOPS_POD,
+        RULES_NOT_ENFORCED,
+        COMPATIBILITY_NOT_ENFORCED,
         NODE_UNFIT,
         NODE_UNKNOWN,
         SERVED_BY_PLUGIN,

@@ -21,7 +21,7 @@ from ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_
 from ledger.node_fit import ClusterNodes
 from ledger.planner import Planner
 from ledger.pods import Pod
-from solver.answers import Failure, Solution, SolverResult
+from solver.answers import Failure, FailureKind, Solution, SolverResult
 from solver.reasons import Reason, merge_reasons
 from solver.results import AllocationJSON
 
@@ -121,13 +121,20 @@ class Placer:
         answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
         reasons: tuple[Reason, ...],
     ) -> PodPlacement:
-        """Choose the node with the best-ranked alternatives; of equal nodes the first by name."""
+        """Choose the node with the best-ranked alternatives; of equal nodes the first by name.
+
+        An error on any node stops the pod, as in the scheduler.
+        """
+        failed = [answer for _, answer in answers.values() if isinstance(answer, Failure)]
+        errors = sum(each.outcome is FailureKind.ERROR for each in failed)
         ranked = sorted(
             (-_score(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
             if isinstance(answer, Solution)
         )
-        for _, node in ranked:
+        if errors and ranked:
+            reasons = (*reasons, _error_stops_pod(errors, len(ranked)))
+        for _, node in () if errors else ranked:
             of_node, answer = answers[node]
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
@@ -135,8 +142,8 @@ class Placer:
                 return PodPlacement(name, node, kept)
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
             reasons = (*reasons, failure)
-        failed = [answer.reasons for _, answer in answers.values() if isinstance(answer, Failure)]
-        return _failed(name, claims, (*reasons, *merge_reasons(chain.from_iterable(failed))))
+        of_nodes = chain.from_iterable(each.reasons for each in failed)
+        return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
 
     def _reserve(
         self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
@@ -179,6 +186,16 @@ def _with_extended_claim(
         if requests
         else pod_claims.claims
     )
+
+
+def _error_stops_pod(errors: int, solutions: int) -> Reason:
+    text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
+    text += "has a solution" if solutions == 1 else "have a solution"
+    return node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:

@@ -16,7 +16,7 @@ from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
 from solver.answers import SolverResult
-from solver.deviations import OURS, Deviations
+from solver.deviations import Allocator
 from solver.memo import Memo
 from solver.search import STEPS
 from solver.solve import solve
@@ -26,7 +26,7 @@ PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 
 
 class Planner:
-    """The world and its memo; gates and configuration are fixed."""
+    """The world and its memo; gates, configuration and allocator are fixed."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class Planner:
         *,
         compatibility: Sequence[Declaration] = (),
         unset_groups: UnsetGroups = UnsetGroups.ALONE,
-        deviations: Deviations = OURS,
+        allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
         self._gates = gates
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups
-        self._deviations = deviations
+        self._allocator = allocator
         self._slices: dict[str, Slice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self._classes: dict[str, DeviceClass] = {}
@@ -71,20 +71,20 @@ class Planner:
         return self._nodes
 
     def world(self) -> World:
-        """Return the current world; the same object until something changes."""
-        if self._inventory is None:
-            self._inventory = build_inventory(
-                self._slices.values(), self._rules.values(), self._gates
-            )
+        """Return the current world as the allocator sees it; the same object until a change."""
         if self._world is None:
-            self._world = World(
-                inventory=self._inventory,
-                classes=dict(self._classes),
-                compatibility=self._compatibility,
-                unset_groups=self._unset_groups,
-                deviations=self._deviations,
-            )
+            world = self.declared_world()
+            self._world = world.as_upstream() if self._allocator is Allocator.UPSTREAM else world
         return self._world
+
+    def declared_world(self) -> World:
+        """Return the world with all compatibility declarations, whichever the allocator reads."""
+        return World(
+            inventory=self._current_inventory(),
+            classes=dict(self._classes),
+            compatibility=self._compatibility,
+            unset_groups=self._unset_groups,
+        )
 
     def solve_nodes(
         self,
@@ -112,6 +112,13 @@ class Planner:
     def clear_cache(self) -> None:
         """Clear the caches; the world stays."""
         self._memo = Memo()
+
+    def _current_inventory(self) -> Inventory:
+        if self._inventory is None:
+            self._inventory = build_inventory(
+                self._slices.values(), self._rules.values(), self._gates
+            )
+        return self._inventory
 
     def _objects_of(self, kind: type[PlannerObject]) -> dict[str, PlannerObject]:
         objects: dict[type, dict[str, PlannerObject]] = {

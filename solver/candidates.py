@@ -81,23 +81,26 @@ class CandidateCache:
 
     def _declare(self, each: Slice, candidates: tuple[Candidate, ...]) -> None:
         """Apply compatibility declarations of the slice annotation and the configuration."""
+        if self._declarations is None:
+            return
         annotation_declarations, _ = read_declarations(each)
         has_rules = any(device.compatible_only_with for device in each.devices)
         if not (annotation_declarations or self._declarations or has_rules):
             return
         for candidate in candidates:
-            self._declare_one(candidate, annotation_declarations)
+            self._declare_one(candidate, self._declarations, annotation_declarations)
 
     def _declare_one(
-        self, candidate: Candidate, annotation_declarations: tuple[Declaration, ...]
+        self,
+        candidate: Candidate,
+        configured: tuple[Declaration, ...],
+        annotated: tuple[Declaration, ...],
     ) -> None:
         peer = Peer(candidate.pool, candidate.device)
         evaluate = rule_evaluator(self._expressions)
-        candidate.rule = find_rule(peer, self._declarations, annotation_declarations, evaluate)
+        candidate.rule = find_rule(peer, configured, annotated, evaluate)
         try:
-            candidate.counter_uses = effective_counter_uses(
-                peer, self._declarations, annotation_declarations, evaluate
-            )
+            candidate.counter_uses = effective_counter_uses(peer, configured, annotated, evaluate)
         except ExpressionEvaluationError as error:
             # Without its groups, the device cannot be allocated safely.
             candidate.group_error = f"cannot evaluate its compatibility groups: {error}"

@@ -4,9 +4,18 @@ Everything else must be equal. `UPSTREAM` turns all deviations off. The differen
 compare the solver with the stock scheduler.
 """
 
+import enum
+
 import msgspec
 
 from dra.counters import ConsumedCounters, Counters
+
+
+class Allocator(enum.StrEnum):
+    """The allocator whose results the solver returns: kube-scheduler's, or Drawbridge's."""
+
+    UPSTREAM = "upstream"
+    DRAWBRIDGE = "drawbridge"
 
 
 class Deviations(msgspec.Struct, frozen=True):
@@ -46,4 +55,6 @@ def relevant_overdrafts(counters: Counters, drawn: ConsumedCounters) -> Counters
     if not counters.over_committed:
         return counters
     sets = {key[0] for key in drawn}
-    return Counters(counters.remaining, frozenset(k for k in counters.over_committed if k[0] in sets))
+    return Counters(
+        counters.remaining, frozenset(k for k in counters.over_committed if k[0] in sets)
+    )

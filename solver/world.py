@@ -16,18 +16,19 @@ from dra.device import CounterUse
 from dra.gates import DEFAULTS, Gates
 from dra.inventory import Inventory, PoolID
 from dra.quantity import Quantity
-from solver.deviations import OURS, Deviations
+from solver.deviations import OURS, UPSTREAM, Deviations
 
 
 class World(msgspec.Struct, frozen=True, eq=False):
     """What is published and configured.
 
     `compatibility` holds the declarations of the configuration; they override those of slices.
+    With None, no declaration and no `compatibleOnlyWith` has an effect, as in the stock scheduler.
     """
 
     inventory: Inventory
     classes: Mapping[str, DeviceClass] = {}
-    compatibility: tuple[Declaration, ...] = ()
+    compatibility: tuple[Declaration, ...] | None = ()
     unset_groups: UnsetGroups = UnsetGroups.ALONE
     deviations: Deviations = OURS
 
@@ -35,6 +36,12 @@ class World(msgspec.Struct, frozen=True, eq=False):
     def gates(self) -> Gates:
         """The feature gates of the cluster's scheduler."""
         return self.inventory.gates
+
+    def as_upstream(self) -> "World":
+        """Return the world as the stock scheduler sees it, which reads only upstream's fields."""
+        return msgspec.structs.replace(
+            self, compatibility=None, unset_groups=UnsetGroups.ALONE, deviations=UPSTREAM
+        )
 
 
 class PoolUse(msgspec.Struct, frozen=True, eq=False):

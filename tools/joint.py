@@ -11,6 +11,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
+from cli.simulate import default_allocator
 from config.model import Configuration
 from documents.patch import apply_edits
 from dra.attributes import NUMA_NODE
@@ -82,7 +83,7 @@ def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
     slices = tuple(each for layout in published for each in _slices(layout, numa=numa))
     classes = tuple(_class(name, text) for name, text in _CLASSES.items())
     node = Node("node-1")
-    planner = Planner()
+    planner = Planner(allocator=default_allocator(Configuration()))
     objects: tuple[PlannerObject, ...] = (*slices, *classes, node)
     for each in objects:
         planner.update(each)

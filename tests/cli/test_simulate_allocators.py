@@ -1,0 +1,141 @@
+"""`drawbridge simulate` answers as the allocator in charge, and reports what that one ignores."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.generator.__main__ import objects, options
+from solver.answers import Solution
+from solver.deviations import OURS, UPSTREAM, Allocator
+from tests.cli.simulating import CLUSTER, Run, claim, devices, nodes, pod, simulate
+from tests.solver.scenario import answers
+from tests.solver.short import scenario
+from tests.tables import load_cases
+
+DEVIATIONS = load_cases(Path(__file__).parent.parent / "solver" / "cases" / "deviations.yaml")
+BRIDGE = "---\napiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplacement: bridge\n"
+NATIVE = BRIDGE.replace("placement: bridge", "placement: native")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+@pytest.mark.parametrize("case", DEVIATIONS, ids=lambda case: str(case["name"]))
+@pytest.mark.parametrize("allocator", list(Allocator))
+def test_each_allocator_answers_the_deviations_as_the_solver_does(
+    tmp_path: Path, case: dict[str, Any], allocator: Allocator
+) -> None:
+    plain = scenario(case)
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps(objects(plain)), encoding="utf-8")
+    expected = answers(plain, OURS if allocator is Allocator.DRAWBRIDGE else UPSTREAM)
+    for node, answer in expected.items():
+        called = ("--cluster", str(path), "--node", node, "--allocator", allocator, "-o", "json")
+        printed = json.loads(simulate(*called, *shlex.split(options(plain)))[1])
+        solved = answer.allocations if isinstance(answer, Solution) else (None,)
+        (entry,) = printed["pods"]
+        assert [each["allocation"] for each in entry["claims"]] == list(solved)
+
+
+FALSE = '\'[{"compatibleOnlyWith": "false"}]\''
+DECLARED = CLUSTER.replace(
+    "{name: s1}", f"{{name: s1, annotations: {{drawbridge.dev/compatibility: {FALSE}}}}}"
+)
+
+
+def test_only_our_allocator_reads_compatibility_declarations(run: Run) -> None:
+    arguments = ("--claims", "c", "--node", "n1", "--allocator")
+    cluster = DECLARED + claim("c", count=2)
+    code, printed, err = run("", *arguments, "upstream", cluster=cluster)
+    assert (code, devices(printed["pods"][0])) == (0, ["x", "w"])
+    assert "kube-scheduler does not enforce the compatibility rules of 1 ResourceSlice" in err
+    assert [each["code"] for each in printed["ledger"]["findings"]] == ["CompanyRefused"]
+    code, printed, err = run("", *arguments, "drawbridge", cluster=cluster)
+    assert (code, nodes(printed), err) == (1, [None], "")
+
+
+@pytest.mark.parametrize(
+    ("field", "reported"),
+    [
+        ("compatibility: [{driver: d.io, compatibleOnlyWith: 'true'}]", "the configuration"),
+        ("unsetGroups: all", "unsetGroups all"),
+        ("unsetGroups: alone", ""),
+    ],
+)
+def test_configured_compatibility_without_effect_is_reported(
+    run: Run, field: str, reported: str
+) -> None:
+    err = run(pod("a") + NATIVE + field)[2]
+    assert ("CompatibilityNotEnforced" in err) == bool(reported)
+    assert reported in err
+    assert run(pod("a") + BRIDGE + field)[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("configuration", "arguments", "expected"),
+    [
+        ("", (), "upstream"),
+        (NATIVE, (), "upstream"),
+        (BRIDGE, (), "drawbridge"),
+        (BRIDGE, ("--allocator", "upstream"), "upstream"),
+        ("", ("--allocator", "drawbridge"), "drawbridge"),
+    ],
+)
+def test_placement_or_the_option_chooses_the_allocator(
+    run: Run, configuration: str, arguments: tuple[str, ...], expected: str
+) -> None:
+    code, printed, _ = run(pod("a") + configuration, *arguments)
+    assert (code, printed["allocator"]) == (0, expected)
+    files = ("--cluster", str(run.folder / "cluster.yaml"), "-f", str(run.folder / "pods.yaml"))
+    assert f"Allocator: {expected}, " in simulate(*files, *arguments)[1]
+
+
+RULES = (
+    '{"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules",'
+    ' "near": [{"requests": ["r"], "attributes": ["a.io/x"]%s}]}'
+)
+
+
+def ruled(rules: str) -> str:
+    return CLUSTER.replace(
+        "{labels: {l: v}}", f"{{annotations: {{drawbridge.dev/rules: '{rules}'}}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "reported"),
+    [
+        (RULES % "", "kube-scheduler does not enforce near[0]"),
+        (RULES % ', "required": false', ""),
+        ("{", "kube-scheduler does not enforce the rules, which cannot be read"),
+    ],
+)
+def test_required_rules_are_reported_once_per_template(run: Run, rules: str, reported: str) -> None:
+    code, printed, err = run(pod("a") + pod("b"), cluster=ruled(rules))
+    assert (code, nodes(printed)) == (0, ["n1", "n1"])
+    assert err.count("[RulesNotEnforced]") == bool(reported)
+    assert reported in err
+
+
+def test_rules_that_no_pod_uses_are_not_reported(run: Run) -> None:
+    used = pod("a", "{name: g, resourceClaimTemplateName: share}")
+    assert "RulesNotEnforced" not in run(used, cluster=ruled(RULES % ""))[2]
+
+
+def test_an_error_on_one_node_stops_the_pod_as_in_the_scheduler(run: Run) -> None:
+    selector = "selectors: [{cel: {expression: \"device.attributes['d.io'].size == 1\"}}]"
+    selective = claim("c").replace("Name: gpu", f"Name: gpu, {selector}")
+    cluster = CLUSTER.replace("{name: x}", "{name: x, attributes: {size: {int: 1}}}")
+    code, printed, _ = run("", "--claims", "c", cluster=cluster + selective)
+    assert (code, nodes(printed)) == (1, [None])
+    reasons = {each["code"]: each["message"] for each in printed["pods"][0]["reasons"]}
+    text = "an error on 1 node stops the pod, although 1 node has a solution"
+    assert reasons["NodeErrorStopsPod"] == text
+    assert "SelectorFails" in reasons
+    code, printed, _ = run("", "--claims", "c", "--node", "n1", cluster=cluster + selective)
+    assert (code, nodes(printed)) == (0, ["n1"])
