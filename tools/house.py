@@ -1,4 +1,7 @@
-"""House rules that no linter knows: modules under 400 lines, functions under 30.
+"""Checks the rules of this repository that no linter has.
+
+A module has at most 400 lines, and a function at most 30. No two modules of the product define a
+public class with the same name.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
 `# house: long module, <reason>` within the first ten lines of a file.
@@ -7,7 +10,8 @@ An exception states its reason in place: `# house: long, <reason>` on the line o
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MODULE_LINES = 400
@@ -15,7 +19,7 @@ FUNCTION_LINES = 30
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Count the lines of a function from `def` to its end, the docstring left out."""
+    """Count the lines of a function from `def` to its end, without the docstring."""
     first = node.body[0]
     documented = (
         isinstance(first, ast.Expr)
@@ -27,7 +31,7 @@ def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def violations(path: Path) -> Iterator[str]:
-    """Yield a line for each rule that the file at `path` breaks."""
+    """Yield a line for each limit that the file at `path` exceeds."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     excused = any("# house: long module, " in line for line in lines[:10])
@@ -41,15 +45,37 @@ def violations(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES}"
 
 
+def duplicate_classes(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a line for each public class whose name another file defines, too."""
+    defined: dict[str, Path] = {}
+    for path in sorted(paths):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            other = defined.setdefault(node.name, path)
+            if other != path:
+                yield f"{path}:{node.lineno}: class {node.name} is defined in {other}, too"
+
+
+def product_packages() -> set[str]:
+    """Return the packages that the wheel contains."""
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    return set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+
+
 def main() -> int:
-    """Check every Python file git knows or could know; 1 when a rule is broken."""
+    """Check every Python file that git tracks or could track; 1 if a rule is broken."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "*.py"],  # noqa: S607  # git of the PATH
         check=True,
         capture_output=True,
         text=True,
     ).stdout.split()
-    found = [line for name in listed if Path(name).exists() for line in violations(Path(name))]
+    paths = [Path(name) for name in listed if Path(name).exists()]
+    packages = product_packages()
+    product = [path for path in paths if path.parts[0] in packages]
+    found = [line for path in paths for line in violations(path)]
+    found += duplicate_classes(product)
     for line in found:
         print(line)
     return 1 if found else 0
