@@ -318,13 +318,14 @@ INIT_ADDS_UP = Code(
     name="InitAddsUp",
     severity=Severity.WARNING,
     text=(
-        "An init container requests other devices than the containers after it. It cannot "
-        "share their devices, so the pod holds the devices of both at the same time."
+        "An init container requests other devices than the containers after it, or shares of "
+        "more GPUs. It cannot share their devices, so the pod holds the devices of both at the "
+        "same time."
     ),
     example=(
         "spec.initContainers[0]: init container fetch requests devices (nvidia.com/gpumem) "
-        "that no later container requests, so the pod holds the devices of both at the same "
-        "time"
+        "that it cannot share with a later container, so the pod holds the devices of both at "
+        "the same time"
     ),
     remedy="Reduce the request of the init container to that of a later container.",
 )

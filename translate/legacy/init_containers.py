@@ -33,7 +33,7 @@ def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple
         missing = ask.count
         into = []
         for name, other in pool.items():
-            if missing == 0 or not _satisfies(other, ask):
+            if missing == 0 or not _satisfies(other, ask) or _may_repeat(ask, other):
                 continue
             pool[name] = replace(other, users=(*other.users, *ask.users))
             into.append(name)
@@ -66,6 +66,16 @@ def _satisfies(held: Ask, wanted: Ask) -> bool:
     }  # fmt: skip
     alike = replace(held, **blank) == replace(wanted, **blank)
     return alike and (held.share is None or _share_satisfies(held.share, wanted.share))
+
+
+def _may_repeat(wanted: Ask, held: Ask) -> bool:
+    """Whether one device could serve the wanted count twice if another ask adds the rest.
+
+    Shares of several asks may be on one device, but the shares of one ask are on different ones.
+    """
+    if wanted.share is None or wanted.partition or wanted.count is None or held.count is None:
+        return False
+    return held.count < wanted.count
 
 
 def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
@@ -105,6 +115,7 @@ def _report_excess(ask: Ask, missing: int, other: Ask) -> list[Finding]:
 def _adds_up(ask: Ask) -> Finding:
     return INIT_ADDS_UP.at(
         format_path(ask.users[0].path),
-        f"init container {ask.users[0].name} requests devices ({', '.join(ask.resources)}) that no "
-        "later container requests, so the pod holds the devices of both at the same time",
+        f"init container {ask.users[0].name} requests devices ({', '.join(ask.resources)}) that it "
+        "cannot share with a later container, so the pod holds the devices of both at the same "
+        "time",
     )

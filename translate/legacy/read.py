@@ -4,17 +4,18 @@ The dialects read one after the other. A resource belongs to the first dialect i
 reads it. A device resource that no dialect reads is reported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Final
 
 from msgspec.structs import replace
 
 from config.model import Legacy
+from documents.paths import Path
 from documents.values import Value
 from dra.finding import Finding
 from translate.legacy import rdma_tokens
-from translate.legacy.asks import NO_REQUESTS, PodRequests, SourceField
+from translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
 from translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
 from translate.legacy.dialects import (
     aliyun,
@@ -80,6 +81,8 @@ def read_pod(pod: Value, legacy: Legacy | None = None) -> PodRequests:
         return NO_REQUESTS
     with_labels = apply_node_labels(view, tuple([ask for part in parts for ask in part.asks]))
     parts.append(with_labels)
+    if any(container.zeros for container in view.containers):
+        parts.append(PodRequests(source_fields=tuple(_find_zeros(view, with_labels.asks))))
     inits = view.spec.get("initContainers")  # only init containers reuse devices of others
     asks, merged, shared = share_devices(with_labels.asks) if inits else (with_labels.asks, {}, ())
     dialects = tuple([name for part in parts for name in part.dialects])
@@ -107,6 +110,26 @@ def _read_dialects(view: PodView, legacy: Legacy) -> tuple[list[PodRequests], Po
             parts.append(part)
             unread = unread.without(part.source_fields)
     return parts, unread
+
+
+def _find_zeros(view: PodView, asks: Iterable[Ask]) -> Iterator[SourceField]:
+    """Find amounts of zero, which request nothing but are traces of a dialect.
+
+    HAMi's webhook adds a GPU to a container that has any of its resources, whatever the amount. A
+    zero belongs to the asks of its container in its domain. Without such asks it goes with any.
+    """
+    owners: dict[tuple[Path, str], list[str]] = {}
+    for ask in asks:
+        for user in ask.users:
+            for domain in {name.partition("/")[0] for name in ask.resources}:
+                owners.setdefault((user.path, domain), []).append(ask.name)
+    for container in view.containers:
+        for name, zero in container.zeros.items():
+            domain = name.partition("/")[0]
+            if domain in _TRIGGERED or name in _TRIGGERED:
+                written = zero.original_name.partition("/")[0]
+                names = owners.get((container.user.path, written), ())
+                yield from zero.source_fields(asks=tuple(names))
 
 
 def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:

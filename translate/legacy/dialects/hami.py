@@ -1,7 +1,8 @@
 """HAMi's dialect for NVIDIA: virtual GPUs of each container, memory in MiB and cores in percent.
 
-`nvidia.com/gpu` belongs to HAMi if the pod has anything else of HAMi. A count alone is then an
-exclusive GPU, and several are different GPUs. The dialect `vendors` reads other vendors' names.
+`nvidia.com/gpu` belongs to HAMi if the pod has anything else of HAMi, or if the configuration has a
+default for HAMi's memory or cores. A count alone is then an exclusive GPU without a default for the
+memory, and several are different GPUs. The dialect `vendors` reads other vendors' names.
 """
 
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ NAMES: Final = vgpu.VgpuNames(
     mode="nvidia.com/vgpu-mode",
     use_uuid="nvidia.com/use-gpuuuid",
     nouse_uuid="nvidia.com/nouse-gpuuuid",
+    exclusive_count=True,
 )
 _PRIORITY: Final = "nvidia.com/priority"
 _NUMA: Final = "nvidia.com/numa-bind"
@@ -71,10 +73,8 @@ _PREFERENCES: Final = {
     (_DEVICES, "spread"): PackingPreference("devices", "spread", _DEVICES),
 }
 _ANNOTATIONS: Final = (*NAMES.annotations, _NUMA, _WEIGHTS, *_NOT_EXPRESSIBLE, *_POLICIES)
-# With one of the annotations or the scheduler, `nvidia.com/gpu` alone is HAMi's as well.
-TRIGGERS: Final = frozenset(
-    {NAMES.memory, NAMES.percent, NAMES.cores, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER}
-)
+# `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
+TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER})
 # As Go parses booleans.
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -92,12 +92,14 @@ class _PodAnnotations(NamedTuple):
 
 
 _RELEVANT: Final = frozenset(_ANNOTATIONS)
+# A default for one of these in the configuration says that HAMi serves the cluster's GPUs.
+_DEFAULTED: Final = frozenset({NAMES.memory, NAMES.cores})
 _NO_ANNOTATIONS: Final = _PodAnnotations()
 
 
 def read(pod: PodView, legacy: Legacy) -> PodRequests:
     """Read the requests of each container and the pod's annotations, which apply to all of them."""
-    if not _uses_hami(pod):
+    if not _uses_hami(pod, legacy):
         return NO_REQUESTS
     builder = RequestBuilder(NAME, pod)
     allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
@@ -137,18 +139,20 @@ def _read_annotations(pod: PodView) -> _PodAnnotations:
     )
 
 
-def _uses_hami(pod: PodView) -> bool:
+def _uses_hami(pod: PodView, legacy: Legacy) -> bool:
     own = (NAMES.memory, NAMES.percent, NAMES.cores, _PRIORITY)
     if any(name in container.resources for container in pod.containers for name in own):
         return True
-    ignored = pod.labels.get("hami.io/webhook") == "ignore"
-    if ignored and pod.scheduler != _SCHEDULER:
+    if not any(NAMES.count in container.resources for container in pod.containers):
         return False
-    requested = any(NAMES.count in container.resources for container in pod.containers)
-    marked = pod.scheduler == _SCHEDULER or any(
-        key in pod.annotations for key in (*_ANNOTATIONS, *_ALLOCATED)
-    )
-    return requested and marked
+    mentioned = any(name in container.zeros for container in pod.containers for name in own)
+    if mentioned or pod.scheduler == _SCHEDULER:
+        return True
+    if pod.labels.get("hami.io/webhook") == "ignore":
+        return False
+    # HAMi's webhook leaves pods of other schedulers alone.
+    served = not pod.scheduler and not _DEFAULTED.isdisjoint(vgpu.defaults(legacy))
+    return served or any(key in pod.annotations for key in (*_ANNOTATIONS, *_ALLOCATED))
 
 
 def _read_container(

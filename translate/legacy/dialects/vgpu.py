@@ -26,6 +26,7 @@ from translate.legacy.selectors import AskSelector, Not, ProductContains, Uuid
 MI: Final = 1 << 20
 _INT32: Final = 2**31
 _ALL_MEMORY: Final = Percent(Decimal(100))
+_ALL_CORES: Final = _ALL_MEMORY
 _MODES: Final = {
     "": Isolation.MEMORY,
     "hami-core": Isolation.MEMORY,
@@ -47,6 +48,7 @@ class VgpuNames:
     nouse_uuid: str
     use_type: str = "nvidia.com/use-gputype"
     nouse_type: str = "nvidia.com/nouse-gputype"
+    exclusive_count: bool = False  # a count alone takes all cores, whatever the default memory
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -128,12 +130,22 @@ def read_share(
     findings += problems
     if isolation is Isolation.MIG:
         return DeviceShare(memory, cores, isolation), "mig", findings
+    if cores is None and names.exclusive_count and _is_count_alone(names, container, default):
+        cores = _ALL_CORES
     if memory == _ALL_MEMORY:
         if cores is None or cores.value == 100:
             return None, "whole", findings
         return DeviceShare(memory, cores, isolation), "cores", findings
     row = "memory" if isinstance(memory, Bytes) else "percent"
     return DeviceShare(memory, cores, isolation), row, findings
+
+
+def _is_count_alone(
+    names: VgpuNames, container: Container, default: Mapping[str, Quantity]
+) -> bool:
+    """Whether a container mentions neither memory nor cores, and cores have no default."""
+    mentioned = {*container.resources, *container.zeros, *default.keys() & {names.cores}}
+    return mentioned.isdisjoint((names.memory, names.percent, names.cores))
 
 
 def _read_cores(
