@@ -14,6 +14,7 @@ import msgspec
 from cluster.errors import ApiError, NotLeadingError
 from cluster.resources import ApiObject, Resource
 from cluster.session import Session
+from dra.names import FIELD_MANAGER
 
 __all__ = ["ApiObject", "Fence", "NotLeadingError", "Writer"]
 
@@ -42,7 +43,7 @@ class Writer:
         self,
         session: Session,
         *,
-        manager: str = "drawbridge",
+        manager: str = FIELD_MANAGER,
         fence: Fence | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -2,71 +2,79 @@
 
 Admission may have failed to create a template, or someone deleted it. The reconciler restores the
 pod's original request, translates it again and creates a template only if its name is the one that
-the pod refers to. Any client can write annotations, so nothing else in them is trusted.
+the pod refers to, and only for a pod that admission would translate now. Any client can write
+annotations, so nothing else in them is trusted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
-import msgspec
-
+from controller.admission_scope import AdmissionScope
+from controller.fair_queue import FairQueue, NamespacedName
+from controller.pod_templates import (
+    check_content,
+    describe_missing,
+    describe_pod,
+    describe_unknown,
+    list_contexts,
+    rebuild_templates,
+)
 from controller.protocols import (
     Gauge,
     ObjectCache,
     ObjectReference,
     ObjectStore,
     Reporter,
+    Unstructured,
     WallClock,
     WatchedObject,
     is_rejected,
 )
 from controller.reconcile import process_each
+from controller.template_use import is_created_ahead
 from controller.watched_objects import PartialObject, WatchedPod
-from documents.values import Value
 from dra.finding import Finding
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from dra.names import USED_ANNOTATION
 from facts.model import Facts
-from registration.admission_codes import TEMPLATE_TAKEN
-from registration.controller_codes import TEMPLATE_UNKNOWN
-from registration.owned_templates import has_owned_name, name_matches_content
+from registration.admission_codes import FIELD_DROPPED, TEMPLATE_TAKEN
+from registration.controller_codes import OUT_OF_SCOPE, TEMPLATE_UNKNOWN
+from registration.owned_templates import has_owned_name
 from registration.template_objects import (
     build_object,
     build_refused_finding,
     find_dropped_field,
+    format_time,
     may_be_dropped,
 )
-from translate.changes.patch import restore_original
 from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext, translate
+from translate.pods import TranslationContext
 
 NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 # No watch tells when a quota has room again or a policy changes.
 _RETRY_AFTER: Final = timedelta(seconds=5)
+# The reconciler's counter of each finding about a pod that waits.
+_EVENTS: Final = {
+    FIELD_DROPPED.name: "dropped",
+    OUT_OF_SCOPE.name: "out-of-scope",
+    TEMPLATE_UNKNOWN.name: "unknown",
+}
 
-NamespacedName: TypeAlias = tuple[str, str]
+
+class _Unresolved(NamedTuple):
+    """A pod without its templates: the uid of the pod, and the codes that were reported."""
+
+    uid: str
+    reported: tuple[str, ...] = ()
 
 
-def rebuild_templates(
-    pod: Value,
-    namespace: str,
-    missing: frozenset[str],
-    contexts: Iterable[TranslationContext],
-) -> tuple[ClaimTemplate, ...]:
-    """Rebuild the missing templates from the pod's original request; none unless all of them.
+class _CheckedTemplate(NamedTuple):
+    """The checked version of a template, and whether its name matches its content."""
 
-    The first context that produces all missing names wins.
-    """
-    original = restore_original(pod)
-    if original is None:
-        return ()
-    for context in contexts:
-        translation = translate(original, context, namespace)
-        templates = {each.name: each for each in translation.templates}
-        if missing <= templates.keys():
-            return tuple(templates[name] for name in sorted(missing))
-    return ()
+    version: str
+    matches: bool
 
 
 class MissingTemplateReconciler:
@@ -80,6 +88,7 @@ class MissingTemplateReconciler:
         templates: ObjectCache[PartialObject],
         store: ObjectStore,
         *,
+        scope: AdmissionScope,
         context: Callable[[], TranslationContext | None],
         find_facts: Callable[[str], Facts | None],
         reporter: Reporter,
@@ -88,17 +97,17 @@ class MissingTemplateReconciler:
         self._pods = pods
         self._templates = templates
         self._store = store
+        self._scope = scope
         self._context = context
         self._find_facts = find_facts
         self._reporter = reporter
         self._now = now
-        self._queue: set[NamespacedName] = set()
-        # Pods whose template cannot be rebuilt, with the uid of the pod that was reported.
-        self._unresolved: dict[NamespacedName, str] = {}
+        self._queue = FairQueue()
+        # Pods whose templates cannot be created now.
+        self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
         self._rejected: dict[NamespacedName, tuple[str, datetime]] = {}
-        # Templates: the checked version, and whether the name matches the content.
-        self._checked: dict[NamespacedName, tuple[str, bool]] = {}
+        self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
         self._is_first_run = True
@@ -111,11 +120,7 @@ class MissingTemplateReconciler:
             self._queue.add((after.namespace, after.name))
         elif after is None and before is not None:
             # Also in a replica that does not lead, whose maps would grow forever otherwise.
-            key = (before.namespace, before.name)
-            self._queue.discard(key)
-            self._unresolved.pop(key, None)
-            self._rejected.pop(key, None)
-            self._warned.pop(key, None)
+            self._forget((before.namespace, before.name))
 
     def template_changed(
         self,
@@ -132,8 +137,18 @@ class MissingTemplateReconciler:
             if template.name in pod.value.template_names:
                 self._queue.add((pod.namespace, pod.name))
 
-    def facts_changed(self) -> None:
-        """Queue the unresolved pods, because new facts may produce their templates."""
+    def namespace_changed(
+        self,
+        before: WatchedObject[PartialObject] | None,
+        after: WatchedObject[PartialObject] | None,
+    ) -> None:
+        """Handle a namespace event: queue its unresolved pods, which may be in scope now."""
+        namespace = after or before
+        if namespace is not None:
+            self._queue.update(key for key in self._unresolved if key[0] == namespace.name)
+
+    def queue_unresolved(self) -> None:
+        """Queue the unresolved pods, because new facts or a new scope may resolve them."""
         self._queue.update(self._unresolved)
 
     async def reconcile(self) -> None:
@@ -143,16 +158,26 @@ class MissingTemplateReconciler:
             self._is_first_run = False
         now = self._now()
         self._queue.update(key for key, (_, retry_at) in self._rejected.items() if retry_at <= now)
+        failed: list[NamespacedName] = []
+
+        async def process(key: NamespacedName) -> None:
+            failed.append(key)
+            await self._process_pod(key)
+            failed.remove(key)
+
         try:
-            await process_each(sorted(self._queue), self._process_pod)
+            await process_each(self._queue.drain(), process)
         finally:
+            self._queue.update(failed)
             count = len(self._unresolved) + len(self._rejected)
             self._reporter.set_gauge(Gauge.PODS_WITHOUT_TEMPLATE, count)
 
     async def _process_pod(self, key: NamespacedName) -> None:
-        """Ensure the templates of one pod; the pod stays queued if this raises."""
+        """Ensure the templates of one pod; the pod is queued again if this raises."""
         pod = self._pods.get(key[1], key[0])
-        if pod is not None and _is_pending(pod.value) and not self._must_wait(key, pod):
+        if pod is None or not _is_pending(pod.value):
+            self._forget(key)
+        elif not self._must_wait(key, pod):
             try:
                 await self._ensure_templates(key, pod)
             except Exception as error:
@@ -161,7 +186,14 @@ class MissingTemplateReconciler:
                 self._postpone(key, pod, error)
             else:
                 self._rejected.pop(key, None)
+            if self._pods.get(key[1], key[0]) is None:
+                self._forget(key)  # it was deleted meanwhile
+
+    def _forget(self, key: NamespacedName) -> None:
         self._queue.discard(key)
+        self._unresolved.pop(key, None)
+        self._rejected.pop(key, None)
+        self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
         """Whether the API server rejected a template of this pod a moment ago."""
@@ -180,38 +212,49 @@ class MissingTemplateReconciler:
     async def _ensure_templates(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> None:
         names = [name for name in pod.value.template_names if has_owned_name(name)]
         stored = {name: self._templates.get(name, pod.namespace) for name in names}
-        for template in stored.values():
-            if template is not None:
-                self._check_content(template, key, pod)
         missing = frozenset(name for name, template in stored.items() if template is None)
-        if not missing:
-            self._unresolved.pop(key, None)
+        if not (included := self._scope.includes(pod.value.metadata)):
+            findings = None if included is None else _describe_scope(pod.value, missing)
+            self._set_unresolved(key, pod, findings if missing else ())
             return
-        raw = msgspec.json.decode(pod.raw)
-        rebuilt = rebuild_templates(raw, pod.namespace, missing, self._contexts(pod.value))
-        dropped = [each for one in rebuilt if (each := await self._create(one, pod.namespace))]
-        if rebuilt and not dropped:
-            self._unresolved.pop(key, None)
-        elif self._unresolved.get(key) != pod.uid:
-            # Before the first facts the result is not final, so the pod is not yet reported.
-            self._unresolved[key] = pod.uid if self._context() is not None else ""
-            for finding in dropped:
-                self._report(finding, pod, "dropped")
-            if not rebuilt and self._unresolved[key]:
-                self._report(_describe_unknown(pod.value, missing), pod, "unknown")
+        for template in filter(None, stored.values()):
+            await self._check_template(template, key, pod)
+        findings = await self._create_missing(pod, missing) if missing else ()
+        self._set_unresolved(key, pod, findings)
 
-    def _contexts(self, pod: WatchedPod) -> Iterator[TranslationContext]:
-        """Yield the contexts to try: the pod's noted facts, the current facts, and no facts."""
+    async def _create_missing(
+        self, pod: WatchedObject[WatchedPod], missing: frozenset[str]
+    ) -> tuple[Finding, ...] | None:
+        """Create the missing templates; returns findings if not possible, None if not known yet."""
         current = self._context()
-        noted = (pod.metadata.annotations or {}).get(FACTS_ANNOTATION, "")
         if current is None:
+            return None
+        contexts = list_contexts(pod.value, current, self._find_facts)
+        rebuilt = await asyncio.to_thread(
+            rebuild_templates, pod.raw, pod.namespace, missing, contexts
+        )
+        if not rebuilt:
+            return (describe_unknown(pod.value, missing),)
+        found = [await self._create(one, pod.namespace) for one in rebuilt]
+        return tuple(filter(None, found))
+
+    def _set_unresolved(
+        self,
+        key: NamespacedName,
+        pod: WatchedObject[WatchedPod],
+        findings: tuple[Finding, ...] | None,
+    ) -> None:
+        """Note whether the pod still waits, and report each kind of finding once for each pod."""
+        if findings == ():
+            self._unresolved.pop(key, None)
             return
-        facts = self._find_facts(noted) if noted else None
-        if facts is not None and noted != current.facts_digest:
-            yield TranslationContext(current.configuration, facts, noted)
-        yield current
-        if not noted:
-            yield TranslationContext(current.configuration)
+        before = self._unresolved.get(key, _Unresolved(""))
+        reported = before.reported if before.uid == pod.uid else ()
+        new = [each for each in findings or () if each.code not in reported]
+        for finding in new:
+            self._report(finding, pod, _EVENTS[finding.code])
+        codes = dict.fromkeys((*reported, *(each.code for each in new)))
+        self._unresolved[key] = _Unresolved(pod.uid, tuple(codes))
 
     async def _create(self, template: ClaimTemplate, namespace: str) -> Finding | None:
         """Create a template, unless the API server would drop a field and so grant more."""
@@ -230,19 +273,23 @@ class MissingTemplateReconciler:
         self._reporter.count(NAME, "made")
         return None
 
-    def _check_content(
+    async def _check_template(
         self,
         template: WatchedObject[PartialObject],
         key: NamespacedName,
         pod: WatchedObject[WatchedPod],
     ) -> None:
-        """Report a template whose name is not the hash of its content."""
+        """Record the first use of a template, or report that its name is not its hash."""
         at = (template.namespace, template.name)
-        version, matches = self._checked.get(at, ("", True))
-        if version != template.version:
-            matches = name_matches_content(msgspec.json.decode(template.raw))
-            self._checked[at] = (template.version, matches)
-        if matches or self._warned.get(key) == template.version:
+        checked = self._checked.get(at)
+        if checked is None or checked.version != template.version:
+            matches, is_ours = await asyncio.to_thread(check_content, template.raw)
+            if is_ours and is_created_ahead(template.value.metadata):
+                await self._record_use(template)
+            checked = _CheckedTemplate(template.version, matches)
+            if self._templates.get(template.name, template.namespace) is not None:
+                self._checked[at] = checked
+        if checked.matches or self._warned.get(key) == template.version:
             return
         self._warned[key] = template.version
         message = (
@@ -250,6 +297,17 @@ class MissingTemplateReconciler:
             "content"
         )
         self._report(TEMPLATE_TAKEN.at("spec.resourceClaims", message), pod, "taken")
+
+    async def _record_use(self, template: WatchedObject[PartialObject]) -> None:
+        annotations = {USED_ANNOTATION: format_time(self._now())}
+        change: Unstructured = {"metadata": {"annotations": annotations, "uid": template.uid}}
+        try:
+            await self._store.merge(template.name, change, template.namespace)
+        except Exception as error:
+            if not is_rejected(error, 404, 409):  # it was deleted meanwhile
+                raise
+            return
+        self._reporter.count(NAME, "used")
 
     def _report(self, finding: Finding, pod: WatchedObject[WatchedPod], event: str) -> None:
         reference = ObjectReference("Pod", pod.name, pod.namespace, pod.uid)
@@ -266,16 +324,9 @@ def _is_pending(pod: WatchedPod) -> bool:
     return not finished and _has_owned_template(pod)
 
 
-def _describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
-    annotations = pod.metadata.annotations or {}
-    names = ", ".join(sorted(missing))
-    noted = annotations.get(FACTS_ANNOTATION, "")
-    origin = f"with facts {noted}" if noted else "without facts"
-    reason = (
-        f"the pod was translated {origin}, and no known facts produce a template with this name"
+def _describe_scope(pod: WatchedPod, missing: frozenset[str]) -> tuple[Finding, ...]:
+    message = (
+        f"{describe_missing(missing)}: admission does not translate this pod now; namespace "
+        f"{pod.metadata.namespace}, its labels, the pod or the configuration changed"
     )
-    if ORIGINAL_ANNOTATION not in annotations:
-        reason = f"the pod does not have the annotation {ORIGINAL_ANNOTATION}"
-    message = f"cannot recreate ResourceClaimTemplate {names}: {reason}"
-    about = f"Pod/{pod.metadata.namespace}/{pod.metadata.name}"
-    return TEMPLATE_UNKNOWN.at("spec.resourceClaims", message, object=about)
+    return (OUT_OF_SCOPE.at("spec.resourceClaims", message, object=describe_pod(pod)),)

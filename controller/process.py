@@ -31,6 +31,7 @@ from cluster.resources import (
 )
 from cluster.session import Session
 from cluster.write import Writer
+from controller.admission_scope import AdmissionScope
 from controller.api_server import (
     ApiObjectStore,
     EventReporter,
@@ -72,7 +73,7 @@ SCHEDULES: Final = {
     # No watch event tells that the last pod with a device of a removed plugin is gone.
     "dual": Schedule(min_interval=1, resync=15, max_retry=60),
     "others": Schedule(min_interval=1, resync=3600),
-    "janitor": Schedule(min_interval=60, resync=3600, first_retry=60, max_retry=3600),
+    "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
 }
 
 
@@ -151,10 +152,14 @@ class Reconcilers:
             server_support=self.probe.wait_for_support,
             reporter=reporter,
         )
+        self.scope = AdmissionScope(
+            caches.namespaces, caches.own_webhook_configuration, lambda: settings.current
+        )
         self.templates = MissingTemplateReconciler(
             caches.pods,
             caches.templates,
             ApiObjectStore(writer, TEMPLATES),
+            scope=self.scope,
             context=lambda: self.facts.context,
             find_facts=self.facts.find_version,
             reporter=reporter,
@@ -176,10 +181,20 @@ class Reconcilers:
         pods, quotas = ApiObjectStore(writer, PODS), ApiObjectStore(writer, RESOURCE_QUOTAS)
         return (
             TemplateGarbageCollector(
-                caches.templates, pods, ApiObjectStore(writer, TEMPLATES), reporter, _now
+                caches.templates,
+                pods,
+                ApiObjectStore(writer, TEMPLATES),
+                is_enforced=self.scope.is_enforced,
+                reporter=reporter,
+                now=_now,
             ),
             QuotaMirrorReconciler(
-                caches.quotas, caches.namespaces, quotas, lambda: self.facts.context, reporter
+                caches.quotas,
+                caches.namespaces,
+                quotas,
+                is_enforced=self.scope.is_enforced,
+                context=lambda: self.facts.context,
+                reporter=reporter,
             ),
             MatchConditionReconciler(
                 webhooks,
@@ -228,13 +243,15 @@ class Reconcilers:
         caches.templates.subscribe(self.templates.template_changed)
         caches.templates.subscribe(self._wake("templates"))
         caches.quotas.subscribe(self._wake("quota"))
-        caches.namespaces.subscribe(self._wake("quota"))
-        caches.webhooks.subscribe(self._wake("conditions", "others"))
+        caches.namespaces.subscribe(self.templates.namespace_changed)
+        caches.namespaces.subscribe(self._wake("quota", "templates"))
+        caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
+        caches.webhooks.subscribe(self._wake("conditions", "others", "templates", "quota"))
         caches.validating.subscribe(self._wake("others"))
         settings.subscribe(self._wake("facts", "conditions", "quota"))
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [
-            self.templates.facts_changed,
+            self.templates.queue_unresolved,
             self._wake("templates", "dual", "quota"),
         ]
 

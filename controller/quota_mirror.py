@@ -12,6 +12,7 @@ update a quota too often: each change of a limit makes the quota controller coun
 that was just charged is not yet in that count.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -35,7 +36,6 @@ from dra.names import MIRRORED_QUOTA
 from dra.quantity import QuantityError, from_json
 from dra.quota import DEVICES, REQUESTS
 from registration.controller_codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
-from registration.scope import Mode, decide_namespace_scope
 from translate.pods import TranslationContext
 
 NAME: Final = "quota"
@@ -44,6 +44,8 @@ _LIMITS: Final = "limits."
 # This entry limits nothing. Any change of the limits makes the quota controller count again.
 RECOUNT: Final = "count/recounts.drawbridge.dev"
 _RECOUNT_DELAY: Final = 2.0
+# A cluster has tens of device names, but a quota can have an entry for any name.
+_MAX_CHARGES: Final = 1024
 
 
 class NameLimit(msgspec.Struct, frozen=True):
@@ -216,14 +218,16 @@ class QuotaMirrorReconciler:
         quotas: ObjectCache[WatchedQuota],
         namespaces: ObjectCache[PartialObject],
         store: ObjectStore,
+        *,
+        is_enforced: Callable[[str], bool],
         context: Callable[[], TranslationContext | None],
         reporter: Reporter,
-        *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quotas = quotas
         self._namespaces = namespaces
         self._store = store
+        self._is_enforced = is_enforced
         self._context = context
         self._reporter = reporter
         self._charges: tuple[TranslationContext | None, dict[str, NameCharge]] = (None, {})
@@ -247,10 +251,7 @@ class QuotaMirrorReconciler:
                 by_namespace.setdefault(each.namespace, []).append(each.value)
         self._forget_all_but(by_namespace.keys())
 
-        async def reconcile_namespace(item: tuple[str, list[WatchedQuota]]) -> None:
-            await self._reconcile_namespace(*item, context)
-
-        await process_each(sorted(by_namespace.items()), reconcile_namespace)
+        await process_each(sorted(by_namespace.items()), self._reconcile_namespace)
 
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""
@@ -258,22 +259,15 @@ class QuotaMirrorReconciler:
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
 
-    async def _reconcile_namespace(
-        self, namespace: str, quotas: list[WatchedQuota], context: TranslationContext
-    ) -> None:
+    async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
+        namespace, quotas = item
         own_quota = next((each for each in quotas if _is_own(each)), None)
         others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
-        claim_usage = _claim_usage(own_quota)
         plan = MirrorPlan({})
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
-        if self._is_enforced(namespace, context) or any(claim_usage.values()):
-            plan = plan_mirror(collect_limits(others, own_quota), self._charge, claim_usage)
-            unsupported = tuple(
-                finding
-                for each in others
-                for finding in find_unsupported_entries(each, self._charge)
-            )
-            plan = plan._replace(findings=(*plan.findings, *unsupported))
+        if self._is_enforced(namespace) or any(_claim_usage(own_quota).values()):
+            # A quota can have thousands of entries, and each name costs translations.
+            plan = await asyncio.to_thread(self._make_plan, others, own_quota)
         if plan.hard and plan.hard != _mirrored_entries(own_quota):
             await self._store.apply(_compose_quota(namespace, plan.hard), namespace)
             self._changed[namespace] = self._now()
@@ -284,6 +278,12 @@ class QuotaMirrorReconciler:
         elif own_quota is not None:
             await self._request_recount(namespace, own_quota)
         self._report(namespace, plan.findings)
+
+    def _make_plan(self, others: list[WatchedQuota], own_quota: WatchedQuota | None) -> MirrorPlan:
+        limits = collect_limits(others, own_quota)
+        plan = plan_mirror(limits, self._charge, _claim_usage(own_quota))
+        unsupported = (f for each in others for f in find_unsupported_entries(each, self._charge))
+        return plan._replace(findings=(*plan.findings, *unsupported))
 
     async def _request_recount(self, namespace: str, own_quota: WatchedQuota) -> None:
         """Make the quota controller count again some time after the limits changed.
@@ -320,12 +320,6 @@ class QuotaMirrorReconciler:
             return
         self._reporter.count(NAME, "removed")
 
-    def _is_enforced(self, namespace: str, context: TranslationContext) -> bool:
-        cached = self._namespaces.get(namespace)
-        labels = (cached.value.metadata.labels or {}) if cached else {}
-        scope = decide_namespace_scope(namespace, labels, context.configuration.scope)
-        return scope.mode is Mode.ENFORCE
-
     def _is_terminating(self, namespace: str) -> bool:
         """Whether the namespace is being deleted, so that nothing can be created in it."""
         cached = self._namespaces.get(namespace)
@@ -333,9 +327,13 @@ class QuotaMirrorReconciler:
 
     def _charge(self, name: str) -> NameCharge:
         context, charges = self._charges
-        if name not in charges and context is not None:
+        if context is None:
+            return NameCharge()
+        if name not in charges:
+            if len(charges) >= _MAX_CHARGES:
+                charges.clear()
             charges[name] = compute_charge(name, context)
-        return charges.get(name, NameCharge())
+        return charges[name]
 
     def _report(self, namespace: str, findings: tuple[Finding, ...]) -> None:
         for finding in findings:

@@ -1,12 +1,14 @@
 """Deletes ResourceClaimTemplates that no pod uses any more.
 
-Only a template whose name is the hash of its content is deleted. Admission renews a template that a
-new pod refers to and creates it again if it is gone. A renewal prevents the deletion, because the
-delete request names the resourceVersion that the reconciler read.
+Only a template that nobody but Drawbridge created and changed is deleted, in a namespace where
+admission creates templates. Admission renews a template that a new pod refers to and creates it
+again if it is gone. A renewal prevents the deletion, because the delete request names the
+resourceVersion that the reconciler read.
 """
 
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -15,56 +17,53 @@ from controller.protocols import (
     ObjectCache,
     ObjectStore,
     Reporter,
+    Unstructured,
     WallClock,
     WatchedObject,
     is_rejected,
 )
 from controller.reconcile import process_each
+from controller.template_use import is_created_ahead, last_used
 from controller.watched_objects import PartialObject, WatchedPod
 from dra.names import USED_ANNOTATION
-from registration.owned_templates import has_owned_name, name_matches_content
+from registration.owned_templates import has_owned_name, is_exclusively_owned
+from registration.template_objects import format_time
 
 NAME: Final = "janitor"
 UNUSED: Final = timedelta(days=1)
+# Most pods follow their template within seconds. A pod that does not was rejected or abandoned.
+NEVER_USED: Final = timedelta(minutes=15)
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 
+_Templates = list[WatchedObject[PartialObject]]
 
-def find_unused(
-    templates: Iterable[WatchedObject[PartialObject]], now: datetime
-) -> list[WatchedObject[PartialObject]]:
-    """Return Drawbridge's templates that no pod used for a day, by their own timestamps."""
+
+def find_unused(templates: Iterable[WatchedObject[PartialObject]], now: datetime) -> _Templates:
+    """Return Drawbridge's templates that no pod used for a day, by their own timestamps.
+
+    Templates that no pod ever used are returned after 15 minutes.
+    """
     return [
         template
         for template in templates
         if has_owned_name(template.name)
-        and template.value.metadata.deletion_timestamp is None
-        and (last := last_used(template.value)) is not None
-        and now - last > UNUSED
-        and name_matches_content(msgspec.json.decode(template.raw))
+        and _is_unused(template.value, now)
+        and is_exclusively_owned(msgspec.json.decode(template.raw))
     ]
 
 
-def last_used(template: PartialObject) -> datetime | None:
-    """Return when a template was created or last renewed; None if it has no timestamp."""
-    created = template.metadata.creation_timestamp
-    renewed = _parse_time((template.metadata.annotations or {}).get(USED_ANNOTATION, ""))
-    return max(filter(None, (created, renewed)), default=None)
+def _is_unused(template: PartialObject, now: datetime) -> bool:
+    last = last_used(template.metadata)
+    if last is None or template.metadata.deletion_timestamp is not None:
+        return False
+    return now - last > (NEVER_USED if is_created_ahead(template.metadata) else UNUSED)
 
 
-def _parse_time(text: str) -> datetime | None:
-    """Parse the annotation; None if its value is not a timestamp, since any client can write it."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def referenced_templates(pods: Iterable[WatchedPod]) -> frozenset[str]:
+def referenced_templates(pods: Iterable[Unstructured]) -> frozenset[str]:
     """Return the names of the templates that unfinished pods refer to."""
     return frozenset(
         name
-        for pod in pods
+        for pod in msgspec.convert(pods, list[WatchedPod], strict=False)
         if pod.status.phase not in _FINISHED_PHASES
         for name in pod.template_names
     )
@@ -75,37 +74,58 @@ class TemplateGarbageCollector:
 
     name = NAME
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its cache, stores and inputs
         self,
         templates: ObjectCache[PartialObject],
         pods: ObjectStore,
         store: ObjectStore,
+        *,
+        is_enforced: Callable[[str], bool],
         reporter: Reporter,
         now: WallClock,
     ) -> None:
         self._templates = templates
         self._pods = pods
         self._store = store
+        self._is_enforced = is_enforced
         self._reporter = reporter
         self._now = now
 
     async def reconcile(self) -> None:
         """Delete the templates that are unused now."""
-        unused: dict[str, list[WatchedObject[PartialObject]]] = {}
-        for template in find_unused(self._templates.all(), self._now()):
+        templates = tuple(self._templates.all())
+        found = await asyncio.to_thread(find_unused, templates, self._now())
+        unused: dict[str, _Templates] = {}
+        for template in found:
             unused.setdefault(template.namespace, []).append(template)
-        await process_each(sorted(unused.items()), self._collect_namespace)
+        in_scope = [each for each in sorted(unused.items()) if self._is_enforced(each[0])]
+        await process_each(in_scope, self._collect_namespace)
 
-    async def _collect_namespace(
-        self, unused: tuple[str, list[WatchedObject[PartialObject]]]
-    ) -> None:
-        """Delete the templates of a namespace that none of its pods refers to."""
+    async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
+        """Delete the templates that no pod of the namespace refers to, and renew the others."""
         namespace, templates = unused
-        pods = msgspec.convert(await self._pods.list(namespace), list[WatchedPod], strict=False)
-        referenced = referenced_templates(pods)
-        await process_each(
-            (template for template in templates if template.name not in referenced), self._delete
-        )
+        pods = await self._pods.list(namespace)
+        referenced = await asyncio.to_thread(referenced_templates, pods)
+
+        async def collect(template: WatchedObject[PartialObject]) -> None:
+            if template.name in referenced:
+                await self._renew(template)
+            else:
+                await self._delete(template)
+
+        await process_each(templates, collect)
+
+    async def _renew(self, template: WatchedObject[PartialObject]) -> None:
+        """Record the use, so that the pods of the namespace are not listed again for a day."""
+        annotations = {USED_ANNOTATION: format_time(self._now())}
+        change: Unstructured = {"metadata": {"annotations": annotations, "uid": template.uid}}
+        try:
+            await self._store.merge(template.name, change, template.namespace)
+        except Exception as error:
+            if not is_rejected(error, 404, 409):
+                raise
+            return
+        self._reporter.count(NAME, "renewed")
 
     async def _delete(self, template: WatchedObject[PartialObject]) -> None:
         try:

@@ -8,6 +8,8 @@ from datetime import datetime
 
 import msgspec
 
+from registration.scope import PodOwner
+
 
 class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     """The metadata fields that the reconcilers read."""
@@ -46,6 +48,13 @@ class WatchedNode(PartialObject, frozen=True):
         return self.metadata.labels, self.status
 
 
+class WatchedPodMetadata(ObjectMetadata, frozen=True, rename="camel"):
+    """The metadata of a pod, with the fields that decide whether admission translates it."""
+
+    generate_name: str = ""
+    owner_references: tuple[PodOwner, ...] | None = None
+
+
 class WatchedPodClaim(msgspec.Struct, frozen=True, rename="camel"):
     """An entry of a pod's `spec.resourceClaims`."""
 
@@ -68,7 +77,7 @@ class WatchedPodStatus(msgspec.Struct, frozen=True):
 class WatchedPod(msgspec.Struct, frozen=True):
     """A pod with its claims."""
 
-    metadata: ObjectMetadata = ObjectMetadata()
+    metadata: WatchedPodMetadata = WatchedPodMetadata()
     spec: WatchedPodSpec = WatchedPodSpec()
     status: WatchedPodStatus = WatchedPodStatus()
 

@@ -89,6 +89,22 @@ TEMPLATE_UNKNOWN = Code(
     ),
     remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
 )
+OUT_OF_SCOPE = Code(
+    name="TemplateOutOfScope",
+    severity=Severity.WARNING,
+    text=(
+        "A pod waits for a deleted ResourceClaimTemplate, but admission does not translate pods "
+        "like this one now, so the controller does not create the template."
+    ),
+    example=(
+        "cannot recreate ResourceClaimTemplate drawbridge-4b7d...: admission does not translate "
+        "this pod now; namespace team, its labels, the pod or the configuration changed"
+    ),
+    remedy=(
+        "Delete the pod. To let the controller create the template instead, label the namespace "
+        "`drawbridge.dev/translate: enforce` and include the pod in `scope`."
+    ),
+)
 QUOTA_MIRRORED = Code(
     name="QuotaMirrored",
     severity=Severity.INFO,
@@ -137,6 +153,7 @@ CODES = Codes(
         DUAL_HELD,
         OTHER_WEBHOOK,
         TEMPLATE_UNKNOWN,
+        OUT_OF_SCOPE,
         QUOTA_MIRRORED,
         QUOTA_UNBOUND,
         QUOTA_SHARES,

@@ -10,9 +10,10 @@ from typing import Final
 
 from documents.paths import get_value
 from documents.values import Value
-from dra.names import TEMPLATE_PREFIX, USED_ANNOTATION
+from dra.names import FIELD_MANAGER, TEMPLATE_PREFIX, USED_ANNOTATION
+from registration.template_objects import MANAGED_BY
 from translate.changes.template import make_template
-from translate.legacy.pod_view import as_mapping
+from translate.legacy.pod_view import as_list, as_mapping
 
 _NAME: Final = re.compile(rf"{re.escape(TEMPLATE_PREFIX)}[0-9a-f]{{32}}")
 _CLAIM_METADATA: Final = ("spec", "metadata")
@@ -42,6 +43,33 @@ def name_matches_content(stored: Value) -> bool:
     plain = make_template(spec, **claim_metadata)
     annotated = make_template(spec, labels=labels, annotations=annotations, **claim_metadata)
     return name in (plain.name, annotated.name)
+
+
+def is_exclusively_owned(stored: Value) -> bool:
+    """Return whether only Drawbridge created and changed a stored template.
+
+    `drawbridge translate` prints templates with the same names, which other clients apply and keep
+    without any pod. Such a template has another field manager. A template with a foreign label,
+    annotation, owner or finalizer is managed by somebody else as well.
+    """
+    metadata = as_mapping(get_value(stored, ("metadata",)))
+    managers = [as_mapping(each).get("manager") for each in as_list(metadata.get("managedFields"))]
+    if set(managers) != {FIELD_MANAGER}:
+        return False
+    if metadata.get("ownerReferences") or metadata.get("finalizers"):
+        return False
+    labels = _read_strings(stored, ("metadata", "labels"))
+    annotations = _read_strings(stored, ("metadata", "annotations"))
+    annotations.pop(USED_ANNOTATION, None)
+    own_labels = {key: text for key, text in labels.items() if MANAGED_BY.get(key) != text}
+    made = make_template(
+        as_mapping(get_value(stored, ("spec", "spec"))),
+        labels=own_labels,
+        annotations=annotations,
+        claim_labels=_read_strings(stored, (*_CLAIM_METADATA, "labels")),
+        claim_annotations=_read_strings(stored, (*_CLAIM_METADATA, "annotations")),
+    )
+    return metadata.get("name") == made.name
 
 
 def _read_strings(stored: Value, path: tuple[str, ...]) -> dict[str, str]:

@@ -1,84 +1,20 @@
 """Missing templates of pending pods, recreated from the original requests of the pods."""
 
-import asyncio
 import copy
 import datetime as dt
-from typing import Any
 
 import jsonpatch
 import pytest
 
 from config.model import Configuration
-from controller.missing_templates import MissingTemplateReconciler
 from controller.protocols import Gauge, Unstructured
-from controller.watched_objects import PartialObject, WatchedPod
 from dra.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
 from facts.model import ClassFacts, Cluster, Facts
 from registration.owned_templates import name_matches_content
-from tests.controller.harness import FakeClock, FakeObject, FakeReporter, FakeStore, RequestError
+from tests.controller.harness import RequestError
+from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
 from translate.changes.patch import to_operations
-from translate.pods import TranslationContext, make_context, translate
-
-TEAM = "team"
-ASKED: dict[str, Any] = {
-    "metadata": {"name": "train", "namespace": TEAM},
-    "spec": {
-        "containers": [
-            {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
-        ]
-    },
-    "status": {"phase": "Pending"},
-}
-OLD = make_context(
-    Configuration(), Facts(classes=(ClassFacts("gpu.nvidia.com"), ClassFacts("dra.net")))
-)
-NEW = make_context(Configuration(), Facts(classes=(ClassFacts("gpu.nvidia.com"),)))
-# These facts translate the same pod to a different template.
-KEEPS = Cluster(keeps=("constraints.distinctAttribute",))
-OTHER = make_context(
-    Configuration(), Facts(cluster=KEEPS, classes=(ClassFacts("hami-core-gpu.project-hami.io"),))
-)
-
-
-def translated(by: TranslationContext = NEW, **metadata: Any) -> tuple[Unstructured, str]:  # noqa: ANN401
-    """Return a pod as admission leaves it, and the name of its template."""
-    asked = copy.deepcopy(ASKED)
-    asked["metadata"] |= metadata
-    done = translate(asked, by, TEAM)
-    (made,) = done.templates
-    return jsonpatch.apply_patch(asked, to_operations(done.edits)), made.name
-
-
-class Scene:
-    """A reconciler over the pods and templates of a namespace."""
-
-    def __init__(self, *facts: TranslationContext, now: TranslationContext | None = NEW) -> None:
-        self.pods, self.templates = FakeStore(WatchedPod), FakeStore(PartialObject)
-        self.reporter, self.known = (
-            FakeReporter(),
-            {each.facts_digest: each.facts for each in facts},
-        )
-        self.context, self.clock = now, FakeClock()
-        self.reconciler = MissingTemplateReconciler(
-            self.pods,
-            self.templates,
-            self.templates,
-            context=lambda: self.context,
-            find_facts=self.known.get,
-            reporter=self.reporter,
-            now=self.clock,
-        )
-
-    def put(self, pod: Unstructured) -> FakeObject[WatchedPod]:
-        """Store a pod and send its event to the reconciler."""
-        stored = self.pods.put(pod)
-        self.reconciler.pod_changed(None, stored)
-        return stored
-
-    def reconcile(self) -> list[str]:
-        """Run the reconciler once and return the names of all templates."""
-        asyncio.run(self.reconciler.reconcile())
-        return [name for _, name in self.templates.objects]
+from translate.pods import make_context, translate
 
 
 def test_a_missing_template_is_created_as_admission_creates_it() -> None:
@@ -135,7 +71,7 @@ def test_new_facts_can_resolve_an_unresolved_pod() -> None:
     scene.put(pod)
     scene.reconcile()
     scene.context = OTHER
-    scene.reconciler.facts_changed()
+    scene.reconciler.queue_unresolved()
     assert scene.reconcile() == [name]
 
 
@@ -146,7 +82,7 @@ def test_before_the_first_facts_nothing_is_created_or_reported() -> None:
     assert scene.reconcile() == []
     assert scene.reporter.reported == []
     scene.context = NEW
-    scene.reconciler.facts_changed()
+    scene.reconciler.queue_unresolved()
     assert scene.reconcile() == [name]
 
 
@@ -279,7 +215,7 @@ def test_a_share_is_created_when_the_server_stores_its_capacity_again() -> None:
     scene.put(pod)
     scene.reconcile()
     scene.templates.admit = copy.deepcopy
-    scene.reconciler.facts_changed()
+    scene.reconciler.queue_unresolved()
     assert scene.reconcile() == [name]
     assert name_matches_content(scene.templates.objects[TEAM, name])
 
@@ -367,7 +303,7 @@ def test_a_deleted_pod_is_forgotten() -> None:
     scene.reconcile()
     scene.pods.remove("train", TEAM)
     scene.reconciler.pod_changed(stored, None)
-    scene.reconciler.facts_changed()
+    scene.reconciler.queue_unresolved()
     scene.reconcile()
     again = scene.put(pod)
     scene.reconcile()

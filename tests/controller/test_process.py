@@ -159,7 +159,7 @@ def test_a_missing_and_a_deleted_template_are_created(tmp_path: Path) -> None:
 async def _templates(tmp_path: Path) -> None:
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, TEAM):
+        for each in (CLASS, SLICE, WEBHOOKS, TEAM):
             api.put(each)
         async with running(api, tmp_path):
             await api.until(lambda: api.get("configmaps", FACTS, OWN))
@@ -199,7 +199,7 @@ async def _mirrored(tmp_path: Path) -> None:
     key = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, TEAM):
+        for each in (CLASS, SLICE, WEBHOOKS, TEAM):
             api.put(each)
         limit = {
             "apiVersion": "v1",

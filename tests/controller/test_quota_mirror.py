@@ -7,6 +7,7 @@ import pytest
 
 from config.load import load_configuration
 from config.model import Configuration
+from controller.admission_scope import AdmissionScope
 from controller.protocols import Unstructured
 from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
 from controller.watched_objects import PartialObject, WatchedQuota
@@ -20,6 +21,7 @@ from translate.pods import TranslationContext, make_context
 
 CASES = load_cases(Path(__file__).parent / "cases" / "quota.yaml")
 TEAM = "team"
+WEBHOOK = {"webhooks": [{"name": "pods.drawbridge.dev"}]}
 GPUS = f"gpu.nvidia.com{DEVICES}"
 LIMIT = {"requests.nvidia.com/gpu": [10, 0]}
 
@@ -60,8 +62,11 @@ class Scene:
             self.quotas,
             self.namespaces,
             self.quotas,
-            lambda: self.context,
-            self.reporter,
+            is_enforced=AdmissionScope(
+                self.namespaces, lambda: WEBHOOK, lambda: make_scene_context(case).configuration
+            ).is_enforced,
+            context=lambda: self.context,
+            reporter=self.reporter,
             now=lambda: self.seconds,
         )
         if "held" in case:

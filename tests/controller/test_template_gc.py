@@ -2,14 +2,18 @@
 
 import asyncio
 import datetime as dt
+import threading
 from typing import Any
 
 import pytest
 
+from controller import template_gc
 from controller.protocols import Unstructured
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod
+from documents.values import Value
 from dra.names import USED_ANNOTATION
+from registration.owned_templates import is_exclusively_owned
 from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore, RequestError
 from translate.changes.template import make_template
 
@@ -19,17 +23,31 @@ MADE = make_template(
 TEAM = "team"
 
 
+OURS = {"manager": "drawbridge", "operation": "Update"}
+
+
+def ago(**since: int) -> dict[str, str]:
+    return {USED_ANNOTATION: (START - dt.timedelta(**since)).isoformat().replace("+00:00", "Z")}
+
+
 class Scene:
-    """A reconciler over a namespace with one template from two days ago."""
+    """A reconciler over a namespace with one template from two days ago, used at that time."""
 
     def __init__(self, **metadata: Any) -> None:  # noqa: ANN401  # plain JSON
+        metadata = {"managedFields": [OURS], "annotations": ago(days=2), **metadata}
         self.templates, self.pods = FakeStore(PartialObject), FakeStore(WatchedPod)
         self.reporter, self.clock = FakeReporter(), FakeClock(START)
         self.stored: Unstructured = {**MADE.object}
         self.stored["metadata"] = {"name": MADE.name, "namespace": TEAM, **metadata}
         self.templates.put(self.stored, created=START - dt.timedelta(days=2))
+        self.enforced = {TEAM, "a", "z"}
         self.reconciler = TemplateGarbageCollector(
-            self.templates, self.pods, self.templates, self.reporter, self.clock
+            self.templates,
+            self.pods,
+            self.templates,
+            is_enforced=lambda namespace: namespace in self.enforced,
+            reporter=self.reporter,
+            now=self.clock,
         )
 
     def pod(self, phase: str, namespace: str = TEAM) -> None:
@@ -47,10 +65,6 @@ class Scene:
         """Run the reconciler once and return whether the template is gone."""
         asyncio.run(self.reconciler.reconcile())
         return (TEAM, MADE.name) not in self.templates.objects
-
-
-def ago(**since: int) -> dict[str, str]:
-    return {USED_ANNOTATION: (START - dt.timedelta(**since)).isoformat().replace("+00:00", "Z")}
 
 
 def test_a_template_that_was_unused_for_a_day_is_deleted() -> None:
@@ -96,15 +110,88 @@ def test_a_pod_of_another_namespace_does_not_keep_the_template() -> None:
 def test_a_template_whose_name_is_not_its_hash_is_never_deleted(name: str) -> None:
     scene = Scene()
     scene.templates.remove(MADE.name, TEAM)
-    scene.stored["metadata"] = {"name": name, "namespace": TEAM}
+    scene.stored["metadata"] |= {"name": name}
     scene.templates.put(scene.stored, created=START - dt.timedelta(days=9))
     asyncio.run(scene.reconciler.reconcile())
     assert (TEAM, name) in scene.templates.objects
     assert scene.templates.requests == []
 
 
-def test_a_template_with_additional_labels_is_deleted() -> None:
-    assert Scene(labels={"team": "a"}).collects()
+MANAGED = {"app.kubernetes.io/managed-by": "drawbridge"}
+# The metadata of a template that nobody used for two days, and whether it is deleted.
+MANAGERS: dict[str, tuple[dict[str, Any], bool]] = {
+    "created by Drawbridge": ({}, True),
+    "created and renewed by Drawbridge": ({"managedFields": [OURS, OURS]}, True),
+    "with Drawbridge's label": ({"labels": MANAGED}, True),
+    "applied by kubectl": ({"managedFields": [{"manager": "kubectl-client-side-apply"}]}, False),
+    "applied by GitOps": (
+        {"managedFields": [{"manager": "argocd-controller", "operation": "Apply"}]},
+        False,
+    ),
+    "applied by another client over Drawbridge's": (
+        {"managedFields": [OURS, {"manager": "helm"}]},
+        False,
+    ),
+    "with an unnamed manager": ({"managedFields": [OURS, {}]}, False),
+    "without managed fields": ({"managedFields": []}, False),
+    "with managed fields that are not a list": ({"managedFields": "drawbridge"}, False),
+    "with an owner": ({"ownerReferences": [{"kind": "Deployment", "name": "web"}]}, False),
+    "with a finalizer": ({"finalizers": ["example.com/keep"]}, False),
+    "with a foreign label": ({"labels": {**MANAGED, "team": "a"}}, False),
+    "managed by another tool": ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, False),
+    "kept by Helm": (
+        {"annotations": {**ago(days=2), "helm.sh/resource-policy": "keep"}},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MANAGERS.values(), ids=MANAGERS)
+def test_only_a_template_that_nobody_else_manages_is_deleted(
+    case: tuple[dict[str, Any], bool],
+) -> None:
+    metadata, deleted = case
+    scene = Scene(**metadata)
+    assert scene.collects() is deleted
+    assert bool(scene.templates.requests) is deleted
+
+
+def test_a_template_in_a_namespace_out_of_scope_is_kept() -> None:
+    scene = Scene()
+    scene.enforced.clear()
+    assert not scene.collects()
+    assert scene.templates.requests == []
+
+
+def test_a_template_that_no_pod_ever_used_is_deleted_after_15_minutes() -> None:
+    scene = Scene(annotations={})
+    scene.clock.now = START - dt.timedelta(days=2) + dt.timedelta(minutes=14)
+    assert not scene.collects()
+    scene.clock.now += dt.timedelta(minutes=2)
+    assert scene.collects()
+
+
+def test_a_template_of_a_pod_is_renewed_so_that_pods_are_listed_once_a_day() -> None:
+    scene = Scene()
+    scene.pod("Running")
+    assert not scene.collects()
+    assert scene.reporter.counts == {("janitor", "renewed"): 1}
+    scene.clock.now += dt.timedelta(hours=23)
+    assert not scene.collects()
+    assert scene.pods.requests == [("list", TEAM)]
+
+
+def test_templates_are_examined_in_a_worker_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def record(stored: Value) -> bool:
+        threads.append(threading.current_thread().name)
+        return is_exclusively_owned(stored)
+
+    monkeypatch.setattr(template_gc, "is_exclusively_owned", record)
+    assert Scene().collects()
+    assert threads
+    assert threading.main_thread().name not in threads
 
 
 def test_pods_are_only_listed_if_a_template_is_unused() -> None:
@@ -130,7 +217,7 @@ def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
     scene = Scene()
     old = START - dt.timedelta(days=2)
     for namespace in ("a", "z"):
-        metadata = {"name": MADE.name, "namespace": namespace}
+        metadata = {**scene.stored["metadata"], "namespace": namespace}
         scene.templates.put({**scene.stored, "metadata": metadata}, created=old)
 
     def reject(_verb: str, _value: Unstructured) -> None:

@@ -1,0 +1,55 @@
+"""Decides where the controller may act for a pod: only where admission would translate the pod.
+
+The rights of the controller cover all namespaces, but any client can create a pod that looks as if
+admission had translated it.
+"""
+
+from collections.abc import Callable, Mapping
+
+from config.model import Configuration
+from controller.protocols import ObjectCache, Unstructured
+from controller.watched_objects import PartialObject, WatchedPodMetadata
+from registration.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
+from registration.webhook_selectors import selects_pod
+
+
+class AdmissionScope:
+    """The scope decision of admission, from the caches of the controller.
+
+    Without the webhook configuration, every namespace is out of scope.
+    """
+
+    def __init__(
+        self,
+        namespaces: ObjectCache[PartialObject],
+        read_webhook: Callable[[], Unstructured | None],
+        configuration: Callable[[], Configuration],
+    ) -> None:
+        self._namespaces = namespaces
+        self._read_webhook = read_webhook
+        self._configuration = configuration
+
+    def is_enforced(self, namespace: str) -> bool:
+        """Return whether admission translates pods of a namespace."""
+        labels = self._read_labels(namespace)
+        if labels is None or not selects_pod(self._read_webhook(), labels, {}):
+            return False
+        scope = self._configuration().scope
+        return decide_namespace_scope(namespace, labels, scope).mode is Mode.ENFORCE
+
+    def includes(self, metadata: WatchedPodMetadata) -> bool | None:
+        """Return whether admission would translate a pod; None if its namespace is unknown."""
+        labels = self._read_labels(metadata.namespace)
+        pod = PodMetadata(
+            metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
+        )
+        if labels is None:
+            return None
+        if not selects_pod(self._read_webhook(), labels, pod.labels or {}):
+            return False
+        scope = self._configuration().scope
+        return decide_pod_mode(metadata.namespace, labels, pod, scope) is Mode.ENFORCE
+
+    def _read_labels(self, namespace: str) -> Mapping[str, str] | None:
+        cached = self._namespaces.get(namespace)
+        return None if cached is None else cached.value.metadata.labels or {}

@@ -1,0 +1,85 @@
+"""Rebuilds the templates of a pod from its original request. Pure; runs in a worker thread.
+
+A tenant determines the size of a pod and what restoring it costs, so none of this may run on the
+event loop that renews the Lease.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from controller.watched_objects import WatchedPod
+from documents.values import Value
+from dra.finding import Finding
+from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from facts.model import Facts
+from registration.controller_codes import TEMPLATE_UNKNOWN
+from registration.owned_templates import is_exclusively_owned, name_matches_content
+from translate.changes.patch import restore_original
+from translate.changes.template import ClaimTemplate
+from translate.pods import TranslationContext, translate
+
+
+def rebuild_templates(
+    raw: bytes,
+    namespace: str,
+    missing: frozenset[str],
+    contexts: Iterable[TranslationContext],
+) -> tuple[ClaimTemplate, ...]:
+    """Rebuild the missing templates from the pod's original request; none unless all of them.
+
+    The first context that produces all missing names wins.
+    """
+    pod: Value = msgspec.json.decode(raw)
+    original = restore_original(pod)
+    if original is None:
+        return ()
+    for context in contexts:
+        translation = translate(original, context, namespace)
+        templates = {each.name: each for each in translation.templates}
+        if missing <= templates.keys():
+            return tuple(templates[name] for name in sorted(missing))
+    return ()
+
+
+def list_contexts(
+    pod: WatchedPod, current: TranslationContext, find_facts: Callable[[str], Facts | None]
+) -> Iterator[TranslationContext]:
+    """Yield the contexts to try: the pod's noted facts, the current facts, and no facts."""
+    noted = (pod.metadata.annotations or {}).get(FACTS_ANNOTATION, "")
+    facts = find_facts(noted) if noted else None
+    if facts is not None and noted != current.facts_digest:
+        yield TranslationContext(current.configuration, facts, noted)
+    yield current
+    if not noted:
+        yield TranslationContext(current.configuration)
+
+
+def check_content(raw: bytes) -> tuple[bool, bool]:
+    """Return whether the name of a template is its hash, and whether it is Drawbridge's alone."""
+    stored: Value = msgspec.json.decode(raw)
+    return name_matches_content(stored), is_exclusively_owned(stored)
+
+
+def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
+    """Return the finding for a pod whose templates cannot be rebuilt."""
+    annotations = pod.metadata.annotations or {}
+    noted = annotations.get(FACTS_ANNOTATION, "")
+    origin = f"with facts {noted}" if noted else "without facts"
+    reason = (
+        f"the pod was translated {origin}, and no known facts produce a template with this name"
+    )
+    if ORIGINAL_ANNOTATION not in annotations:
+        reason = f"the pod does not have the annotation {ORIGINAL_ANNOTATION}"
+    message = f"{describe_missing(missing)}: {reason}"
+    return TEMPLATE_UNKNOWN.at("spec.resourceClaims", message, object=describe_pod(pod))
+
+
+def describe_missing(missing: frozenset[str]) -> str:
+    """Return the start of a message about templates that are not created."""
+    return f"cannot recreate ResourceClaimTemplate {', '.join(sorted(missing))}"
+
+
+def describe_pod(pod: WatchedPod) -> str:
+    """Return the object of a finding about a pod."""
+    return f"Pod/{pod.metadata.namespace}/{pod.metadata.name}"

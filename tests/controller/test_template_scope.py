@@ -1,0 +1,252 @@
+"""Where templates are created and marked as used, and what their pods cost."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from config.model import Configuration, LabelSelector, Rollout, Scope
+from config.string_formats import DNSLabel
+from controller import pod_templates
+from controller.fair_queue import FairQueue
+from controller.protocols import Gauge, Unstructured
+from documents.values import Value
+from dra.names import TRANSLATE_LABEL, USED_ANNOTATION
+from registration.template_objects import build_object
+from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
+from translate.changes.patch import restore_original
+from translate.pods import translate
+
+# --- scope ----------------------------------------------------------------------------------------
+
+
+def percent(value: int) -> Configuration:
+    return Configuration(scope=Scope(rollout=Rollout(percent=value)))
+
+
+# What admission sees beside the pod, and whether it would translate the pod.
+SCOPES: dict[str, tuple[str, str, dict[str, str], Configuration, bool]] = {
+    "an enforced namespace": (TEAM, "enforce", {}, Configuration(), True),
+    "a namespace without the label": (TEAM, "", {}, Configuration(), False),
+    "a namespace that left the scope": (TEAM, "off", {}, Configuration(), False),
+    "a namespace that only reports": (TEAM, "report", {}, Configuration(), False),
+    "an unknown label value": (TEAM, "yes", {}, Configuration(), False),
+    "a selected namespace": (
+        TEAM,
+        "",
+        {},
+        Configuration(scope=Scope(namespace_selector=LabelSelector())),
+        True,
+    ),
+    "an excluded namespace": (
+        TEAM,
+        "enforce",
+        {},
+        Configuration(scope=Scope(exclude_namespaces=(DNSLabel(TEAM),))),
+        False,
+    ),
+    "kube-system": ("kube-system", "enforce", {}, Configuration(), False),
+    "kube-system that the configuration does not exclude": (
+        "kube-system",
+        "enforce",
+        {},
+        Configuration(scope=Scope(exclude_namespaces=())),
+        False,
+    ),
+    "a pod that opted out": (TEAM, "enforce", {TRANSLATE_LABEL: "off"}, Configuration(), False),
+    "a pod that cannot opt in": (TEAM, "", {TRANSLATE_LABEL: "enforce"}, Configuration(), False),
+    "a rollout without the pod": (TEAM, "enforce", {}, percent(0), False),
+    "a rollout with the pod": (TEAM, "enforce", {}, percent(100), True),
+}
+
+
+@pytest.mark.parametrize("case", SCOPES.values(), ids=SCOPES)
+def test_a_template_is_created_only_where_admission_translates(
+    case: tuple[str, str, dict[str, str], Configuration, bool],
+) -> None:
+    namespace, mode, labels, configuration, included = case
+    scene = Scene()
+    scene.configuration = configuration
+    scene.label(namespace, mode)
+    pod, name = translated()
+    scene.put({**pod, "metadata": {**pod["metadata"], "namespace": namespace, "labels": labels}})
+    assert scene.reconcile() == ([name] if included else [])
+    assert scene.reporter.codes == ([] if included else ["TemplateOutOfScope"])
+    assert scene.templates.requests == ([("create", name)] if included else [])
+
+
+def test_a_pod_out_of_scope_is_reported_once_with_the_remedy() -> None:
+    scene = Scene()
+    scene.label(TEAM, "off")
+    pod, name = translated()
+    scene.put(pod)
+    scene.reconcile()
+    scene.put(pod)
+    scene.reconcile()
+    (finding,) = scene.reporter.findings
+    assert name in finding.message
+    assert "drawbridge.dev/translate: enforce" in finding.remedy
+
+
+def test_a_pod_whose_namespace_returns_to_the_scope_gets_its_template() -> None:
+    scene = Scene()
+    scene.label(TEAM, "off")
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == []
+    scene.label(TEAM, "enforce")
+    scene.reconciler.namespace_changed(None, scene.namespaces.get(TEAM))
+    assert scene.reconcile() == [name]
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
+
+
+def test_without_the_webhook_configuration_no_template_is_created() -> None:
+    scene = Scene()
+    scene.webhook = None
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == []
+    scene.webhook = WEBHOOK
+    scene.reconciler.queue_unresolved()
+    assert scene.reconcile() == [name]
+
+
+def test_a_pod_of_an_unknown_namespace_waits_without_a_report() -> None:
+    scene = Scene()
+    scene.namespaces.remove(TEAM)
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == []
+    assert scene.reporter.reported == []
+    scene.label(TEAM, "enforce")
+    scene.reconciler.namespace_changed(None, scene.namespaces.get(TEAM))
+    assert scene.reconcile() == [name]
+
+
+# --- use ------------------------------------------------------------------------------------------
+
+
+def ahead(scene: Scene, name: str, **metadata: Any) -> None:  # noqa: ANN401
+    """Store the template of a pod as admission creates it, before the pod exists."""
+    template = next(each for each in translate(ASKED, NEW, TEAM).templates if each.name == name)
+    made: Any = build_object(template, TEAM)
+    made["metadata"] |= {"managedFields": [{"manager": "drawbridge"}], **metadata}
+    scene.templates.put(made)
+
+
+def read_use(scene: Scene, name: str) -> str | None:
+    annotations: dict[str, str] = scene.templates.objects[TEAM, name]["metadata"].get(
+        "annotations", {}
+    )
+    return annotations.get(USED_ANNOTATION)
+
+
+def test_the_first_pod_of_a_template_marks_it_as_used_once() -> None:
+    scene = Scene()
+    pod, name = translated()
+    ahead(scene, name)
+    for each in ("one", "two"):
+        scene.put({**pod, "metadata": {**pod["metadata"], "name": each}})
+        scene.reconcile()
+    assert read_use(scene, name) == "2026-03-01T12:00:00Z"
+    assert scene.templates.requests == [("merge", name)]
+    assert scene.reporter.counts == {("templates", "used"): 1}
+
+
+def test_a_template_that_another_client_applied_is_not_marked() -> None:
+    scene = Scene()
+    pod, name = translated()
+    ahead(scene, name, managedFields=[{"manager": "argocd-controller"}])
+    scene.put(pod)
+    scene.reconcile()
+    assert scene.templates.requests == []
+
+
+def test_a_template_out_of_scope_is_not_marked() -> None:
+    scene = Scene()
+    scene.label(TEAM, "off")
+    pod, name = translated()
+    ahead(scene, name)
+    scene.put(pod)
+    scene.reconcile()
+    assert scene.templates.requests == []
+    assert scene.reporter.reported == []
+
+
+def test_a_template_that_was_deleted_meanwhile_is_not_an_error() -> None:
+    scene = Scene()
+    pod, name = translated()
+    ahead(scene, name)
+
+    def delete_first(verb: str, _value: Unstructured) -> None:
+        if verb == "merge":
+            scene.templates.remove(name, TEAM)
+
+    scene.templates.before_write = delete_first
+    scene.put(pod)
+    scene.reconcile()
+    assert scene.reporter.counts == {}
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_restored_and_translated_in_a_worker_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+
+    def record(pod: Value) -> Value | None:
+        threads.append(threading.current_thread().name)
+        return restore_original(pod)
+
+    monkeypatch.setattr(pod_templates, "restore_original", record)
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == [name]
+    assert threads
+    assert threading.main_thread().name not in threads
+
+
+def test_many_pods_of_one_namespace_do_not_delay_the_others() -> None:
+    scene = Scene()
+    pod, name = translated(OTHER)
+    for i in range(20):
+        scene.put({**pod, "metadata": {**pod["metadata"], "name": f"a-{i:02}", "namespace": TEAM}})
+    late, late_name = translated()
+    assert late_name != name
+    reported_before = []
+
+    def record(_verb: str, _value: Unstructured) -> None:
+        reported_before.append(len(scene.reporter.reported))
+
+    scene.templates.before_write = record
+    scene.put({**late, "metadata": {**late["metadata"], "namespace": "two"}})
+    scene.reconcile()
+    assert reported_before == [1]
+
+
+def test_deleted_pods_and_templates_leave_nothing_behind() -> None:
+    scene = Scene()
+    taken: Any = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "x"}}]}}
+    for i in range(30):
+        name = f"drawbridge-{i:032x}"
+        pod, _ = translated(name=f"p-{i}")
+        pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = name
+        stored = scene.put(pod)
+        if i % 2:
+            scene.templates.put(
+                {"metadata": {"name": name, "namespace": TEAM}, "spec": {"spec": taken}}
+            )
+        scene.reconcile()
+        scene.pods.remove(f"p-{i}", TEAM)
+        scene.reconciler.pod_changed(stored, None)
+        if i % 2:
+            scene.reconciler.template_changed(scene.templates.remove(name, TEAM), None)
+    kept = {
+        name: value
+        for name, value in vars(scene.reconciler).items()
+        if isinstance(value, dict | set | list | FairQueue) and value
+    }
+    assert kept == {}
