@@ -67,6 +67,9 @@ def said(case: YamlValue) -> TargetResult:
         facts = worlds.facts(tuple(case["world"]), classes, case.get("version", "1.36"))
         more = msgspec.convert(case.get("products", []), tuple[Product, ...])
         facts = msgspec.structs.replace(facts, products=(*facts.products, *more))
+        if "keeps" in case:
+            cluster = msgspec.structs.replace(facts.cluster, keeps=tuple(case["keeps"]))
+            facts = msgspec.structs.replace(facts, cluster=cluster)
     (each,) = express_asks([ask_of(case["ask"])], facts, configuration(case))
     return each
 
@@ -149,10 +152,10 @@ def selected(
     texts_ = list(expressions(wanted.get("selectors", [])))
     offered = worlds.CLASSES.get(wanted["deviceClassName"], "true")
     for driver, _, device in worlds.devices(world):
-        of_class = selectors.answer(offered, driver, device)
+        of_class = selectors.evaluate(offered, driver, device)
         if of_class.result is not True:
             continue
-        answers = [selectors.answer(text, driver, device) for text in texts_]
+        answers = [selectors.evaluate(text, driver, device) for text in texts_]
         assert [each.error for each in answers if each.error] == []
         if all(each.result is True for each in answers):
             yield device
@@ -166,11 +169,11 @@ def test_no_expression_fails_on_the_sample_inventory() -> None:
             for request in case["claim"]["requests"]:
                 for wanted in request.get("firstAvailable") or [request["exactly"]]:
                     offered = worlds.CLASSES.get(wanted["deviceClassName"], "false")
-                    if selectors.answer(offered, driver, device).result is not True:
+                    if selectors.evaluate(offered, driver, device).result is not True:
                         continue
                     for text in expressions(wanted.get("selectors", [])):
                         # An expression about a driver of one's own asks first.
-                        answer = selectors.answer(text, driver, device)
+                        answer = selectors.evaluate(text, driver, device)
                         assert answer.error is None, (text, device.name)
                         tried += 1
     assert tried > 100

@@ -288,7 +288,8 @@ def _add_alternatives(
     found.findings.append(
         LABEL_LOOSE.at(
             format_path(path),
-            "preferred devices become alternatives of the claim in the order of their weights",
+            "preferred devices become alternatives of the claim in the order of their weights, if "
+            "the API server supports alternatives",
         )
     )
     found.source_fields += [

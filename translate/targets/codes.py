@@ -100,6 +100,12 @@ PRODUCTS_LEFT = _loss(
     "3 amounts do not fit in the request, for example of A100",
     "Request an amount of memory, or name the product.",
 )
+PREFERENCE_LOST = _loss(
+    "PreferenceLost",
+    "The pod prefers some devices, but the claim cannot list them before the others.",
+    "1 preference dropped, because this API server (1.34) drops firstAvailable",
+    "Require the devices if the pod needs them. Otherwise no action is needed.",
+)
 SETTING_DROPPED = _loss(
     "SettingDropped",
     "The target's driver has no field for a setting of a network interface.",
@@ -126,6 +132,7 @@ LOSES: Final[Mapping[str, str]] = {
     SHAPE_CHOSEN.name: "shapes",
     LABEL_DROPPED.name: "labels",
     PRODUCTS_LEFT.name: "products",
+    PREFERENCE_LOST.name: "preferences",
     SETTING_DROPPED.name: "settings",
 }
 GUARDED: Final = frozenset({"isolation", "exclusivity"})
@@ -145,6 +152,7 @@ CODES = Codes(
         SHAPE_CHOSEN,
         LABEL_DROPPED,
         PRODUCTS_LEFT,
+        PREFERENCE_LOST,
         SETTING_DROPPED,
         ROUNDED,
     ],

@@ -4,6 +4,7 @@ A product is a row of the facts. If a row lacks a property, the match is unknown
 expression decides about the device.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
@@ -24,6 +25,7 @@ from translate.legacy.selectors import (
 from translate.targets.vocabulary import NotExpressibleError
 
 _STEP = "1Mi"
+_NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  # noqa: PLR0911  # one for each kind
@@ -37,7 +39,7 @@ def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  
         case AllOf(operands=operands):
             return _all_of(fits(each, product, memory) for each in operands)
         case ProductIs(names=names):
-            return product.name.replace(" ", "-") in {name.replace(" ", "-") for name in names}
+            return not _spellings(product).isdisjoint(name.replace(" ", "-") for name in names)
         case ProductContains(parts=parts):
             return any(part.lower() in product.name.lower() for part in parts)
         case Architecture(names=names):
@@ -49,6 +51,33 @@ def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  
             return (least is None or total >= least) and (below is None or total < below)
         case _:
             return None
+
+
+def add_published_names(selector: AskSelector, products: Sequence[Product]) -> AskSelector:
+    """Add the published names of products that a selector names by their node label.
+
+    A label lacks characters of the name, which a CEL expression cannot restore.
+    """
+    match selector:
+        case Not(operand=operand):
+            return Not(add_published_names(operand, products))
+        case AnyOf(operands=operands):
+            return AnyOf(tuple([add_published_names(each, products) for each in operands]))
+        case AllOf(operands=operands):
+            return AllOf(tuple([add_published_names(each, products) for each in operands]))
+        case ProductIs(names=names):
+            meant = {name.replace(" ", "-") for name in names}
+            spellings = [_spellings(each) for each in products]
+            added = {name for each in spellings if each & meant for name in each - meant}
+            return ProductIs((*names, *sorted(added))) if added else selector
+        case _:
+            return selector
+
+
+def _spellings(product: Product) -> frozenset[str]:
+    """Return the name of a product with dashes, and as GPU Feature Discovery writes its label."""
+    name = product.name
+    return frozenset((name.replace(" ", "-"), "-".join(_NOT_IN_LABEL.sub("", name).split())))
 
 
 def _any_of(matches: Iterable[bool | None]) -> bool | None:

@@ -12,10 +12,15 @@ from documents.values import Value
 from dra.finding import Finding
 from facts.model import Product
 from translate.legacy.asks import Ask, Percent
-from translate.legacy.selectors import AskSelector, DeviceLabel, ProductIs
+from translate.legacy.selectors import AllOf, AskSelector, DeviceLabel, ProductIs
 from translate.targets import codes
 from translate.targets.plan import DevicePlan, DriverTarget, UnnamedRequest, make_finding
-from translate.targets.products import capacity_value, filter_products, percent_amount
+from translate.targets.products import (
+    add_published_names,
+    capacity_value,
+    filter_products,
+    percent_amount,
+)
 from translate.targets.vocabulary import (
     DriverVocabulary,
     NotExpressibleError,
@@ -27,6 +32,7 @@ from translate.targets.vocabulary import (
 MAX_ALTERNATIVES = 8
 MAX_SELECTORS = 32
 MAX_RESULTS = 32
+_ANY = AllOf(())
 _NOT_LABEL = re.compile(r"[^a-z0-9]+")
 
 
@@ -51,18 +57,22 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     vocabulary = plan.vocabulary or target.vocabulary
     selectors, dropped = _write_selectors(ask, plan, vocabulary, target)
     products, left = _product_alternatives(ask, plan, vocabulary)
+    others = plan.alternatives or ((),)
+    kept, lost = _fit_preferences(ask, target, MAX_ALTERNATIVES // (len(others) * len(products)))
+    published = target.products() if kept else ()
     preferences = tuple(
-        (check_length(write_cel(each, vocabulary, target.types)),) for each in ask.alternatives
+        (check_length(write_cel(add_published_names(each, published), vocabulary, target.types)),)
+        for each in kept
     )
     alternatives = [
         DeviceAlternative(
             (*selectors, *other, *preferred, *each.selectors), each.capacity, each.name
         )
-        for other in plan.alternatives or ((),)
+        for other in others
         for preferred in preferences or ((),)
         for each in products
     ]
-    findings = [*plan.losses, *dropped, *left]
+    findings = [*plan.losses, *dropped, *left, *lost]
     if len(alternatives) > MAX_ALTERNATIVES:
         extra = len(alternatives) - MAX_ALTERNATIVES
         message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
@@ -97,6 +107,29 @@ def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> Unna
     return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
 
 
+def _fit_preferences(
+    ask: Ask, target: DriverTarget, room: int
+) -> tuple[tuple[AskSelector, ...], tuple[Finding, ...]]:
+    """Return the alternatives for which a request has room; drop and report preferred devices.
+
+    The last alternative of preferred devices accepts any device, so it never gets lost.
+    """
+    *preferred, last = ask.alternatives or (_ANY,)
+    if last != _ANY or not preferred:
+        return ask.alternatives, ()
+    if target.facts and not target.facts.keeps_field("firstAvailable"):
+        room, why = 0, f"this API server ({target.facts.cluster.version}) drops firstAvailable"
+    else:
+        why = f"a request has at most {MAX_ALTERNATIVES} alternatives"
+    if len(preferred) < room:
+        return ask.alternatives, ()
+    kept = preferred[: max(room - 1, 0)]
+    extra = len(preferred) - len(kept)
+    message = f"{'1 preference' if extra == 1 else f'{extra} preferences'} dropped, because {why}"
+    finding = make_finding(codes.PREFERENCE_LOST, ask, message)
+    return (*kept, last) if kept else (), (finding,)
+
+
 def _write_selectors(
     ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary, target: DriverTarget
 ) -> tuple[tuple[str, ...], list[Finding]]:
@@ -111,7 +144,8 @@ def _write_selectors(
                 )
             )
         else:
-            texts.append(write_cel(each, vocabulary, target.types))
+            named = add_published_names(each, target.products())
+            texts.append(write_cel(named, vocabulary, target.types))
     if len(texts) > MAX_SELECTORS - 2:
         texts = [" && ".join(f"({text})" for text in texts)]
     return tuple(check_length(text) for text in texts), dropped
