@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from documents.values import Value
+from translate.pod_fields import METADATA_FIELDS
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 # Lone surrogates, integers of more than 64 bits, values that are nested too deeply or not JSON.
@@ -49,17 +50,6 @@ _TOOL_PREFIXES: Final = (
 )
 _TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
-_UNREAD_OF_METADATA: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "ownerReferences",
-        "managedFields",
-        "uid",
-        "creationTimestamp",
-        "resourceVersion",
-    }
-)
 
 
 def essence_key(pod: Value, namespace: str = "") -> bytes | None:
@@ -81,7 +71,7 @@ def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
     result = {**pod}
     if isinstance(metadata, dict):
         kept: dict[str, Value] = {
-            key: None if key in _UNREAD_OF_METADATA else value for key, value in metadata.items()
+            key: value if key in METADATA_FIELDS else None for key, value in metadata.items()
         }
         for part in ("labels", "annotations"):
             if isinstance(texts := kept.get(part), dict):

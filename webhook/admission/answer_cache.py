@@ -5,6 +5,7 @@ token. The cache key is the raw pod without these parts. Keys are compared byte 
 that contains the name of a pod is cached for that name only. Entries and bytes are bounded.
 """
 
+import operator
 import re
 from collections import OrderedDict
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from documents.values import Value
+from translate.pod_fields import METADATA_FIELDS
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.pods import PodResponse
 
@@ -33,8 +35,7 @@ class AnswerKey(NamedTuple):
 
     namespace: str
     mode: str
-    labels: bytes
-    annotations: bytes
+    metadata: tuple[bytes, ...]  # the fields of translate.pod_fields
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
 
@@ -42,23 +43,24 @@ class AnswerKey(NamedTuple):
         """Return the key for the pod with this name only."""
         return self._replace(name=name)
 
+    @property
+    def size(self) -> int:
+        """The size of the raw parts in bytes."""
+        return len(self.spec) + sum(map(len, self.metadata))
 
-_ESSENCE_LABELS: Final = b"essence"  # no pod has these bytes as labels
+
+_ESSENCE: Final = (b"essence",)  # no pod has this metadata
+_READ_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 
 
 def build_key(pod: RawPod, namespace: str, mode: str) -> AnswerKey:
     """Build the key of a pod."""
     metadata = pod.metadata
-    labels, annotations = bytes(metadata.labels), bytes(metadata.annotations)
+    raw = tuple(map(bytes, _READ_METADATA(metadata)))
     if not metadata.owner_references:
-        return AnswerKey(namespace, mode, labels, annotations, _normalize_spec(bytes(pod.spec), ""))
-    return AnswerKey(
-        namespace,
-        mode,
-        _clear_index(labels),
-        _clear_index(annotations),
-        _normalize_spec(bytes(pod.spec), _name_in_spec(metadata)),
-    )
+        return AnswerKey(namespace, mode, raw, _normalize_spec(bytes(pod.spec), ""))
+    spec = _normalize_spec(bytes(pod.spec), _name_in_spec(metadata))
+    return AnswerKey(namespace, mode, tuple(map(_clear_index, raw)), spec)
 
 
 def unique_name(pod: RawPod) -> str:
@@ -68,7 +70,7 @@ def unique_name(pod: RawPod) -> str:
 
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
     """Build the key for all pods with the same essence."""
-    return AnswerKey(own.namespace, own.mode, _ESSENCE_LABELS, b"", msgspec.json.encode(essence))
+    return AnswerKey(own.namespace, own.mode, _ESSENCE, msgspec.json.encode(essence))
 
 
 def _name_in_spec(metadata: RawPodMetadata) -> str:
@@ -149,7 +151,7 @@ class AnswerCache:
 
     def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
         """Add a response of the given size in bytes. Evict the least recently used entries."""
-        size += len(key.spec) + len(key.annotations) + len(key.labels)
+        size += key.size
         if size > self._max_bytes // 8:
             return
         replaced = self._entries.pop(key, None)

@@ -14,12 +14,14 @@ from runtime.review import UNDECODABLE, Malformed, RequestEnvelope
 
 
 class RawPodMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata of a pod. Labels and annotations stay raw bytes."""
+    """The metadata of a pod. The fields that determine its translation stay raw bytes."""
 
     name: str = ""
     generate_name: str = ""
+    namespace: msgspec.Raw = msgspec.Raw()
     labels: msgspec.Raw = msgspec.Raw()
     annotations: msgspec.Raw = msgspec.Raw()
+    finalizers: msgspec.Raw = msgspec.Raw()
     owner_references: tuple[PodOwner, ...] | None = None
 
 

@@ -1,0 +1,116 @@
+"""No translation reads a field of a pod that the essence of the pod leaves out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from config.model import Configuration, Placement
+from documents.values import Value
+from tests.tables import YamlValue
+from tests.translate.test_interest import pods
+from translate.essence import reduce_to_essence
+from translate.legacy.pod_view import as_mapping
+from translate.pod_fields import METADATA_FIELDS
+from translate.pods import TranslationContext, translate
+
+Path = tuple[str, ...]
+# A value in place of each field that a pod of the tables does not have.
+UNREAD: Value = {"value": "1"}
+FIELDS_OF_METADATA = (
+    "name", "generateName", "selfLink", "uid", "resourceVersion", "generation",
+    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences",
+    "managedFields", "finalizers", "namespace",
+)  # fmt: skip
+FIELDS_OF_CONTAINER = (
+    "image", "imagePullPolicy", "command", "args", "ports", "livenessProbe", "readinessProbe",
+    "startupProbe", "lifecycle", "workingDir", "terminationMessagePath", "terminationMessagePolicy",
+    "volumeMounts", "volumeDevices", "securityContext", "stdin", "stdinOnce", "tty", "envFrom",
+    "resizePolicy", "restartPolicy", "restartPolicyRules",
+)  # fmt: skip
+FIELDS_OF_POD = (
+    "hostname", "subdomain", "serviceAccountName", "serviceAccount", "imagePullSecrets",
+    "automountServiceAccountToken", "dnsPolicy", "priorityClassName", "securityContext",
+)  # fmt: skip
+
+
+class RecordingObject(dict[str, Any]):
+    """An object of a pod that records which of its fields are read by name."""
+
+    def __init__(self, value: dict[str, Any], path: Path, reads: set[Path]) -> None:
+        super().__init__({key: record(each, (*path, key), reads) for key, each in value.items()})
+        self._path, self._reads = path, reads
+
+    def __getitem__(self, key: str) -> YamlValue:
+        self._reads.add((*self._path, key))
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: YamlValue = None) -> YamlValue:
+        """Record and return a field."""
+        self._reads.add((*self._path, key))
+        return super().get(key, default)
+
+
+def record(value: YamlValue, path: Path, reads: set[Path]) -> YamlValue:
+    """Replace every object in a value by one that records."""
+    if isinstance(value, dict):
+        return RecordingObject(value, path, reads)
+    if isinstance(value, list):
+        return [record(each, (*path, "*"), reads) for each in value]
+    return value
+
+
+def fill(pod: YamlValue) -> YamlValue:
+    """Add every field that may be missing."""
+    spec = dict(pod["spec"])
+    for part in ("containers", "initContainers"):
+        if isinstance(spec.get(part), list):
+            spec[part] = [
+                {**dict.fromkeys(FIELDS_OF_CONTAINER, UNREAD), **one}
+                if isinstance(one, dict)
+                else one
+                for one in spec[part]
+            ]
+    metadata = pod.get("metadata") or {}
+    if isinstance(metadata, dict):
+        metadata = {**dict.fromkeys(FIELDS_OF_METADATA, UNREAD), **metadata}
+    return {"metadata": metadata, "spec": {**dict.fromkeys(FIELDS_OF_POD, UNREAD), **spec}}
+
+
+def blanked(before: Value, after: Value, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of all values that the essence replaced."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before:
+            if key not in after:
+                yield (*path, key)
+            else:
+                yield from blanked(before[key], after[key], (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for one, other in zip(before, after, strict=True):
+            yield from blanked(one, other, (*path, "*"))
+    elif before != after:
+        yield path
+
+
+def test_a_translation_reads_no_field_that_the_essence_leaves_out() -> None:
+    for placement in Placement:
+        context = TranslationContext(Configuration(placement=placement))
+        for each in pods():
+            if not isinstance(each.get("spec"), dict):
+                continue
+            reads: set[Path] = set()
+            pod = fill(each)
+            translate(record(pod, (), reads), context, "team")
+            left_out = {path for path in blanked(pod, reduce_to_essence(pod)) if "env" not in path}
+            assert ("metadata", "uid") in left_out
+            assert not reads & left_out, (reads & left_out, pod)
+
+
+def test_a_translation_edits_only_metadata_that_determines_it() -> None:
+    edited: set[str] = set()
+    for each in pods():
+        for edit in translate(each, TranslationContext()).edits:
+            if edit.path == ("metadata",):
+                edited |= as_mapping(edit.value).keys()
+            elif edit.path[0] == "metadata":
+                edited.add(str(edit.path[1]))
+    assert edited <= set(METADATA_FIELDS)
+    assert {"annotations", "finalizers", "labels"} <= edited
