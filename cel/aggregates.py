@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from cel.comprehension_plans import pairs
 from cel.errors import EvaluationError
-from cel.frame import LIST_COST, MAP_COST, MESSAGE_COST, Frame, Run, charge, placed
+from cel.frame import LIST_COST, MAP_COST, MESSAGE_COST, Frame, Run, charge, with_offset
 from cel.values import Optional, equal, grow, make_map, no_such_overload
 from cel.wellknown import construct
 
 
-def list_of(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
+def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
     """Return the closure of a list literal such as `[a, ?b]`."""
     places = list(enumerate(elements))
 
@@ -30,14 +30,14 @@ def list_of(elements: Sequence[Run], optional: frozenset[int], limit: int, offse
                 values.append(value)
         except EvaluationError as error:
             charge(frame, limit, LIST_COST)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, LIST_COST)
         return values
 
     return run
 
 
-def map_of(
+def plan_map(
     entries: Sequence[tuple[Run, Run]],
     optional: Sequence[bool],
     make: Callable[[list[tuple[object, object]]], object],
@@ -63,14 +63,14 @@ def map_of(
             made = make(found)
         except EvaluationError as error:
             charge(frame, limit, MAP_COST)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, MAP_COST)
         return made
 
     return run
 
 
-def strict_map(entries: list[tuple[object, object]]) -> object:
+def make_strict_map(entries: list[tuple[object, object]]) -> object:
     """Return a map as the CEL specification defines it, or raise EvaluationError.
 
     Keys are strings, integers or booleans, and no key repeats.
@@ -84,7 +84,9 @@ def strict_map(entries: list[tuple[object, object]]) -> object:
     return make_map(entries)
 
 
-def message_of(name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int) -> Run:
+def plan_message(
+    name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int
+) -> Run:
     """Return the closure of a message literal such as `Name{field: value, ?field: value}`."""
 
     def run(frame: Frame) -> object:
@@ -103,14 +105,14 @@ def message_of(name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, o
             made = construct(name, found)
         except EvaluationError as error:
             charge(frame, limit, MESSAGE_COST)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, MESSAGE_COST)
         return made
 
     return run
 
 
-def append(made: object, more: object) -> object:
+def plan_append(made: object, more: object) -> object:
     """Return the closure of `+` on the list that a comprehension builds; it appends in place."""
     if not isinstance(made, list) or not isinstance(more, list | tuple):
         raise no_such_overload("_+_")
@@ -118,7 +120,7 @@ def append(made: object, more: object) -> object:
     return made
 
 
-def insert(made: object, *entry: object) -> object:
+def plan_insert(made: object, *entry: object) -> object:
     """Return the closure of `cel.@mapInsert` on the map that a comprehension builds.
 
     The second argument is a map, or the second and third are a key and a value.
@@ -130,7 +132,7 @@ def insert(made: object, *entry: object) -> object:
     return made
 
 
-def emptied(initial: object) -> Run:
+def plan_empty_copy(initial: object) -> Run:
     """Return a closure that creates an empty collection for each run of a comprehension."""
     make: Callable[[], object] = dict if isinstance(initial, dict) else list
     return lambda frame: make()  # noqa: ARG005  # every step takes the frame

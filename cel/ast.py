@@ -113,15 +113,15 @@ SyntaxNode = (
 )
 
 
-def copied(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
+def copy_tree(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
     """Return a copy of the tree under `node` with new ids."""
     copy: dict[int, SyntaxNode] = {}
-    for each in reversed(below(node)):
+    for each in reversed(walk(node)):
         copy[id(each)] = _copy(each, new_id, copy)
     return copy[id(node)]
 
 
-def below(node: SyntaxNode) -> list[SyntaxNode]:
+def walk(node: SyntaxNode) -> list[SyntaxNode]:
     """Return the node and all its descendants; a parent precedes its children."""
     found = [node]
     for each in found:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cel.errors import EvaluationError
-from cel.frame import COST, Frame, Run, charge, exceeded, placed
+from cel.frame import COST, Frame, Run, cancel_over_limit, charge, with_offset
 from cel.fresh_stack import on_fresh_stack
 from cel.values import MISSING, NONE, Map, Optional, find
 
@@ -71,14 +71,14 @@ class QualifiedAttribute:
         return tuple(keys)
 
 
-def look(container: object, key: object) -> object:
+def look_up(container: object, key: object) -> object:
     """Return the value under a key, or MISSING; a value without fields has no keys."""
     if isinstance(container, CONTAINERS):
         return find(container, key)
     return MISSING
 
 
-def absent(container: object, key: object) -> EvaluationError:
+def missing_key_error(container: object, key: object) -> EvaluationError:
     """Return the error for a key that does not exist."""
     if isinstance(container, list | tuple):
         return EvaluationError("index", f"index out of bounds: {key}")
@@ -89,25 +89,25 @@ def evaluate(attribute: QualifiedAttribute, limit: int) -> Run:
     """Plan the attribute as an expression of its own, which charges 1 for the variable."""
     path = attribute.path()
     if path is not None:
-        return _path(attribute, path, limit, len(path) + 1)
+        return _plan_path(attribute, path, limit, len(path) + 1)
     if attribute.slot >= 0 and not attribute.qualifiers:
         return _variable(attribute.slot, limit)
-    return _observed(attribute, limit)
+    return _charge_variable(attribute, limit)
 
 
 def resolve(attribute: QualifiedAttribute, limit: int) -> Run:
     """Plan the attribute as a branch or an index, which charges only the qualifiers."""
     path = attribute.path()
     if path is not None:
-        return _path(attribute, path, limit, len(path))
-    return _general(attribute, limit)
+        return _plan_path(attribute, path, limit, len(path))
+    return _plan_general(attribute, limit)
 
 
 def _variable(slot: int, limit: int) -> Run:
     def run(frame: Frame) -> object:
         cost = frame[COST] = frame[COST] + 1
         if cost > limit:
-            exceeded(frame, limit, (1,))
+            cancel_over_limit(frame, limit, (1,))
         value = frame[slot]
         if value is MISSING:
             raise EvaluationError("undeclared", "no such attribute")
@@ -116,9 +116,9 @@ def _variable(slot: int, limit: int) -> Run:
     return run
 
 
-def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
+def _charge_variable(attribute: QualifiedAttribute, limit: int) -> Run:
     """Charge for the variable after all qualifiers, whether they succeed or fail."""
-    resolved = _general(attribute, limit)
+    resolved = _plan_general(attribute, limit)
     # cel-go subtracts the cost of the variable for a presence test; a conditional has no variable.
     own = (0 if attribute.branches else 1) - (1 if attribute.test else 0)
     offset, test = attribute.offset, attribute.test
@@ -128,7 +128,7 @@ def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
             value = resolved(frame)
         except EvaluationError as error:
             charge(frame, limit, own)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, own)
         if test and type(value) is Optional:
             return value.present
@@ -137,7 +137,7 @@ def _observed(attribute: QualifiedAttribute, limit: int) -> Run:
     return run if own or test else resolved
 
 
-def _path(  # house: long, two closures that share their variables
+def _plan_path(  # house: long, two closures that share their variables
     attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int
 ) -> Run:
     """Plan the most frequent chains in one closure; a failed lookup uses the general plan."""
@@ -149,12 +149,12 @@ def _path(  # house: long, two closures that share their variables
     def failed(frame: Frame) -> object:
         if not slow:
             # Planned on first use, which most programs never reach.
-            slow.append(_general(attribute, limit))
+            slow.append(_plan_general(attribute, limit))
         try:
             value = slow[0](frame)
         except EvaluationError as error:
             charge(frame, limit, extra)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, extra)
         return value
 
@@ -170,7 +170,7 @@ def _path(  # house: long, two closures that share their variables
             return failed(frame)
         cost = frame[COST] = frame[COST] + units
         if cost > limit:
-            exceeded(frame, limit, steps)
+            cancel_over_limit(frame, limit, steps)
         return value
 
     return run
@@ -189,13 +189,13 @@ def _path_of_three(
             return failed(frame)
         cost = frame[COST] = frame[COST] + units
         if cost > limit:
-            exceeded(frame, limit, steps)
+            cancel_over_limit(frame, limit, steps)
         return value
 
     return run
 
 
-def _general(attribute: QualifiedAttribute, limit: int) -> Run:
+def _plan_general(attribute: QualifiedAttribute, limit: int) -> Run:
     """Resolve the base, then apply the qualifiers one by one."""
     base = _base(attribute, limit)
     qualifiers = attribute.qualifiers
@@ -210,15 +210,15 @@ def _general(attribute: QualifiedAttribute, limit: int) -> Run:
         if type(value) is Optional:
             if not value.present:
                 return value
-            return _optional(frame, value.value, [_finder(q, limit) for q in qualifiers])
+            return _plan_optional(frame, value.value, [_finder(q, limit) for q in qualifiers])
         for get in gets:
             value = get(frame, value)
-        return _optional(frame, value, rest) if rest else value
+        return _plan_optional(frame, value, rest) if rest else value
 
     return run
 
 
-def _optional(frame: Frame, value: object, finds: Sequence[Take]) -> object:
+def _plan_optional(frame: Frame, value: object, finds: Sequence[Take]) -> object:
     """Apply qualifiers while there is a value; the result is an optional."""
     for find_ in finds:
         value = find_(frame, value)
@@ -263,7 +263,7 @@ def _plain_variable(slot: int) -> Run:
     return run
 
 
-def _key(qualifier: Qualifier) -> Run | None:
+def _plan_key(qualifier: Qualifier) -> Run | None:
     """Return a closure that computes the key."""
     if qualifier.index is None:
         return None
@@ -282,7 +282,7 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
     """Return a qualifier that fails if the key does not exist; it always costs 1."""
     constant, dynamic, test, offset = (
         qualifier.key,
-        _key(qualifier),
+        _plan_key(qualifier),
         qualifier.test,
         qualifier.offset,
     )
@@ -291,12 +291,12 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
     def get(frame: Frame, container: object) -> object:
         try:
             key = constant if dynamic is None else dynamic(frame)
-            value = look(container, key)
+            value = look_up(container, key)
             if value is MISSING and (not test or (strict and not isinstance(container, ASKED))):
-                raise absent(container, key)
+                raise missing_key_error(container, key)
         except EvaluationError as error:
             charge(frame, limit, 1)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, 1)
         return value is not MISSING if test else value
 
@@ -305,15 +305,15 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
 
 def _finder(qualifier: Qualifier, limit: int) -> Take:
     """Return a qualifier that accepts a missing key; it costs 1 only if the key exists."""
-    constant, dynamic, strict = qualifier.key, _key(qualifier), qualifier.strict
+    constant, dynamic, strict = qualifier.key, _plan_key(qualifier), qualifier.strict
 
     def find_(frame: Frame, container: object) -> object:
         key = constant if dynamic is None else dynamic(frame)
-        value = look(container, key)
+        value = look_up(container, key)
         if value is not MISSING:
             charge(frame, limit, 1)
         elif strict and not isinstance(container, ASKED):
-            raise absent(container, key)
+            raise missing_key_error(container, key)
         return value
 
     return find_

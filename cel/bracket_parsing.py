@@ -37,18 +37,18 @@ def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     """Handle the position where an element or entry may begin or the literal may end."""
     tokens = stacks.tokens
     kind, _, offset = tokens[stacks.at]
-    closer = _CLOSERS[frame.kind]
+    close_bracket = _CLOSERS[frame.kind]
     if kind == "," and tokens[stacks.at - 1][0] != ",":
         stacks.at += 1
         kind = tokens[stacks.at][0]
-        if kind != closer:
+        if kind != close_bracket:
             raise UnexpectedError
-    if kind == closer:
+    if kind == close_bracket:
         return _CLOSE[frame.kind](stacks, frame)
     frame.marked = kind == "?"
     if frame.marked:
         stacks.at += 1
-        optional_syntax(stacks, offset, "?")
+        check_optional_syntax(stacks, offset, "?")
     if frame.kind == "message":
         return _field(stacks, frame)
     frame.seen = len(stacks.complaints)
@@ -58,7 +58,7 @@ def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     return OPERAND
 
 
-def optional_syntax(stacks: ParserStacks, offset: int, words: str) -> None:
+def check_optional_syntax(stacks: ParserStacks, offset: int, words: str) -> None:
     """Report a `?` mark if the environment does not support optional values."""
     if not stacks.options.optional_syntax:
         message = f"unsupported syntax '{words}': the environment has no optional values"
@@ -100,7 +100,7 @@ def complete_entry(stacks: ParserStacks, frame: BracketFrame) -> None:
         raise UnexpectedError
 
 
-def closer(stacks: ParserStacks) -> ParserState:
+def close_bracket(stacks: ParserStacks) -> ParserState:
     """Handle a closing bracket, which must match the innermost open bracket."""
     frame = stacks.frames[-1]
     if _CLOSERS[frame.kind] != stacks.tokens[stacks.at][0]:

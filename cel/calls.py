@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from cel.declare import Cost
 from cel.errors import EvaluationError
-from cel.frame import COST, UNSET, Cancelled, Frame, Run, charge, exceeded, placed
+from cel.frame import COST, UNSET, Cancelled, Frame, Run, cancel_over_limit, charge, with_offset
 from cel.values import Optional, equal
 
 Implementation = Callable[..., object]
@@ -25,7 +25,7 @@ TENTHS = tuple(traversal(length) for length in range(MOST))
 
 
 def unary(
-    meaning: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
+    implementation: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
 ) -> Run:
     """Plan a function of one argument."""
 
@@ -33,21 +33,26 @@ def unary(
         value: object = UNSET
         try:
             value = argument(frame)
-            result = meaning(value)
+            result = implementation(value)
         except EvaluationError as error:
             _charge_call(frame, limit, cost, (error if value is UNSET else value,), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         amount = 1 if cost is None else cost((value,), result)
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, (amount,))
+            cancel_over_limit(frame, limit, (amount,))
         return result
 
     return run
 
 
 def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Implementation, left: Run, right: Run, cost: Cost | None, limit: int, offset: int
+    implementation: Implementation,
+    left: Run,
+    right: Run,
+    cost: Cost | None,
+    limit: int,
+    offset: int,
 ) -> Run:
     """Plan a function of two arguments; both are evaluated even if the first fails."""
 
@@ -57,25 +62,25 @@ def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
         try:
             a = left(frame)
             b = right(frame)
-            result = meaning(a, b)
+            result = implementation(a, b)
         except EvaluationError as error:
             if a is UNSET:
-                a, b = error, _swallowed(right, frame)
+                a, b = error, _evaluate_for_cost(right, frame)
             elif b is UNSET:
                 b = error
             _charge_call(frame, limit, cost, (a, b), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         amount = 1 if cost is None else cost((a, b), result)
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, (amount,))
+            cancel_over_limit(frame, limit, (amount,))
         return result
 
     return run
 
 
 def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Implementation,
+    implementation: Implementation,
     left: Run,
     constant: object,
     steps: tuple[int, ...],
@@ -88,22 +93,22 @@ def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
 
     def run(frame: Frame) -> object:
         try:
-            result = meaning(left(frame), constant)
+            result = implementation(left(frame), constant)
         except EvaluationError as error:
             total = frame[COST] = frame[COST] + amount
             if total > limit:
-                exceeded(frame, limit, steps)
-            raise placed(error, offset) from None
+                cancel_over_limit(frame, limit, steps)
+            raise with_offset(error, offset) from None
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, steps)
+            cancel_over_limit(frame, limit, steps)
         return result
 
     return run
 
 
 def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
-    meaning: Implementation,
+    implementation: Implementation,
     slot: int,
     constant: object,
     steps: tuple[int, ...],
@@ -117,32 +122,38 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
     def run(frame: Frame) -> object:
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, steps)
+            cancel_over_limit(frame, limit, steps)
         try:
-            return meaning(frame[slot], constant)
+            return implementation(frame[slot], constant)
         except EvaluationError as error:
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
 
     return run
 
 
-def two_slots(meaning: Implementation, first: int, second: int, limit: int, offset: int) -> Run:
+def two_slots(
+    implementation: Implementation, first: int, second: int, limit: int, offset: int
+) -> Run:
     """Plan a function of two comprehension variables that costs 1."""
 
     def run(frame: Frame) -> object:
         total = frame[COST] = frame[COST] + 3
         if total > limit:
-            exceeded(frame, limit, (1, 1, 1))
+            cancel_over_limit(frame, limit, (1, 1, 1))
         try:
-            return meaning(frame[first], frame[second])
+            return implementation(frame[first], frame[second])
         except EvaluationError as error:
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
 
     return run
 
 
 def variadic(
-    meaning: Implementation, arguments: Sequence[Run], cost: Cost | None, limit: int, offset: int
+    implementation: Implementation,
+    arguments: Sequence[Run],
+    cost: Cost | None,
+    limit: int,
+    offset: int,
 ) -> Run:
     """Plan a function of any number of arguments; the first failure ends it without a charge."""
     last = len(arguments) - 1
@@ -156,12 +167,12 @@ def variadic(
             # cel-go charges a call after it evaluates all arguments, even if one fails.
             if len(values) == last:
                 _charge_call(frame, limit, cost, (*values, error), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         try:
-            result = meaning(*values)
+            result = implementation(*values)
         except EvaluationError as error:
             _charge_call(frame, limit, cost, tuple(values), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         charge(frame, limit, 1 if cost is None else cost(tuple(values), result))
         return result
 
@@ -179,7 +190,7 @@ def _charge_call(
     charge(frame, limit, amount)
 
 
-def _swallowed(argument: Run, frame: Frame) -> object:
+def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
     """Evaluate an argument only for its cost; the error of an earlier argument is reported."""
     try:
         return argument(frame)
@@ -202,14 +213,14 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
             result = equal(a, b) is wanted
         except EvaluationError as error:
             if a is UNSET:
-                a, b = error, _swallowed(right, frame)
+                a, b = error, _evaluate_for_cost(right, frame)
             elif b is UNSET:
                 b = error
             elif negated:
                 _charge_call(frame, limit, cost, (a, b), True)  # noqa: FBT003  # a result
                 return True
             _charge_call(frame, limit, cost, (a, b), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         if type(a) is str and type(b) is str:
             length = min(len(a), len(b))
             amount = TENTHS[length] if length < MOST else cost((a, b), result)
@@ -217,7 +228,7 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
             amount = cost((a, b), result)
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, (amount,))
+            cancel_over_limit(frame, limit, (amount,))
         return result
 
     return run
@@ -247,10 +258,10 @@ def equal_to_text(  # noqa: PLR0913  # what a call is made of
                 charge(frame, limit, cost((value, text), True))  # noqa: FBT003  # a result
                 return True
             _charge_call(frame, limit, cost, (error if value is UNSET else value, text), error)
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            exceeded(frame, limit, (amount,))
+            cancel_over_limit(frame, limit, (amount,))
         return result
 
     return run
@@ -267,7 +278,7 @@ def disjunction(terms: Sequence[Run], offset: int) -> Run:
 
 
 def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
-    otherwise = not decides
+    optional_or = not decides
 
     def run(frame: Frame) -> object:
         failure: EvaluationError | None = None
@@ -279,16 +290,16 @@ def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
                 continue
             if value is decides:
                 return value
-            if value is not otherwise and failure is None:
+            if value is not optional_or and failure is None:
                 failure = EvaluationError("no_such_overload", NO_OVERLOAD)
         if failure is not None:
-            raise placed(failure, offset)
-        return otherwise
+            raise with_offset(failure, offset)
+        return optional_or
 
     return run
 
 
-def otherwise(left: Run, right: Run, *, unwrap: bool) -> Run:
+def optional_or(left: Run, right: Run, *, unwrap: bool) -> Run:
     """Plan `or` and `orValue` of optionals; a value that is not an optional is returned as is."""
 
     def run(frame: Frame) -> object:

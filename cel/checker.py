@@ -21,7 +21,7 @@ from cel.checking import Checking, Resolved, Visitors, visit
 from cel.composites import list_literal, map_literal, message_literal
 from cel.errors import CompileError
 from cel.fields import select
-from cel.lexer import Complaint, located
+from cel.lexer import Complaint, locate_problems
 from cel.resolution import call
 from cel.scopes import Declarations, ResolvedName, VariableScope, declare
 from cel.types import BOOL, BYTES, DOUBLE, DYN, ERROR, INT, NULL, STRING, UINT, Type, describe
@@ -58,9 +58,9 @@ def check(node: SyntaxNode, source: str, declarations: Declarations) -> Checked:
         state.run(node)
     except (TooComplexError, RecursionError):
         message = "the types of the expression are too complex"
-        raise CompileError(located([Complaint("recursion", -1, message)], source)) from None
+        raise CompileError(locate_problems([Complaint("recursion", -1, message)], source)) from None
     if state.complaints:
-        raise CompileError(located(state.complaints[:_COMPLAINTS], source))
+        raise CompileError(locate_problems(state.complaints[:_COMPLAINTS], source))
     return Checked(node, state.types, state.names, state.calls, state.aggregates)
 
 
@@ -81,19 +81,19 @@ def ident(state: Checking, node: Ident) -> None:
 
 def comprehension(state: Checking, node: Comprehension) -> None:
     """Check the range and the initial value of the accumulator first."""
-    state.later(enter, node, node.range, node.initial)
+    state.later(enter_loop, node, node.range, node.initial)
 
 
-def enter(state: Checking, node: Comprehension) -> None:
+def enter_loop(state: Checking, node: Comprehension) -> None:
     """Check the loop with its variables in scope, then the result."""
     outer = state.scope
     accumulated = state.types[node.initial.id]
     inner = outer.within({node.accumulator: accumulated})
     state.scope = inner.within(iterated(state, node))
     state.todo += [
-        (leave, (node, outer)),
+        (leave_comprehension, (node, outer)),
         (visit, node.result),
-        (back, inner),
+        (leave_scope, inner),
         (expect, (node.step, accumulated)),
         (visit, node.step),
         (expect, (node.condition, BOOL)),
@@ -130,12 +130,12 @@ def expect(state: Checking, claim: tuple[SyntaxNode, Type]) -> None:
         state.mismatch(node, type_, state.types[node.id])
 
 
-def back(state: Checking, scope: VariableScope) -> None:
+def leave_scope(state: Checking, scope: VariableScope) -> None:
     """Leave an inner scope."""
     state.scope = scope
 
 
-def leave(state: Checking, whole: tuple[Comprehension, VariableScope]) -> None:
+def leave_comprehension(state: Checking, whole: tuple[Comprehension, VariableScope]) -> None:
     """Assign the type of the result to the comprehension."""
     node, state.scope = whole
     state.types[node.id] = state.unifier.resolve(state.types[node.result.id])

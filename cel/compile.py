@@ -17,18 +17,18 @@ from cel.errors import EvaluationError
 from cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
 from cel.fresh_stack import DEPTH, on_fresh_stack
 from cel.fused_comparison import equal_to_text
-from cel.overloads import Implementation, cost_of, dispatched, guarded
+from cel.overloads import Implementation, cost_of, dispatch_by_values, guard_arguments
 from cel.shapes import (
     Compiled,
     LocalVariable,
     Step,
-    always,
     is_optional_choice,
     is_variadic,
     local_slot,
-    prepared,
+    prepare_implementation,
     quantifier,
-    unit,
+    unit_cost,
+    visits_all,
 )
 from cel.types import DYN
 from cel.values import make_map, type_value_of
@@ -157,34 +157,30 @@ class ProgramPlanner:
             arguments.insert(0, node.target)
         if node.function in ("or", "orValue") and is_optional_choice(resolved, arguments):
             left, right = self.run(arguments[0]), self.run(arguments[1])
-            return calls.otherwise(left, right, unwrap=node.function == "orValue")
+            return calls.optional_or(left, right, unwrap=node.function == "orValue")
         steps = [self.plan(argument) for argument in arguments]
-        meaning = self.meaning(node, resolved, arguments, steps)
-        return self.function(node, resolved, meaning, steps)
+        body = self.resolve_call(node, resolved, arguments, steps)
+        return self.function(node, resolved, body, steps)
 
     def function(
-        self,
-        node: ast.Call,
-        resolved: Resolved,
-        meaning: Implementation,
-        steps: list[Step],
+        self, node: ast.Call, resolved: Resolved, body: Implementation, steps: list[Step]
     ) -> Step:
         """Plan a function call; fold it if all arguments are known."""
         cost = cost_of(resolved)
         known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps):
-            folded = self.folded(node, meaning, known, cost)
+            folded = self.folded(node, body, known, cost)
             if folded is not None:
                 return folded
         limit, offset = self.limit, node.offset
         if len(steps) == 2 and not is_variadic(resolved, steps[1]):
-            return self.binary(meaning, steps, cost, offset)
+            return self.binary(body, steps, cost, offset)
         if len(steps) == 1:
-            return calls.unary(meaning, self.close(steps[0]), cost, limit, offset)
-        return calls.variadic(meaning, [self.close(s) for s in steps], cost, limit, offset)
+            return calls.unary(body, self.close(steps[0]), cost, limit, offset)
+        return calls.variadic(body, [self.close(s) for s in steps], cost, limit, offset)
 
     def binary(
-        self, meaning: Implementation, steps: list[Step], cost: Cost | None, offset: int
+        self, body: Implementation, steps: list[Step], cost: Cost | None, offset: int
     ) -> Run:
         """Plan a call of two arguments, with a faster plan for known arguments."""
         limit = self.limit
@@ -193,34 +189,36 @@ class ProgramPlanner:
             floor = FIRST + len(self.globals)
             first, second = local_slot(one, floor), local_slot(two, floor)
             if first >= 0 and isinstance(two, FoldedValue):
-                return calls.slot_constant(meaning, first, two.value, two.steps, limit, offset)
+                return calls.slot_constant(body, first, two.value, two.steps, limit, offset)
             if first >= 0 and second >= 0:
-                return calls.two_slots(meaning, first, second, limit, offset)
+                return calls.two_slots(body, first, second, limit, offset)
             if isinstance(two, FoldedValue):
                 left = self.close(one)
-                return calls.binary_constant(meaning, left, two.value, two.steps, limit, offset)
-        return calls.binary(meaning, self.close(one), self.close(two), cost, limit, offset)
+                return calls.binary_constant(body, left, two.value, two.steps, limit, offset)
+        return calls.binary(body, self.close(one), self.close(two), cost, limit, offset)
 
     def folded(
-        self, node: ast.Call, meaning: Implementation, known: list[FoldedValue], cost: Cost | None
+        self, node: ast.Call, body: Implementation, known: list[FoldedValue], cost: Cost | None
     ) -> FoldedValue | None:
         """Fold a call whose arguments are known."""
         try:
-            return folding.call(node.function, meaning, known, cost, early=not self.strict)
+            return folding.call(node.function, body, known, cost, early=not self.strict)
         except EvaluationError as error:
             raise EvaluationError("constant", error.message, node.offset) from None
 
-    def meaning(
+    def resolve_call(
         self, node: ast.Call, resolved: Resolved, arguments: list[ast.SyntaxNode], steps: list[Step]
     ) -> Callable[..., object]:
         """Return the implementation: the single overload, or a dispatch at run time."""
         if self.grows(node, arguments):
-            return aggregates.append if node.function == "_+_" else aggregates.insert
+            return aggregates.plan_append if node.function == "_+_" else aggregates.plan_insert
         if len(resolved.overloads) != 1:
-            return dispatched(node.function, resolved.function.overloads, len(steps))
+            return dispatch_by_values(node.function, resolved.function.overloads, len(steps))
         overload = resolved.overloads[0]
         types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
-        return guarded(prepared(overload, steps, node.offset), overload, types)
+        return guard_arguments(
+            prepare_implementation(overload, steps, node.offset), overload, types
+        )
 
     def grows(self, node: ast.Call, arguments: list[ast.SyntaxNode]) -> bool:
         """Tell whether a call adds to the collection that a comprehension builds.
@@ -263,7 +261,7 @@ class ProgramPlanner:
         """Plan `==` and `!=`."""
         left, right = (self.plan(argument) for argument in node.args)
         function = self.checked.calls[node.id].function
-        cost = function.cost or function.overloads[0].cost or unit
+        cost = function.cost or function.overloads[0].cost or unit_cost
         negated, limit, offset = node.function == "_!=_", self.limit, node.offset
         if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
             close = partial(self.close, left)
@@ -286,8 +284,8 @@ class ProgramPlanner:
             if found is not None:
                 return calls.membership(self.close(element), found)
         steps: list[Step] = [element, container]
-        meaning = self.meaning(node, resolved, list(node.args), steps)
-        return self.function(node, resolved, meaning, steps)
+        body = self.resolve_call(node, resolved, list(node.args), steps)
+        return self.function(node, resolved, body, steps)
 
     def proceeds(self, node: ast.Call) -> Step:
         """Plan `@not_strictly_false`."""
@@ -300,7 +298,7 @@ class ProgramPlanner:
         if len(known) == len(steps) and not node.optional:
             return folding.aggregate([step.value for step in known], known, LIST_COST)
         runs = [self.close(step) for step in steps]
-        return aggregates.list_of(runs, node.optional, self.limit, node.offset)
+        return aggregates.plan_list(runs, node.optional, self.limit, node.offset)
 
     def map_literal(self, node: ast.MapLiteral) -> Step:
         """Plan a map literal; it is a constant if its entries are."""
@@ -313,17 +311,17 @@ class ProgramPlanner:
         if len(known) == 2 * len(steps) and not any(optional):
             values = [part.value for part in known]
             pairs = list(zip(values[::2], values[1::2], strict=True))
-            entries = aggregates.strict_map(pairs) if self.strict else make_map(pairs)
+            entries = aggregates.make_strict_map(pairs) if self.strict else make_map(pairs)
             return folding.aggregate(entries, known, MAP_COST)
         runs = [(self.close(key), self.close(value)) for key, value in steps]
-        make = aggregates.strict_map if self.strict else make_map
-        return aggregates.map_of(runs, optional, make, self.limit, node.offset)
+        make = aggregates.make_strict_map if self.strict else make_map
+        return aggregates.plan_map(runs, optional, make, self.limit, node.offset)
 
     def message(self, node: ast.MessageLiteral) -> Step:
         """Plan a well-known message; each evaluation creates and charges it."""
         name = self.checked.names[node.id].name
         fields = [(f"{entry.key}", self.run(entry.value), entry.optional) for entry in node.entries]
-        return aggregates.message_of(name, fields, self.limit, node.offset)
+        return aggregates.plan_message(name, fields, self.limit, node.offset)
 
     def comprehension(self, node: ast.Comprehension) -> Step:
         """Plan a fold; frequent forms have their own loops."""
@@ -342,7 +340,7 @@ class ProgramPlanner:
                 step = self.run(node.step.args[1])
             elif not bound:
                 step = self.run(node.step)
-                condition = None if always(node.condition) else self.run(node.condition)
+                condition = None if visits_all(node.condition) else self.run(node.condition)
             self.scope = {**outer, node.accumulator: accumulator}
             result = self.run(node.result)
         finally:
@@ -366,7 +364,7 @@ class ProgramPlanner:
         slot = first + 2
         if isinstance(initial, FoldedValue) and initial.value in ([], {}):
             self.fresh.add(slot)
-            run = aggregates.emptied(initial.value)
+            run = aggregates.plan_empty_copy(initial.value)
         accumulator = LocalVariable(slot, run)
         inside = {**self.scope, node.variable: LocalVariable(first)}
         if node.second_variable:

@@ -19,7 +19,7 @@ def list_type(state: Checking, node: ListLiteral) -> None:
     for index, element in enumerate(node.elements):
         type_ = state.types[element.id]
         if index in node.optional:
-            type_ = held(state, element, type_)
+            type_ = optional_value_type(state, element, type_)
         joined = state.join(joined, type_)
     state.types[node.id] = list_of(joined or state.variable())
 
@@ -40,13 +40,13 @@ def map_type(state: Checking, node: MapLiteral) -> None:
         key_type = state.join(key_type, state.types[entry.key.id])
         type_ = state.types[entry.value.id]
         if entry.optional:
-            type_ = held(state, entry.value, type_)
+            type_ = optional_value_type(state, entry.value, type_)
         value_type = state.join(value_type, type_)
     variable = state.variable
     state.types[node.id] = map_of(key_type or variable(), value_type or variable())
 
 
-def held(state: Checking, node: SyntaxNode, type_: Type) -> Type:
+def optional_value_type(state: Checking, node: SyntaxNode, type_: Type) -> Type:
     """Return the value type of an optional element, which must be an optional."""
     inner, optional = unwrapped(type_)
     if not optional and not is_dynamic(inner):
@@ -72,7 +72,7 @@ def message_type(state: Checking, node: MessageLiteral) -> None:
         expected = object_field(state, entry, name, str(entry.key))
         type_ = state.types[entry.value.id]
         if entry.optional:
-            type_ = held(state, entry.value, type_)
+            type_ = optional_value_type(state, entry.value, type_)
         if not state.unifier.fits(expected, type_):
             state.mismatch(entry, expected, type_)
 

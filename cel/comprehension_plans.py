@@ -16,11 +16,11 @@ from cel.frame import (
     UNSET,
     Frame,
     Run,
+    cancel_over_limit,
     charge,
     charge_units,
-    exceeded,
     interrupt,
-    placed,
+    with_offset,
 )
 from cel.values import Map, find, iterate
 
@@ -70,7 +70,7 @@ def fold(parts: Fold) -> Run:
         try:
             items = entries(source(frame))
         except EvaluationError as error:
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         frame[accumulator] = UNSET
         for item in items:
             if second >= 0:
@@ -133,7 +133,7 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
         try:
             items = entries(source(frame))
         except EvaluationError as error:
-            raise placed(error, offset) from None
+            raise with_offset(error, offset) from None
         failure: EvaluationError | None = None
         rounds = iter(items)
         for item in rounds:
@@ -143,7 +143,7 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
                 frame[variable] = item
             cost = frame[COST] = frame[COST] + units
             if cost > limit:
-                exceeded(frame, limit, (1,) * units)
+                cancel_over_limit(frame, limit, (1,) * units)
             try:
                 value = predicate(frame)
             except EvaluationError as error:

@@ -38,7 +38,7 @@ class FoldedValue:
 
 def call(
     function: str,
-    meaning: Callable[..., object],
+    implementation: Callable[..., object],
     arguments: Sequence[FoldedValue],
     cost: Callable[[tuple[object, ...], object], int] | None,
     *,
@@ -50,11 +50,11 @@ def call(
     """
     values = tuple(argument.value for argument in arguments)
     if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
-        return FoldedValue(meaning(*values))
+        return FoldedValue(implementation(*values))
     if function in LAZY:
         return None
     try:
-        result = meaning(*values)
+        result = implementation(*values)
     except EvaluationError:
         return None
     steps = tuple(step for argument in arguments for step in argument.steps)

@@ -49,7 +49,7 @@ Estimate = Callable[[tuple[Operand, ...]], CallEstimate | None]
 class Overload:
     """One signature of a function.
 
-    `meaning` is the implementation. It takes the arguments (the target of a member call first) and
+    `implementation` takes the arguments (the target of a member call first) and
     returns a value or raises EvaluationError. It is called only with values of the declared
     parameter types. `cost` computes the counted cost from arguments and result; the default is 1.
     `estimate` computes its bounds before the values are known; the default is exactly 1. `prepare`
@@ -60,7 +60,7 @@ class Overload:
     id: str
     params: tuple[Type, ...]
     result: Type
-    meaning: Callable[..., CelValue]
+    implementation: Callable[..., CelValue]
     member: bool = False
     cost: Cost | None = None
     estimate: Estimate | None = None

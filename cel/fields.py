@@ -11,7 +11,7 @@ _OPTIONAL_SELECT = Function("_?._", ())
 
 def select(state: Checking, node: Select) -> None:
     """Check a qualified name or a field selection."""
-    parts = qualified(state, node)
+    parts = qualified_name(state, node)
     found = parts and state.scope.find_qualified(*parts)
     if found:
         state.names[node.id], state.types[node.id] = found
@@ -19,7 +19,7 @@ def select(state: Checking, node: Select) -> None:
     state.later(field, node, node.operand)
 
 
-def qualified(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
+def qualified_name(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
     """Return the first part and all of the name that `node` spells, if it can be a name."""
     fields = []
     while isinstance(node, Select) and not node.test:

@@ -38,7 +38,7 @@ class Unset:
 UNSET = Unset()
 
 
-def exceeded(frame: Frame, limit: int, steps: Sequence[int]) -> None:
+def cancel_over_limit(frame: Frame, limit: int, steps: Sequence[int]) -> None:
     """Cancel an evaluation at the one of the last `steps` that exceeds the limit."""
     cost = frame[COST] - sum(steps)
     for step in steps:
@@ -53,14 +53,14 @@ def charge(frame: Frame, limit: int, amount: int) -> None:
     """Charge one step."""
     cost = frame[COST] = frame[COST] + amount
     if cost > limit:
-        exceeded(frame, limit, (amount,))
+        cancel_over_limit(frame, limit, (amount,))
 
 
 def charge_units(frame: Frame, limit: int, count: int) -> None:
     """Charge steps of 1 each."""
     cost = frame[COST] = frame[COST] + count
     if cost > limit:
-        exceeded(frame, limit, (1,) * count)
+        cancel_over_limit(frame, limit, (1,) * count)
 
 
 def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
@@ -72,13 +72,13 @@ def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
     def run(frame: Frame) -> object:
         cost = frame[COST] = frame[COST] + total
         if cost > limit:
-            exceeded(frame, limit, steps)
+            cancel_over_limit(frame, limit, steps)
         return value
 
     return run
 
 
-def placed(error: EvaluationError, offset: int) -> EvaluationError:
+def with_offset(error: EvaluationError, offset: int) -> EvaluationError:
     """Set the offset of an error unless it has one."""
     if error.offset < 0:
         error.offset = offset

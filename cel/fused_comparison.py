@@ -9,7 +9,7 @@ from cel import calls
 from cel.attributes import QualifiedAttribute
 from cel.calls import traversal
 from cel.declare import Cost
-from cel.frame import COST, Frame, Run, exceeded
+from cel.frame import COST, Frame, Run, cancel_over_limit
 from cel.shapes import Step
 
 
@@ -34,10 +34,10 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     own = len(path) + 1
     costs = [own + traversal(length) for length in range(len(text) + 1)]
     make = _one if len(path) == 1 else _three
-    return make(left.slot, path, text, costs, limit, _late(exact), wanted=not negated)
+    return make(left.slot, path, text, costs, limit, _plan_on_demand(exact), wanted=not negated)
 
 
-def _late(exact: Callable[[], Run]) -> Run:
+def _plan_on_demand(exact: Callable[[], Run]) -> Run:
     """Run the general plan, which is created on first use."""
     made: list[Run] = []
 
@@ -49,9 +49,9 @@ def _late(exact: Callable[[], Run]) -> Run:
     return run
 
 
-def _over(frame: Frame, limit: int, amount: int, own: int) -> None:
+def _cancel_at_step(frame: Frame, limit: int, amount: int, own: int) -> None:
     """Cancel at the step that exceeds the limit: `own` steps of 1, then the comparison."""
-    exceeded(frame, limit, (*(1,) * own, amount - own))
+    cancel_over_limit(frame, limit, (*(1,) * own, amount - own))
 
 
 # The next two differ only in the lookup. A shared function would add a third to their run time.
@@ -79,7 +79,7 @@ def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
         amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            _over(frame, limit, amount, 2)
+            _cancel_at_step(frame, limit, amount, 2)
         return (value == text) is wanted
 
     return run
@@ -109,7 +109,7 @@ def _three(  # noqa: PLR0913, PLR0917  # what a comparison is made of
         amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
         total = frame[COST] = frame[COST] + amount
         if total > limit:
-            _over(frame, limit, amount, 4)
+            _cancel_at_step(frame, limit, amount, 4)
         return (value == text) is wanted
 
     return run

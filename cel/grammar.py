@@ -7,13 +7,13 @@ returns the next state. A token that is missing in the table is an error.
 from collections.abc import Callable, Mapping
 
 from cel.ast import Call, Literal, Select, SyntaxNode
-from cel.bracket_parsing import (  # fmt: skip
-    closer,
+from cel.bracket_parsing import (
+    check_optional_syntax,
+    close_bracket,
     complete_entry,
     element,
     field_name,
     open_call,
-    optional_syntax,
 )
 from cel.lexer import BYTES, END, FLOAT, IDENTIFIER, INT, STRING, UINT
 from cel.literals import WORDS
@@ -133,7 +133,7 @@ def _dot(stacks: ParserStacks) -> ParserState:
 def _optional_select(stacks: ParserStacks, dot: int) -> ParserState:
     place = stacks.tokens[stacks.at][2]
     field = Literal(stacks.ids(), place, field_name(stacks, place))
-    optional_syntax(stacks, dot, ".?")
+    check_optional_syntax(stacks, dot, ".?")
     stacks.operands[-1] = Call(stacks.ids(), dot, "_?._", None, (stacks.operands[-1], field))
     stacks.higher()
     return COMPLETE
@@ -145,7 +145,7 @@ def _open_index(stacks: ParserStacks) -> ParserState:
     optional = stacks.tokens[stacks.at][0] == "?"
     if optional:
         stacks.at += 1
-        optional_syntax(stacks, offset, "[?")
+        check_optional_syntax(stacks, offset, "[?")
     stacks.open("index", offset, "_[?_]" if optional else "_[_]", member=True)
     stacks.enter()
     return OPERAND
@@ -207,9 +207,9 @@ _COMPLETE: Table = {
     "?": _question,
     ":": _colon,
     ",": _comma,
-    ")": closer,
-    "]": closer,
-    "}": closer,
+    ")": close_bracket,
+    "]": close_bracket,
+    "}": close_bracket,
     END: _end,
 }
 _TABLES = (_OPERAND, _COMPLETE)

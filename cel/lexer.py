@@ -108,7 +108,7 @@ _BROKEN = re.compile(
 _COMPLAINTS = 100
 
 
-def recover(text: str) -> tuple[list[Token], list[Complaint]]:
+def recover_tokens(text: str) -> tuple[list[Token], list[Complaint]]:
     """Return the tokens that cel-go's lexer finds in a `text` with errors.
 
     It reads while a token is possible, then drops the text so far and the offending character, and
@@ -138,7 +138,7 @@ def recover(text: str) -> tuple[list[Token], list[Complaint]]:
             complaints.append(Complaint("syntax", start, message))
 
 
-def located(complaints: list[Complaint], text: str) -> tuple[Problem, ...]:
+def locate_problems(complaints: list[Complaint], text: str) -> tuple[Problem, ...]:
     """Convert complaints to problems with line and column, in order of their positions.
 
     Problems without a position come first; otherwise the order is stable. An empty text has no

@@ -55,21 +55,21 @@ def double(text: str, *, negative: bool = False) -> float:
 
 def string(text: str) -> str:
     """Return the value of a string literal, which includes quotes and prefix."""
-    inside, raw = _inside(text)
+    inside, raw = _unquote(text)
     if raw or "\\" not in inside:
         return inside
     return "".join(map(_character, _ESCAPE.finditer(inside)))
 
 
-def octets(text: str) -> bytes:
+def parse_bytes(text: str) -> bytes:
     """Return the value of a bytes literal."""
-    inside, raw = _inside(text[1:])
+    inside, raw = _unquote(text[1:])
     if raw or "\\" not in inside:
         return inside.encode()
     return b"".join(map(_octet, _ESCAPE.finditer(inside)))
 
 
-def _inside(text: str) -> tuple[str, bool]:
+def _unquote(text: str) -> tuple[str, bool]:
     """Return the text between the quotes with normalized line ends, and whether it is raw."""
     raw = text[0] in "rR"
     if raw:
@@ -105,7 +105,7 @@ def _octet(match: re.Match[str]) -> bytes:
 
 READERS: dict[str, Callable[[str], object]] = {
     STRING: string,
-    BYTES: octets,
+    BYTES: parse_bytes,
     INT: integer,
     UINT: unsigned,
     FLOAT: double,

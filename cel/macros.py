@@ -17,7 +17,7 @@ from cel.ast import (
     MapLiteral,
     Select,
     SyntaxNode,
-    copied,
+    copy_tree,
 )
 
 ACCUMULATOR = "@result"
@@ -266,7 +266,7 @@ def _if_value(
     """
     if build.new_id() > _NODES:
         raise MacroError(target, f"the macros make more than {_NODES} parts of the expression")
-    value = build.call("value", target=copied(target, build.new_id))
+    value = build.call("value", target=copy_tree(target, build.new_id))
     return build.call(
         "_?_:_",
         build.call("hasValue", target=target),

@@ -17,7 +17,7 @@ _HEX: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F
 _SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
 
 
-def truncated(value: int, unit: int) -> tuple[int, int]:
+def divide_truncated(value: int, unit: int) -> tuple[int, int]:
     """Divide and truncate towards zero; the remainder has the sign of the value."""
     whole = abs(value) // unit
     if value < 0:
@@ -25,7 +25,7 @@ def truncated(value: int, unit: int) -> tuple[int, int]:
     return whole, value - whole * unit
 
 
-def wrapped(value: int) -> int:
+def wrap_int64(value: int) -> int:
     """Wrap a number around to the range of an int64."""
     return (value + 2**63) % 2**64 - 2**63
 
@@ -79,7 +79,7 @@ def to_uint(value: float) -> int | None:
     return None
 
 
-def shortest(value: float) -> str:
+def format_shortest(value: float) -> str:
     """Format a double as Go's %g does: the fewest digits that parse to the same value."""
     special = _special(value)
     if special:
@@ -90,7 +90,7 @@ def shortest(value: float) -> str:
     return sign + _plain(digits, point)
 
 
-def fixed(value: float) -> str:
+def format_fixed(value: float) -> str:
     """Format a double without an exponent, with the fewest digits that parse to the same value."""
     special = _special(value)
     if special:

@@ -24,7 +24,9 @@ def cost_of(resolved: Resolved) -> Cost | None:
     return resolved.function.cost
 
 
-def guarded(meaning: Implementation, overload: Overload, types: Sequence[Type]) -> Implementation:
+def guard_arguments(
+    implementation: Implementation, overload: Overload, types: Sequence[Type]
+) -> Implementation:
     """Return the implementation with a check of the arguments whose types are open."""
     guards: list[tuple[int, Guard]] = []
     for place, (declared, found) in enumerate(zip(overload.params, types, strict=True)):
@@ -32,57 +34,59 @@ def guarded(meaning: Implementation, overload: Overload, types: Sequence[Type]) 
         if guard is not None:
             guards.append((place, guard))
     if not guards:
-        return meaning
+        return implementation
     name = overload.id
     if len(types) == 1:
-        return _guarded_one(meaning, guards[0][1], name)
+        return _guarded_one(implementation, guards[0][1], name)
     if len(types) == 2:
-        return _guarded_two(meaning, dict(guards), name)
+        return _guarded_two(implementation, dict(guards), name)
 
     def call(*values: object) -> object:
         for place, guard in guards:
             if not guard(values[place]):
                 raise _refused(name)
-        return meaning(*values)
+        return implementation(*values)
 
     return call
 
 
-def _guarded_one(meaning: Implementation, guard: Guard, name: str) -> Implementation:
+def _guarded_one(implementation: Implementation, guard: Guard, name: str) -> Implementation:
     def call(value: object) -> object:
         if not guard(value):
             raise _refused(name)
-        return meaning(value)
+        return implementation(value)
 
     return call
 
 
-def _guarded_two(meaning: Implementation, guards: dict[int, Guard], name: str) -> Implementation:
+def _guarded_two(
+    implementation: Implementation, guards: dict[int, Guard], name: str
+) -> Implementation:
     first, second = guards.get(0), guards.get(1)
 
     def call(a: object, b: object) -> object:
         if (first is not None and not first(a)) or (second is not None and not second(b)):
             raise _refused(name)
-        return meaning(a, b)
+        return implementation(a, b)
 
     return call
 
 
-def dispatched(name: str, overloads: Sequence[Overload], count: int) -> Implementation:
+def dispatch_by_values(name: str, overloads: Sequence[Overload], count: int) -> Implementation:
     """Return a dispatcher to the first overload with `count` arguments that the values fit."""
     candidates = [
-        (overload.meaning, tuple(fits(declared) for declared in overload.params))
+        (overload.implementation, tuple(fits(declared) for declared in overload.params))
         for overload in overloads
         if len(overload.params) == count
     ]
 
     def call(*values: object) -> object:
-        for meaning, guards in candidates:
+        for implementation, guards in candidates:
             for guard, value in zip(guards, values, strict=True):
                 if guard is not None and not guard(value):
                     break
             else:
-                return meaning(*values)
+                return implementation(*values)
         raise _refused(name)
 
     return call

@@ -8,7 +8,7 @@ Python's stack. It alternates between two states: an operand is expected, or an 
 from cel.ast import SyntaxNode
 from cel.errors import CompileError
 from cel.grammar import run
-from cel.lexer import Complaint, located, recover, tokenize
+from cel.lexer import Complaint, locate_problems, recover_tokens, tokenize
 from cel.parser_stacks import ParserOptions, ParserStacks, TooDeepError, UnexpectedError
 
 __all__ = ["ParserOptions", "parse"]
@@ -24,20 +24,20 @@ def parse(source: str, options: ParserOptions) -> SyntaxNode:
         text = source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if len(text) > options.size:
         message = f"expression of {len(text)} characters, at most {options.size}"
-        raise CompileError(located([Complaint("size", -1, message)], text))
+        raise CompileError(locate_problems([Complaint("size", -1, message)], text))
     stacks = ParserStacks(tokenize(text), options)
     try:
         node = run(stacks)
     except (UnexpectedError, TooDeepError):
-        raise CompileError(located(_diagnosis(text, options), text)) from None
+        raise CompileError(locate_problems(_diagnose(text, options), text)) from None
     if stacks.complaints:
-        raise CompileError(located(stacks.complaints, text))
+        raise CompileError(locate_problems(stacks.complaints, text))
     return node
 
 
-def _diagnosis(text: str, options: ParserOptions) -> list[Complaint]:
+def _diagnose(text: str, options: ParserOptions) -> list[Complaint]:
     """Return the error for a text with an unexpected token."""
-    tokens, complaints = recover(text)
+    tokens, complaints = recover_tokens(text)
     stacks = ParserStacks(tokens, options)
     try:
         run(stacks)

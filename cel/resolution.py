@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cel.ast import Call, SyntaxNode
 from cel.checking import Checking, Resolved
 from cel.declare import Function
-from cel.fields import optional_field, qualified
+from cel.fields import optional_field, qualified_name
 from cel.scopes import Signature
 from cel.types import BOOL, DYN, ERROR, Type, describe
 from cel.unify import STRICT, instantiate, is_dynamic, matches_plainly
@@ -20,7 +20,7 @@ def call(state: Checking, node: Call) -> None:
     elif node.target is None:
         state.later(global_call, node, *node.args)
     else:
-        parts = qualified(state, node.target)
+        parts = qualified_name(state, node.target)
         function = parts and state.declarations.function(f"{parts[1]}.{node.function}")
         if function:
             state.later(namespaced_call, (node, function), *node.args)

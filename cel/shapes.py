@@ -37,18 +37,20 @@ class LocalVariable:
 _WHOLE = frozenset({"@in", "size", "type", "dyn", "matches", "sort", "@sortByAssociatedKeys"})
 
 
-def prepared(overload: Overload, steps: Sequence[Step], offset: int) -> Callable[..., object]:
+def prepare_implementation(
+    overload: Overload, steps: Sequence[Step], offset: int
+) -> Callable[..., object]:
     """Return the implementation of an overload, specialized for the known arguments."""
     if overload.prepare is None:
-        return overload.meaning
+        return overload.implementation
     known = tuple(s.value if isinstance(s, FoldedValue) else UNKNOWN for s in steps)
     try:
-        return overload.prepare(known) or overload.meaning
+        return overload.prepare(known) or overload.implementation
     except EvaluationError as error:
         # Only an argument that is constant for cel-go may fail at compile time.
         if all(step.constant for step in steps if isinstance(step, FoldedValue)):
             raise EvaluationError("constant", error.message, offset) from None
-        return overload.meaning
+        return overload.implementation
 
 
 def is_variadic(resolved: Resolved, last: Step) -> bool:
@@ -73,7 +75,7 @@ def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.SyntaxNode]) 
     )
 
 
-def unit(values: tuple[object, ...], result: object) -> int:  # noqa: ARG001  # the shape of a cost
+def unit_cost(values: tuple[object, ...], result: object) -> int:  # noqa: ARG001  # the shape of a cost
     """Return a cost of 1, which most calls have."""
     return 1
 
@@ -106,6 +108,6 @@ def local_slot(step: Step, floor: int) -> int:
     return -1
 
 
-def always(node: ast.SyntaxNode) -> bool:
+def visits_all(node: ast.SyntaxNode) -> bool:
     """Tell whether a loop never ends early, because its macro visits every element."""
     return isinstance(node, ast.Literal) and node.value is True

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cel.errors import EvaluationError
-from cel.numbers import INT_MAX, INT_MIN, fixed, truncated, wrapped
+from cel.numbers import INT_MAX, INT_MIN, divide_truncated, format_fixed, wrap_int64
 
 SECOND: Final = 1_000_000_000
 _MINUTE: Final = 60 * SECOND
@@ -42,7 +42,7 @@ class Duration:
     nanos: int
 
     def __str__(self) -> str:
-        return fixed(_seconds(self.nanos)) + "s"
+        return format_fixed(_seconds(self.nanos)) + "s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def local(moment: Timestamp, offset: int) -> tuple[int, int]:
 
 def whole_units(nanos: int, unit: int) -> int:
     """Return a duration in whole units as Go does: as a double, truncated towards zero."""
-    whole, rest = truncated(nanos, unit)
+    whole, rest = divide_truncated(nanos, unit)
     return int(whole + rest / unit)
 
 
@@ -219,7 +219,9 @@ def _fixed_offset(name: str) -> int:
     if max(abs(int(hours)), abs(int(minutes))) > INT_MAX:
         raise EvaluationError("timezone", f"{name!r} is out of range")
     sign = -1 if name[0] == "-" else 1
-    return truncated(wrapped((int(hours) * 60 + sign * int(minutes)) * _MINUTE), SECOND)[0]
+    return divide_truncated(wrap_int64((int(hours) * 60 + sign * int(minutes)) * _MINUTE), SECOND)[
+        0
+    ]
 
 
 def _offset_text(offset: int) -> str:
@@ -230,7 +232,7 @@ def _offset_text(offset: int) -> str:
 
 
 def _seconds(nanos: int) -> float:
-    whole, rest = truncated(nanos, SECOND)
+    whole, rest = divide_truncated(nanos, SECOND)
     return whole + rest / 1e9
 
 

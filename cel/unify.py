@@ -121,10 +121,10 @@ class Unifier:
             if not self._fits(one, known):
                 return False
             general = one if self._as_general(one, known) else known
-            if self._absent(variable, general):
+            if self._does_not_occur(variable, general):
                 self._bind(variable, general)
             return True
-        if self._absent(variable, one):
+        if self._does_not_occur(variable, one):
             self._bind(variable, one)
             return True
         return None
@@ -133,15 +133,15 @@ class Unifier:
         self.trail.append((variable.name, self.bound.get(variable.name)))
         self.bound[variable.name] = to
 
-    def _absent(self, variable: Type, within: Type) -> bool:
+    def _does_not_occur(self, variable: Type, within: Type) -> bool:
         """Tell whether `variable` does not occur in `within`."""
         self._step()
         if within.kind == "param":
             if within.name == variable.name:
                 return False
             known = self.bound.get(within.name)
-            return known is None or self._absent(variable, known)
-        return all(self._absent(variable, param) for param in within.params)
+            return known is None or self._does_not_occur(variable, known)
+        return all(self._does_not_occur(variable, param) for param in within.params)
 
     def same(self, one: Type, two: Type) -> bool:
         """Tell whether both types are the same."""

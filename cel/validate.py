@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from cel.ast import Call, ListLiteral, Literal, MapLiteral, SyntaxNode, children
 from cel.checker import Checked
 from cel.errors import CompileError, EvaluationError
-from cel.lexer import Complaint, located
+from cel.lexer import Complaint, locate_problems
 from cel.library.format import Argument, check_format
 from cel.library.regex import check_pattern
 from cel.types import Type, describe
@@ -54,7 +54,7 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
     except (TooComplexError, RecursionError):
         complaints = [Complaint("recursion", -1, "the types of the expression are too complex")]
     if complaints:
-        raise CompileError(located(complaints, source))
+        raise CompileError(locate_problems(complaints, source))
 
 
 def duration_literals(found: ValidatedNodes) -> Iterator[Complaint]:
@@ -74,7 +74,7 @@ def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
             continue
         overload = found.checked.calls[call.id].overloads[0]
         try:
-            overload.meaning(argument.value)
+            overload.implementation(argument.value)
         except EvaluationError as error:
             message = f"invalid {name} argument: {error.message}"
             yield Complaint("literal", argument.offset, message)

@@ -108,7 +108,7 @@ def run_expression(options: argparse.Namespace, streams: Streams) -> int:
         options.kubernetes_version, list_attributes=options.list_attributes == "on"
     )
     source = options.expression
-    admitted, refused = selectors.admitted(source)
+    admitted, refused = selectors.check_admission(source)
     try:
         program = selectors.stored.compile(source)
     except CompileError as error:

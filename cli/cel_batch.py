@@ -60,7 +60,7 @@ class LineEvaluator:
                 error=f"{error}",
             )
         selectors = self._selectors[question.list_attributes]
-        return selectors.answer(question.expression, question.driver, question.device)
+        return selectors.evaluate(question.expression, question.driver, question.device)
 
 
 def evaluate_lines(lines: Iterable[bytes], version: str) -> Iterator[EncodedResult]:

@@ -151,7 +151,7 @@ def _compile(
 ) -> tuple[Program | None, tuple[Finding, ...]]:
     """Compile an expression like the API server; None if it rejects the expression."""
     text = expression.text
-    admitted, problem = selectors.admitted(text)
+    admitted, problem = selectors.check_admission(text)
     if admitted:
         return selectors.stored.compile(text), ()
     if problem is not None:

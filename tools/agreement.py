@@ -1,8 +1,8 @@
-"""How far the expression engine agrees with Kubernetes: `python -m tools.agreement [VERSION...]`.
+"""Compares the CEL engine with Kubernetes: `python -m tools.agreement [VERSION...]`.
 
-Runs the golden cases, which Kubernetes itself answered, and prints the agreement by category and
-what differs. The test suite runs the same comparison and allows only the differences that the file
-of expected ones lists with their reasons.
+Runs the golden cases, whose results come from Kubernetes, and prints the number of cases and
+differences by category. The tests run the same comparison and allow only the differences that
+tests/cel/cases/differences.json lists with a reason.
 """
 
 import json
@@ -28,13 +28,13 @@ FIELDS = (
     "estimated_max_cost",
 )
 UNKNOWN_COST = 10**18
-UNSAID = "unsaid"
+UNSPECIFIED = "unspecified"
 
 Case = dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """One field of one case in which the answers differ."""
+    """One field of one case whose values differ."""
 
     version: str
     case: Case
@@ -44,12 +44,12 @@ class Difference(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What names the difference in the file of expected ones."""
+        """Return the name of the difference in the file of expected differences."""
         return f"{self.version} {self.case['id']} {self.case['list_attributes']} {self.field}"
 
 
 def cases(version: str) -> Iterator[Case]:
-    """Give each question once per setting of the list gate, with the answers of this version."""
+    """Yield each case once per setting of the list gate, with the results of this version."""
     golden = json.loads((GOLDEN / "cel_device.json").read_text())
     changes: dict[tuple[str, str], Case] = {}
     path = GOLDEN / f"cel_device_{version}.json"
@@ -63,11 +63,11 @@ def cases(version: str) -> Iterator[Case]:
                 continue
             change = changes.get((case["id"], gate), {})
             shown = golden["devices"][case["device"]]
-            yield {**_amended(case, change), "list_attributes": gate, "shown": shown}
+            yield {**_apply_change(case, change), "list_attributes": gate, "shown": shown}
 
 
-def _amended(case: Case, change: Case) -> Case:
-    """A case as another version answers it; what its file does not say of an error is unknown."""
+def _apply_change(case: Case, change: Case) -> Case:
+    """Return a case with the results of another version; unlisted error fields are unspecified."""
     if not change:
         return case
     amended = {**case, **change}
@@ -75,7 +75,7 @@ def _amended(case: Case, change: Case) -> Case:
         amended["new_compile"] = "error"
     if "compile" in change or "result" in change:
         works = amended["result"] not in (None, "error")
-        amended["error_kind"] = None if works else change.get("error_kind", UNSAID)
+        amended["error_kind"] = None if works else change.get("error_kind", UNSPECIFIED)
         amended["error_position"] = change.get("error_position")
     return amended
 
@@ -85,7 +85,7 @@ def _gates(gate: str) -> tuple[str, ...]:
 
 
 def expected(case: Case, field: str) -> object:
-    """What the golden file says of a field, filled up where it leaves it out."""
+    """Return the value of a field in the golden file, or its default."""
     if field == "new_compile":
         return case.get(field, case["compile"])
     if field == "error_position":
@@ -93,62 +93,64 @@ def expected(case: Case, field: str) -> object:
     return case.get(field)
 
 
-def differences(version: str, case: Case, answer: SelectorResult) -> Iterator[Difference]:
-    """Compare one answer with what Kubernetes said."""
+def differences(version: str, case: Case, result: SelectorResult) -> Iterator[Difference]:
+    """Compare one result with that of Kubernetes."""
     for field in FIELDS:
-        wanted, found = expected(case, field), getattr(answer, field)
+        expected_value, found = expected(case, field), getattr(result, field)
         if field == "cost" and case.get("cost_varies"):
             continue
-        if field == "error_kind" and (wanted in ("internal", UNSAID) or case.get("error_varies")):
+        if field == "error_kind" and (
+            expected_value in ("internal", UNSPECIFIED) or case.get("error_varies")
+        ):
             continue
-        if field == "error_position" and (wanted is None or case["compile"] == "ok"):
+        if field == "error_position" and (expected_value is None or case["compile"] == "ok"):
             continue
-        if field == "estimated_max_cost" and _boundless(wanted) and _boundless(found):
+        if field == "estimated_max_cost" and _is_unbounded(expected_value) and _is_unbounded(found):
             continue
-        if wanted != found:
-            yield Difference(version, case, field, wanted, found)
+        if expected_value != found:
+            yield Difference(version, case, field, expected_value, found)
 
 
-def _boundless(cost: object) -> bool:
+def _is_unbounded(cost: object) -> bool:
     return isinstance(cost, int) and cost > UNKNOWN_COST
 
 
 def compare(version: str) -> Iterator[tuple[Case, list[Difference]]]:
-    """Ask every question of one version."""
+    """Evaluate every case of one version."""
     selectors = {gate: Selectors(version, list_attributes=gate == "on") for gate in ("on", "off")}
     for case in cases(version):
-        asked = convert_question({"device": case["shown"], "expression": case["expression"]})
-        answer = selectors[case["list_attributes"]].answer(
-            asked.expression, asked.driver, asked.device
+        question = convert_question({"device": case["shown"], "expression": case["expression"]})
+        result = selectors[case["list_attributes"]].evaluate(
+            question.expression, question.driver, question.device
         )
-        yield case, list(differences(version, case, answer))
+        yield case, list(differences(version, case, result))
 
 
 def report(version: str) -> int:
-    """Print the agreement of one version by category; the number of differences."""
-    asked: Counter[str] = Counter()
+    """Print the differences of one version by category; return their number."""
+    total: Counter[str] = Counter()
     wrong: Counter[tuple[str, str]] = Counter()
     found: list[Difference] = []
-    for case, apart in compare(version):
-        asked[case["category"]] += 1
-        for each in apart:
+    for case, differing in compare(version):
+        total[case["category"]] += 1
+        for each in differing:
             wrong[case["category"], each.field] += 1
-        found += apart
-    print(f"Kubernetes {version}: cases and, by field, answers that differ")
+        found += differing
+    print(f"Kubernetes {version}: cases, and differences by field")
     print(f"{'category':12}{'cases':>7}" + "".join(f"{field[:11]:>12}" for field in FIELDS))
-    for category in sorted(asked):
+    for category in sorted(total):
         counts = "".join(f"{wrong[category, field]:12}" for field in FIELDS)
-        print(f"{category:12}{asked[category]:7}{counts}")
+        print(f"{category:12}{total[category]:7}{counts}")
     for each in found:
         print(
             f"{each.name}: {each.expected!r}, not {each.found!r}: {each.case['expression'][:120]}"
         )
-    print(f"{len(found)} differences in {sum(asked.values())} answers")
+    print(f"{len(found)} differences in {sum(total.values())} results")
     return len(found)
 
 
 def main(versions: list[str]) -> int:
-    """Report the versions named, or all."""
+    """Report the given versions, or all."""
     return 1 if sum(report(version) for version in versions or VERSIONS) else 0
 
 

@@ -50,7 +50,7 @@ _decoder = msgspec.json.Decoder(_Question)
 def read_question(line: bytes) -> SelectorQuestion:
     """Read one line of JSON; raises QuestionError."""
     try:
-        return _turned(_decoder.decode(line))
+        return _to_question(_decoder.decode(line))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
         raise QuestionError(f"{error}") from None
 
@@ -58,12 +58,12 @@ def read_question(line: bytes) -> SelectorQuestion:
 def convert_question(plain: object) -> SelectorQuestion:
     """Convert decoded JSON to a question; raises QuestionError."""
     try:
-        return _turned(msgspec.convert(plain, _Question))
+        return _to_question(msgspec.convert(plain, _Question))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
         raise QuestionError(f"{error}") from None
 
 
-def _turned(read: _Question) -> SelectorQuestion:
+def _to_question(read: _Question) -> SelectorQuestion:
     if read.list_attributes not in ("on", "off"):
         raise QuestionError(f"list_attributes is {read.list_attributes!r}, expected on or off")
     shown = read.device

@@ -55,7 +55,7 @@ class Reads(msgspec.Struct, frozen=True):
         """Return the names that are read unguarded: the expression may fail without them."""
         return frozenset(a.path for a in self.accesses if len(a.path) == 3 and not a.guarded)
 
-    def whole(self) -> bool:
+    def reads_whole_map(self) -> bool:
         """Tell whether a whole map, or the whole device, is read."""
         return any(
             len(each.path) < DEPTH.get(each.path[0], 1) if each.path else True
@@ -72,7 +72,7 @@ class Reads(msgspec.Struct, frozen=True):
         seen = device[VARIABLE]
         if isinstance(seen, EvaluationError):
             return (seen.kind, seen.message)
-        return tuple(_key(_found(seen, each)) for each in self.accesses)
+        return tuple(_key(_read_access(seen, each)) for each in self.accesses)
 
     def _named(self, field: str) -> frozenset[tuple[str, str]]:
         named = (a.path for a in self.accesses if len(a.path) == 3 and a.path[0] == field)
@@ -123,7 +123,7 @@ def _accesses(root: SyntaxNode) -> Iterator[tuple[DevicePath, bool, bool]]:
             else:
                 pending += _operands(node, present, names)
         elif isinstance(node, Comprehension):
-            pending += _inside(node, present, names)
+            pending += _comprehension_places(node, present, names)
         else:
             pending += [_Place(child, present, names) for child in children(node)]
 
@@ -193,7 +193,7 @@ def _operands(
             yield _Place(child, present, names)
 
 
-def _inside(
+def _comprehension_places(
     node: Comprehension, present: PresentPaths, names: Mapping[str, DevicePath | None]
 ) -> Iterator[_Place]:
     hidden: dict[str, DevicePath | None] = dict.fromkeys(
@@ -234,7 +234,7 @@ def _implied(
     return frozenset({member}) if member is not None and truth else NOTHING
 
 
-def _found(seen: object, access: AttributeAccess) -> object:
+def _read_access(seen: object, access: AttributeAccess) -> object:
     """Return the value of an access in a device; for a presence test, only whether it exists."""
     value = seen
     for key in access.path:

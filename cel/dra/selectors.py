@@ -35,16 +35,16 @@ class Selectors:
         fresh = device_environment(version, list_attributes=list_attributes, stored=False)
         self.stored = Programs(stored)
         self.fresh = Programs(fresh)
-        self._apart = stored.differences(fresh)
+        self._differing_functions = stored.differences(fresh)
         self.lists = lists_readable(version, list_attributes=list_attributes)
 
     def compile_new(self, source: str) -> Program:
         """Compile as a new expression; shares the cache if both environments agree on it."""
-        if any(name in source for name in self._apart):
+        if any(name in source for name in self._differing_functions):
             return self.fresh.compile(source)
         return self.stored.compile(source)
 
-    def admitted(self, source: str) -> tuple[bool, Problem | None]:
+    def check_admission(self, source: str) -> tuple[bool, Problem | None]:
         """Tell whether the API server admits the selector in a new object; return the error."""
         try:
             program = self.compile_new(source)
@@ -53,9 +53,9 @@ class Selectors:
         fits = len(source.encode("utf-8", "replace")) <= LENGTH_LIMIT
         return fits and program.max_cost <= COST_LIMIT, None
 
-    def answer(self, source: str, driver: str, device: Device) -> SelectorResult:
+    def evaluate(self, source: str, driver: str, device: Device) -> SelectorResult:
         """Check a selector and evaluate it on a device."""
-        admitted, refused = self.admitted(source)
+        admitted, refused = self.check_admission(source)
         new_compile = "ok" if refused is None else "error"
         try:
             program = self.stored.compile(source)

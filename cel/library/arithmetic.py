@@ -159,12 +159,12 @@ def _sum_cost(args: tuple[CelValue, ...], _: CelValue) -> int:
     return math.ceil(size * costs.TRAVERSAL)
 
 
-def _text_sum(id_: str, kind: Type, meaning: _Meaning) -> Overload:
-    return Overload(id_, (kind, kind), kind, meaning, cost=_sum_cost, estimate=_sum_estimate)
+def _text_sum(id_: str, kind: Type, implementation: _Meaning) -> Overload:
+    return Overload(id_, (kind, kind), kind, implementation, cost=_sum_cost, estimate=_sum_estimate)
 
 
-def _same(id_: str, kind: Type, meaning: _Meaning) -> Overload:
-    return Overload(id_, (kind, kind), kind, meaning)
+def _same(id_: str, kind: Type, implementation: _Meaning) -> Overload:
+    return Overload(id_, (kind, kind), kind, implementation)
 
 
 FUNCTIONS: Final = (

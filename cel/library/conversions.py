@@ -7,7 +7,15 @@ from cel import times
 from cel.declare import CelValue, Function, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
-from cel.numbers import INT_MAX, parse_float, parse_int, parse_uint, shortest, to_int, to_uint
+from cel.numbers import (
+    INT_MAX,
+    format_shortest,
+    parse_float,
+    parse_int,
+    parse_uint,
+    to_int,
+    to_uint,
+)
 from cel.types import (
     BOOL,
     BYTES,
@@ -47,7 +55,7 @@ def text_of(value: CelValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return shortest(value)
+        return format_shortest(value)
     if isinstance(value, bytes):
         return _decode(value)
     return str(value)
@@ -145,18 +153,20 @@ def _to(
     id_: str,
     from_: Type,
     to: Type,
-    meaning: Callable[..., CelValue],
+    implementation: Callable[..., CelValue],
     size: Callable[[Range], Range] | None = None,
 ) -> Overload:
     if size is None:
-        return Overload(id_, (from_,), to, meaning)
+        return Overload(id_, (from_,), to, implementation)
     cost = costs.of_argument(0)
     estimate = costs.estimate_argument(0, size=size)
-    return Overload(id_, (from_,), to, meaning, cost=cost, estimate=estimate)
+    return Overload(id_, (from_,), to, implementation, cost=cost, estimate=estimate)
 
 
 def _conversion(name: str, to: Type, *rows: tuple[str, Type, Callable[..., CelValue]]) -> Function:
-    return Function(name, tuple(_to(id_, from_, to, meaning) for id_, from_, meaning in rows))
+    return Function(
+        name, tuple(_to(id_, from_, to, implementation) for id_, from_, implementation in rows)
+    )
 
 
 _ENCODE: Final = _to("string_to_bytes", STRING, BYTES, _encode, _grown)
@@ -175,7 +185,7 @@ _STRING: Final = Function(
         _to("string_to_string", STRING, STRING, identity),
         _to("bool_to_string", BOOL, STRING, text_of),
         _to("bytes_to_string", BYTES, STRING, _decode, _shrunk),
-        _to("double_to_string", DOUBLE, STRING, shortest),
+        _to("double_to_string", DOUBLE, STRING, format_shortest),
         _to("duration_to_string", DURATION, STRING, str),
         _to("int64_to_string", INT, STRING, str),
         _to("timestamp_to_string", TIMESTAMP, STRING, str),

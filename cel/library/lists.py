@@ -123,10 +123,10 @@ def _last_index_of(elements: _Elements, wanted: CelValue) -> int:
 
 
 def _templated(
-    name: str, id_: str, meaning: Callable[..., CelValue], *, to: Type | None
+    name: str, id_: str, implementation: Callable[..., CelValue], *, to: Type | None
 ) -> Function:
     overloads = tuple(
-        Overload(id_.format(kind), (list_of(type_),), to or type_, meaning, member=True)
+        Overload(id_.format(kind), (list_of(type_),), to or type_, implementation, member=True)
         for kind, type_ in _COMPARABLE
     )
     return Function(name, overloads, cost=costs.over_everything, estimate=costs.estimate_elements)
@@ -151,11 +151,11 @@ _KUBERNETES: Final = (
     *(
         Function(
             name,
-            (Overload(id_, (_LIST, A), INT, meaning, member=True),),
+            (Overload(id_, (_LIST, A), INT, implementation, member=True),),
             cost=costs.over_everything,
             estimate=costs.estimate_elements,
         )
-        for name, id_, meaning in (
+        for name, id_, implementation in (
             ("indexOf", "list_a_index_of_int", _index_of),
             ("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
         )

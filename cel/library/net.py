@@ -83,26 +83,26 @@ def _text(
     name: str,
     id_: str,
     result: Type,
-    meaning: Callable[..., CelValue],
+    implementation: Callable[..., CelValue],
     factor: float = costs.TRAVERSAL,
 ) -> Function:
     cost, estimate = costs.of_argument(0, factor), costs.estimate_argument(0, factor)
-    return Function(name, (Overload(id_, (STRING,), result, meaning),), cost, estimate)
+    return Function(name, (Overload(id_, (STRING,), result, implementation),), cost, estimate)
 
 
 def _member(
-    name: str, id_: str, of: Type, result: Type, meaning: Callable[..., CelValue]
+    name: str, id_: str, of: Type, result: Type, implementation: Callable[..., CelValue]
 ) -> Function:
-    return Function(name, (Overload(id_, (of,), result, meaning, member=True),))
+    return Function(name, (Overload(id_, (of,), result, implementation, member=True),))
 
 
 def _search(
     name: str, *rows: tuple[str, Type, Callable[..., CelValue]], networks: bool
 ) -> Function:
     overloads = []
-    for id_, of, meaning in rows:
+    for id_, of, implementation in rows:
         cost, estimate = _containing(networks=networks, parsed=of is STRING)
-        overloads.append(Overload(id_, (CIDR, of), BOOL, meaning, True, cost, estimate))  # noqa: FBT003  # member
+        overloads.append(Overload(id_, (CIDR, of), BOOL, implementation, True, cost, estimate))  # noqa: FBT003  # member
     # If the overload is found only at run time, the parsing of a text is not counted.
     cost, _ = _containing(networks=networks, parsed=False)
     return Function(name, tuple(overloads), cost)

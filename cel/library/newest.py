@@ -16,7 +16,7 @@ from cel.library.conversions import text_of
 from cel.library.format import CLAUSES, Clauses, format_text
 from cel.library.net import NETWORKS
 from cel.library.sequences import LISTS
-from cel.numbers import fixed
+from cel.numbers import format_fixed
 from cel.types import DYN, INT, IP, STRING, Type, list_of
 from cel.values import Map, Timestamp, TypeValue, Uint, find, iterate, type_name
 
@@ -35,7 +35,7 @@ def _decimal(value: CelValue, _: int | None) -> str:
 
 
 def _double(number: float) -> str:
-    return fixed(number) if math.isfinite(number) else _infinite(number)
+    return format_fixed(number) if math.isfinite(number) else _infinite(number)
 
 
 def _infinite(number: float) -> str:
@@ -131,12 +131,12 @@ def _others(library: Library, name: str) -> tuple[Overload, ...]:
     return next(one.overloads for one in library.functions if one.name == name)
 
 
-def _positions(name: str, id_: str, meaning: Callable[..., CelValue]) -> Function:
+def _positions(name: str, id_: str, implementation: Callable[..., CelValue]) -> Function:
     rows: tuple[tuple[str, tuple[Type, ...]], ...] = (
         (f"string_{id_}_string", (STRING, STRING)),
         (f"string_{id_}_string_int", (STRING, STRING, INT)),
     )
-    return Function(name, tuple(Overload(*row, INT, meaning, member=True) for row in rows))
+    return Function(name, tuple(Overload(*row, INT, implementation, member=True) for row in rows))
 
 
 NEWEST: Final = Library(

@@ -81,10 +81,12 @@ def _less(a: Quantity, b: Quantity) -> bool:
     return a < b
 
 
-def _parsing(name: str, id_: str, result: Type, meaning: Callable[..., CelValue]) -> Function:
+def _parsing(
+    name: str, id_: str, result: Type, implementation: Callable[..., CelValue]
+) -> Function:
     return Function(
         name,
-        (Overload(id_, (STRING,), result, meaning),),
+        (Overload(id_, (STRING,), result, implementation),),
         cost=costs.of_argument(0),
         estimate=costs.estimate_argument(0),
     )

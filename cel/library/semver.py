@@ -7,7 +7,7 @@ from cel import semver
 from cel.declare import CelValue, Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
-from cel.numbers import wrapped
+from cel.numbers import wrap_int64
 from cel.types import BOOL, INT, SEMVER, STRING, Type
 from cel.values import Semver
 
@@ -39,19 +39,19 @@ def _compare(a: Semver, b: Semver) -> int:
 def _part(position: int) -> Callable[[Semver], int]:
     def part(version: Semver) -> int:
         # Kubernetes stores them as uint64 and returns them as int64.
-        return wrapped((version.key[0], version.key[1], version.key[2])[position])
+        return wrap_int64((version.key[0], version.key[1], version.key[2])[position])
 
     return part
 
 
 def _parsing(
-    name: str, ids: tuple[str, str], result: Type, meaning: Callable[..., CelValue]
+    name: str, ids: tuple[str, str], result: Type, implementation: Callable[..., CelValue]
 ) -> Function:
     return Function(
         name,
         (
-            Overload(ids[0], (STRING,), result, meaning),
-            Overload(ids[1], (STRING, BOOL), result, meaning),
+            Overload(ids[0], (STRING,), result, implementation),
+            Overload(ids[1], (STRING, BOOL), result, implementation),
         ),
         cost=costs.of_argument(0),
         estimate=costs.estimate_argument(0),
@@ -59,9 +59,13 @@ def _parsing(
 
 
 def _member(
-    name: str, id_: str, params: tuple[Type, ...], result: Type, meaning: Callable[..., CelValue]
+    name: str,
+    id_: str,
+    params: tuple[Type, ...],
+    result: Type,
+    implementation: Callable[..., CelValue],
 ) -> Function:
-    return Function(name, (Overload(id_, params, result, meaning, member=True),))
+    return Function(name, (Overload(id_, params, result, implementation, member=True),))
 
 
 _TWO: Final = (SEMVER, SEMVER)

@@ -219,11 +219,11 @@ def _sorting(name: str, kind: str, type_: Type) -> Overload:
     factor = 2 + costs.TRAVERSAL if texts else 2.0
     if name == "sort":
         params: tuple[Type, ...] = (list_of(type_),)
-        meaning: Callable[..., CelValue] = _sort
+        implementation: Callable[..., CelValue] = _sort
     else:
-        params, meaning = (list_of(B), list_of(type_)), _sort_by
+        params, implementation = (list_of(B), list_of(type_)), _sort_by
     return Overload(
-        f"list_{kind}_{name}", params, params[0], meaning, member=True,
+        f"list_{kind}_{name}", params, params[0], implementation, member=True,
         cost=_by_pairs(len(params) - 1), estimate=_pairs_estimate(len(params) - 1, factor),
     )  # fmt: skip
 

@@ -57,12 +57,12 @@ SETS: Final = Library(
             f"sets.{name}",
             (
                 Overload(
-                    f"list_sets_{name}_list", _LISTS, BOOL, meaning,
+                    f"list_sets_{name}_list", _LISTS, BOOL, implementation,
                     cost=_cost(factor), estimate=_estimate(factor),
                 ),
             ),
         )
-        for name, meaning, factor in (
+        for name, implementation, factor in (
             ("contains", _contains, 1),
             ("equivalent", _equivalent, 2),
             ("intersects", _intersects, 1),

@@ -124,9 +124,9 @@ def _logic() -> tuple[Function, ...]:
 
 
 def _equality(
-    name: str, id_: str, meaning: Callable[..., CelValue], cost: Cost, estimate: Estimate
+    name: str, id_: str, implementation: Callable[..., CelValue], cost: Cost, estimate: Estimate
 ) -> Function:
-    overload = Overload(id_, (A, A), BOOL, meaning, cost=cost, estimate=estimate)
+    overload = Overload(id_, (A, A), BOOL, implementation, cost=cost, estimate=estimate)
     return Function(name, (overload,), cost=cost, estimate=estimate)
 
 
@@ -223,8 +223,8 @@ def _texts(*, newer: bool) -> tuple[Function, ...]:
     return (
         _CONTAINS,
         *(
-            Function(name, (_member(id_, meaning, affix, estimate),))
-            for name, id_, meaning in (
+            Function(name, (_member(id_, implementation, affix, estimate),))
+            for name, id_, implementation in (
                 ("startsWith", "starts_with_string", str.startswith),
                 ("endsWith", "ends_with_string", str.endswith),
             )
@@ -233,9 +233,11 @@ def _texts(*, newer: bool) -> tuple[Function, ...]:
     )
 
 
-def _member(id_: str, meaning: Callable[..., CelValue], cost: Cost, estimate: Estimate) -> Overload:
+def _member(
+    id_: str, implementation: Callable[..., CelValue], cost: Cost, estimate: Estimate
+) -> Overload:
     texts = (STRING, STRING)
-    return Overload(id_, texts, BOOL, meaning, member=True, cost=cost, estimate=estimate)
+    return Overload(id_, texts, BOOL, implementation, member=True, cost=cost, estimate=estimate)
 
 
 def _contains_cost(args: tuple[CelValue, ...], _: CelValue) -> int:

@@ -203,10 +203,10 @@ def _going_over(name: str, *rows: _Row) -> Function:
     )
 
 
-def _positions(name: str, id_: str, meaning: Callable[..., CelValue]) -> Function:
+def _positions(name: str, id_: str, implementation: Callable[..., CelValue]) -> Function:
     rows: tuple[_Row, ...] = (
-        (f"string_{id_}_string", (STRING, STRING), INT, meaning),
-        (f"string_{id_}_string_int", (STRING, STRING, INT), INT, meaning),
+        (f"string_{id_}_string", (STRING, STRING), INT, implementation),
+        (f"string_{id_}_string_int", (STRING, STRING, INT), INT, implementation),
     )
     return Function(
         name,

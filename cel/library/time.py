@@ -5,7 +5,7 @@ from typing import Final
 
 from cel import times
 from cel.declare import UNKNOWN, CelValue, Function, Overload
-from cel.numbers import truncated
+from cel.numbers import divide_truncated
 from cel.types import DURATION, INT, STRING, TIMESTAMP
 from cel.values import Duration, Timestamp
 
@@ -55,7 +55,7 @@ def _milliseconds(moment: Timestamp, _: int) -> int:
 
 
 def _whole_milliseconds(length: Duration) -> int:
-    return truncated(length.nanos, 1_000_000)[0]
+    return divide_truncated(length.nanos, 1_000_000)[0]
 
 
 def _units(seconds: int) -> Callable[[Duration], int]:
@@ -102,10 +102,10 @@ _LENGTHS: Final[dict[str, Callable[[Duration], int]]] = {
 }
 
 
-def _function(name: str, part: str, meaning: _Part) -> Function:
+def _function(name: str, part: str, implementation: _Part) -> Function:
     # The only name that cel-go abbreviates.
     zoned = "timestamp_to_seconds_tz" if part == "seconds" else f"timestamp_to_{part}_with_tz"
-    overloads = _overloads(f"timestamp_to_{part}", meaning, zoned)
+    overloads = _overloads(f"timestamp_to_{part}", implementation, zoned)
     length = _LENGTHS.get(part)
     if length is not None:
         overloads += (Overload(f"duration_to_{part}", (DURATION,), INT, length, member=True),)

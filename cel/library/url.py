@@ -22,8 +22,8 @@ def _query(given: Url) -> dict[str, list[str]]:
     return url.parse_query(given.query)
 
 
-def _part(name: str, id_: str, result: Type, meaning: Callable[..., CelValue]) -> Function:
-    return Function(name, (Overload(id_, (URL,), result, meaning, member=True),))
+def _part(name: str, id_: str, result: Type, implementation: Callable[..., CelValue]) -> Function:
+    return Function(name, (Overload(id_, (URL,), result, implementation, member=True),))
 
 
 URLS: Final = Library(

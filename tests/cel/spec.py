@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.ast import Call, Comprehension, Ident, MessageLiteral, Select, SyntaxNode, below
+from cel.ast import Call, Comprehension, Ident, MessageLiteral, Select, SyntaxNode, walk
 from cel.checker import Checked, Resolved, ResolvedName
 from cel.compile import compile_tree
 from cel.declare import Function, Library, Overload
@@ -188,11 +188,11 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
     given = bindings(plain)
     local = {
         name
-        for each in below(node)
+        for each in walk(node)
         if isinstance(each, Comprehension)
         for name in (each.variable, each.second_variable, each.accumulator)
     }
-    for each in below(node):
+    for each in walk(node):
         if isinstance(each, Ident | Select):
             if _spelt(each).partition(".")[0] in local:
                 names |= {each.id: ResolvedName(each.name, None)} if isinstance(each, Ident) else {}

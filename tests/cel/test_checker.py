@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cel.ast import Call, Ident, Select, SyntaxNode, below
+from cel.ast import Call, Ident, Select, SyntaxNode, walk
 from cel.checker import Checked, Declarations, check, declare
 from cel.errors import CompileError, Problem
 from cel.library.versions import libraries
@@ -56,7 +56,7 @@ def of_type(source: str, declarations: Declarations = PLAIN) -> str:
 
 def only(found: Checked, kind: type[SyntaxNode]) -> SyntaxNode:
     """Return the only node of a kind."""
-    (node,) = (node for node in below(found.node) if isinstance(node, kind))
+    (node,) = (node for node in walk(found.node) if isinstance(node, kind))
     return node
 
 
@@ -70,7 +70,7 @@ def rows(column: str) -> list[tuple[str, YamlValue]]:
 
 
 @pytest.mark.parametrize(("source", "first"), rows("refused"))
-def test_the_first_complaint_is_of_its_kind_and_at_its_place(
+def test_the_first_error_has_the_expected_kind_and_position(
     source: str, first: tuple[str, int, int]
 ) -> None:
     problem = refusal(source)[0]
@@ -78,12 +78,12 @@ def test_the_first_complaint_is_of_its_kind_and_at_its_place(
 
 
 @pytest.mark.parametrize(("source", "type_"), rows("fine"))
-def test_an_expression_has_its_type(source: str, type_: str) -> None:
+def test_a_valid_expression_has_the_expected_type(source: str, type_: str) -> None:
     assert of_type(source) == type_
 
 
 @pytest.mark.parametrize(("source", "type_"), rows("fine"))
-def test_every_type_is_known_in_the_end(source: str, type_: str) -> None:  # noqa: ARG001  # shared rows
+def test_no_type_variable_remains_after_the_check(source: str, type_: str) -> None:  # noqa: ARG001  # shared rows
     assert "_var" not in " ".join(describe(each) for each in checked(source).types.values())
 
 
@@ -104,7 +104,7 @@ OBJECTS = declare(LIBRARIES, {"device": Type("object", "dra.Device")}, {"dra.Dev
         ("timestamp", "type(timestamp)"),
     ],
 )
-def test_an_object_has_its_fields(source: str, type_: str) -> None:
+def test_a_declared_object_field_has_its_type(source: str, type_: str) -> None:
     assert of_type(source, OBJECTS) == type_
 
 
@@ -121,12 +121,12 @@ def test_an_object_has_its_fields(source: str, type_: str) -> None:
         ("device == 1", "no_matching_overload", 8),
     ],
 )
-def test_an_object_has_no_other_fields(source: str, kind: str, column: int) -> None:
+def test_an_undeclared_object_field_is_an_error(source: str, kind: str, column: int) -> None:
     problem = refusal(source, OBJECTS)[0]
     assert (problem.kind, problem.column) == (kind, column)
 
 
-def test_names_say_what_they_mean() -> None:
+def test_names_resolve_to_variables_or_types() -> None:
     found = checked("i")
     assert found.names[found.node.id] == ("i", None)
     found = checked("int")
@@ -147,7 +147,7 @@ def test_names_say_what_they_mean() -> None:
         ("m['x']", ["index_map"], False),
     ],
 )
-def test_calls_say_which_overloads_they_may_be(
+def test_calls_resolve_to_the_possible_overloads(
     source: str,
     overloads: list[str],
     namespaced: bool,  # noqa: FBT001  # a column of the table
@@ -158,7 +158,7 @@ def test_calls_say_which_overloads_they_may_be(
     assert resolved.namespaced is namespaced
 
 
-def test_the_tree_is_left_alone() -> None:
+def test_the_checker_does_not_change_the_tree() -> None:
     node = parse("sets.contains([1], [i]) && int == type(1)", OPTIONS)
     before = repr(node)
     check(node, "", PLAIN)
@@ -182,7 +182,9 @@ NAMES = {"x": INT, "a.x": STRING, "a.b.x": BOOL, "a.b.c.y": DYN, "y": INT}
         ("a.b", "y", "int"),
     ],
 )
-def test_a_container_is_searched_from_inside_out(container: str, source: str, type_: str) -> None:
+def test_a_container_is_searched_from_the_innermost_package(
+    container: str, source: str, type_: str
+) -> None:
     assert of_type(source, declare(LIBRARIES, NAMES, {}, container=container)) == type_
 
 
@@ -197,7 +199,7 @@ def test_a_container_is_searched_from_inside_out(container: str, source: str, ty
         ("a.x", "string", "string"),
     ],
 )
-def test_since_a_newer_version_the_variables_of_macros_come_first(
+def test_with_local_first_macro_variables_take_precedence(
     source: str, older: str | None, newer: str | None
 ) -> None:
     for expected, local_first in ((older, False), (newer, True)):
@@ -208,14 +210,14 @@ def test_since_a_newer_version_the_variables_of_macros_come_first(
             assert of_type(source, declarations) == expected
 
 
-def test_a_name_behind_a_dot_is_marked_where_a_macros_variable_hides_it() -> None:
+def test_a_name_with_a_leading_dot_skips_a_hidden_macro_variable() -> None:
     declarations = declare(LIBRARIES, NAMES, {}, local_first=True)
     found = checked("['q'].exists(x, .x == 1)", declarations)
-    dotted = [n for n in below(found.node) if isinstance(n, Ident) and n.name == ".x"]
+    dotted = [n for n in walk(found.node) if isinstance(n, Ident) and n.name == ".x"]
     assert [found.names[node.id].name for node in dotted] == [".x"]
 
 
-def test_a_message_says_what_was_found_and_what_was_wanted() -> None:
+def test_a_type_error_names_the_found_and_the_expected_type() -> None:
     assert refusal("[1] + s")[0].message == (
         "found no matching overload for '_+_' applied to '(list(int), string)'"
     )
@@ -225,7 +227,7 @@ def test_a_message_says_what_was_found_and_what_was_wanted() -> None:
     assert refusal("[1, s]")[0].message == "expected type 'int' but found 'string'"
 
 
-def test_all_that_is_wrong_is_said_in_the_order_of_its_places() -> None:
+def test_errors_are_reported_in_source_order() -> None:
     problems = refusal("b && (x + 1 ==\n y(s) || i)")
     assert [(p.kind, p.line, p.column) for p in problems] == [
         ("undeclared", 1, 7),
@@ -235,7 +237,7 @@ def test_all_that_is_wrong_is_said_in_the_order_of_its_places() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 99, 3000])
-def test_no_more_than_a_hundred_complaints_are_kept(count: int) -> None:
+def test_at_most_one_hundred_errors_are_reported(count: int) -> None:
     assert len(refusal(f"[{', '.join(['x'] * count)}]")) == min(count, 100)
 
 
@@ -257,13 +259,13 @@ def test_no_more_than_a_hundred_complaints_are_kept(count: int) -> None:
         "[].all(x, [].all(y, x == y && " * 60 + "b" + "))" * 60,
     ],
 )
-def test_deep_and_long_expressions_are_dealt_with(source: str) -> None:
+def test_deep_and_long_expressions_are_checked_without_a_crash(source: str) -> None:
     assert kinds(source) <= {
         "recursion", "undeclared", "no_matching_overload", "type_mismatch",
     }  # fmt: skip
 
 
-def test_types_that_double_with_every_step_are_refused() -> None:
+def test_types_that_grow_exponentially_are_refused() -> None:
     steps = "".join(f"cel.bind(x{n + 1}, {{x{n}: x{n}}}, " for n in range(60))
     source = f"cel.bind(x0, [1], {steps}x60 == x59{')' * 61}"
     assert refusal(source)[0].kind == "recursion"

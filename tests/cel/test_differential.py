@@ -142,7 +142,7 @@ def _google() -> Any:  # noqa: ANN401  # no types there
 
 @settings(max_examples=400, deadline=None)
 @given(ANY)
-def test_google_s_implementation_agrees(source: str) -> None:
+def test_cel_expr_python_has_the_same_results(source: str) -> None:
     cel, environment = _google()
     try:
         found = environment.compile(source).eval(environment.Activation(VALUES))
@@ -177,7 +177,7 @@ def _celpy() -> Any:  # noqa: ANN401  # no types there
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=60, deadline=None)
 @given(ANY)
-def test_the_python_implementation_agrees(source: str) -> None:
+def test_cel_python_has_the_same_results(source: str) -> None:
     celpy, environment, values = _celpy()
     ours = _our_answer(source)
     try:
@@ -220,22 +220,24 @@ def _questions() -> Iterator[dict[str, Any]]:
         }
 
 
-def test_kubernetes_itself_agrees() -> None:
+def test_kubernetes_has_the_same_results() -> None:
     try:
         oracle = binary()
     except NoGoError as error:
         pytest.skip(f"THE ORACLE IS NOT ASKED: {error}")
-    asked = [question_ for question_, _ in zip(_questions(), range(1500), strict=False)]
-    lines = "\n".join(json.dumps(each) for each in asked)
-    said = subprocess.run(  # noqa: S603  # our own program
+    questions = [question_ for question_, _ in zip(_questions(), range(1500), strict=False)]
+    lines = "\n".join(json.dumps(each) for each in questions)
+    answers = subprocess.run(  # noqa: S603  # our own program
         [oracle, "cel"], input=lines, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     selectors = {gate: Selectors("1.37", list_attributes=gate == "on") for gate in ("on", "off")}
 
     apart = []
-    for plain, line in zip(asked, said, strict=True):
+    for plain, line in zip(questions, answers, strict=True):
         theirs, each = json.loads(line), convert_question(plain)
-        ours = selectors[plain["list_attributes"]].answer(each.expression, each.driver, each.device)
+        ours = selectors[plain["list_attributes"]].evaluate(
+            each.expression, each.driver, each.device
+        )
         # Its columns count bytes, and the order of its map selects which error it reports first.
         for field in FIELDS:
             if field in ("error_position", "error_kind"):

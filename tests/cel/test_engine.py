@@ -42,7 +42,7 @@ def test_table(case: YamlValue) -> None:
     assert case["expected"] == answer
 
 
-def test_a_program_may_be_evaluated_by_many_threads_at_once() -> None:
+def test_many_threads_may_evaluate_a_program_at_once() -> None:
     program = PLAIN.compile("l.map(a, a * x).filter(b, b > 3) == [6, 9] && l.exists(c, c == x)")
     answers: list[object] = []
 
@@ -58,29 +58,29 @@ def test_a_program_may_be_evaluated_by_many_threads_at_once() -> None:
     assert answers == [True] * 200
 
 
-def test_an_evaluation_ends_when_the_caller_gives_up() -> None:
+def test_an_evaluation_ends_when_the_caller_stops_it() -> None:
     program = PLAIN.compile("lists.range(1000).all(a, a >= 0)")
-    asked: list[int] = []
+    calls: list[int] = []
 
     def stop() -> bool:
-        asked.append(1)
-        return len(asked) == 7
+        calls.append(1)
+        return len(calls) == 7
 
     with pytest.raises(EvaluationError) as caught:
         program.evaluate(VALUES, stop)
 
     assert caught.value.kind == "interrupted"
-    assert len(asked) == 7
+    assert len(calls) == 7
 
 
-def test_giving_up_is_not_absorbed() -> None:
+def test_a_logical_operator_does_not_absorb_an_interruption() -> None:
     program = PLAIN.compile("lists.range(1000).all(a, a >= 0) || true")
 
     with pytest.raises(EvaluationError, match="interrupted"):
         program.evaluate(VALUES, lambda: True)
 
 
-def test_the_limit_is_exact_and_not_absorbed() -> None:
+def test_the_cost_limit_is_exact_and_no_operator_absorbs_it() -> None:
     source = "lists.range(1000).all(a, a >= 0)"
     cost = PLAIN.compile(source).evaluate(VALUES).cost
     enough = Environment(VARIABLES, libraries("1.36", stored=True), limit=cost)
@@ -92,14 +92,14 @@ def test_the_limit_is_exact_and_not_absorbed() -> None:
     assert (caught.value.kind, caught.value.cost) == ("cost_exceeded", cost)
 
 
-def test_a_name_that_both_forms_publish_is_the_qualified_one() -> None:
+def test_a_qualified_attribute_overrides_the_same_unqualified_one() -> None:
     device = Device(name="x", attributes={"d/a": Attribute(integer=1), "a": Attribute(integer=2)})
     program = device_environment().compile('device.attributes["d"].a == 1')
 
     assert program.evaluate(device_variables("d", device)).value is True
 
 
-def test_a_list_cannot_be_seen_with_the_gate_off() -> None:
+def test_a_device_with_a_list_attribute_fails_with_the_gate_off() -> None:
     device = Device(name="x", attributes={"a": Attribute(strings=("x",))})
     program = device_environment().compile("true")
 
@@ -108,7 +108,7 @@ def test_a_list_cannot_be_seen_with_the_gate_off() -> None:
     assert caught.value.kind == "unsupported_attribute"
 
 
-def test_programs_forget_the_least_recently_used() -> None:
+def test_programs_evict_the_least_recently_used() -> None:
     programs = Programs(PLAIN, size=2)
     first = programs.compile("x == 1")
     programs.compile("x == 2")
@@ -120,7 +120,7 @@ def test_programs_forget_the_least_recently_used() -> None:
     assert len(programs) == 2
 
 
-def test_programs_remember_what_does_not_compile() -> None:
+def test_programs_cache_compile_errors() -> None:
     programs = Programs(PLAIN, size=2)
     for _ in range(2):
         with pytest.raises(CompileError):
@@ -128,12 +128,12 @@ def test_programs_remember_what_does_not_compile() -> None:
     assert len(programs) == 1
 
 
-def test_an_expression_about_another_device_is_answered_or_said_to_have_none() -> None:
-    ask = make_evaluator(Programs(device_environment()))
+def test_an_expression_on_another_device_returns_a_result_or_raises() -> None:
+    evaluate = make_evaluator(Programs(device_environment()))
     peer = Peer(PoolID("d", "pool"), DEVICE)
 
-    assert ask('device.attributes["d"].model == "a"', peer) is True
-    assert ask('device.attributes["d"].model == "b"', peer) is False
+    assert evaluate('device.attributes["d"].model == "a"', peer) is True
+    assert evaluate('device.attributes["d"].model == "b"', peer) is False
     for expression in ('device.attributes["d"].nope == 1', "1 +"):
         with pytest.raises(Unanswered):
-            ask(expression, peer)
+            evaluate(expression, peer)

@@ -20,7 +20,7 @@ EXPECTED = json.loads((Path(__file__).parent / "cases" / "differences.json").rea
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_answers_differ_from_kubernetes_only_where_that_is_expected(version: str) -> None:
+def test_results_differ_from_kubernetes_only_where_expected(version: str) -> None:
     found = _differences(version)
 
     unexpected = [f"{each.name}: {each.expected!r}, not {each.found!r}" for each in found]
@@ -29,7 +29,7 @@ def test_answers_differ_from_kubernetes_only_where_that_is_expected(version: str
     assert [line for line in unexpected if line.partition(":")[0] not in expected] == []
 
 
-def test_every_expected_difference_exists_and_has_its_reason() -> None:
+def test_every_expected_difference_exists_and_has_a_reason() -> None:
     found = {each.name for version in VERSIONS for each in _differences(version)}
 
     for entry in EXPECTED:
@@ -37,7 +37,7 @@ def test_every_expected_difference_exists_and_has_its_reason() -> None:
         assert set(entry["differences"]) <= found
 
 
-def test_a_wrong_answer_would_be_noticed() -> None:
+def test_a_difference_names_version_case_and_field() -> None:
     case = {"id": "x", "list_attributes": "on"}
 
     assert Difference("1.36", case, "cost", 1, 2).name == "1.36 x on cost"

@@ -7,7 +7,7 @@ import pytest
 from cel.environment import Environment
 from cel.errors import EvaluationError
 from cel.library.versions import functions, libraries
-from cel.numbers import shortest
+from cel.numbers import format_shortest
 from cel.types import DYN
 from cel.values import Map, NamedFormat, Optional, TypeValue, type_name
 from tests.tables import YamlValue, load_cases
@@ -30,7 +30,7 @@ def shown(value: object) -> str:  # noqa: PLR0911  # one a kind
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return shortest(value)
+        return format_shortest(value)
     if isinstance(value, (list, tuple)):
         return f"[{' '.join(map(shown, value))}]"
     if isinstance(value, dict):
@@ -56,7 +56,7 @@ def outcome(expression: str, version: str = "1.36") -> object:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_answers_and_costs_as_kubernetes(case: dict[str, YamlValue]) -> None:
+def test_results_and_costs_equal_those_of_kubernetes(case: dict[str, YamlValue]) -> None:
     program = BASE.compile(case["expression"])
     if "error" in case:
         with pytest.raises(EvaluationError) as caught:
@@ -78,12 +78,12 @@ def test_answers_and_costs_as_kubernetes(case: dict[str, YamlValue]) -> None:
         ("lists.range(60).includes(59)", "list_elements", True),
     ],
 )
-def test_what_1_37_answers_otherwise(expression: str, before: object, since: object) -> None:
+def test_results_that_differ_in_1_37(expression: str, before: object, since: object) -> None:
     assert outcome(expression, "1.36") == before
     assert outcome(expression, "1.37") == since
 
 
-def test_an_affix_is_counted_by_its_own_size_since_1_37() -> None:
+def test_since_1_37_the_cost_of_an_affix_is_its_own_size() -> None:
     expression = f'"{"a" * 100}".startsWith("a")'
     costs = [
         ENVIRONMENTS[version].compile(expression).evaluate({"x": 1}).cost
@@ -107,37 +107,37 @@ def test_an_affix_is_counted_by_its_own_size_since_1_37() -> None:
         ("1.37", True, False, True, True),
     ],
 )
-def test_a_new_expression_has_what_the_version_before_had(  # a row of the table
+def test_a_new_expression_may_use_only_the_libraries_of_the_previous_version(  # a row of the table
     version: str, *, stored: bool, gate: bool, sort: bool, includes: bool
 ) -> None:
     names = functions(libraries(version, stored=stored, list_attributes=gate))
     assert ("sort" in names, "includes" in names) == (sort, includes)
 
 
-def test_every_overload_has_its_own_id() -> None:
+def test_overload_ids_are_unique() -> None:
     for version in ENVIRONMENTS:
         table = functions(libraries(version, stored=True))
         ids = [overload.id for function in table.values() for overload in function.overloads]
         assert len(ids) == len(set(ids))
 
 
-def test_an_unchanged_library_is_the_same_object_everywhere() -> None:
+def test_versions_share_the_object_of_an_unchanged_library() -> None:
     new = functions(libraries("1.36", stored=False))
     stored = functions(libraries("1.36", stored=True))
     assert {name for name in new if new[name] != stored[name]} == set()
 
 
-def test_authorization_is_known_by_name_only() -> None:
+def test_authorization_functions_have_no_implementation() -> None:
     assert outcome('x.check("get")') == "no_such_overload"
 
 
-def test_a_named_format_says_what_is_wrong_in_the_words_of_the_api_server() -> None:
+def test_a_named_format_reports_errors_with_the_messages_of_the_api_server() -> None:
     found = outcome("format.dns1123Label()")
     assert isinstance(found, NamedFormat)
     assert found.problems("a.b") == ["must not contain dots"]
 
 
-def test_a_map_with_numbers_for_keys_keeps_their_kinds_apart() -> None:
+def test_a_map_distinguishes_the_kinds_of_number_keys() -> None:
     found = outcome('{dyn(1): "int", dyn(1u): "uint"}')
     assert isinstance(found, Map)
     assert [found.find(1), len(found)] == ["int", 2]

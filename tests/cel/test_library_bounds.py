@@ -17,7 +17,7 @@ LONG = "a" * 10_000
 def call(name: str, id_: str, *args: object) -> object:
     """Call one overload."""
     overload = next(one for one in TABLE[name].overloads if one.id == id_)
-    return overload.meaning(*args)
+    return overload.implementation(*args)
 
 
 def nested(depth: int) -> list[object]:
@@ -44,7 +44,7 @@ def nested(depth: int) -> list[object]:
         ("matches", "matches_string", ("a" * 1_000_000, "b" * 1_000)),
     ],
 )
-def test_a_result_beyond_every_budget_is_refused(
+def test_a_result_larger_than_the_budget_is_refused(
     name: str, id_: str, args: tuple[object, ...]
 ) -> None:
     with pytest.raises(EvaluationError) as caught:
@@ -52,12 +52,12 @@ def test_a_result_beyond_every_budget_is_refused(
     assert caught.value.kind == "cost_exceeded"
 
 
-def test_what_is_just_within_the_bounds_is_made() -> None:
+def test_a_result_just_within_the_bounds_is_created() -> None:
     assert call("_+_", "add_list", [0] * 500_000, [0] * 500_000) == [0] * 1_000_000
     assert call("replace", "string_replace_string_string", "aaa", "", "-") == "-a-a-a-"
 
 
-def test_values_that_hold_another_many_times_are_compared_and_counted_once() -> None:
+def test_nested_shared_values_are_compared_and_counted_once() -> None:
     a, b = nested(60), nested(60)
     assert call("_==_", "equals", a, b) is True
     cost = TABLE["indexOf"].cost
@@ -66,7 +66,7 @@ def test_values_that_hold_another_many_times_are_compared_and_counted_once() -> 
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*x", "(a{500}){2}"])
-def test_no_pattern_backtracks(pattern: str) -> None:
+def test_patterns_do_not_backtrack(pattern: str) -> None:
     found = compile_pattern(pattern).search(b"a" * 5_000 + b"b!")
     assert (found is None) == (pattern != "(a{500}){2}")
 
@@ -75,29 +75,29 @@ def test_no_pattern_backtracks(pattern: str) -> None:
     "pattern",
     ["(", "a(?=b)", r"(a)\1", "a{1001}", r"\C", "a**", "(?P<é>a)", "(" * 1001 + ")" * 1001],
 )
-def test_what_is_no_pattern_for_go_is_refused(pattern: str) -> None:
+def test_a_pattern_that_go_refuses_is_refused(pattern: str) -> None:
     assert check_pattern(pattern) is not None
 
 
 @pytest.mark.parametrize(
     "pattern", [r"\\C", r"\Q\C\E", r"\pL+", "(?i)a", "(?P<n>a)", r"\z", "[[:alpha:]]", ""]
 )
-def test_what_is_a_pattern_for_go_is_taken(pattern: str) -> None:
+def test_a_pattern_that_go_accepts_is_accepted(pattern: str) -> None:
     assert check_pattern(pattern) is None
 
 
-def test_a_pattern_that_would_take_too_much_memory_is_refused() -> None:
+def test_a_pattern_that_needs_too_much_memory_is_refused() -> None:
     assert check_pattern(r"(\pL{900}){1}" * 60) is not None
 
 
-def test_a_wide_clause_is_as_wide_as_upstreams_printer_can_count() -> None:
+def test_the_width_of_a_clause_wraps_around_as_in_cel_go() -> None:
     assert len(format_text("%.65535e", [1.0])) == 65535
     assert len(format_text("%.65536e", [1.0])) == len("1.000000×10⁰⁰")  # noqa: RUF001  # what is written
     assert format_text("%.257f", [1.0]) == "1.0"
     assert format_text("%.99999999999f", [1.0]) == "%!(NOVERB)"
 
 
-def test_an_expression_cannot_get_around_the_bounds() -> None:
+def test_an_expression_cannot_bypass_the_bounds() -> None:
     doubled = "[0, 0]"
     for i in range(30):
         doubled = f"cel.bind(v{i}, {doubled}, v{i} + v{i})"

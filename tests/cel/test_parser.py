@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel.ast import Ident, Literal, below, copied
+from cel.ast import Ident, Literal, copy_tree, walk
 from cel.errors import CompileError, Problem
 from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
 from cel.parser import ParserOptions, parse
@@ -44,7 +44,7 @@ def kind(source: str, options: ParserOptions = OPTIONS) -> str | None:
 
 
 @pytest.mark.parametrize(("source", "tree"), trees())
-def test_an_expression_becomes_its_tree(source: str, tree: str) -> None:
+def test_an_expression_parses_to_the_expected_tree(source: str, tree: str) -> None:
     assert show(parse(source, OPTIONS)) == tree
 
 
@@ -58,23 +58,23 @@ def test_an_expression_becomes_its_tree(source: str, tree: str) -> None:
         ("A{`x.y`: 1}", "A{x.y: 1}"),
     ],
 )
-def test_fields_may_be_quoted_where_that_is_known(source: str, tree: str) -> None:
+def test_fields_may_be_quoted_if_the_version_supports_it(source: str, tree: str) -> None:
     assert show(parse(source, NEWER)) == tree
     assert kind(source, OPTIONS) == "syntax"
 
 
 @pytest.mark.parametrize("source", ["`a`", "m.``", "m.`a", "m.`a$`", "m.`a`(1)", "[1].all(`x`, x)"])
-def test_nothing_but_fields_may_be_quoted(source: str) -> None:
+def test_only_fields_may_be_quoted(source: str) -> None:
     assert kind(source, NEWER) == "syntax"
 
 
 @pytest.mark.parametrize("source", ["a.?b", "a[?b]", "[?a]", "{?a: b}", "A{?b: c}"])
-def test_optional_syntax_is_refused_where_there_are_no_optional_values(source: str) -> None:
+def test_optional_syntax_is_refused_without_optional_values(source: str) -> None:
     assert kind(source, BARE) == "syntax"
     assert kind(source, OPTIONS) is None
 
 
-def test_without_macros_their_calls_are_calls() -> None:
+def test_without_macros_a_macro_call_is_a_plain_call() -> None:
     assert show(parse("a.all(x, has(x.y))", BARE)) == "a->all(x, has(x.y))"
     assert isinstance(parse("has(a)", BARE), type(parse("f(a)", BARE)))
 
@@ -100,7 +100,7 @@ def test_without_macros_their_calls_are_calls() -> None:
         ("'é😀' + a", "call", 5),
     ],
 )
-def test_a_node_stands_where_its_operator_or_first_letter_stands(
+def test_the_offset_of_a_node_is_its_operator_or_first_character(
     source: str, name: str, offset: int
 ) -> None:
     node = parse(source, OPTIONS)
@@ -108,25 +108,25 @@ def test_a_node_stands_where_its_operator_or_first_letter_stands(
     assert node.offset == offset
 
 
-def test_entries_stand_at_their_colons() -> None:
+def test_the_offset_of_an_entry_is_its_colon() -> None:
     node = parse("{a: b, c : d}", OPTIONS)
     assert [entry.offset for entry in getattr(node, "entries", ())] == [2, 9]
 
 
 @pytest.mark.parametrize("source", [source for source, _ in trees()])
-def test_no_two_nodes_of_a_tree_have_one_id(source: str) -> None:
-    nodes = below(parse(source, OPTIONS))
+def test_node_ids_are_unique_in_a_tree(source: str) -> None:
+    nodes = walk(parse(source, OPTIONS))
     assert len({node.id for node in nodes}) == len(nodes)
 
 
 @pytest.mark.parametrize("source", [source for source, _ in trees()])
-def test_a_copy_is_the_same_tree_of_other_nodes(source: str) -> None:
+def test_a_copy_is_an_equal_tree_with_new_ids(source: str) -> None:
     node = parse(source, OPTIONS)
     ids = iter(range(1000, 2000))
-    copy = copied(node, lambda: next(ids))
+    copy = copy_tree(node, lambda: next(ids))
     assert show(copy) == show(node)
-    assert {id(each) for each in below(copy)}.isdisjoint(id(each) for each in below(node))
-    assert min(each.id for each in below(copy)) >= 1000
+    assert {id(each) for each in walk(copy)}.isdisjoint(id(each) for each in walk(node))
+    assert min(each.id for each in walk(copy)) >= 1000
 
 
 def nested(opening: str, inside: str, closing: str, times: int) -> str:
@@ -156,7 +156,7 @@ def nested(opening: str, inside: str, closing: str, times: int) -> str:
         ("", "a", ".f()", 250),
     ],
 )
-def test_nesting_ends_where_the_references_does(
+def test_the_nesting_limit_equals_that_of_cel_go(
     opening: str, inside: str, closing: str, deepest: int
 ) -> None:
     assert kind(nested(opening, inside, closing, deepest)) is None
@@ -164,30 +164,30 @@ def test_nesting_ends_where_the_references_does(
 
 
 @pytest.mark.parametrize("operator", [" && ", " || "])
-def test_chains_of_logic_are_no_nesting(operator: str) -> None:
+def test_chains_of_a_logical_operator_do_not_nest(operator: str) -> None:
     assert kind(operator.join(["a"] * 2000)) is None
 
 
-def test_prefixes_are_no_nesting() -> None:
+def test_prefix_operators_do_not_nest() -> None:
     assert kind("!" * 5001 + "a") is None
 
 
-def test_too_much_nesting_comes_before_all_other_complaints() -> None:
+def test_a_nesting_error_replaces_all_other_errors() -> None:
     assert kind("1 + if + " + "(" * 251 + "a") == "recursion"
 
 
-def test_an_expression_has_a_greatest_length() -> None:
+def test_an_expression_that_is_too_long_is_refused() -> None:
     assert kind("'" + "x" * 99_998 + "'") is None
     assert kind("'" + "x" * 99_999 + "'") == "size"
 
 
-def test_a_lone_surrogate_is_read_as_the_replacement_character() -> None:
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     node = parse("'\ud83d\ude00 \ud800'", OPTIONS)
     assert isinstance(node, Literal)
     assert node.value == "😀 \ufffd"
 
 
-def test_the_place_of_a_complaint_counts_characters() -> None:
+def test_error_columns_count_characters() -> None:
     found = problems("'😀' +\n if")
     assert [(p.kind, p.line, p.column) for p in found] == [("reserved", 2, 2)]
 
@@ -223,7 +223,7 @@ PIECES = st.sampled_from(
 
 @settings(deadline=None, max_examples=400)
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
-def test_any_text_is_a_tree_or_has_problems_within_it(source: str) -> None:
+def test_any_text_parses_or_has_errors_at_positions_inside_it(source: str) -> None:
     lines = source.split("\n")
     for problem in problems(source):
         if problem.line:
@@ -258,12 +258,12 @@ def test_any_text_is_a_tree_or_has_problems_within_it(source: str) -> None:
         *("if ", "// \n", "a ? b : ", "a && ", "1 + ", "99999999999999999999 "),
     ],
 )
-def test_ten_kibibytes_of_anything_are_dealt_with(piece: str) -> None:
+def test_ten_kibibytes_of_any_text_parse_or_fail_without_a_crash(piece: str) -> None:
     source = (piece * 10_240)[:10_240]
     assert kind(source) in {None, "syntax", "recursion", "reserved", "macro"}
 
 
-def test_a_name_is_a_name() -> None:
+def test_an_identifier_parses_to_an_identifier() -> None:
     node = parse("abc", OPTIONS)
     assert isinstance(node, Ident)
     assert node.name == "abc"

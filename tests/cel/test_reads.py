@@ -64,7 +64,9 @@ def test_table(case: YamlValue) -> None:
 
     shown = {
         ".".join(each.path) or "device": {
-            word for word, said in (("guarded", each.guarded), ("presence", each.presence)) if said
+            word
+            for word, present in (("guarded", each.guarded), ("presence", each.presence))
+            if present
         }
         for each in found.accesses
     }
@@ -73,7 +75,7 @@ def test_table(case: YamlValue) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PROGRAMS), DEVICES, DEVICES)
-def test_devices_of_equal_projection_have_the_same_outcome(
+def test_devices_with_equal_projections_have_equal_results(
     program: Program, one: Device, other: Device
 ) -> None:
     found = find_reads(program)
@@ -91,7 +93,7 @@ def test_devices_of_equal_projection_have_the_same_outcome(
         assert _outcome(program, one) == _outcome(program, mixed)
 
 
-def test_unlike_values_that_python_takes_for_equal_are_told_apart() -> None:
+def test_values_of_different_kinds_that_are_equal_in_python_have_different_projections() -> None:
     found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
     values = [
         Attribute(integer=1),
@@ -106,7 +108,7 @@ def test_unlike_values_that_python_takes_for_equal_are_told_apart() -> None:
     assert len(keys) == len(values)
 
 
-def test_what_is_not_read_is_not_in_the_projection() -> None:
+def test_an_attribute_that_is_not_read_is_not_in_the_projection() -> None:
     found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
     one = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=1)})
     other = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=2)})
@@ -116,4 +118,4 @@ def test_what_is_not_read_is_not_in_the_projection() -> None:
     )
     assert found.attributes() == {("d", "x")}
     assert found.required() == {("attributes", "d", "x")}
-    assert not found.whole()
+    assert not found.reads_whole_map()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cel import semver
 from cel.errors import EvaluationError
 from cel.net import parse_cidr, parse_ip
-from cel.numbers import fixed, parse_float, shortest
+from cel.numbers import format_fixed, format_shortest, parse_float
 from cel.times import Duration, Timestamp, parse_duration, parse_timestamp
 from cel.types import ANY, BOOL, DYN, INT, QUANTITY, STRING, A, Type, list_of, map_of, optional_of
 from cel.url import parse_url
@@ -85,7 +85,7 @@ VALUES: st.SearchStrategy[CelValue] = st.recursive(
         ("1.2.3", VERSION, False),
     ],
 )
-def test_unlike_kinds_are_unequal_but_for_numbers(
+def test_different_kinds_are_unequal_except_numbers(
     a: CelValue, b: CelValue, *, expected: bool
 ) -> None:
     assert equal(a, b) is expected
@@ -102,14 +102,14 @@ def test_unlike_kinds_are_unequal_but_for_numbers(
         (ONE, ComputedQuantity(1, 0, ONE.format, decimal=False)),
     ],
 )
-def test_what_kubernetes_added_only_compares_with_its_like(a: CelValue, b: CelValue) -> None:
+def test_kubernetes_types_compare_only_with_the_same_type(a: CelValue, b: CelValue) -> None:
     with pytest.raises(EvaluationError) as caught:
         equal(a, b)
     assert caught.value.kind == "no_such_overload"
     assert not same(a, b)
 
 
-def test_a_computed_quantity_compares_from_the_left() -> None:
+def test_a_computed_quantity_compares_only_on_the_left() -> None:
     assert equal(ComputedQuantity(1, 0, ONE.format, decimal=False), ONE)
 
 
@@ -120,16 +120,16 @@ def test_a_value_equals_itself_and_is_in_its_list(value: CelValue) -> None:
 
 
 @given(VALUES, VALUES)
-def test_equality_has_no_side(a: CelValue, b: CelValue) -> None:
+def test_equality_is_symmetric(a: CelValue, b: CelValue) -> None:
     assert equal(a, b) == equal(b, a)
 
 
 @given(st.sampled_from([int, Uint, float]), st.integers(0, 2**53), st.integers(0, 2**53))
-def test_numbers_order_across_kinds(kind: type, a: int, b: int) -> None:
+def test_numbers_of_different_kinds_are_ordered(kind: type, a: int, b: int) -> None:
     assert compare(kind(a), b) == (a > b) - (a < b)
 
 
-def test_nan_and_unlike_kinds_have_no_order() -> None:
+def test_nan_and_different_kinds_have_no_order() -> None:
     for a, b, kind in (
         (1.0, math.nan, "nan_order"),
         (1, "a", "no_such_overload"),
@@ -150,11 +150,11 @@ def test_a_map_finds_a_number_of_another_kind() -> None:
     assert find({"a": 1}, 1) is MISSING
 
 
-def test_a_map_of_strings_is_a_dict_and_the_later_of_two_entries_counts() -> None:
+def test_a_map_of_strings_is_a_dict_and_the_last_duplicate_is_effective() -> None:
     assert make_map([("a", 1), ("a", 2)]) == {"a": 2}
 
 
-def test_a_map_grows_in_place_until_a_key_is_no_string() -> None:
+def test_a_map_grows_in_place_until_a_key_is_not_a_string() -> None:
     grown = grow({}, "a", 1)
     assert grow(grown, "b", 2) is grown
     mixed = grow(grown, 3, 4)
@@ -164,7 +164,7 @@ def test_a_map_grows_in_place_until_a_key_is_no_string() -> None:
         grow(mixed, 3.0, 5)
 
 
-def test_a_map_with_a_default_has_every_key_and_contains_only_its_own() -> None:
+def test_a_map_with_a_default_finds_every_key_and_contains_only_its_own() -> None:
     class Domains(dict[str, CelValue]):
         def __missing__(self, key: str) -> CelValue:
             return {}
@@ -180,7 +180,9 @@ def test_a_map_with_a_default_has_every_key_and_contains_only_its_own() -> None:
         ({"a": 1}, "b", "no_such_key"), ("abc", 0, "no_such_overload"), (1, 0, "no_such_overload"),
     ],
 )  # fmt: skip
-def test_a_look_up_that_fails_says_how(container: CelValue, key: CelValue, kind: str) -> None:
+def test_a_failed_lookup_raises_an_error_of_the_expected_kind(
+    container: CelValue, key: CelValue, kind: str
+) -> None:
     with pytest.raises(EvaluationError) as caught:
         index(container, key)
     assert caught.value.kind == kind
@@ -199,7 +201,7 @@ def test_size_counts_characters() -> None:
         (optional_of(A), NONE, None), (Type("wrapper", params=(INT,)), None, "a"),
     ],
 )  # fmt: skip
-def test_a_guard_looks_at_the_first_element_only(
+def test_a_type_check_examines_only_the_first_element(
     type_: Type, fitting: CelValue, unfit: CelValue
 ) -> None:
     guard = fits(type_)
@@ -207,11 +209,11 @@ def test_a_guard_looks_at_the_first_element_only(
     assert (guard(fitting), guard(unfit)) == (True, False)
 
 
-def test_everything_fits_what_is_dynamic() -> None:
+def test_every_value_fits_a_dynamic_type() -> None:
     assert [fits(type_) for type_ in (DYN, ANY, A)] == [None, None, None]
 
 
-def test_names_of_types() -> None:
+def test_type_names_of_values() -> None:
     values: list[CelValue] = [1, Uint(1), 1.0, True, None, "", b"", [], {}, NONE, ONE, VERSION]
     assert [type_name(value) for value in values] == [
         "int", "uint", "double", "bool", "null_type", "string", "bytes", "list", "map",
@@ -220,17 +222,17 @@ def test_names_of_types() -> None:
 
 
 @given(st.floats(allow_nan=False))
-def test_a_double_reads_back_as_it_was_written(value: float) -> None:
-    for text in (shortest(value), fixed(value)):
+def test_a_formatted_double_parses_to_the_same_value(value: float) -> None:
+    for text in (format_shortest(value), format_fixed(value)):
         assert parse_float(text) == value
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_a_duration_in_nanoseconds_reads_back(nanos: int) -> None:
+def test_a_duration_in_nanoseconds_parses_to_the_same_value(nanos: int) -> None:
     assert parse_duration(f"{nanos}ns") == Duration(nanos)
 
 
 @given(st.datetimes())
-def test_a_timestamp_reads_back_as_it_was_written(moment: object) -> None:
+def test_a_formatted_timestamp_parses_to_the_same_value(moment: object) -> None:
     read = parse_timestamp(f"{moment.isoformat()}Z")  # type: ignore[attr-defined]  # a datetime
     assert parse_timestamp(str(read)) == read

@@ -39,7 +39,7 @@ PACKAGE = "google.protobuf."
         ("Struct", {"fields": {"a": {"b": Duration(1_500_000_000)}}}, {"a": {"b": "1.5s"}}),
     ],
 )
-def test_a_message_is_the_value_it_wraps(
+def test_a_well_known_message_converts_to_its_value(
     name: str, fields: dict[str, CelValue], value: CelValue
 ) -> None:
     found = construct(PACKAGE + name, fields)
@@ -58,7 +58,7 @@ def test_a_message_is_the_value_it_wraps(
         ("Struct", {"fields": {"a": NONE}}, "conversion"),
     ],
 )
-def test_what_a_message_cannot_hold_is_an_error(
+def test_an_invalid_field_value_raises_an_error(
     name: str, fields: dict[str, CelValue], kind: str
 ) -> None:
     with pytest.raises(EvaluationError) as caught:
@@ -66,5 +66,5 @@ def test_what_a_message_cannot_hold_is_an_error(
     assert caught.value.kind == kind
 
 
-def test_every_message_has_a_type_and_fields() -> None:
+def test_every_well_known_message_declares_a_type_and_fields() -> None:
     assert TYPES.keys() == FIELDS.keys()

@@ -85,8 +85,8 @@ FALSE: tuple[AskSelector, ...] = (
 
 def holds(selector: AskSelector) -> object:
     text = write_cel(selector, WORDS, {f"{DRIVER}/enabled": "bool"})
-    assert SELECTORS.admitted(text) == (True, None), text
-    return SELECTORS.answer(text, DRIVER, GPU).result
+    assert SELECTORS.check_admission(text) == (True, None), text
+    return SELECTORS.evaluate(text, DRIVER, GPU).result
 
 
 @pytest.mark.parametrize("selector", TRUE, ids=repr)
