@@ -1,0 +1,99 @@
+"""The API server handles the requests of Drawbridge before those of tenants."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+BASE = Path(__file__).parents[2] / "manifests" / "base"
+Json = dict[str, Any]
+# The matchingPrecedence of the API server's own FlowSchemas, from apiserver's bootstrap defaults.
+CONTROL_PLANE, SERVICE_ACCOUNTS = 900, 9000
+
+
+def read(name: str) -> list[Json]:
+    return list(yaml.safe_load_all((BASE / name).read_text("utf-8")))
+
+
+OBJECTS = read("flow-control.yaml")
+SCHEMAS = {each["metadata"]["name"]: each for each in OBJECTS if each["kind"] == "FlowSchema"}
+ACCOUNTS = {
+    (each["metadata"]["name"], each["metadata"].get("namespace", "drawbridge-system"))
+    for each in read("accounts.yaml")
+    if each["kind"] == "ServiceAccount"
+}
+
+
+def list_accounts(schema: Json) -> set[tuple[str, str]]:
+    return {
+        (subject["serviceAccount"]["name"], subject["serviceAccount"]["namespace"])
+        for rule in schema["spec"]["rules"]
+        for subject in rule["subjects"]
+    }
+
+
+def matches(rule: Json, group: str, resource: str, verb: str, namespace: str) -> bool:
+    """Whether a resource rule of a FlowSchema matches a request; empty namespace: cluster scope."""
+    wanted = {"apiGroups": group, "resources": resource, "verbs": verb}
+    if namespace:
+        wanted["namespaces"] = namespace
+    elif not rule.get("clusterScope"):
+        return False
+    return all({"*", value} & set(rule[field]) for field, value in wanted.items())
+
+
+def find_level(account: str, *request: str) -> str:
+    """Return the priority level of a request, as the API server selects it."""
+    for schema in sorted(SCHEMAS.values(), key=lambda each: each["spec"]["matchingPrecedence"]):
+        if (account, "drawbridge-system") in list_accounts(schema) and any(
+            matches(each, *request)
+            for rule in schema["spec"]["rules"]
+            for each in rule.get("resourceRules", ())
+        ):
+            level: str = schema["spec"]["priorityLevelConfiguration"]["name"]
+            return level
+    return "workload-low"
+
+
+LEASES = ("coordination.k8s.io", "leases")
+LEVELS = [
+    ("drawbridge-controller", (*LEASES, "update", "drawbridge-system"), "leader-election"),
+    ("drawbridge-controller", (*LEASES, "create", "drawbridge-system"), "leader-election"),
+    ("drawbridge-controller", (*LEASES, "get", "drawbridge-system"), "leader-election"),
+    ("drawbridge-controller", (*LEASES, "update", "team"), "drawbridge"),
+    ("drawbridge-controller", ("", "pods", "watch", ""), "drawbridge"),
+    ("drawbridge-controller", ("", "configmaps", "update", "drawbridge-system"), "drawbridge"),
+    ("drawbridge-webhook", ("resource.k8s.io", "resourceclaimtemplates", "create", "team"),
+     "drawbridge"),
+    ("drawbridge-webhook", (*LEASES, "update", "drawbridge-system"), "drawbridge"),
+    ("default", ("", "pods", "create", "team"), "workload-low"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("account", "request_", "level"), LEVELS)
+def test_the_level_of_a_request(account: str, request_: tuple[str, ...], level: str) -> None:
+    assert find_level(account, *request_) == level
+
+
+def test_every_account_has_a_level_and_no_other_client_has_it() -> None:
+    matched = {account for schema in SCHEMAS.values() for account in list_accounts(schema)}
+    assert matched == ACCOUNTS
+    for schema in SCHEMAS.values():
+        kinds = {each["kind"] for rule in schema["spec"]["rules"] for each in rule["subjects"]}
+        assert kinds == {"ServiceAccount"}
+
+
+def test_the_schemas_come_after_the_control_plane_and_before_all_service_accounts() -> None:
+    order = [SCHEMAS[name]["spec"]["matchingPrecedence"] for name in SCHEMAS]
+    assert order == sorted(set(order))
+    assert all(CONTROL_PLANE < each < SERVICE_ACCOUNTS for each in order)
+
+
+def test_every_level_exists() -> None:
+    own = {
+        each["metadata"]["name"] for each in OBJECTS if each["kind"] == "PriorityLevelConfiguration"
+    }
+    used = {each["spec"]["priorityLevelConfiguration"]["name"] for each in SCHEMAS.values()}
+    assert used - own == {"leader-election"}
+    assert own <= used
