@@ -89,16 +89,37 @@ def _select_versions(
     return order
 
 
-def find_version(data: Mapping[str, str], digest: str) -> Facts | None:
-    """Return the facts with this hash; None if they are missing or their hash does not match."""
-    serialized_facts = data.get(version_key(digest))
-    if serialized_facts is None:
-        return None
+def _parse_version(serialized_facts: str) -> tuple[str, Facts] | None:
+    """Return the hash of facts and the facts; None if they are invalid."""
     try:
         found = serialized.read_facts(msgspec.json.decode(serialized_facts))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, Facts) and serialized.facts_hash(found) == digest else None
+    return (serialized.facts_hash(found), found) if isinstance(found, Facts) else None
+
+
+class ParsedVersions:
+    """The published versions, each parsed once: every waiting pod may name one of them.
+
+    Holds at most the versions of one ConfigMap.
+    """
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, tuple[str, tuple[str, Facts] | None]] = {}
+
+    def find(self, data: Mapping[str, str], digest: str) -> Facts | None:
+        """Return the facts with this hash; None if they are missing or have another hash."""
+        key = version_key(digest)
+        text = data.get(key)
+        if text is None:
+            return None
+        entry = self._parsed.get(key)
+        if entry is None or entry[0] != text:
+            entry = (text, _parse_version(text))
+            kept = {name: each for name, each in self._parsed.items() if name in data}
+            self._parsed = {**kept, key: entry}
+        found = entry[1]
+        return found[1] if found is not None and found[0] == digest else None
 
 
 class FactsSources(NamedTuple):
@@ -161,6 +182,7 @@ class FactsReconciler:
         self._server_support = server_support
         self._reporter = reporter
         self._data: Mapping[str, str] = {}
+        self._versions = ParsedVersions()
         self._findings: tuple[Finding, ...] = ()
         self._slices = _DecodedObjects(slice_reader())
         self._classes = _DecodedObjects(class_reader())
@@ -174,21 +196,25 @@ class FactsReconciler:
         cached = tuple(tuple(source.all()) for source in self._sources)
         # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
         gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
-        digest = serialized.facts_hash(gathered.facts)
-        change = compose_config_map(serialized.encode_facts(gathered.facts), digest, live)
+        facts = gathered.facts
+        context, encoded = await asyncio.to_thread(
+            lambda: (make_context(configuration, facts), serialized.encode_facts(facts))
+        )
+        change = compose_config_map(encoded, context.facts_digest, live)
         if change is not None:
             await self._write(change, live)
         self._report((*gathered.findings, *unreadable[:_MAX_UNREADABLE_REPORTED]))
-        self._publish(gathered, digest, configuration)
+        self._publish(gathered, context)
 
-    def _publish(self, gathered: GatheredFacts, digest: str, configuration: Configuration) -> None:
+    def _publish(self, gathered: GatheredFacts, context: TranslationContext) -> None:
         """Update the context and the dual nodes; call the listeners if either changed."""
         same = self.context is not None and (
-            self.context.facts_digest == digest and self.context.configuration is configuration
+            self.context.facts_digest == context.facts_digest
+            and self.context.configuration is context.configuration
         )
         dual_nodes_before, self.dual_nodes = self.dual_nodes, gathered.dual_nodes
         if not same:
-            self.context = make_context(configuration, gathered.facts)
+            self.context = context
         if not same or dual_nodes_before != gathered.dual_nodes:
             for listener in self.listeners:
                 listener()
@@ -197,7 +223,7 @@ class FactsReconciler:
         """Return the facts with this hash, if they are among the last few versions."""
         if self.context is not None and self.context.facts_digest == digest:
             return self.context.facts
-        return find_version(self._data, digest)
+        return self._versions.find(self._data, digest)
 
     async def _write(self, change: Unstructured, live: Unstructured | None) -> None:
         if live is None:

@@ -11,14 +11,13 @@ import msgspec
 from documents.paths import get_value
 from documents.values import Value
 from dra.claim import ClaimSpec
-from dra.decode import quantity_hook
+from dra.decode import QuantityDecoder
 from dra.quota import DEVICES, REQUESTS, quota_charges
 from translate.legacy.pod_view import as_list, as_mapping
 from translate.pods import TranslationContext, translate
 
 # Typical amounts: devices, percent of a device, memory in MiB and memory in bytes.
 _SAMPLE_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)
-_HOOK: Final = quantity_hook({})
 
 
 class NameCharge(msgspec.Struct, frozen=True):
@@ -68,9 +67,9 @@ def _sum_charges(name: str, count: int, context: TranslationContext) -> Mapping[
     charges_names = facts is not None and "extended_resource" in facts.cluster.gates
     classes = {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
     total: dict[str, int] = {}
-    specs = _claim_specs(name, count, context)
+    specs, hook = _claim_specs(name, count, context), QuantityDecoder()
     for spec in specs:
-        claim = msgspec.convert(spec, ClaimSpec, dec_hook=_HOOK)
+        claim = msgspec.convert(spec, ClaimSpec, dec_hook=hook)
         for key, devices in quota_charges(claim, classes).items():
             total[key] = total.get(key, 0) + devices
     return total if specs else None

@@ -5,12 +5,12 @@ with its path. Any input results in objects or findings, never in an exception.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from dra import codes
-from dra.decode_errors import Hook, Schema, convert, describe_value
+from dra.decode_errors import Schema, convert, describe_value
 from dra.finding import Finding
 from dra.quantity import Quantity, from_json
 
@@ -21,6 +21,10 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueE
 
 # Bounds the memory and time for a list of invalid objects.
 MAX_LIST_FINDINGS = 5000
+
+# A cluster has some hundred distinct quantities, and a hostile driver any number of them.
+MAX_CACHED_QUANTITIES: Final = 4096
+_MAX_CACHED_LENGTH: Final = 64
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -57,20 +61,29 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def quantity_hook(seen: dict[str, Quantity]) -> Hook:
-    """Return a hook that decodes quantities and caches them by string in `seen`."""
+class QuantityDecoder:
+    """A decoding hook for quantities. Caches a bounded number of short ones by their string."""
 
-    def hook(expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
+    def __init__(self) -> None:
+        self._cached: dict[str, Quantity] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
+        """Decode a quantity; raises an error of `dra.quantity` if it is not valid."""
         if expected is not Quantity:
             raise TypeError(f"{expected.__name__} cannot be read")
         if not isinstance(value, str):
             return from_json(value)
-        quantity = seen.get(value)
+        quantity = self._cached.get(value)
         if quantity is None:
-            quantity = seen[value] = from_json(value)
+            quantity = from_json(value)
+            if len(self._cached) >= MAX_CACHED_QUANTITIES:
+                self._cached.clear()
+            if len(value) <= _MAX_CACHED_LENGTH:
+                self._cached[value] = quantity
         return quantity
-
-    return hook
 
 
 class Reader(Generic[T]):
@@ -87,7 +100,7 @@ class Reader(Generic[T]):
         self.shapes = shapes
         self.convert_object = convert_object
         self.newest = next(iter(shapes))
-        self.hook = quantity_hook({})
+        self.hook = QuantityDecoder()
         self._decoders = {
             shape: msgspec.json.Decoder(shape, dec_hook=self.hook) for shape in shapes.values()
         }

@@ -13,8 +13,8 @@ from controller.facts import (
     VERSIONS,
     FactsReconciler,
     FactsSources,
+    ParsedVersions,
     compose_config_map,
-    find_version,
     version_key,
 )
 from controller.field_probe import ServerSupport
@@ -54,7 +54,7 @@ def versions(live: Unstructured) -> list[str]:
 def test_the_current_facts_have_their_hash_as_name() -> None:
     live = compose_sequence(1)
     digest = live["data"][CURRENT]
-    facts = find_version(live["data"], digest)
+    facts = ParsedVersions().find(live["data"], digest)
     assert facts is not None
     assert serialized.facts_hash(facts) == digest
     assert len(version_key(digest)) == len("facts-0123456789abcdef.json")
@@ -95,8 +95,8 @@ def test_labels_and_annotations_of_other_clients_are_kept() -> None:
 def test_a_modified_version_is_not_found(content: str) -> None:
     live = compose_sequence(1)
     digest = live["data"][CURRENT]
-    assert find_version({version_key(digest): content}, digest) is None
-    assert find_version({}, digest) is None
+    assert ParsedVersions().find({version_key(digest): content}, digest) is None
+    assert ParsedVersions().find({}, digest) is None
 
 
 class Scene:
@@ -219,3 +219,29 @@ def test_the_next_run_resolves_a_conflict() -> None:
         scene.reconcile()
     scene.reconcile()
     assert scene.notifications == 2
+
+
+def test_a_version_is_parsed_once_and_forgotten_when_it_is_no_longer_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed, original = 0, serialized.read_facts
+
+    def count(plain: object) -> object:
+        nonlocal parsed
+        parsed += 1
+        return original(plain)
+
+    monkeypatch.setattr(serialized, "read_facts", count)
+    versions = ParsedVersions()
+    live: Unstructured = {}
+    for i in range(50):
+        facts = Facts(cluster=Cluster(version=f"1.{i}"))
+        digest = serialized.facts_hash(facts)
+        live = compose_config_map(serialized.encode_facts(facts), digest, live) or live
+        for _ in range(3):
+            assert versions.find(live["data"], digest) == facts
+        # A tenant can write any hash, also one that starts like a known one.
+        assert versions.find(live["data"], f"{digest}0") is None
+        assert versions.find(live["data"], f"sha256:{i:064}") is None
+    assert parsed == 50
+    assert len(vars(versions)["_parsed"]) <= VERSIONS

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dra.decode import MAX_CACHED_QUANTITIES, QuantityDecoder
 from dra.quantity import (
     INT64_MAX,
     Format,
@@ -301,3 +302,17 @@ def test_any_string_is_parsed_or_rejected_with_a_reason(text: str) -> None:
 def test_sums_do_not_depend_on_their_order() -> None:
     parts = [parse(text) for text in ("1.5Gi", "100m", "1n", "9E", "-3", "0.0", "1Ki")]
     assert functools.reduce(operator.add, parts) == functools.reduce(operator.add, parts[::-1])
+
+
+def test_a_decoder_caches_a_bounded_number_of_quantities() -> None:
+    decode = QuantityDecoder()
+    for i in range(3 * MAX_CACHED_QUANTITIES):
+        assert decode(Quantity, f"{i}Mi").value() == i << 20
+    assert len(decode) <= MAX_CACHED_QUANTITIES
+
+
+def test_a_decoder_does_not_cache_long_strings() -> None:
+    decode = QuantityDecoder()
+    long = "0" * 70 + "1"
+    assert decode(Quantity, long) == decode(Quantity, long)
+    assert len(decode) == 0
