@@ -10,6 +10,7 @@ import difflib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, TextIO
 
 from cli import config, live_cluster, output
@@ -31,7 +32,11 @@ from dra.finding import Severity
 from facts.model import Facts
 from translate.changes.template import ClaimTemplate, has_same_content
 from translate.manifests.codes import TEMPLATE_DIFFERS
-from translate.manifests.objects import TranslatedObject, translate_object
+from translate.manifests.objects import (
+    TranslatedObject,
+    report_unreadable,
+    translate_object,
+)
 from translate.pods import TranslationContext, make_context
 
 NAME = "translate"
@@ -51,7 +56,11 @@ class _File:
 
 @dataclass
 class _Result:
-    """The result for all files."""
+    """The result for all files.
+
+    `objects` has one value for each input document; a List is one. `changed` counts documents, and
+    `translated` counts `read` objects, which include the items of Lists.
+    """
 
     files: list[_File] = field(default_factory=list)
     objects: list[Value] = field(default_factory=list)
@@ -59,6 +68,8 @@ class _Result:
     input_templates: dict[tuple[object, object], Document] = field(default_factory=dict)
     findings: list[LocatedFinding] = field(default_factory=list)
     changed: int = 0
+    translated: int = 0
+    read: int = 0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,13 +194,9 @@ def _translate_file(source: Source, context: TranslationContext | None, result: 
     translated: list[tuple[Document, TranslatedObject]] = []
     for document in objects_in(source):
         result.findings += document.findings
-        if document.findings or document.empty:
+        if document.empty:
             continue
-        one = (
-            translate_object(document.value, document.name, context)
-            if context
-            else TranslatedObject()
-        )
+        one = _translate_document(document, context)
         result.findings += (document.locate_finding(each, layouts) for each in one.findings)
         translated.append((document, one))
         if get_value(document.value, ("kind",)) == _TEMPLATE and isinstance(document.value, dict):
@@ -198,14 +205,43 @@ def _translate_file(source: Source, context: TranslationContext | None, result: 
     data, errors = rewrite_file(source, edited) if edited else (source.data, ())
     result.findings += errors
     unwritable = _unwritable(edited) if errors else frozenset()
+    values: list[tuple[Document, Value, bool]] = []
     for document, one in translated:
-        if id(document) in unwritable or not one.edits:
-            result.objects.append(document.value)
-            continue
-        result.changed += 1
-        result.objects.append(apply_edits(document.value, one.edits))
-        result.templates |= {_template_key(each): each for each in one.templates}
+        changes = bool(one.edits) and id(document) not in unwritable
+        value = apply_edits(document.value, one.edits) if changes else _value(document)
+        values.append((document, value, changes))
+        if changes:
+            result.templates |= {_template_key(each): each for each in one.templates}
+    _add_documents(values, result)
     result.files.append(_File(source, data))
+
+
+def _translate_document(document: Document, context: TranslationContext | None) -> TranslatedObject:
+    """Translate an object; report the device requests of a document that is no object."""
+    if document.findings:
+        requests = report_unreadable(document.refused, document.name)
+        return TranslatedObject(findings=tuple(requests))
+    if context is None:
+        return TranslatedObject()
+    return translate_object(document.value, document.name, context)
+
+
+def _value(document: Document) -> Value:
+    return document.refused if document.findings else document.value
+
+
+def _add_documents(values: Sequence[tuple[Document, Value, bool]], result: _Result) -> None:
+    """Add the objects of a file, with the items of each List in one value."""
+    # Only mappings can be objects; the text of all other documents is in the file.
+    kept = [each for each in values if isinstance(each[1], dict)]
+    result.read += sum(not document.findings for document, _, _ in kept)
+    result.translated += sum(changes for _, _, changes in kept)
+    for _, group in groupby(kept, key=lambda each: id(each[0].envelope or each[0])):
+        parts = list(group)
+        envelope = parts[0][0].envelope
+        items = [value for _, value, _ in parts]
+        result.objects.append({**envelope.fields, "items": items} if envelope else items[0])
+        result.changed += any(changes for _, _, changes in parts)
 
 
 def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[int]:
@@ -258,7 +294,7 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
 
 def _summary(result: _Result) -> str:
     return (
-        f"{result.changed} of {_plural(len(result.objects), 'object')} translated, "
+        f"{result.translated} of {_plural(result.read, 'object')} translated, "
         f"{_plural(len(result.templates), 'claim template')} added\n"
     )
 

@@ -105,14 +105,21 @@ TEMPLATE_NOT_RENDERED = Code(
     name="TemplateNotRendered",
     severity=Severity.ERROR,
     text="The document is a template (Helm, Jinja or similar) that has not been rendered.",
-    example="line 4: contains {{ .Values.name }}",
+    example="line 4: {{ .Values.name }} is a Helm template",
     remedy="Render the template first, for example with `helm template`, and pass the output.",
+)
+PARAMETER_NOT_QUOTED = Code(
+    name="ParameterNotQuoted",
+    severity=Severity.ERROR,
+    text="A parameter of a workflow engine is not quoted, so the document is not valid YAML.",
+    example="line 9: {{inputs.parameters.gpus}} is an Argo parameter",
+    remedy="Put the parameter in quotes.",
 )
 PLACEHOLDER_NOT_FILLED = Code(
     name="PlaceholderNotFilled",
     severity=Severity.ERROR,
     text="A field that determines the meaning of the document contains a placeholder.",
-    example="metadata.name contains ${NAME}",
+    example="metadata.name is a placeholder: ${NAME}",
     remedy="Replace the placeholder first, for example with `envsubst` or `kustomize build`.",
 )
 PATCH_NOT_OBJECT = Code(
@@ -164,6 +171,7 @@ CODES = Codes(
         ALIAS_UNKNOWN,
         MERGE_WRONG,
         TEMPLATE_NOT_RENDERED,
+        PARAMETER_NOT_QUOTED,
         PLACEHOLDER_NOT_FILLED,
         PATCH_NOT_OBJECT,
         NOT_AN_OBJECT,

@@ -1,6 +1,7 @@
 """A document of a file: its bytes, its value or findings, and positions in it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -37,11 +38,19 @@ class LocatedFinding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ListEnvelope:
+    """The fields of a List except its items, shared by the documents of the items."""
+
+    fields: Mapping[str, Value] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Document:
     """One document of a file, or one object of a List in it.
 
     The document consists of the bytes from `start` to `end`, which begin on `line`, whether it is
-    readable or not. A document with findings has no value. `index` counts documents with content
+    readable or not. A document with findings has no value; `refused` is the value of one that could
+    be parsed. `index` counts documents with content
     from 1. For an object of a List, `item` is its path in the document of the List, and `within`
     its path in the bytes from `start` to `end`; in JSON these bytes are only the object.
     """
@@ -56,6 +65,8 @@ class Document:
     findings: tuple[LocatedFinding, ...] = ()
     item: Path = ()
     within: Path = ()
+    envelope: ListEnvelope | None = None
+    refused: Value = field(default=None, repr=False)
 
     @property
     def raw(self) -> bytes:

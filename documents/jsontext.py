@@ -36,10 +36,11 @@ class ByteRange(NamedTuple):
 
 
 class ListShell(NamedTuple):
-    """A List without its items: its type, and the ranges of its items."""
+    """A List without its items: its type, its other fields, and the ranges of its items."""
 
     kind: str
     api_version: str
+    fields: dict[str, Value]
     items: Iterator[ByteRange]
 
 
@@ -69,10 +70,13 @@ def open_list(raw: bytes) -> ListShell | None:
         items = msgspec.json.decode(fields["items"], type=list[msgspec.Raw])
         kind = msgspec.json.decode(fields["kind"], type=str)
         version = msgspec.json.decode(fields.get("apiVersion", b'""'), type=str)
-    except (KeyError, ValueError, RecursionError):
+        others = {key: decode(bytes(field)) for key, field in fields.items() if key != "items"}
+    except (KeyError, ValueError, RecursionError, UnreadableError):
         return None
-    start = _start_of_items(raw, fields) if kind.endswith("List") else None
-    return None if start is None else ListShell(kind, version, _item_ranges(raw, start, items))
+    start = _start_of_items(raw, fields) if items and kind.endswith("List") else None
+    if start is None:
+        return None
+    return ListShell(kind, version, others, _item_ranges(raw, start, items))
 
 
 def _start_of_items(raw: bytes, fields: dict[str, msgspec.Raw]) -> int | None:

@@ -20,6 +20,25 @@ _PLACEHOLDER = re.compile(r"\$\{|\$\([A-Za-z_][\w.-]{0,200}\)|\{\{|<%")
 _ONLY_PLACEHOLDER = re.compile(r"(\$\{[^}\n]*\}|\$\([A-Za-z_][\w.-]*\))")
 # As bytes, with the escapes that can encode them.
 _MARKERS = (b"$", b"{{", b"<%", b"\\u", b"\\x")
+# Parameters that the controller of an object fills in at run time, by API group of the object.
+_PARAMETERS = {
+    "argoproj.io": (
+        "an Argo parameter",
+        re.compile(
+            r"\{\{(?:=|\s*(?:inputs|outputs|workflow|cronworkflow|item|steps|tasks|pod|node|retries"
+            r"|lastRetry)\b)[^{}]*\}\}"
+        ),
+    ),
+    "tekton.dev": (
+        "a Tekton parameter",
+        re.compile(r"\$\((?:params|tasks|context|workspaces|steps)\b[\w.*'\"\[\]-]*\)"),
+    ),
+}
+_HELM = re.compile(
+    r"\{\{-?\s*(?:[.$(/]|(?:if|else|end|range|with|include|template|define|block|tpl|default"
+    r"|required|quote|toYaml|fromYaml|printf|lookup|index|int|mul|add)\b)"
+)
+_ENGINES = (("{%", "a Jinja template"), ("<%", "an ERB template"), ("{{", "a template"))
 # The fields that identify an object.
 _IDENTITY: tuple[Path, ...] = (
     ("apiVersion",),
@@ -33,12 +52,24 @@ _QUANTITIES = frozenset({"resources", "limits", "requests", "capacity"})
 _NUMBERS = frozenset({"replicas", "parallelism", "completions", "count"})
 _OBJECTS = frozenset({"metadata", "spec", "template", "containers", "initContainers", "labels"})
 _DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
+_KUSTOMIZATION = ("resources", "bases", "components", "patches", "patchesStrategicMerge")
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
 def may_have_placeholders(raw: bytes) -> bool:
     """Whether a text contains characters of placeholders or patches; most texts do not."""
     return any(sign in raw for sign in _MARKERS)
+
+
+def describe_placeholder(text: str) -> str:
+    """Name what a text with a placeholder is: an Argo parameter, a Helm template; empty if none."""
+    for name, pattern in _PARAMETERS.values():
+        if pattern.search(text):
+            return name
+    if _HELM.search(text):
+        return "a Helm template"
+    engine = next((name for sign, name in _ENGINES if sign in text), "")
+    return engine or ("a placeholder" if _PLACEHOLDER.search(text) else "")
 
 
 def check_object(value: Value, *, unfinished: bool = True) -> DocumentProblem | None:
@@ -57,11 +88,16 @@ def check_object(value: Value, *, unfinished: bool = True) -> DocumentProblem | 
 
 
 def _find_unfinished(value: dict[str, Value]) -> DocumentProblem | None:
+    group = f"{value.get('apiVersion')}".partition("/")[0]
+    _, parameter = _PARAMETERS.get(group, ("", None))
     for path, text in _placeholders(value):
+        if parameter and not _PLACEHOLDER.search(parameter.sub("", text)):
+            continue
         code = codes.PLACEHOLDER_NOT_FILLED
         if TEMPLATE.search(text):
             code = codes.TEMPLATE_NOT_RENDERED
-        return DocumentProblem(code, f"{format_path(path)} contains {_clip(text)}", path)
+        message = f"{format_path(path)} is {describe_placeholder(text)}: {_clip(text)}"
+        return DocumentProblem(code, message, path)
     for path in _directives(value, ()):
         message = f"{format_path(path)} makes this document a strategic merge patch"
         return DocumentProblem(codes.PATCH_NOT_OBJECT, message, path)
@@ -81,7 +117,8 @@ def _check_identity(value: dict[str, Value]) -> DocumentProblem | None:
 
 
 def _guess_kind(value: dict[str, Value]) -> str:
-    if value.keys() & {"resources", "patches", "patchesStrategicMerge", "namePrefix", "bases"}:
+    # The values of a chart often have `resources` too, but those are an object.
+    if "namePrefix" in value or any(isinstance(value.get(key), list) for key in _KUSTOMIZATION):
         return "; it looks like a kustomization: pass the output of `kustomize build`"
     if "metadata" in value or "spec" in value:
         return "; it looks like a patch: pass the output of `kustomize build`"
@@ -139,9 +176,12 @@ def find_template(text: str) -> DocumentProblem | None:
     found = _NOT_IN_COMMENT.search(text)
     if found is None:
         return None
-    shown = _clip(text[found.start(1) :].split("\n", 1)[0])
-    message = f"contains {shown}"
-    return DocumentProblem(codes.TEMPLATE_NOT_RENDERED, message, offset=found.start(1))
+    shown = text[found.start(1) :].split("\n", 1)[0]
+    name = describe_placeholder(shown)
+    code = codes.TEMPLATE_NOT_RENDERED
+    if any(pattern.match(shown) for _, pattern in _PARAMETERS.values()):
+        code = codes.PARAMETER_NOT_QUOTED
+    return DocumentProblem(code, f"{_clip(shown)} is {name}", offset=found.start(1))
 
 
 def _clip(text: str) -> str:

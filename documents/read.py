@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from documents import codes, jsontext
 from documents.construct import construct
-from documents.document import Document, DocumentFormat, Source, decode_text
+from documents.document import Document, DocumentFormat, ListEnvelope, Source, decode_text
 from documents.manifest import check_object, find_template, may_have_placeholders
 from documents.nodes import compose
 from documents.paths import format_path
@@ -75,14 +75,20 @@ def split_list(document: Document) -> Iterator[Document]:
     value = document.value
     kind = value.get("kind") if isinstance(value, dict) else None
     items = value.get("items") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
+    if not isinstance(value, dict) or not isinstance(kind, str) or not kind.endswith("List"):
         yield document
         return
-    version = value.get("apiVersion") if isinstance(value, dict) else None
+    if not isinstance(items, list) or not items:
+        yield document
+        return
+    version = value.get("apiVersion")
+    envelope = ListEnvelope({key: field for key, field in value.items() if key != "items"})
     for at, item in enumerate(items):
         typed = _add_type(item, kind, version)
         place = ("items", at)
-        yield replace(document, value=typed, index=at + 1, item=place, within=place)
+        yield replace(
+            document, value=typed, index=at + 1, item=place, within=place, envelope=envelope
+        )
 
 
 def _add_type(item: Value, kind: str, version: Value) -> Value:
@@ -180,12 +186,13 @@ def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[
     data = document.source.data
     base = document.end - len(document.raw.removeprefix(BOM))
     line, counted = document.line, document.start
+    envelope = ListEnvelope(shell.fields)
     for at, piece in enumerate(shell.items):
         start, end = base + piece.start, base + piece.end
         line += data.count(b"\n", counted, start)
         counted = start
         item = replace(document, index=at + 1, start=start, end=end, line=line, item=("items", at))
-        item = _read(item)
+        item = _read(replace(item, envelope=envelope))
         typed = _add_type(item.value, shell.kind, shell.api_version)
         yield item if item.findings else replace(item, value=typed)
 
@@ -199,4 +206,5 @@ def _checked_object(document: Document, *, unfinished: bool) -> Document:
     if problem is None:
         return document
     finding = problem.code.at(format_path(problem.path), problem.message, object=document.name)
-    return replace(document, value=None, findings=(document.locate_finding(finding),))
+    located = document.locate_finding(finding)
+    return replace(document, value=None, findings=(located,), refused=document.value)

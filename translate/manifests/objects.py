@@ -15,7 +15,7 @@ from documents.values import Value
 from dra.finding import Finding, Severity
 from translate.changes import scheduler
 from translate.changes.template import ClaimTemplate
-from translate.manifests import argo, quotas
+from translate.manifests import argo, quotas, ray
 from translate.manifests.codes import ELSEWHERE
 from translate.manifests.workloads import (
     Place,
@@ -54,6 +54,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         findings += (
             replace(each, path=_object_path(each.path, place)) for each in translation.findings
         )
+        findings += ray.report_lost_gpus(value, place, translation)
         classes |= dict.fromkeys(translation.classes)
     findings = [
         *_report_other_requests(value, tuple(translated_places)),
@@ -97,6 +98,17 @@ def _with_namespace(template: ClaimTemplate, value: Value) -> Mapping[str, Value
 def _namespace(value: Value) -> str:
     namespace = get_value(value, ("metadata", "namespace"))
     return namespace if isinstance(namespace, str) else ""
+
+
+def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
+    """Report the device requests of a document that is not an object, such as values of a chart."""
+    for each in find_other_requests(value, ()):
+        yield ELSEWHERE.at(
+            format_path((*each.path, each.name)),
+            f"the document is not a Kubernetes object, but requests {each.name}",
+            object=name,
+            remedy="Render the document with its tool, and pass the output.",
+        )
 
 
 def _report_other_requests(value: Value, found: tuple[Place, ...]) -> Iterator[Finding]:

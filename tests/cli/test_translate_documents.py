@@ -1,0 +1,105 @@
+"""`drawbridge translate`: documents that cannot be read, and Lists, in its JSON output."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import dispatch
+from cli.streams import Streams
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]},
+}
+PLAIN = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+VALUES = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+HELM = {**POD, "metadata": {"name": "{{ .Release.Name }}"}}
+WORKFLOW = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Workflow",
+    "metadata": {"name": "w"},
+    "spec": {
+        "templates": [
+            {"name": "fixed", "container": POD["spec"]["containers"][0]},  # type: ignore[index]
+            {
+                "name": "open",
+                "container": {
+                    "resources": {"limits": {"nvidia.com/gpu": "{{inputs.parameters.gpus}}"}}
+                },
+            },
+        ]
+    },
+}
+
+
+def translate(folder: Path, *documents: Any, name: str = "f.yaml") -> dict[str, Any]:  # noqa: ANN401  # JSON
+    path = folder / name
+    path.write_text("\n---\n".join(map(json.dumps, documents)), encoding="utf-8")
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    dispatch(["translate", "-f", str(path), "-o", "json"], streams, "drawbridge")
+    printed: dict[str, Any] = json.loads(streams.out.getvalue())
+    return printed
+
+
+def messages(printed: dict[str, Any], code: str) -> list[str]:
+    return [each["message"] for each in printed["findings"] if each["code"] == code]
+
+
+def test_values_of_a_chart_stay_in_the_objects_and_are_named(tmp_path: Path) -> None:
+    printed = translate(tmp_path, VALUES, PLAIN)
+    assert printed["objects"] == [VALUES, PLAIN]
+    (named,) = messages(printed, "NotAnObject")
+    assert "values of a Helm chart" in named
+    assert "kustom" not in named
+    (request,) = messages(printed, "RequestNotInPod")
+    assert request == "the document is not a Kubernetes object, but requests nvidia.com/gpu"
+
+
+def test_a_helm_template_that_is_valid_yaml_stays_in_the_objects(tmp_path: Path) -> None:
+    printed = translate(tmp_path, HELM)
+    assert printed["objects"] == [HELM]
+    assert messages(printed, "TemplateNotRendered") == [
+        "metadata.name is a Helm template: {{ .Release.Name }}"
+    ]
+    assert printed["changed"] == 0
+
+
+def test_an_argo_parameter_keeps_only_its_template_untranslated(tmp_path: Path) -> None:
+    printed = translate(tmp_path, WORKFLOW)
+    (found,) = printed["objects"]
+    fixed, left = found["spec"]["templates"]
+    assert "podSpecPatch" in fixed
+    assert left == WORKFLOW["spec"]["templates"][1]  # type: ignore[index]
+    (amount,) = messages(printed, "AmountUnreadable")
+    assert amount.endswith("not {{inputs.parameters.gpus}}, which is an Argo parameter")
+
+
+@pytest.mark.parametrize("name", ["f.yaml", "f.json"])
+@pytest.mark.parametrize(
+    ("items", "changed"),
+    [([], 0), ([PLAIN], 0), ([POD], 1), ([POD, PLAIN, POD], 1), ([PLAIN, VALUES], 0)],
+)
+def test_a_list_is_one_document(tmp_path: Path, items: list[Any], changed: int, name: str) -> None:
+    whole = {"apiVersion": "v1", "kind": "List", "metadata": {"a": 1}, "items": items}
+    printed = translate(tmp_path, *([whole, PLAIN] if name == "f.yaml" else [whole]), name=name)
+    found = printed["objects"][0]
+    assert len(printed["objects"]) == (2 if name == "f.yaml" else 1)
+    assert list(found) == list(whole)
+    assert found["metadata"] == {"a": 1}
+    assert [each.get("kind") for each in found["items"]] == [each.get("kind") for each in items]
+    assert printed["changed"] == changed
+    claims = ["resourceClaims" in each.get("spec", {}) for each in found["items"]]
+    assert claims == [each is POD for each in items]
+
+
+def test_the_report_counts_the_objects_of_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD, PLAIN]}))
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    dispatch(["translate", "-f", str(path), "-o", "report"], streams, "drawbridge")
+    assert streams.out.getvalue().endswith("1 of 2 objects translated, 1 claim template added\n")
