@@ -41,11 +41,26 @@ TEMPLATE_DIFFERS = Code(
     remedy="Remove the template from the input. The translation generates it again.",
 )
 
+RAY_GPUS_LOST = Code(
+    name="RayGpusLost",
+    severity=Severity.WARNING,
+    text=(
+        "KubeRay reads the number of GPUs of a Ray group from the limits of its first container. "
+        "The translation removes this limit, so Ray schedules no tasks for GPUs on the group."
+    ),
+    example=(
+        "spec.workerGroupSpecs[0].rayStartParams: num-gpus is not set, and KubeRay can no longer "
+        "read it from the limit nvidia.com/gpu: 2, which the translation removes"
+    ),
+    remedy="Set `rayStartParams.num-gpus` of the group to the number of GPUs.",
+)
+
 CODES = Codes(
     "translate: manifests",
     [
         ELSEWHERE,
         QUOTA_COUNTS,
         TEMPLATE_DIFFERS,
+        RAY_GPUS_LOST,
     ],
 )
