@@ -109,7 +109,7 @@ DUAL_ADVERTISED = Code(
     text=(
         "Some nodes offer the same devices through a device plugin and through DRA, so a "
         "device could be allocated twice. The translation keeps the pod off these nodes, and "
-        "their devices stay idle for it."
+        "their devices stay idle for it. A pod that stays as it is can run there."
     ),
     example=(
         "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that "
@@ -158,6 +158,20 @@ SCHEDULER_OURS = Code(
     remedy="No action is needed.",
 )
 
+REQUEST_RETURNED = Code(
+    name="RequestReturned",
+    severity=Severity.INFO,
+    text=(
+        "Another webhook put back a request that a claim had replaced. The translation removes it "
+        "again, so that the container does not get its devices twice."
+    ),
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpu]: removed nvidia.com/gpu: 1, because "
+        "the container already has a claim for it"
+    ),
+    remedy="Exclude the namespace from the other webhook.",
+)
+
 CODES = Codes(
     "translate: changes to the pod",
     [
@@ -173,5 +187,6 @@ CODES = Codes(
         DUAL_NODES_AVOIDED,
         DUAL_HELD,
         SCHEDULER_OURS,
+        REQUEST_RETURNED,
     ],
 )

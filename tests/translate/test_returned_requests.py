@@ -1,0 +1,144 @@
+"""Tests of requests that another webhook puts back into a container that has its claim.
+
+A case has the `limits` of the container when the pod is created, what another webhook `adds`
+later, and what the second translation does: `left` are the device resources after it, `claims` the
+number of claims of the container, `findings` its findings.
+"""
+
+import copy
+import json
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from config.model import Configuration
+from documents.patch import apply_edits
+from dra.finding import Severity
+from dra.names import ORIGINAL_ANNOTATION
+from tests.tables import YamlValue
+from tests.translate import worlds
+from translate.changes.patch import restore_original, to_operations
+from translate.pods import TranslationContext, make_context, translate
+
+FACTS = worlds.facts(
+    ("hgx-h100 hami-core-gpu.project-hami.io", "dgx-a100 gpu.nvidia.com static-mig")
+)
+CONTEXT = make_context(Configuration(), FACTS)
+SHARE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}
+
+
+def build_pod(limits: YamlValue) -> dict[str, Any]:
+    containers = [
+        {"name": "main", "resources": {"limits": {"cpu": 1, **limits}}},
+        {"name": "log"},
+    ]
+    return {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+
+
+def translate_once(pod: YamlValue, context: TranslationContext = CONTEXT) -> YamlValue:
+    found = translate(pod, context)
+    assert found.edits, found.findings
+    return apply_edits(pod, found.edits)
+
+
+def add_later(pod: YamlValue, adds: YamlValue, number: int = 0) -> YamlValue:
+    changed = copy.deepcopy(pod)
+    resources = changed["spec"]["containers"][number].setdefault("resources", {})
+    resources.setdefault("limits", {}).update(adds)
+    resources.setdefault("requests", {}).update(adds)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("limits", "adds"),
+    [
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 1}),
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": "1"}),
+        (SHARE, {"nvidia.com/gpu": 1}),
+        (SHARE, SHARE),
+        # HAMi's webhook adds a count of 1 to memory, and all cores to a count.
+        ({"nvidia.com/gpumem": 3000}, {"nvidia.com/gpu": 1}),
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 100}),
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpucores": 100}),
+        ({"koordinator.sh/gpu": 100}, {"koordinator.sh/gpu": 100}),
+    ],
+)
+def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
+    limits: YamlValue, adds: YamlValue
+) -> None:
+    asked = build_pod(limits)
+    first = translate_once(asked)
+    changed = add_later(first, adds)
+    found = translate(changed, CONTEXT)
+    assert {each.code for each in found.findings} == {"RequestReturned"}
+    assert found.templates == ()
+    again: YamlValue = apply_edits(changed, found.edits)
+    assert list(found.operations) == to_operations(found.edits)
+    assert jsonpatch.apply_patch(changed, list(found.operations)) == again
+    assert again["spec"]["resourceClaims"] == first["spec"]["resourceClaims"]
+    assert again["spec"]["containers"][0]["resources"]["limits"] == {"cpu": 1}
+    assert translate(again, CONTEXT).edits == ()
+    restored: YamlValue = restore_original(again)
+    assert restored["spec"]["containers"][0]["resources"]["limits"] == {"cpu": 1, **limits}
+    undo = json.loads(again["metadata"]["annotations"][ORIGINAL_ANNOTATION])
+    assert jsonpatch.apply_patch(again, undo) == restored
+
+
+@pytest.mark.parametrize(
+    ("limits", "adds"),
+    [
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}),
+        (SHARE, {"nvidia.com/gpumem": 6000}),
+        (SHARE, {"nvidia.com/gpucores": 30}),
+        ({"nvidia.com/gpumem": 3000}, {"nvidia.com/gpu": 2}),
+        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpumem": 3000}),
+        ({"koordinator.sh/gpu": 100}, {"koordinator.sh/gpu": 200}),
+    ],
+)
+def test_a_request_for_other_devices_than_those_of_the_claim_is_an_error(
+    limits: YamlValue, adds: YamlValue
+) -> None:
+    found = translate(add_later(translate_once(build_pod(limits)), adds), CONTEXT)
+    assert (found.edits, found.templates) == ((), ())
+    assert [each.code for each in found.findings] == ["RequestsContradict"] * len(adds)
+    assert all(each.severity is Severity.ERROR for each in found.findings)
+    for name in adds:
+        assert any(f"requests {name}: " in each.message for each in found.findings)
+        assert all("container main" in each.message for each in found.findings)
+
+
+def test_a_request_of_another_kind_of_device_gets_a_claim_of_its_own() -> None:
+    changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1})), SHARE)
+    found = translate(changed, CONTEXT)
+    assert len(found.templates) == 1
+    again: YamlValue = apply_edits(changed, found.edits)
+    claims = again["spec"]["containers"][0]["resources"]["claims"]
+    assert [each["name"] for each in claims] == ["drawbridge", "drawbridge-2"]
+    assert restore_original(again) == add_later(build_pod({"nvidia.com/mig-1g.5gb": 1}), SHARE)
+
+
+def test_a_request_of_a_container_without_a_claim_gets_a_claim() -> None:
+    changed = add_later(translate_once(build_pod({"nvidia.com/gpu": 1})), {"nvidia.com/gpu": 1}, 1)
+    assert len(translate(changed, CONTEXT).templates) == 1
+
+
+def test_a_resource_that_no_dialect_reads_stays_beside_the_claim() -> None:
+    first = translate_once(build_pod({**SHARE, "example.com/other": 1}))
+    assert translate(first, CONTEXT).edits == ()
+    changed = add_later(first, SHARE)
+    again: YamlValue = apply_edits(changed, translate(changed, CONTEXT).edits)
+    assert again["spec"]["containers"][0]["resources"]["limits"] == {
+        "cpu": 1,
+        "example.com/other": 1,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "[]", "not JSON", '[{"op":"remove","path":"/spec"}]'])
+def test_a_forged_annotation_removes_no_request(text: str) -> None:
+    pod = build_pod(SHARE)
+    pod["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: text}
+    pod["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "drawbridge-0"}]
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine", "request": "gpu"}]
+    found = translate(pod, CONTEXT)
+    assert len(found.templates) == 1

@@ -1,0 +1,164 @@
+"""Finds requests that another webhook put back into a container that already has its claim.
+
+The API server calls the webhook again after other webhooks changed the pod. A second claim for the
+same request would allocate its devices twice. The undo patch tells which requests the claim
+replaced. Any user can write that patch, so it only decides which requests are removed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from config.model import Legacy
+from documents.patch import Edit
+from documents.paths import Path
+from documents.values import Value
+from dra.finding import Finding
+from dra.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
+from translate.changes.codes import REQUEST_RETURNED
+from translate.changes.patch import Patch, restore_original
+from translate.changes.undo import Operation
+from translate.legacy.codes import REQUESTS_CONTRADICT
+from translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    as_list,
+    as_mapping,
+    view_pod,
+)
+from translate.legacy.read import read_pod
+
+# The fields of an ask that describe its devices.
+_DEVICES: Final = attrgetter(
+    "kind", "vendor", "count", "share", "selectors", "alternatives", "distinct", "colocation",
+    "joint", "admin", "partition", "passthrough", "settings", "users",
+)  # fmt: skip
+_REMEDY: Final = (
+    "Remove the resource. To request other devices, remove the claim of Drawbridge and the "
+    f"annotation {ORIGINAL_ANNOTATION} instead."
+)
+
+
+class PodWithoutReturned(msgspec.Struct, frozen=True):
+    """A pod without the requests that were put back, and the edits that remove them."""
+
+    pod: Value
+    edits: tuple[Edit, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
+    """Remove the requests for which their container already has a claim.
+
+    A request for other devices than those of the claim is an error.
+    """
+    annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
+    if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
+        return PodWithoutReturned(pod)
+    held = [each for each in _find_held_containers(pod, legacy) if each.resources]
+    present = [resource for each in held for resource in each.resources.values()]
+    original = restore_original(_remove(pod, present).pod) if present else None
+    if original is None:
+        return PodWithoutReturned(pod)
+    before = {each.user.path: each.resources for each in view_pod(original, legacy).containers}
+    if findings := tuple(_find_contradictions(pod, original, held, before, legacy)):
+        return PodWithoutReturned(pod, findings=findings)
+    returned = _find_returned(pod, original, present, before, legacy)
+    patch = _remove(pod, returned)
+    return PodWithoutReturned(
+        patch.pod,
+        tuple(patch.edits),
+        tuple(patch.operations),
+        tuple(
+            REQUEST_RETURNED.at(
+                one.where,
+                f"removed {one.original_name}: {one.amount_text}, because the container already "
+                "has a claim for it",
+            )
+            for one in returned
+        ),
+    )
+
+
+def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
+    """Yield the containers that use a claim from a template of Drawbridge."""
+    spec = as_mapping(as_mapping(pod).get("spec"))
+    ours = {
+        f"{as_mapping(claim).get('name')}"
+        for claim in as_list(spec.get("resourceClaims"))
+        if str(as_mapping(claim).get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
+    }
+    for each in view_pod(pod, legacy).containers if ours else ():
+        used = as_list(as_mapping(each.raw.get("resources")).get("claims"))
+        if any(as_mapping(one).get("name") in ours for one in used):
+            yield each
+
+
+def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
+    patch = Patch(pod)
+    for one in resources:
+        for field in one.source_fields():
+            patch.remove((*field.path, field.name))
+    return patch
+
+
+_Before = Mapping[Path, Mapping[str, DeviceResource]]
+
+
+def _find_contradictions(
+    pod: Value, original: Value, held: list[Container], before: _Before, legacy: Legacy
+) -> Iterator[Finding]:
+    """Yield the requests that change those for which the claim was made."""
+    changed = False
+    for container in held:
+        for name, one in container.resources.items():
+            was = before.get(container.user.path, {}).get(name)
+            if was is not None and was.amount != one.amount:
+                changed = True
+                yield _contradict(container, one, f"for {name}: {was.amount_text}")
+    if changed or not _count_asks(original, legacy) - _count_asks(restore_original(pod), legacy):
+        return
+    for container in held:
+        for name, one in container.resources.items():
+            if name not in before.get(container.user.path, {}):
+                yield _contradict(container, one, "that was made without it")
+
+
+def _contradict(container: Container, one: DeviceResource, why: str) -> Finding:
+    return REQUESTS_CONTRADICT.at(
+        one.where,
+        f"container {container.user.name} requests {one.original_name}: {one.amount_text}, but has "
+        f"a claim {why}",
+        remedy=_REMEDY,
+    )
+
+
+def _find_returned(
+    pod: Value, original: Value, present: list[DeviceResource], before: _Before, legacy: Legacy
+) -> list[DeviceResource]:
+    """Return the requests of the original pod, and those that add nothing to them.
+
+    A request that adds an ask is a new one, or one that was left to its device plugin.
+    """
+    whole = restore_original(pod)
+    same = _count_asks(whole, legacy) == _count_asks(original, legacy)
+    read = {
+        (field.path, field.name)
+        for field in (read_pod(whole, legacy).source_fields if same else ())
+        if field.removed
+    }
+    return [
+        one
+        for one in present
+        if one.name in before.get(one.container, {})
+        or any((field.path, field.name) in read for field in one.source_fields())
+    ]
+
+
+def _count_asks(pod: Value, legacy: Legacy) -> Counter[object]:
+    """Count the asks of a pod, whatever the dialect and the resources that express them."""
+    return Counter(map(_DEVICES, read_pod(pod, legacy).asks))
