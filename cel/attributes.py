@@ -13,7 +13,7 @@ from cel.fresh_stack import on_fresh_stack
 from cel.values import MISSING, NONE, Map, Optional, find
 
 CONTAINERS = (dict, list, tuple, Map)
-ASKED = (*CONTAINERS, Optional)
+TESTABLE = (*CONTAINERS, Optional)
 KEYS = (str, bool, int, float)
 Take = Callable[[Frame, object], object]
 CHOICES = 40  # nested conditionals that share one stack
@@ -238,8 +238,8 @@ def _base(attribute: QualifiedAttribute, limit: int) -> Run:
 
 def _choice(attribute: QualifiedAttribute, limit: int) -> Run:
     condition, offset = attribute.operand, attribute.offset
-    assert condition is not None  # noqa: S101  # see Attribute
-    assert attribute.branches is not None  # noqa: S101  # see Attribute
+    assert condition is not None  # noqa: S101  # see QualifiedAttribute
+    assert attribute.branches is not None  # noqa: S101  # see QualifiedAttribute
     truthy, falsy = resolve(attribute.branches[0], limit), resolve(attribute.branches[1], limit)
 
     def choose(frame: Frame) -> object:
@@ -292,7 +292,7 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
         try:
             key = constant if dynamic is None else dynamic(frame)
             value = look_up(container, key)
-            if value is MISSING and (not test or (strict and not isinstance(container, ASKED))):
+            if value is MISSING and (not test or (strict and not isinstance(container, TESTABLE))):
                 raise missing_key_error(container, key)
         except EvaluationError as error:
             charge(frame, limit, 1)
@@ -312,7 +312,7 @@ def _finder(qualifier: Qualifier, limit: int) -> Take:
         value = look_up(container, key)
         if value is not MISSING:
             charge(frame, limit, 1)
-        elif strict and not isinstance(container, ASKED):
+        elif strict and not isinstance(container, TESTABLE):
             raise missing_key_error(container, key)
         return value
 

@@ -46,7 +46,7 @@ def unary(
     return run
 
 
-def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
+def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
     implementation: Implementation,
     left: Run,
     right: Run,
@@ -79,7 +79,7 @@ def binary(  # noqa: PLR0913, PLR0917  # what a call is made of
     return run
 
 
-def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
+def binary_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
     implementation: Implementation,
     left: Run,
     constant: object,
@@ -107,7 +107,7 @@ def binary_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
     return run
 
 
-def slot_constant(  # noqa: PLR0913, PLR0917  # what a call is made of
+def slot_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
     implementation: Implementation,
     slot: int,
     constant: object,
@@ -198,7 +198,7 @@ def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
         return error
 
 
-def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # what a call is made of
+def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # the parts of a call
     left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
 ) -> Run:
     """Plan `==` and `!=`; values of different kinds are unequal, not an error."""
@@ -234,7 +234,7 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
     return run
 
 
-def equal_to_text(  # noqa: PLR0913  # what a call is made of
+def equal_to_text(  # noqa: PLR0913  # the parts of a call
     left: Run, text: str, cost: Cost, limit: int, offset: int, *, negated: bool
 ) -> Run:
     """Plan `==` and `!=` with a constant string, the most frequent comparison."""

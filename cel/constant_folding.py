@@ -18,7 +18,7 @@ CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
 # Small arguments give large results, so these run at evaluation.
-LAZY = frozenset({"lists.range"})
+NOT_FOLDED = frozenset({"lists.range"})
 UINT_MAX = 2**64 - 1
 _LOOKED_UP = frozenset({str, bool, int, Uint, float})
 _UNHASHABLE = frozenset({bytes, Semver})
@@ -51,7 +51,7 @@ def call(
     values = tuple(argument.value for argument in arguments)
     if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
         return FoldedValue(implementation(*values))
-    if function in LAZY:
+    if function in NOT_FOLDED:
         return None
     try:
         result = implementation(*values)

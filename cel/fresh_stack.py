@@ -23,7 +23,7 @@ def on_fresh_stack(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     def run() -> None:
         try:
             results.append(function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  # handed over to the waiting thread
+        except BaseException as error:  # noqa: BLE001  # re-raised in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -13,7 +13,7 @@ from cel.frame import COST, Frame, Run, cancel_over_limit
 from cel.shapes import Step
 
 
-def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     left: Step,
     close: Callable[[], Run],
     text: str,
@@ -33,7 +33,7 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # what a comparison is made of
         return exact()
     own = len(path) + 1
     costs = [own + traversal(length) for length in range(len(text) + 1)]
-    make = _one if len(path) == 1 else _three
+    make = _one_key if len(path) == 1 else _three_keys
     return make(left.slot, path, text, costs, limit, _plan_on_demand(exact), wanted=not negated)
 
 
@@ -55,7 +55,7 @@ def _cancel_at_step(frame: Frame, limit: int, amount: int, own: int) -> None:
 
 
 # The next two differ only in the lookup. A shared function would add a third to their run time.
-def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+def _one_key(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     slot: int,
     path: tuple[str, ...],
     text: str,
@@ -85,7 +85,7 @@ def _one(  # noqa: PLR0913, PLR0917  # what a comparison is made of
     return run
 
 
-def _three(  # noqa: PLR0913, PLR0917  # what a comparison is made of
+def _three_keys(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     slot: int,
     path: tuple[str, ...],
     text: str,

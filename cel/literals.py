@@ -22,7 +22,7 @@ _DIGITS = 25
 
 def integer(text: str, *, negative: bool = False) -> int:
     """Return the int of a decimal or hexadecimal literal."""
-    value = _whole(text, "int")
+    value = _parse_digits(text, "int")
     value = -value if negative else value
     if not -(2**63) <= value < 2**63:
         raise ValueError("invalid int literal: it is not within 64 bits")
@@ -31,13 +31,13 @@ def integer(text: str, *, negative: bool = False) -> int:
 
 def unsigned(text: str) -> Uint:
     """Return the uint of a literal, including its suffix."""
-    value = _whole(text[:-1], "uint")
+    value = _parse_digits(text[:-1], "uint")
     if value >= 2**64:
         raise ValueError("invalid uint literal: it is not within 64 bits")
     return Uint(value)
 
 
-def _whole(text: str, kind: str) -> int:
+def _parse_digits(text: str, kind: str) -> int:
     base = 16 if text.startswith("0x") else 10
     digits = text[2:].lstrip("0") if base == 16 else text.lstrip("0")
     if len(digits) > _DIGITS:

@@ -172,7 +172,7 @@ def _exists_one(
     )
 
 
-def _collect(  # noqa: PLR0913, PLR0917  # what the collecting macros differ in
+def _collect(  # noqa: PLR0913, PLR0917  # the differences of the collecting macros
     build: Builder,
     target: SyntaxNode | None,
     variables: tuple[str, str | None],

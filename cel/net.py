@@ -79,7 +79,7 @@ def is_ipv6(text: str) -> bool:
         return False
 
 
-def masked(network: Cidr) -> Cidr:
+def mask(network: Cidr) -> Cidr:
     """Clear the bits beyond the prefix."""
     shift = _BITS[network.ip.family] - network.length
     return Cidr(Ip(network.ip.family, network.ip.number >> shift << shift), network.length)

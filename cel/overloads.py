@@ -44,7 +44,7 @@ def guard_arguments(
     def call(*values: object) -> object:
         for place, guard in guards:
             if not guard(values[place]):
-                raise _refused(name)
+                raise _no_such_overload(name)
         return implementation(*values)
 
     return call
@@ -53,7 +53,7 @@ def guard_arguments(
 def _guarded_one(implementation: Implementation, guard: Guard, name: str) -> Implementation:
     def call(value: object) -> object:
         if not guard(value):
-            raise _refused(name)
+            raise _no_such_overload(name)
         return implementation(value)
 
     return call
@@ -66,7 +66,7 @@ def _guarded_two(
 
     def call(a: object, b: object) -> object:
         if (first is not None and not first(a)) or (second is not None and not second(b)):
-            raise _refused(name)
+            raise _no_such_overload(name)
         return implementation(a, b)
 
     return call
@@ -87,7 +87,7 @@ def dispatch_by_values(name: str, overloads: Sequence[Overload], count: int) -> 
                     break
             else:
                 return implementation(*values)
-        raise _refused(name)
+        raise _no_such_overload(name)
 
     return call
 
@@ -96,5 +96,5 @@ def _open(found: Type) -> bool:
     return found.kind in OPEN or any(_open(part) for part in found.params)
 
 
-def _refused(name: str) -> EvaluationError:
+def _no_such_overload(name: str) -> EvaluationError:
     return EvaluationError("no_such_overload", f"no such overload: {name}")

@@ -46,7 +46,7 @@ Validators = tuple[Validator, ...]
 def validate(checked: Checked, source: str, validators: Validators) -> None:
     """Raise CompileError with the complaints of all validators."""
     names = {resolved.function.name for resolved in checked.calls.values()}
-    if not checked.aggregates and names.isdisjoint(_LOOKED_AT):
+    if not checked.aggregates and names.isdisjoint(_VALIDATED_FUNCTIONS):
         return
     found = ValidatedNodes(checked)
     try:
@@ -169,7 +169,7 @@ def _argument(checked: Checked, node: SyntaxNode, offsets: dict[int, int]) -> Ar
     )
 
 
-_LOOKED_AT = frozenset({"duration", "timestamp", "matches", _FORMAT})
+_VALIDATED_FUNCTIONS = frozenset({"duration", "timestamp", "matches", _FORMAT})
 # The order is Kubernetes'; it decides which of two complaints at one position comes first.
 KUBERNETES: Validators = (
     duration_literals,

@@ -158,13 +158,13 @@ def device_environment(  # house: long, it is one declaration
         version,
         objects={DEVICE.name: fields},
         sizes=sizes,
-        output=partial(_underivable, lists=lists) if derived else output,
+        output=partial(_derived_type_error, lists=lists) if derived else output,
         boolean=not derived,
         validators=KUBERNETES,
     )
 
 
-def _underivable(found: Type, *, lists: bool) -> str | None:
+def _derived_type_error(found: Type, *, lists: bool) -> str | None:
     """Return the error for an invalid type of a derived attribute, or None."""
     element = found.params[0] if lists and found.kind == "list" and found.params else found
     if element in (BOOL, INT, STRING, ANY, DYN, SEMVER):

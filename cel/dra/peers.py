@@ -3,18 +3,17 @@
 from cel.dra.environment import device_variables
 from cel.errors import CompileError, EvaluationError
 from cel.programs import Programs
-from dra.compatibility import Evaluate, Peer
-from dra.compatibility import ExpressionEvaluationError as Unanswered
+from dra.compatibility import Evaluate, ExpressionEvaluationError, Peer
 
 
 def make_evaluator(programs: Programs, *, list_attributes: bool = False) -> Evaluate:
     """Return a function that evaluates an expression on a device; caches in `programs`."""
 
-    def ask(expression: str, peer: Peer) -> bool:
-        seen = device_variables(peer.pool.driver, peer.device, list_attributes=list_attributes)
+    def evaluate(expression: str, peer: Peer) -> bool:
+        variables = device_variables(peer.pool.driver, peer.device, list_attributes=list_attributes)
         try:
-            return programs.compile(expression).evaluate(seen).value is True
+            return programs.compile(expression).evaluate(variables).value is True
         except (CompileError, EvaluationError) as error:
-            raise Unanswered(f"{error}") from error
+            raise ExpressionEvaluationError(f"{error}") from error
 
-    return ask
+    return evaluate

@@ -60,7 +60,7 @@ class Selectors:
         try:
             program = self.stored.compile(source)
         except CompileError as error:
-            return _refused(error.problems[0], new_compile)
+            return _compile_error_result(error.problems[0], new_compile)
         tried = device_variables(driver, device, list_attributes=self.lists)
         try:
             found = program.evaluate(tried)
@@ -86,7 +86,7 @@ class Selectors:
         )
 
 
-def _refused(problem: Problem, new_compile: str) -> SelectorResult:
+def _compile_error_result(problem: Problem, new_compile: str) -> SelectorResult:
     return SelectorResult(
         compile="error",
         admitted=False,

@@ -43,7 +43,7 @@ def _too_long(text: str, most: int) -> list[str]:
     )
 
 
-def _unlike(words: str, pattern: str, *examples: str) -> str:
+def _mismatch(words: str, pattern: str, *examples: str) -> str:
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{words} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -58,7 +58,7 @@ def _label(text: str) -> list[str]:
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
         "and must start and end with an alphanumeric character"
     )
-    return [*problems, _unlike(words, _LABEL, "my-name", "123-abc")]
+    return [*problems, _mismatch(words, _LABEL, "my-name", "123-abc")]
 
 
 def _subdomain(text: str) -> list[str]:
@@ -69,7 +69,7 @@ def _subdomain(text: str) -> list[str]:
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
         "'-' or '.', and must start and end with an alphanumeric character"
     )
-    return [*problems, _unlike(words, _SUBDOMAIN, "example.com")]
+    return [*problems, _mismatch(words, _SUBDOMAIN, "example.com")]
 
 
 def _label_1035(text: str) -> list[str]:
@@ -80,7 +80,7 @@ def _label_1035(text: str) -> list[str]:
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
         "an alphabetic character, and end with an alphanumeric character"
     )
-    return [*problems, _unlike(words, _LABEL_1035, "my-name", "abc-123")]
+    return [*problems, _mismatch(words, _LABEL_1035, "my-name", "abc-123")]
 
 
 def _qualified_name(text: str) -> list[str]:
@@ -88,7 +88,7 @@ def _qualified_name(text: str) -> list[str]:
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
         "an alphanumeric character"
     )
-    unlike = _unlike(words, _KEY, "MyName", "my.name", "123-abc")
+    unlike = _mismatch(words, _KEY, "MyName", "my.name", "123-abc")
     if text.count("/") > 1:
         ending = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         return [f"a valid label key {unlike} {ending}"]
@@ -113,7 +113,7 @@ def _label_value(text: str) -> list[str]:
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
         "or '.', and must start and end with an alphanumeric character"
     )
-    return [*problems, _unlike(words, _VALUE, "MyValue", "my_value", "12345")]
+    return [*problems, _mismatch(words, _VALUE, "MyValue", "my_value", "12345")]
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

@@ -158,7 +158,7 @@ NETWORKS: Final = Library(
         ),
         _member("ip", "cidr_ip", CIDR, IP, lambda network: network.ip),
         _member("prefixLength", "cidr_prefix_length", CIDR, INT, lambda network: network.length),
-        _member("masked", "cidr_masked", CIDR, CIDR, net.masked),
+        _member("masked", "cidr_masked", CIDR, CIDR, net.mask),
         _text("isCIDR", "is_cidr", BOOL, _is_cidr),
         Function("string", (Overload("cidr_to_string", (CIDR,), STRING, str),)),
     ),
