@@ -170,5 +170,5 @@ def report_result(reconciler: str, error: Exception | None) -> None:
     if isinstance(error, _API_ERRORS):
         log_event(_LOG, logging.WARNING, text, reconciler=reconciler, reason=f"{error}")
     else:
-        metrics.PANICS.inc()
+        metrics.CONTROLLER_PANICS.inc()
         _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})

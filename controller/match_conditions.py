@@ -1,12 +1,16 @@
-"""Keeps the matchConditions of Drawbridge's webhooks equal to the configuration."""
+"""Keeps the matchConditions of Drawbridge's webhooks equal to the configuration.
 
-from collections.abc import Callable, Iterable
-from typing import Final
+Also sets failurePolicy Fail on the guard once that can deny no pod by mistake.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from config.model import Configuration
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
 from dra.finding import Finding
 from dra.names import WEBHOOK_CONFIGURATION
+from registration.guard_rollout import serves_guard
 from registration.match_conditions import (
     API_VERSION,
     KIND,
@@ -17,6 +21,14 @@ from registration.match_conditions import (
 NAME: Final = "conditions"
 
 
+class LiveWebhooks(NamedTuple):
+    """Reads both webhook configurations and the Deployment of the webhook; None if missing."""
+
+    read_mutating: Callable[[], Unstructured | None]
+    read_validating: Callable[[], Unstructured | None]
+    read_deployment: Callable[[], Awaitable[Unstructured | None]]
+
+
 class MatchConditionReconciler:
     """Applies the matchConditions that the configuration requires."""
 
@@ -24,24 +36,26 @@ class MatchConditionReconciler:
 
     def __init__(
         self,
-        webhooks: ObjectStore,
-        read_webhook: Callable[[], Unstructured | None],
+        stores: Mapping[str, ObjectStore],
+        live: LiveWebhooks,
         configuration: Callable[[], Configuration],
         reporter: Reporter,
     ) -> None:
-        self._webhooks = webhooks
-        self._read_webhook = read_webhook
+        self._stores = stores
+        self._live = live
         self._configuration = configuration
         self._reporter = reporter
 
     async def reconcile(self) -> None:
         """Report the conditions that are inactive now, then apply the required conditions."""
-        live, configuration = self._read_webhook(), self._configuration()
-        found = find_inactive(live, configuration)
-        self._report(found, live)
+        configuration = self._configuration()
+        served = serves_guard(await self._live.read_deployment())
+        mutating, validating = self._live.read_mutating(), self._live.read_validating()
+        found = find_inactive(mutating, configuration)
+        self._report(found, mutating)
         self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(found))
-        for change in plan_applies(live, None, configuration, guard_served=False):
-            await self._webhooks.apply(change)
+        for change in plan_applies(mutating, validating, configuration, guard_served=served):
+            await self._stores[change["kind"]].apply(change)
             self._reporter.count(NAME, "applied")
 
     def _report(self, findings: Iterable[Finding], live: Unstructured | None) -> None:

@@ -20,6 +20,7 @@ from cluster.lease import LeaderElector
 from cluster.resources import (
     CLASSES,
     CONFIG_MAPS,
+    DEPLOYMENTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
@@ -41,7 +42,7 @@ from controller.api_server import (
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import FieldProbeReconciler
-from controller.match_conditions import MatchConditionReconciler
+from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
 from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
@@ -49,9 +50,14 @@ from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
-from dra.names import CONTROLLER_LEASE, FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION
+from dra.names import (
+    CONTROLLER_LEASE,
+    FACTS_CONFIG_MAP,
+    WEBHOOK_CONFIGURATION,
+    WEBHOOK_DEPLOYMENT,
+)
 from registration.codes import CODES
-from registration.match_conditions import API_VERSION, KIND
+from registration.match_conditions import API_VERSION, GUARD_KIND, KIND
 from runtime import logs, metrics
 from runtime.health import ReadinessCheck, serve_operations
 from runtime.process import REFUSED, run_background, run_process
@@ -115,8 +121,13 @@ class ControllerCaches:
         return [msgspec.json.decode(each.raw) for each in cached]
 
     def own_webhook_configuration(self) -> Unstructured | None:
-        """Return Drawbridge's own webhook configuration; None if it does not exist."""
+        """Return Drawbridge's own mutating webhooks; None if they do not exist."""
         cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
+        return None if cached is None else msgspec.json.decode(cached.raw)
+
+    def own_validating_configuration(self) -> Unstructured | None:
+        """Return Drawbridge's own validating webhooks; None if they do not exist."""
+        cached = self.validating.get(WEBHOOK_CONFIGURATION)
         return None if cached is None else msgspec.json.decode(cached.raw)
 
 
@@ -177,7 +188,7 @@ class Reconcilers:
         reporter: Reporter,
     ) -> tuple[Reconciler, ...]:
         """Make the reconcilers that no other reconciler depends on."""
-        webhooks = ApiObjectStore(writer, MUTATING_WEBHOOKS)
+        deployments = ApiObjectStore(writer, DEPLOYMENTS, context.namespace)
         pods, quotas = ApiObjectStore(writer, PODS), ApiObjectStore(writer, RESOURCE_QUOTAS)
         return (
             TemplateGarbageCollector(
@@ -197,8 +208,15 @@ class Reconcilers:
                 reporter=reporter,
             ),
             MatchConditionReconciler(
-                webhooks,
-                caches.own_webhook_configuration,
+                {
+                    KIND: ApiObjectStore(writer, MUTATING_WEBHOOKS),
+                    GUARD_KIND: ApiObjectStore(writer, VALIDATING_WEBHOOKS),
+                },
+                LiveWebhooks(
+                    caches.own_webhook_configuration,
+                    caches.own_validating_configuration,
+                    lambda: deployments.read(WEBHOOK_DEPLOYMENT),
+                ),
                 lambda: context.settings.current,
                 reporter,
             ),
@@ -247,7 +265,7 @@ class Reconcilers:
         caches.namespaces.subscribe(self._wake("quota", "templates"))
         caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
         caches.webhooks.subscribe(self._wake("conditions", "others", "templates", "quota"))
-        caches.validating.subscribe(self._wake("others"))
+        caches.validating.subscribe(self._wake("conditions", "others"))
         settings.subscribe(self._wake("facts", "conditions", "quota"))
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [

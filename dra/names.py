@@ -7,6 +7,8 @@ API_VERSION: Final = "drawbridge.dev/v1alpha1"
 # Labels.
 TRANSLATE_LABEL: Final = "drawbridge.dev/translate"
 DUAL_LABEL: Final = "drawbridge.dev/dual"
+# Kubernetes allows requests with admin access only in namespaces where this label is "true".
+ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 # Annotations.
 ORIGINAL_ANNOTATION: Final = "drawbridge.dev/original"
@@ -18,6 +20,8 @@ COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
+# On the pods of the webhook: the paths that older versions do not serve.
+SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"
@@ -30,6 +34,7 @@ CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
 MIRRORED_QUOTA: Final = "drawbridge-quota"
 PROBE_TEMPLATE: Final = "drawbridge-probe"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
+WEBHOOK_DEPLOYMENT: Final = "drawbridge-webhook"
 WEBHOOK_CONFIGURATION: Final = "drawbridge"
 POD_WEBHOOK: Final = "pods.drawbridge.dev"
 GUARD_WEBHOOK: Final = "guard.drawbridge.dev"

@@ -57,7 +57,7 @@ def sample(name: str, **labels: str) -> float:
 def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bugs = sample("controller_runtime_webhook_panics_total")
+    bugs = sample("drawbridge_controller_panics_total")
     failed = sample("drawbridge_controller_steps_total", reconciler="dual", outcome="failed")
     report_result("dual", OSError("no route"))
     report_result("dual", KeyError("oops"))
@@ -65,6 +65,6 @@ def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
     api_error, bug = caplog.records
     assert (api_error.levelno, api_error.exc_info) == (logging.WARNING, None)
     assert (bug.levelno, bool(bug.exc_info)) == (logging.ERROR, True)
-    assert sample("controller_runtime_webhook_panics_total") == bugs + 1
+    assert sample("drawbridge_controller_panics_total") == bugs + 1
     now = sample("drawbridge_controller_steps_total", reconciler="dual", outcome="failed")
     assert now == failed + 2

@@ -1,6 +1,7 @@
 """The match conditions of the webhook: application, findings and their CEL expression."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,12 +13,14 @@ from cel.library.versions import libraries
 from cel.types import DYN
 from config.model import Configuration, LabelSelector, Legacy, Scope
 from config.string_formats import NetworkName, ResourceName
-from controller.match_conditions import MatchConditionReconciler
-from controller.protocols import Gauge
+from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
+from controller.protocols import Gauge, Unstructured
 from controller.watched_objects import PartialObject
-from dra.names import POD_WEBHOOK, WEBHOOK_CONFIGURATION
+from dra.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from registration.match_conditions import (
     CONDITION_NAME,
+    GUARD_KIND,
+    KIND,
     build_conditions,
     find_inactive,
     plan_applies,
@@ -203,17 +206,112 @@ def test_a_large_pod_stays_within_the_cost_budget() -> None:
     assert len(OURS[POD_WEBHOOK][CONDITION_NAME]) < 4000
 
 
+ROLLED_OUT: dict[str, Any] = {
+    "metadata": {"generation": 1},
+    "spec": {"template": {"metadata": {"annotations": {"drawbridge.dev/serves": "guard"}}}},
+    "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2},
+}
+
+
+class WebhookStore(FakeStore[PartialObject]):
+    """Merges applied webhooks by name, as the API server does."""
+
+    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Apply the fields of the named webhooks."""
+        held = self.objects[namespace, value["metadata"]["name"]]
+        changes = {each["name"]: each for each in value["webhooks"]}
+        merged = [{**each, **changes.get(each["name"], {})} for each in held["webhooks"]]
+        return await super().apply({**value, "webhooks": merged}, namespace)
+
+
+class Scene:
+    """A reconciler over both webhook configurations."""
+
+    def __init__(self, *held: dict[str, str]) -> None:
+        self.applied: list[str] = []
+        self.stores = {KIND: WebhookStore(PartialObject), GUARD_KIND: WebhookStore(PartialObject)}
+        self.stores[KIND].put(live(*held))
+        for kind, store in self.stores.items():
+            store.before_write = lambda verb, _, kind=kind: self.applied.append(f"{verb} {kind}")
+        self.deployment: dict[str, Any] | None = ROLLED_OUT
+        self.reporter = FakeReporter()
+        webhooks = LiveWebhooks(self._read(KIND), self._read(GUARD_KIND), self._read_deployment)
+        self.reconciler = MatchConditionReconciler(
+            self.stores, webhooks, lambda: USUAL, self.reporter
+        )
+
+    def _read(self, kind: str) -> Callable[[], Unstructured | None]:
+        return lambda: self.stores[kind].objects.get(("", WEBHOOK_CONFIGURATION))
+
+    async def _read_deployment(self) -> Unstructured | None:
+        return self.deployment
+
+    def put_guard(self, ca: str) -> None:
+        """Store the guard as the manifests ship it, with a certificate authority."""
+        guard = {"name": GUARD_WEBHOOK, "failurePolicy": "Ignore", "clientConfig": {"caBundle": ca}}
+        self.stores[GUARD_KIND].put(
+            {"metadata": {"name": WEBHOOK_CONFIGURATION}, "webhooks": [guard]}
+        )
+
+    def reconcile(self) -> list[str]:
+        """Run once and return the writes."""
+        self.applied.clear()
+        asyncio.run(self.reconciler.reconcile())
+        return [*self.applied]
+
+    @property
+    def guard(self) -> dict[str, Any]:
+        """The guard as it is stored."""
+        (guard,) = self.stores[GUARD_KIND].objects["", WEBHOOK_CONFIGURATION]["webhooks"]
+        return {**guard}
+
+
 def test_an_inactive_condition_is_reported_and_applied_once() -> None:
-    webhooks, reporter = FakeStore(PartialObject), FakeReporter()
-    webhooks.put(live(asks("false")))
-    reconciler = MatchConditionReconciler(
-        webhooks, lambda: webhooks.objects["", WEBHOOK_CONFIGURATION], lambda: USUAL, reporter
-    )
-    asyncio.run(reconciler.reconcile())
-    assert reporter.codes == ["NameNotActive"]
-    assert webhooks.requests == [("apply", WEBHOOK_CONFIGURATION)]
-    assert reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 1}
-    asyncio.run(reconciler.reconcile())
-    assert webhooks.requests == [("apply", WEBHOOK_CONFIGURATION)]
-    assert len(reporter.codes) == 1
-    assert reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 0}
+    scene = Scene(asks("false"))
+    assert scene.reconcile() == [f"apply {KIND}"]
+    assert scene.reporter.codes == ["NameNotActive"]
+    assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 1}
+    assert scene.reconcile() == []
+    assert len(scene.reporter.codes) == 1
+    assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 0}
+
+
+def test_the_changes_are_applied_in_the_order_of_the_plan() -> None:
+    scene = Scene(asks("false"))
+    scene.put_guard("Q0E=")
+    guard, pods = f"apply {GUARD_KIND}", f"apply {KIND}"
+    assert scene.reconcile() == [guard, pods, guard]
+    assert scene.guard["failurePolicy"] == "Fail"
+    assert len(scene.guard["matchConditions"]) == 1
+
+
+# The caBundle of the guard, the Deployment of the webhook, and the resulting failurePolicy.
+POLICIES: dict[str, tuple[str, dict[str, Any] | None, str]] = {
+    "a certificate and a complete rollout": ("Q0E=", ROLLED_OUT, "Fail"),
+    "no certificate": ("", ROLLED_OUT, "Ignore"),
+    "no Deployment": ("Q0E=", None, "Ignore"),
+    "an older version": ("Q0E=", {**ROLLED_OUT, "spec": {}}, "Ignore"),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES.values(), ids=POLICIES)
+def test_the_guard_fails_only_once_it_can_deny_no_pod_by_mistake(
+    case: tuple[str, dict[str, Any] | None, str],
+) -> None:
+    ca, deployment, policy = case
+    scene = Scene(asks())
+    scene.deployment = deployment
+    scene.put_guard(ca)
+    scene.reconcile()
+    assert scene.guard["failurePolicy"] == policy
+    assert scene.guard["matchConditions"]
+
+
+def test_the_guard_keeps_failing_during_the_next_rollout() -> None:
+    scene = Scene(asks())
+    scene.put_guard("Q0E=")
+    scene.reconcile()
+    status = {**ROLLED_OUT["status"], "readyReplicas": 1}
+    scene.deployment = {**ROLLED_OUT, "status": status}
+    assert scene.reconcile() == []
+    assert scene.guard["failurePolicy"] == "Fail"
