@@ -36,7 +36,7 @@ class Select:
 
     id: int
     offset: int
-    operand: "SyntaxNode"
+    operand: "CelNode"
     field: str
     test: bool = False
 
@@ -48,8 +48,8 @@ class Call:
     id: int
     offset: int
     function: str
-    target: "SyntaxNode | None"
-    args: "tuple[SyntaxNode, ...]"
+    target: "CelNode | None"
+    args: "tuple[CelNode, ...]"
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class ListLiteral:
 
     id: int
     offset: int
-    elements: "tuple[SyntaxNode, ...]"
+    elements: "tuple[CelNode, ...]"
     optional: frozenset[int] = frozenset()
 
 
@@ -68,8 +68,8 @@ class Entry:
 
     id: int
     offset: int
-    key: "SyntaxNode | str"
-    value: "SyntaxNode"
+    key: "CelNode | str"
+    value: "CelNode"
     optional: bool = False
 
 
@@ -98,30 +98,30 @@ class Comprehension:
 
     id: int
     offset: int
-    range: "SyntaxNode"
+    range: "CelNode"
     variable: str
     second_variable: str | None
     accumulator: str
-    initial: "SyntaxNode"
-    condition: "SyntaxNode"
-    step: "SyntaxNode"
-    result: "SyntaxNode"
+    initial: "CelNode"
+    condition: "CelNode"
+    step: "CelNode"
+    result: "CelNode"
 
 
-SyntaxNode = (
+CelNode = (
     Literal | Ident | Select | Call | ListLiteral | MapLiteral | MessageLiteral | Comprehension
 )
 
 
-def copy_tree(node: SyntaxNode, new_id: Callable[[], int]) -> SyntaxNode:
+def copy_tree(node: CelNode, new_id: Callable[[], int]) -> CelNode:
     """Return a copy of the tree under `node` with new ids."""
-    copy: dict[int, SyntaxNode] = {}
+    copy: dict[int, CelNode] = {}
     for each in reversed(walk(node)):
         copy[id(each)] = _copy(each, new_id, copy)
     return copy[id(node)]
 
 
-def walk(node: SyntaxNode) -> list[SyntaxNode]:
+def walk(node: CelNode) -> list[CelNode]:
     """Return the node and all its descendants; a parent precedes its children."""
     found = [node]
     for each in found:
@@ -129,7 +129,7 @@ def walk(node: SyntaxNode) -> list[SyntaxNode]:
     return found
 
 
-def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:  # noqa: PLR0911  # one for each kind of node
+def children(node: CelNode) -> tuple[CelNode, ...]:  # noqa: PLR0911  # one for each kind of node
     """Return the direct children of `node` in source order."""
     match node:
         case Select():
@@ -151,9 +151,7 @@ def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:  # noqa: PLR0911  # on
             return ()
 
 
-def _copy(
-    node: SyntaxNode, new_id: Callable[[], int], copy: Mapping[int, SyntaxNode]
-) -> SyntaxNode:
+def _copy(node: CelNode, new_id: Callable[[], int], copy: Mapping[int, CelNode]) -> CelNode:
     """Return a copy of one node with the given copies of its children."""
     identity = new_id()
     match node:
@@ -182,7 +180,7 @@ def _copy(
 
 
 def _entries(
-    entries: Sequence[Entry], new_id: Callable[[], int], copy: Mapping[int, SyntaxNode]
+    entries: Sequence[Entry], new_id: Callable[[], int], copy: Mapping[int, CelNode]
 ) -> tuple[Entry, ...]:
     return tuple(
         replace(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from cel.ast import Call, Entry, ListLiteral, MapLiteral, MessageLiteral, SyntaxNode
+from cel.ast import Call, CelNode, Entry, ListLiteral, MapLiteral, MessageLiteral
 from cel.lexer import END, ESCAPED, IDENTIFIER, Complaint
 from cel.parser_stacks import (
     COMPLETE,
@@ -149,9 +149,7 @@ def _close_message(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     return COMPLETE
 
 
-def _entries(
-    stacks: ParserStacks, frame: BracketFrame, values: list[SyntaxNode]
-) -> tuple[Entry, ...]:
+def _entries(stacks: ParserStacks, frame: BracketFrame, values: list[CelNode]) -> tuple[Entry, ...]:
     return tuple(
         Entry(stacks.ids(), colon, key, value, marked)
         for (colon, key, marked), value in zip(frame.keys, values, strict=True)

@@ -6,12 +6,11 @@ As in cel-go, a call of two arguments evaluates both even if the first fails, an
 import math
 from collections.abc import Callable, Sequence
 
-from cel.declare import Cost
+from cel.declare import Cost, Implementation
 from cel.errors import EvaluationError
 from cel.frame import COST, UNSET, Cancelled, Frame, Run, cancel_over_limit, charge, with_offset
 from cel.values import Optional, equal
 
-Implementation = Callable[..., object]
 NO_OVERLOAD = "no such overload"
 MOST = 256
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cel.ast import (
     Call,
+    CelNode,
     Comprehension,
     Ident,
     ListLiteral,
@@ -15,7 +16,6 @@ from cel.ast import (
     MapLiteral,
     MessageLiteral,
     Select,
-    SyntaxNode,
 )
 from cel.checking import Checking, Resolved, Visitors, visit
 from cel.composites import list_literal, map_literal, message_literal
@@ -44,14 +44,14 @@ class Checked:
     whether a list or map literal has more than one element.
     """
 
-    node: SyntaxNode
+    node: CelNode
     types: dict[int, Type]
     names: dict[int, ResolvedName]
     calls: dict[int, Resolved]
     aggregates: bool
 
 
-def check(node: SyntaxNode, source: str, declarations: Declarations) -> Checked:
+def check(node: CelNode, source: str, declarations: Declarations) -> Checked:
     """Return the checked tree of `source`, or raise CompileError with all type errors."""
     state = Checking(declarations, _VISITORS)
     try:
@@ -123,7 +123,7 @@ def iterated(state: Checking, node: Comprehension) -> dict[str, Type]:
     return {node.variable: first}
 
 
-def expect(state: Checking, claim: tuple[SyntaxNode, Type]) -> None:
+def expect(state: Checking, claim: tuple[CelNode, Type]) -> None:
     """Require that a node has a given type."""
     node, type_ = claim
     if not state.unifier.fits(type_, state.types[node.id]):

@@ -7,7 +7,7 @@ Functions in the table of visitors check each kind of node.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from cel.ast import Entry, SyntaxNode
+from cel.ast import CelNode, Entry
 from cel.declare import Function, Overload
 from cel.lexer import Complaint
 from cel.scopes import Declarations, ResolvedName, VariableScope
@@ -53,7 +53,7 @@ class Checking:
         self.complaints: list[Complaint] = []
         self.todo: list[tuple[Action, object]] = []
 
-    def run(self, root: SyntaxNode) -> None:
+    def run(self, root: CelNode) -> None:
         """Check the whole tree."""
         todo = self.todo
         todo.append((visit, root))
@@ -70,23 +70,23 @@ class Checking:
         self.open = True
         return self.unifier.variable()
 
-    def later(self, action: Action, subject: object, *children: SyntaxNode) -> None:
+    def later(self, action: Action, subject: object, *children: CelNode) -> None:
         """Visit the children in order, then run the action."""
         todo = self.todo
         todo.append((action, subject))
         for child in reversed(children):
             todo.append((visit, child))
 
-    def complain(self, kind: str, node: SyntaxNode | Entry, message: str) -> None:
+    def complain(self, kind: str, node: CelNode | Entry, message: str) -> None:
         """Record an error."""
         self.complaints.append(Complaint(kind, node.offset, message))
 
-    def mismatch(self, node: SyntaxNode | Entry, expected: Type, found: Type) -> None:
+    def mismatch(self, node: CelNode | Entry, expected: Type, found: Type) -> None:
         """Record a type mismatch."""
         message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
         self.complain("type_mismatch", node, message)
 
-    def undeclared(self, node: SyntaxNode, name: str) -> None:
+    def undeclared(self, node: CelNode, name: str) -> None:
         """Record an undeclared name."""
         within = self.declarations.container
         message = f"undeclared reference to '{name}' (in container '{within}')"
@@ -109,6 +109,6 @@ class Checking:
         return self.unifier.general(before, type_)
 
 
-def visit(state: Checking, node: SyntaxNode) -> None:
+def visit(state: Checking, node: CelNode) -> None:
     """Check a node; work that depends on the children is deferred."""
     state.visitors[type(node)](state, node)

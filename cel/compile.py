@@ -12,12 +12,12 @@ from cel import constant_folding as folding
 from cel.attributes import QualifiedAttribute, Qualifier, evaluate, resolve
 from cel.checker import Checked, Resolved
 from cel.constant_folding import FoldedValue
-from cel.declare import Cost
+from cel.declare import Cost, Implementation
 from cel.errors import EvaluationError
 from cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
 from cel.fresh_stack import DEPTH, on_fresh_stack
 from cel.fused_comparison import equal_to_text
-from cel.overloads import Implementation, cost_of, dispatch_by_values, guard_arguments
+from cel.overloads import cost_of, dispatch_by_values, guard_arguments
 from cel.shapes import (
     Compiled,
     LocalVariable,
@@ -62,7 +62,7 @@ class ProgramPlanner:
     slots: int = 0
     depth: int = 0
 
-    def plan(self, node: ast.SyntaxNode) -> Step:
+    def plan(self, node: ast.CelNode) -> Step:
         """Plan a node, on a new stack after a fixed number of levels."""
         self.depth += 1
         try:
@@ -78,7 +78,7 @@ class ProgramPlanner:
             return step
         return lambda frame: on_fresh_stack(step, frame)
 
-    def run(self, node: ast.SyntaxNode) -> Run:
+    def run(self, node: ast.CelNode) -> Run:
         """Return the closure of a node as an expression of its own."""
         return self.close(self.plan(node))
 
@@ -207,7 +207,7 @@ class ProgramPlanner:
             raise EvaluationError("constant", error.message, node.offset) from None
 
     def resolve_call(
-        self, node: ast.Call, resolved: Resolved, arguments: list[ast.SyntaxNode], steps: list[Step]
+        self, node: ast.Call, resolved: Resolved, arguments: list[ast.CelNode], steps: list[Step]
     ) -> Callable[..., object]:
         """Return the implementation: the single overload, or a dispatch at run time."""
         if self.grows(node, arguments):
@@ -220,7 +220,7 @@ class ProgramPlanner:
             prepare_implementation(overload, steps, node.offset), overload, types
         )
 
-    def grows(self, node: ast.Call, arguments: list[ast.SyntaxNode]) -> bool:
+    def grows(self, node: ast.Call, arguments: list[ast.CelNode]) -> bool:
         """Tell whether a call adds to the collection that a comprehension builds.
 
         The collection is not visible to others until the loop ends, so it grows in place, as in
@@ -247,7 +247,7 @@ class ProgramPlanner:
     def junction(self, node: ast.Call) -> Step:
         """Plan a whole chain of `&&` or `||` at once."""
         terms: list[Run] = []
-        pending: list[ast.SyntaxNode] = [node]
+        pending: list[ast.CelNode] = [node]
         while pending:
             part = pending.pop()
             if isinstance(part, ast.Call) and part.function == node.function:

@@ -1,6 +1,6 @@
 """Checks the types of list, map and message literals."""
 
-from cel.ast import ListLiteral, MapLiteral, MessageLiteral, SyntaxNode, children
+from cel.ast import CelNode, ListLiteral, MapLiteral, MessageLiteral, children
 from cel.checking import Checking
 from cel.fields import object_field
 from cel.types import ERROR, Type, describe, list_of, map_of, optional_of
@@ -46,7 +46,7 @@ def map_type(state: Checking, node: MapLiteral) -> None:
     state.types[node.id] = map_of(key_type or variable(), value_type or variable())
 
 
-def optional_value_type(state: Checking, node: SyntaxNode, type_: Type) -> Type:
+def optional_value_type(state: Checking, node: CelNode, type_: Type) -> Type:
     """Return the value type of an optional element, which must be an optional."""
     inner, optional = unwrapped(type_)
     if not optional and not is_dynamic(inner):

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cel.kinds import CelValue
 from cel.types import Type
 
-CelValue = object
+Implementation = Callable[..., object]
 UNBOUNDED = 2**64 - 1
 
 

@@ -83,7 +83,7 @@ class Estimator:
         self.entries: dict[int, EntrySizes] = {}
         self.depth = 0
 
-    def cost(self, node: ast.SyntaxNode) -> Range:
+    def cost(self, node: ast.CelNode) -> Range:
         """Return the cost range of `node`, including its operands."""
         self.depth += 1
         try:
@@ -253,7 +253,7 @@ class Estimator:
         self.set_entries(node, _both(self.entries_of(node.args[0]), self.entries_of(node.args[1])))
         return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
 
-    def operand(self, node: ast.SyntaxNode) -> Operand:
+    def operand(self, node: ast.CelNode) -> Operand:
         """Return an argument as the functions' estimates read it."""
         kind = self.type(node)
         path = self.path(node)
@@ -266,7 +266,7 @@ class Estimator:
         literal = node.value if isinstance(node, ast.Literal) else None
         return Operand(kind, size or ANY_SIZE, literal, items or ANY_SIZE)
 
-    def type(self, node: ast.SyntaxNode) -> Type:
+    def type(self, node: ast.CelNode) -> Type:
         """Return the type that the checker found."""
         return self.checked.types.get(node.id, ERROR)
 
@@ -275,7 +275,7 @@ class Estimator:
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
-    def push(self, name: str, node: ast.SyntaxNode) -> None:
+    def push(self, name: str, node: ast.CelNode) -> None:
         """Add an accumulator to the scope."""
         local = LocalSize(self.path(node), self.size(node), self.entries_of(node))
         self.locals.setdefault(name, []).append(local)
@@ -296,7 +296,7 @@ class Estimator:
         else:
             self.locals.setdefault(node.variable, []).append(values if is_list else keys)
 
-    def path(self, node: ast.SyntaxNode) -> FieldPath:
+    def path(self, node: ast.CelNode) -> FieldPath:
         """Return the path of `node` in the declared variables, if it has one."""
         if isinstance(node, ast.Ident):
             local = self.local(node.name)
@@ -304,11 +304,11 @@ class Estimator:
                 return local.path
         return self.paths.get(node.id, ())
 
-    def known(self, node: ast.SyntaxNode) -> Range:
+    def known(self, node: ast.CelNode) -> Range:
         """Return the size of `node`, or the full range."""
         return self.size(node) or ANY_SIZE
 
-    def size(self, node: ast.SyntaxNode) -> Range | None:
+    def size(self, node: ast.CelNode) -> Range | None:
         """Return the size of the value of `node`, or None if unknown."""
         computed = self.computed.get(node.id) or _literal_size(node)
         if computed is not None:
@@ -323,12 +323,12 @@ class Estimator:
         local = self.local(node.name) if isinstance(node, ast.Ident) else None
         return local.size if local else None
 
-    def set_size(self, node: ast.SyntaxNode, size: Range | None) -> None:
+    def set_size(self, node: ast.CelNode, size: Range | None) -> None:
         """Set the size of a node."""
         if size is not None:
             self.computed[node.id] = size
 
-    def entries_of(self, node: ast.SyntaxNode) -> EntrySizes | None:
+    def entries_of(self, node: ast.CelNode) -> EntrySizes | None:
         """Return the sizes of the entries of `node`."""
         entries = self.entries.get(node.id)
         if entries is None and isinstance(node, ast.Ident):
@@ -336,7 +336,7 @@ class Estimator:
             return local.entries if local else None
         return entries
 
-    def set_entries(self, node: ast.SyntaxNode, entries: EntrySizes | None) -> None:
+    def set_entries(self, node: ast.CelNode, entries: EntrySizes | None) -> None:
         """Set the sizes of the entries of a node."""
         if entries is not None:
             self.entries[node.id] = entries
@@ -370,7 +370,7 @@ def _is_bind(node: ast.Comprehension) -> bool:
     )
 
 
-def _literal_size(node: ast.SyntaxNode) -> Range | None:
+def _literal_size(node: ast.CelNode) -> Range | None:
     if isinstance(node, ast.Literal):
         length = len(node.value) if isinstance(node.value, str | bytes) else 1
     elif isinstance(node, ast.ListLiteral):

@@ -1,6 +1,6 @@
 """Checks qualified names and field selections."""
 
-from cel.ast import Call, Entry, Ident, Literal, Select, SyntaxNode
+from cel.ast import Call, CelNode, Entry, Ident, Literal, Select
 from cel.checking import Checking, Resolved
 from cel.declare import Function
 from cel.types import BOOL, DYN, ERROR, Type, describe, optional_of
@@ -19,7 +19,7 @@ def select(state: Checking, node: Select) -> None:
     state.later(field, node, node.operand)
 
 
-def qualified_name(state: Checking, node: SyntaxNode) -> tuple[str, str] | None:
+def qualified_name(state: Checking, node: CelNode) -> tuple[str, str] | None:
     """Return the first part and all of the name that `node` spells, if it can be a name."""
     fields = []
     while isinstance(node, Select) and not node.test:
@@ -47,7 +47,7 @@ def optional_field(state: Checking, node: Call) -> None:
 
 
 def field_type(
-    state: Checking, node: SyntaxNode, operand: SyntaxNode, field: str, *, optional: bool
+    state: Checking, node: CelNode, operand: CelNode, field: str, *, optional: bool
 ) -> Type:
     """Return the type of a field; it is optional for an optional selection or operand."""
     held, wrapped = unwrapped(state.unifier.resolve(state.types[operand.id]))
@@ -64,7 +64,7 @@ def field_type(
     return optional_of(result) if optional or wrapped else result
 
 
-def object_field(state: Checking, node: SyntaxNode | Entry, name: str, field: str) -> Type:
+def object_field(state: Checking, node: CelNode | Entry, name: str, field: str) -> Type:
     """Return the type of a field of an object."""
     fields = state.declarations.objects.get(name)
     if fields is None:

@@ -6,7 +6,7 @@ returns the next state. A token that is missing in the table is an error.
 
 from collections.abc import Callable, Mapping
 
-from cel.ast import Call, Literal, Select, SyntaxNode
+from cel.ast import Call, CelNode, Literal, Select
 from cel.bracket_parsing import (
     check_optional_syntax,
     close_bracket,
@@ -46,7 +46,7 @@ from cel.parser_stacks import (
 Table = Mapping[str, Callable[[ParserStacks], ParserState]]
 
 
-def run(stacks: ParserStacks) -> SyntaxNode:
+def run(stacks: ParserStacks) -> CelNode:
     """Parse all tokens."""
     tokens = stacks.tokens
     stacks.open("", 0)

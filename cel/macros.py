@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cel.ast import (
     Call,
+    CelNode,
     Comprehension,
     Constant,
     Ident,
@@ -16,7 +17,6 @@ from cel.ast import (
     Literal,
     MapLiteral,
     Select,
-    SyntaxNode,
     copy_tree,
 )
 
@@ -30,7 +30,7 @@ _FORMER = "__result__"
 class MacroError(Exception):
     """The arguments of a macro are invalid; `offset` is the position."""
 
-    def __init__(self, node: SyntaxNode, message: str) -> None:
+    def __init__(self, node: CelNode, message: str) -> None:
         super().__init__(message)
         self.offset = node.offset
 
@@ -54,22 +54,22 @@ class Builder:
         """Create the identifier of the accumulator."""
         return self.ident(ACCUMULATOR)
 
-    def call(self, function: str, *args: SyntaxNode, target: SyntaxNode | None = None) -> Call:
+    def call(self, function: str, *args: CelNode, target: CelNode | None = None) -> Call:
         """Create a call."""
         return Call(self.new_id(), self.offset, function, target, args)
 
-    def list(self, *elements: SyntaxNode) -> ListLiteral:
+    def list(self, *elements: CelNode) -> ListLiteral:
         """Create a list literal."""
         return ListLiteral(self.new_id(), self.offset, elements)
 
     def fold(  # noqa: PLR0913, PLR0917  # a fold has that many parts
         self,
-        over: SyntaxNode,
+        over: CelNode,
         variables: tuple[str, str | None],
-        initial: SyntaxNode,
-        condition: SyntaxNode,
-        step: SyntaxNode,
-        result: SyntaxNode,
+        initial: CelNode,
+        condition: CelNode,
+        step: CelNode,
+        result: CelNode,
         accumulator: str = ACCUMULATOR,
     ) -> Comprehension:
         """Create a comprehension."""
@@ -78,7 +78,7 @@ class Builder:
             initial, condition, step, result,
         )  # fmt: skip
 
-    def bind(self, name: str, value: SyntaxNode, body: SyntaxNode) -> Comprehension:
+    def bind(self, name: str, value: CelNode, body: CelNode) -> Comprehension:
         """Bind `name` to `value` in `body`: a fold over an empty list."""
         return self.fold(
             self.list(),
@@ -91,22 +91,22 @@ class Builder:
         )
 
 
-Macro = Callable[[Builder, SyntaxNode | None, Sequence[SyntaxNode]], SyntaxNode | None]
+Macro = Callable[[Builder, CelNode | None, Sequence[CelNode]], CelNode | None]
 Macros = Mapping[tuple[str, int, bool], Macro]
 
 
-def _variable(node: SyntaxNode, message: str = "argument must be a simple name") -> str:
+def _variable(node: CelNode, message: str = "argument must be a simple name") -> str:
     if not isinstance(node, Ident):
         raise MacroError(node, message)
     return node.name
 
 
-def _unreserved(name: str, node: SyntaxNode) -> None:
+def _unreserved(name: str, node: CelNode) -> None:
     if name in {ACCUMULATOR, _FORMER}:
         raise MacroError(node, "iteration variable overwrites accumulator variable")
 
 
-def _variables(args: Sequence[SyntaxNode], simple: str) -> tuple[str, str | None]:
+def _variables(args: Sequence[CelNode], simple: str) -> tuple[str, str | None]:
     """Return the one or two variable names; the last argument of a macro is its body."""
     first = _variable(args[0], simple)
     if len(args) == 1:
@@ -120,20 +120,20 @@ def _variables(args: Sequence[SyntaxNode], simple: str) -> tuple[str, str | None
     return first, second
 
 
-def _target(target: SyntaxNode | None) -> SyntaxNode:
+def _target(target: CelNode | None) -> CelNode:
     if target is None:
         raise TypeError("a member macro is only called with a target")
     return target
 
 
-def _has(build: Builder, _target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _has(build: Builder, _target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     operand = args[0]
     if not isinstance(operand, Select):
         raise MacroError(operand, "invalid argument to has() macro: it must select a field")
     return Select(build.new_id(), build.offset, operand.operand, operand.field, test=True)
 
 
-def _all(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _all(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     return build.fold(
         _target(target),
@@ -145,7 +145,7 @@ def _all(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) 
     )
 
 
-def _exists(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _exists(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     return build.fold(
         _target(target),
@@ -157,9 +157,7 @@ def _exists(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode
     )
 
 
-def _exists_one(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode:
+def _exists_one(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:-1], "argument must be a simple name")
     counted = build.call("_+_", build.accumulator(), build.literal(1))
     return build.fold(
@@ -174,12 +172,12 @@ def _exists_one(
 
 def _collect(  # noqa: PLR0913, PLR0917  # the differences of the collecting macros
     build: Builder,
-    target: SyntaxNode | None,
+    target: CelNode | None,
     variables: tuple[str, str | None],
-    initial: SyntaxNode,
-    kept: SyntaxNode | None,
-    step: SyntaxNode,
-) -> SyntaxNode:
+    initial: CelNode,
+    kept: CelNode | None,
+    step: CelNode,
+) -> CelNode:
     """Create a fold that adds to a collection, only where `kept` is true if it is given."""
     if kept is not None:
         step = build.call("_?_:_", kept, step, build.accumulator())
@@ -188,31 +186,27 @@ def _collect(  # noqa: PLR0913, PLR0917  # the differences of the collecting mac
     )
 
 
-def _map(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:1], "argument is not an identifier")
     kept = args[1] if len(args) == 3 else None
     step = build.call("_+_", build.accumulator(), build.list(args[-1]))
     return _collect(build, target, variables, build.list(), kept, step)
 
 
-def _filter(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _filter(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:1], "argument is not an identifier")
     step = build.call("_+_", build.accumulator(), build.list(args[0]))
     return _collect(build, target, variables, build.list(), args[1], step)
 
 
-def _transform_list(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode:
+def _transform_list(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     step = build.call("_+_", build.accumulator(), build.list(args[-1]))
     return _collect(build, target, variables, build.list(), kept, step)
 
 
-def _transform_map(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode:
+def _transform_map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     key = build.ident(variables[0])
@@ -222,8 +216,8 @@ def _transform_map(
 
 
 def _transform_map_entry(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode:
+    build: Builder, target: CelNode | None, args: Sequence[CelNode]
+) -> CelNode:
     variables = _variables(args[:2], "argument must be a simple name")
     kept = args[2] if len(args) == 4 else None
     step = build.call("cel.@mapInsert", build.accumulator(), args[-1])
@@ -231,16 +225,14 @@ def _transform_map_entry(
     return _collect(build, target, variables, empty, kept, step)
 
 
-def _bind(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode | None:
+def _bind(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode | None:
     if not (isinstance(target, Ident) and target.name == "cel"):
         return None
     name = _variable(args[0], "cel.bind() variable names must be simple identifiers")
     return build.bind(name, args[1], args[2])
 
 
-def _opt_map(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _opt_map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     name = _variable(args[0], "optMap() variable name must be a simple identifier")
     return _if_value(
         build,
@@ -249,16 +241,12 @@ def _opt_map(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNod
     )
 
 
-def _opt_flat_map(
-    build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]
-) -> SyntaxNode:
+def _opt_flat_map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     name = _variable(args[0], "optFlatMap() variable name must be a simple identifier")
     return _if_value(build, _target(target), lambda value: build.bind(name, value, args[1]))
 
 
-def _if_value(
-    build: Builder, target: SyntaxNode, then: Callable[[SyntaxNode], SyntaxNode]
-) -> SyntaxNode:
+def _if_value(build: Builder, target: CelNode, then: Callable[[CelNode], CelNode]) -> CelNode:
     """Apply `then` to the value of an optional if it has one.
 
     The expansion contains the target twice, so a chain of these macros doubles with each link.
@@ -278,7 +266,7 @@ def _if_value(
 _SORTED = "@__sortBy_input__"
 
 
-def _sort_by(build: Builder, target: SyntaxNode | None, args: Sequence[SyntaxNode]) -> SyntaxNode:
+def _sort_by(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
     target = _target(target)
     if not isinstance(target, ListLiteral | Select | Ident | Comprehension | Call):
         raise MacroError(

@@ -7,12 +7,11 @@ first that fits is called. Arguments whose types the checker knows are not exami
 from collections.abc import Callable, Sequence
 
 from cel.checker import Resolved
-from cel.declare import Cost, Overload
+from cel.declare import Cost, Implementation, Overload
 from cel.errors import EvaluationError
 from cel.types import Type
 from cel.values import fits
 
-Implementation = Callable[..., object]
 Guard = Callable[[object], bool]
 OPEN = frozenset({"dyn", "any", "param", "error", "wrapper", "object"})
 

@@ -5,7 +5,7 @@ Python's stack. It alternates between two states: an operand is expected, or an 
 (`cel.grammar`).
 """
 
-from cel.ast import SyntaxNode
+from cel.ast import CelNode
 from cel.errors import CompileError
 from cel.grammar import run
 from cel.lexer import Complaint, locate_problems, recover_tokens, tokenize
@@ -14,7 +14,7 @@ from cel.parser_stacks import ParserOptions, ParserStacks, TooDeepError, Unexpec
 __all__ = ["ParserOptions", "parse"]
 
 
-def parse(source: str, options: ParserOptions) -> SyntaxNode:
+def parse(source: str, options: ParserOptions) -> CelNode:
     """Return the tree of `source`, or raise CompileError with all syntax errors.
 
     A lone surrogate, which valid UTF-8 cannot contain, becomes the replacement character.

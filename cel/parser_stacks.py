@@ -8,7 +8,7 @@ its grammar recurses, and how many nodes of some kinds are nested.
 from dataclasses import dataclass, field
 from itertools import count
 
-from cel.ast import Call, Literal, SyntaxNode
+from cel.ast import Call, CelNode, Literal
 from cel.lexer import Complaint, Token
 from cel.macros import Builder, MacroError, Macros
 
@@ -50,7 +50,7 @@ class BracketFrame:
     base: int
     name: str = ""
     member: bool = False
-    keys: list[tuple[int, "SyntaxNode | str", bool]] = field(default_factory=list)
+    keys: list[tuple[int, "CelNode | str", bool]] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
     marked: bool = False
     seen: int = 0
@@ -71,7 +71,7 @@ class ParserStacks:
         self.expecting = True
         self.ids = count(1).__next__
         self.complaints: list[Complaint] = []
-        self.operands: list[SyntaxNode] = []
+        self.operands: list[CelNode] = []
         self.heights: list[int] = []
         self.operators: list[PendingOperator] = []
         self.frames: list[BracketFrame] = []
@@ -99,7 +99,7 @@ class ParserStacks:
         self.operators.pop()
         return self.frames.pop()
 
-    def result(self, frame: BracketFrame, node: SyntaxNode, *, weighs: bool = False) -> None:
+    def result(self, frame: BracketFrame, node: CelNode, *, weighs: bool = False) -> None:
         """Replace the operands of the frame by `node`."""
         height = max(self.heights[frame.base :], default=0)
         del self.operands[frame.base :]
@@ -115,7 +115,7 @@ class ParserStacks:
         if self.heights[-1] > DEPTH:
             raise TooDeepError("max recursion depth exceeded")
 
-    def push(self, node: SyntaxNode) -> None:
+    def push(self, node: CelNode) -> None:
         """Push an operand."""
         self.operands.append(node)
         self.heights.append(0)
@@ -161,8 +161,8 @@ class ParserStacks:
         self.heights[base:] = [height]
 
     def _balanced(
-        self, function: str, terms: list[SyntaxNode], offsets: list[int], low: int, high: int
-    ) -> SyntaxNode:
+        self, function: str, terms: list[CelNode], offsets: list[int], low: int, high: int
+    ) -> CelNode:
         """Return the tree of the operators from `low` to `high`, with logarithmic depth."""
         middle = (low + high + 1) // 2
         left = (
@@ -199,8 +199,8 @@ class ParserStacks:
     # Calls and macro expansion
 
     def call(
-        self, frame: BracketFrame, args: tuple[SyntaxNode, ...], target: SyntaxNode | None
-    ) -> SyntaxNode:
+        self, frame: BracketFrame, args: tuple[CelNode, ...], target: CelNode | None
+    ) -> CelNode:
         """Return the call, or the expansion of its macro."""
         macro = self.options.macros.get((frame.name, len(args), frame.member))
         if macro is not None:
@@ -228,7 +228,7 @@ class ParserStacks:
             args = self.operands[frame.base :]
             if frame.kind == "(" and args:
                 continue
-            made: SyntaxNode = Literal(self.ids(), frame.offset, None)
+            made: CelNode = Literal(self.ids(), frame.offset, None)
             if frame.kind == "call":
                 target = args.pop(0) if frame.member else None
                 made = self.call(frame, tuple(args), target)

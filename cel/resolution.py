@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cel.ast import Call, SyntaxNode
+from cel.ast import Call, CelNode
 from cel.checking import Checking, Resolved
 from cel.declare import Function
 from cel.fields import optional_field, qualified_name
@@ -70,7 +70,7 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
     state: Checking,
     node: Call,
     function: Function,
-    args: Sequence[SyntaxNode],
+    args: Sequence[CelNode],
     *,
     member: bool = False,
     namespaced: bool = False,

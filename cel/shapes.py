@@ -67,7 +67,7 @@ def is_variadic(resolved: Resolved, last: Step) -> bool:
     return len(resolved.overloads) != 1 and name not in _WHOLE and not name.startswith("_")
 
 
-def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.SyntaxNode]) -> bool:
+def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.CelNode]) -> bool:
     """Tell whether a call is `or` or `orValue` of optionals, which evaluate lazily."""
     ids = [overload.id for overload in resolved.overloads]
     return len(arguments) == 2 and (
@@ -97,7 +97,7 @@ def quantifier(node: ast.Comprehension) -> bool | None:
     return None
 
 
-def _reads(part: ast.SyntaxNode, node: ast.Comprehension) -> bool:
+def _reads(part: ast.CelNode, node: ast.Comprehension) -> bool:
     return isinstance(part, ast.Ident) and part.name == node.accumulator
 
 
@@ -108,6 +108,6 @@ def local_slot(step: Step, floor: int) -> int:
     return -1
 
 
-def visits_all(node: ast.SyntaxNode) -> bool:
+def visits_all(node: ast.CelNode) -> bool:
     """Tell whether a loop never ends early, because its macro visits every element."""
     return isinstance(node, ast.Literal) and node.value is True

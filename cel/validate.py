@@ -6,7 +6,7 @@ complaints. An expression without such literals is not walked.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from cel.ast import Call, ListLiteral, Literal, MapLiteral, SyntaxNode, children
+from cel.ast import Call, CelNode, ListLiteral, Literal, MapLiteral, children
 from cel.checker import Checked
 from cel.errors import CompileError, EvaluationError
 from cel.lexer import Complaint, locate_problems
@@ -28,7 +28,7 @@ class ValidatedNodes:
         self.same = Unifier().same
         self.calls: list[Call] = []
         self.literals: list[ListLiteral | MapLiteral] = []
-        todo: list[tuple[SyntaxNode, bool]] = [(checked.node, False)]
+        todo: list[tuple[CelNode, bool]] = [(checked.node, False)]
         while todo:
             node, formatted = todo.pop()
             if isinstance(node, Call):
@@ -134,7 +134,7 @@ def _homogeneous_map(found: ValidatedNodes, literal: MapLiteral) -> Iterator[Com
             yield _mismatch(entry.value, expected[1], value)
 
 
-def _mismatch(node: SyntaxNode, expected: Type, found: Type) -> Complaint:
+def _mismatch(node: CelNode, expected: Type, found: Type) -> Complaint:
     message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
     return Complaint("type_mismatch", node.offset, message)
 
@@ -157,7 +157,7 @@ def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
             yield Complaint("literal", offset, problem.message)
 
 
-def _argument(checked: Checked, node: SyntaxNode, offsets: dict[int, int]) -> Argument:
+def _argument(checked: Checked, node: CelNode, offsets: dict[int, int]) -> Argument:
     """Return the format argument of `node`; only nested literals have parts."""
     offsets[node.id] = node.offset
     literal = isinstance(node, ListLiteral | MapLiteral)

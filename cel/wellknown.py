@@ -8,7 +8,6 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 
-from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.times import Duration, Timestamp
 from cel.types import (
@@ -26,7 +25,7 @@ from cel.types import (
     list_of,
     map_of,
 )
-from cel.values import Uint, iterate, make_map, type_name
+from cel.values import CelValue, Uint, iterate, make_map, type_name
 from cel.values import index as entry_of
 
 _PACKAGE = "google.protobuf."

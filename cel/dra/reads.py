@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, Select, SyntaxNode, children
+from cel.ast import Call, CelNode, Comprehension, Ident, ListLiteral, Literal, Select, children
 from cel.environment import Program
 from cel.errors import EvaluationError
 from cel.semver import Semver
@@ -96,7 +96,7 @@ def find_reads(program: Program) -> Reads:
 class _Place(NamedTuple):
     """A node, the paths that exist when it is evaluated, and the meaning of its names."""
 
-    node: SyntaxNode
+    node: CelNode
     present: PresentPaths
     names: Mapping[str, DevicePath | None]
 
@@ -108,7 +108,7 @@ class _Chain(NamedTuple):
     optional: bool
 
 
-def _accesses(root: SyntaxNode) -> Iterator[tuple[DevicePath, bool, bool]]:
+def _accesses(root: CelNode) -> Iterator[tuple[DevicePath, bool, bool]]:
     pending = [_Place(root, NOTHING, {VARIABLE: ()})]
     while pending:
         place = pending.pop()
@@ -128,15 +128,13 @@ def _accesses(root: SyntaxNode) -> Iterator[tuple[DevicePath, bool, bool]]:
             pending += [_Place(child, present, names) for child in children(node)]
 
 
-def _access(
-    node: SyntaxNode, chain: _Chain, present: PresentPaths
-) -> tuple[DevicePath, bool, bool]:
+def _access(node: CelNode, chain: _Chain, present: PresentPaths) -> tuple[DevicePath, bool, bool]:
     path = chain.path[: DEPTH.get(chain.path[0], 1)] if chain.path else ()
     tested = isinstance(node, Select) and node.test and len(chain.path) <= len(path)
     return path, tested or chain.optional or path in present, tested
 
 
-def _chain(node: SyntaxNode, names: Mapping[str, DevicePath | None]) -> _Chain | None:
+def _chain(node: CelNode, names: Mapping[str, DevicePath | None]) -> _Chain | None:
     """Return the path that a node spells, or None."""
     keys: list[str] = []
     optional = False
@@ -151,7 +149,7 @@ def _chain(node: SyntaxNode, names: Mapping[str, DevicePath | None]) -> _Chain |
     return None if base is None else _Chain((*base, *reversed(keys)), optional)
 
 
-def _step(node: SyntaxNode) -> tuple[SyntaxNode, str, bool] | None:
+def _step(node: CelNode) -> tuple[CelNode, str, bool] | None:
     if isinstance(node, Select):
         return node.operand, node.field, False
     if isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"):
@@ -215,7 +213,7 @@ def _comprehension_places(
 
 
 def _implied(
-    node: SyntaxNode, names: Mapping[str, DevicePath | None], *, truth: bool, depth: int = 0
+    node: CelNode, names: Mapping[str, DevicePath | None], *, truth: bool, depth: int = 0
 ) -> PresentPaths:
     """Return the paths that certainly exist if `node` evaluates to `truth`."""
     if depth > NESTING:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, CelValue, Function, Operand, Overload
+from cel.declare import CallEstimate, Function, Operand, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
 from cel.numbers import INT_MAX, INT_MIN, UINT_MAX
 from cel.types import BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, A, Type, list_of
-from cel.values import Duration, Timestamp, Uint, actual_size
+from cel.values import CelValue, Duration, Timestamp, Uint, actual_size
 
 _LIST: Final = list_of(A)
 _Meaning = Callable[..., CelValue]

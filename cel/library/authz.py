@@ -7,10 +7,10 @@ function, and a call on a dynamic value compiles.
 
 from typing import Final
 
-from cel.declare import CallEstimate, CelValue, Function, Library, Overload, Range
+from cel.declare import CallEstimate, Function, Library, Overload, Range
 from cel.library import costs
 from cel.types import BOOL, STRING, Type
-from cel.values import no_such_overload
+from cel.values import CelValue, no_such_overload
 
 _AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
     Type("object", f"kubernetes.authorization.{name}")

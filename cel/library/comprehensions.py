@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.types import A, B, map_of
-from cel.values import find, grow, iterate, make_map
+from cel.values import CelValue, find, grow, iterate, make_map
 
 _MAP: Final = map_of(A, B)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import CelValue, Function, Overload, Range
+from cel.declare import Function, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.numbers import (
@@ -30,7 +30,7 @@ from cel.types import (
     Type,
     type_of,
 )
-from cel.values import Duration, Timestamp, Uint, type_name, type_value
+from cel.values import CelValue, Duration, Timestamp, Uint, type_name, type_value
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})

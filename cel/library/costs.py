@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import UNBOUNDED, CallEstimate, CelValue, Cost, Estimate, Operand, Range
-from cel.values import Map, actual_size
+from cel.declare import UNBOUNDED, CallEstimate, Cost, Estimate, Operand, Range
+from cel.values import CelValue, Map, actual_size
 
 # The cost per character, and per character of a regular expression for each character of a text.
 TRAVERSAL: Final = 0.1

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.library.bounds import MOST_CHARACTERS, check_size
 from cel.library.conversions import text_of
 from cel.numbers import INT_MAX
 from cel.types import Type
-from cel.values import Duration, Map, Timestamp, TypeValue, Uint, find, iterate, type_name
+from cel.values import CelValue, Duration, Map, Timestamp, TypeValue, Uint, find, iterate, type_name
 
 _SUPERSCRIPTS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, CelValue, Function, Library, Operand, Overload
+from cel.declare import CallEstimate, Function, Library, Operand, Overload
 from cel.library import costs
 from cel.types import NAMED_FORMAT, STRING, list_of, optional_of
 from cel.url import uri_problem
-from cel.values import NONE, NamedFormat, Optional, actual_size
+from cel.values import NONE, CelValue, NamedFormat, Optional, actual_size
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"

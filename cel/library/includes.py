@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from cel.declare import CallEstimate, CelValue, Function, Library, Overload, Range
+from cel.declare import CallEstimate, Function, Library, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.types import BOOL, DYN
-from cel.values import same
+from cel.values import CelValue, same
 
 # The maximum number of values in a list attribute.
 _LONGEST: Final = 48

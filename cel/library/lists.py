@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cel import times
-from cel.declare import CallEstimate, CelValue, Function, Library, Operand, Overload
+from cel.declare import CallEstimate, Function, Library, Operand, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.arithmetic import add_durations, add_ints, add_uints
@@ -22,7 +22,7 @@ from cel.types import (
     Type,
     list_of,
 )
-from cel.values import Uint, compare, no_such_overload, same, type_name, type_value_of
+from cel.values import CelValue, Uint, compare, no_such_overload, same, type_name, type_value_of
 
 _Elements = Sequence[CelValue]
 

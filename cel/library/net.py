@@ -5,21 +5,11 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import net
-from cel.declare import (
-    CallEstimate,
-    CelValue,
-    Cost,
-    Estimate,
-    Function,
-    Library,
-    Operand,
-    Overload,
-    Range,
-)
+from cel.declare import CallEstimate, Cost, Estimate, Function, Library, Operand, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.types import BOOL, CIDR, INT, IP, STRING, Type
-from cel.values import Cidr, actual_size, no_such_overload
+from cel.values import CelValue, Cidr, actual_size, no_such_overload
 
 # An address has 4 or 16 bytes; each estimate assumes one pass over them.
 _BYTES: Final = Range(4, 16)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import net
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library.bounds import MOST_CHARACTERS, check_size
 from cel.library.conversions import text_of
@@ -18,7 +18,7 @@ from cel.library.net import NETWORKS
 from cel.library.sequences import LISTS
 from cel.numbers import format_fixed
 from cel.types import DYN, INT, IP, STRING, Type, list_of
-from cel.values import Map, Timestamp, TypeValue, Uint, find, iterate, type_name
+from cel.values import CelValue, Map, Timestamp, TypeValue, Uint, find, iterate, type_name
 
 _MOST_DECIMALS: Final = 1000
 

@@ -6,11 +6,11 @@ plans them itself, because they do not always evaluate their operands.
 
 from typing import Final
 
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.times import ZERO_TIME, Duration
 from cel.types import BOOL, DYN, INT, STRING, A, B, list_of, map_of, optional_of
-from cel.values import MISSING, NONE, Map, Optional, Timestamp, find, no_such_overload
+from cel.values import MISSING, NONE, CelValue, Map, Optional, Timestamp, find, no_such_overload
 
 _OPTIONAL: Final = optional_of(A)
 _TWO: Final = (_OPTIONAL, _OPTIONAL)

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
-from cel.values import ComputedQuantity, Quantity
+from cel.values import CelValue, ComputedQuantity, Quantity
 from dra.quantity import Format, QuantityError, parse
 
 

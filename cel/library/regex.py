@@ -9,11 +9,12 @@ from typing import Final, Protocol, cast
 
 import re2
 
-from cel.declare import UNKNOWN, CallEstimate, CelValue, Function, Library, Operand, Overload, Range
+from cel.declare import UNKNOWN, CallEstimate, Function, Library, Operand, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import check_size
 from cel.types import INT, STRING, list_of
+from cel.values import CelValue
 
 # Go accepts patterns that compile to 128 MiB; only hostile patterns need more than this.
 _MOST_MEMORY: Final = 64 << 20

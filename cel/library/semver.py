@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import semver
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.numbers import wrap_int64
 from cel.types import BOOL, INT, SEMVER, STRING, Type
-from cel.values import Semver
+from cel.values import CelValue, Semver
 
 
 def _semver(text: str, normalize: bool = False) -> Semver:  # noqa: FBT001, FBT002  # as in the language

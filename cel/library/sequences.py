@@ -7,7 +7,6 @@ from typing import Final
 from cel.declare import (
     UNBOUNDED,
     CallEstimate,
-    CelValue,
     Cost,
     Estimate,
     Function,
@@ -35,7 +34,7 @@ from cel.types import (
     Type,
     list_of,
 )
-from cel.values import Uint, actual_size, no_such_overload, same, type_name
+from cel.values import CelValue, Uint, actual_size, no_such_overload, same, type_name
 
 _Elements = Sequence[CelValue]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cel.declare import CallEstimate, CelValue, Cost, Estimate, Function, Library, Operand, Overload
+from cel.declare import CallEstimate, Cost, Estimate, Function, Library, Operand, Overload
 from cel.library import costs
 from cel.library.bounds import MOST_PAIRS, check_size
 from cel.types import BOOL, A, list_of
-from cel.values import Uint, actual_size, same
+from cel.values import CelValue, Uint, actual_size, same
 
 _LISTS: Final = (list_of(A), list_of(A))
 _PLAIN: Final = frozenset({int, Uint, str, bool, bytes})

@@ -11,7 +11,6 @@ from typing import Final
 from cel.declare import (
     ANY_SIZE,
     CallEstimate,
-    CelValue,
     Cost,
     Estimate,
     Function,
@@ -52,6 +51,7 @@ from cel.types import (
     type_of,
 )
 from cel.values import (
+    CelValue,
     actual_size,
     compare,
     contains,

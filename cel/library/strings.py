@@ -4,22 +4,13 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cel.declare import (
-    UNBOUNDED,
-    CallEstimate,
-    CelValue,
-    Function,
-    Library,
-    Operand,
-    Overload,
-    Range,
-)
+from cel.declare import UNBOUNDED, CallEstimate, Function, Library, Operand, Overload, Range
 from cel.errors import EvaluationError
 from cel.library import costs
 from cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
 from cel.library.format import format_text
 from cel.types import DYN, INT, STRING, Type, list_of
-from cel.values import actual_size
+from cel.values import CelValue, actual_size
 
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import times
-from cel.declare import UNKNOWN, CelValue, Function, Overload
+from cel.declare import UNKNOWN, Function, Overload
 from cel.numbers import divide_truncated
 from cel.types import DURATION, INT, STRING, TIMESTAMP
-from cel.values import Duration, Timestamp
+from cel.values import CelValue, Duration, Timestamp
 
 _Part = Callable[[Timestamp, int], int]
 

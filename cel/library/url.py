@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from cel import url
-from cel.declare import CelValue, Function, Library, Overload
+from cel.declare import Function, Library, Overload
 from cel.library import costs
 from cel.types import BOOL, STRING, URL, Type, list_of, map_of
-from cel.values import Url
+from cel.values import CelValue, Url
 
 
 def _host_name(given: Url) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.ast import Call, Comprehension, Ident, MessageLiteral, Select, SyntaxNode, walk
+from cel.ast import Call, CelNode, Comprehension, Ident, MessageLiteral, Select, walk
 from cel.checker import Checked, Resolved, ResolvedName
 from cel.compile import compile_tree
 from cel.declare import Function, Library, Overload
@@ -221,7 +221,7 @@ def _resolved(call: Call, functions: Mapping[str, Function]) -> Resolved:
     return Resolved(function, (), False)  # noqa: FBT003
 
 
-def _spelt(node: SyntaxNode) -> str:
+def _spelt(node: CelNode) -> str:
     if isinstance(node, Ident):
         return node.name
     return f"{_spelt(node.operand)}.{node.field}" if isinstance(node, Select) else "?"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cel.ast import Call, Ident, Select, SyntaxNode, walk
+from cel.ast import Call, CelNode, Ident, Select, walk
 from cel.checker import Checked, Declarations, check, declare
 from cel.errors import CompileError, Problem
 from cel.library.versions import libraries
@@ -54,7 +54,7 @@ def of_type(source: str, declarations: Declarations = PLAIN) -> str:
     return describe(found.types[found.node.id])
 
 
-def only(found: Checked, kind: type[SyntaxNode]) -> SyntaxNode:
+def only(found: Checked, kind: type[CelNode]) -> CelNode:
     """Return the only node of a kind."""
     (node,) = (node for node in walk(found.node) if isinstance(node, kind))
     return node

@@ -2,10 +2,9 @@
 
 import pytest
 
-from cel.declare import CelValue
 from cel.errors import EvaluationError
 from cel.times import Duration, Timestamp
-from cel.values import NONE, Uint
+from cel.values import NONE, CelValue, Uint
 from cel.wellknown import FIELDS, TYPES, construct
 
 PACKAGE = "google.protobuf."

@@ -2,6 +2,7 @@
 
 from cel.ast import (
     Call,
+    CelNode,
     Comprehension,
     Entry,
     Ident,
@@ -10,12 +11,11 @@ from cel.ast import (
     MapLiteral,
     MessageLiteral,
     Select,
-    SyntaxNode,
 )
 from cel.values import Uint
 
 
-def show(node: SyntaxNode) -> str:  # noqa: PLR0911  # one for each kind of node
+def show(node: CelNode) -> str:  # noqa: PLR0911  # one for each kind of node
     """Format a tree: `target->f(args)` is a member call, `fold(...)` a comprehension."""
     match node:
         case Literal():
