@@ -23,6 +23,7 @@ from translate.legacy.codes import CODES
 from translate.legacy.dialects.nvidia import mig_profiles
 from translate.legacy.init_containers import share_devices
 from translate.legacy.read import read_pod
+from translate.work_budget import WorkBudget
 
 NAMES = (
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
@@ -44,6 +45,8 @@ KEYS = (
     "tensor-fusion.ai/enabled", "tensor-fusion.ai/is-local-gpu", "tensor-fusion.ai/vram-limit",
     "tensor-fusion.ai/gpu-count", "tensor-fusion.ai/compute-percent-limit",
     "tensor-fusion.ai/isolation", "tensor-fusion.ai/partition-id",
+    "tensor-fusion.ai/gpu-indices", "tensor-fusion.ai/sidecar-worker",
+    "tensor-fusion.ai/tflops-limit", "tensor-fusion.ai/compute-percent-request",
 )  # fmt: skip
 LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.compute.major",
           "nvidia.com/gpu.compute.minor", "nvidia.com/mig.config", "nvidia.com/gpu.present",
@@ -249,7 +252,7 @@ def test_an_ask_for_all_devices_satisfies_an_init_container_with_a_count() -> No
         name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", ContainerRole.APP)
     )
     some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", ContainerRole.INIT))
-    asks, merged, _ = share_devices((every, some))
+    asks, merged, _ = share_devices((every, some), WorkBudget(None))
     assert [ask.name for ask in asks] == ["a"]
     assert merged["b"] == ("a",)
 
@@ -259,7 +262,7 @@ def test_a_count_does_not_satisfy_an_init_container_that_requests_all_devices() 
     every = Ask(
         name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", ContainerRole.INIT)
     )
-    asks, merged, _ = share_devices((some, every))
+    asks, merged, _ = share_devices((some, every), WorkBudget(None))
     assert [ask.name for ask in asks] == ["a", "b"]
     assert merged["b"] == ("b",)
 
@@ -270,7 +273,7 @@ def test_a_whole_device_satisfies_an_init_container_that_requests_a_share() -> N
     part = Ask(
         name="b", kind=Kind.GPU, row="x/z", share=share, users=user("init", ContainerRole.INIT)
     )
-    asks, _, _ = share_devices((whole, part))
+    asks, _, _ = share_devices((whole, part), WorkBudget(None))
     assert [ask.name for ask in asks] == ["a"]
 
 

@@ -6,7 +6,7 @@ take precedence.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from documents.patch import apply_edits
@@ -59,7 +59,7 @@ def report_lost_gpus(value: Value, place: Place, translation: Translation) -> It
 
 def _count_gpus(pod: Value, templates: Iterable[ClaimTemplate]) -> int:
     """Count the GPUs that the Ray container gets from the claims."""
-    by_name = {each.name: each.object for each in templates}
+    by_name: dict[str, Value] = {each.name: dict(each.object) for each in templates}
     claims = {
         f"{as_mapping(claim).get('name')}": as_mapping(claim).get("resourceClaimTemplateName")
         for claim in as_list(get_value(pod, ("spec", "resourceClaims")))
@@ -72,7 +72,7 @@ def _count_gpus(pod: Value, templates: Iterable[ClaimTemplate]) -> int:
     return total
 
 
-def _count_request(template: Mapping[str, Value], name: str) -> int:
+def _count_request(template: Value, name: str) -> int:
     requests = as_list(get_value(template, ("spec", "spec", "devices", "requests")))
     request = next((each for each in map(as_mapping, requests) if each.get("name") == name), {})
     exactly = request.get("exactly") or next(iter(as_list(request.get("firstAvailable"))), None)

@@ -163,6 +163,8 @@ def _read_container(
     if not any(name in resources for name in NAMES.resources):
         _reject_priority_alone(builder, used)
         return
+    if vgpu.drop_without_count(NAMES, container, builder):
+        return
     count = _read_count(builder, container, legacy)
     if not count:
         return  # by configuration, memory alone does not request a GPU

@@ -254,7 +254,7 @@ def _find_users(
 def _read_amount(
     settings: TensorFusionSettings, kind: str
 ) -> tuple[Quantity | None, list[Finding]]:
-    """Read the limit, else the request. A burstable amount is its limit."""
+    """Read the larger one of limit and request. A burstable amount is its limit."""
     read: list[Quantity] = []
     for key in (f"{kind}-limit", f"{kind}-request"):
         if key in settings.values:
@@ -264,7 +264,7 @@ def _read_amount(
                 return None, [AMOUNT_REFUSED.at(settings.where(key), f"{error}")]
             if read[-1].sign() <= 0:
                 return None, [settings.reject(key, "must be greater than 0")]
-    return (read[0] if read else None), []
+    return max(read, default=None), []
 
 
 def _read_share(

@@ -14,6 +14,7 @@ from dra.finding import Finding
 from dra.quantity import Quantity
 from translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from translate.legacy.codes import AMOUNT_REFUSED, AMOUNT_SUSPICIOUS, HINT_EMPTY, WORD_UNKNOWN
+from translate.legacy.draft import RequestBuilder
 from translate.legacy.pod_view import (
     Container,
     DeviceResource,
@@ -206,6 +207,22 @@ def read_selectors(names: VgpuNames, pod: PodView) -> tuple[tuple[AskSelector, .
             what = f"{key} is empty and has no effect"
             findings.append(HINT_EMPTY.at(annotation_path(key), what))
     return tuple(selectors), findings
+
+
+def drop_without_count(names: VgpuNames, container: Container, builder: RequestBuilder) -> bool:
+    """Drop the amounts of a container whose count is 0, and report them. Returns whether it is.
+
+    Both projects take a missing count as 1 if there is an amount, and a count of 0 as no request.
+    """
+    zero = container.zeros.get(names.count)
+    if zero is None:
+        return False
+    for name in names.resources:
+        if one := container.resources.get(name):
+            builder.source_fields += one.source_fields()
+            why = f"{one.original_name} has no effect, because {zero.original_name} is 0"
+            builder.findings.append(HINT_EMPTY.at(one.where, why))
+    return True
 
 
 def check_uuid_count(names: VgpuNames, ask: Ask, where: str) -> list[Finding]:

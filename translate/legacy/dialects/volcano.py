@@ -67,7 +67,7 @@ def _read_container(
 ) -> None:
     resources = container.resources
     used = [resources[name] for name in NAMES.resources if name in resources]
-    if not used:
+    if not used or vgpu.drop_without_count(NAMES, container, builder):
         return
     share, row, findings = vgpu.read_share(NAMES, container, legacy, isolation)
     count = resources.get(NAMES.count)
