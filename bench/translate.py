@@ -68,6 +68,11 @@ def product(driver: str, kind: str, number: int, *, shared: bool) -> Product:
     )
 
 
+def driver(name: str, kind: str, attributes: dict[str, str], *capacities: str) -> Driver:
+    """Make a driver with eight devices on each of ten nodes."""
+    return Driver(name, kind, devices=80, nodes=10, attributes=attributes, capacities=capacities)
+
+
 def cluster() -> Facts:
     """Make the facts of a cluster in the middle of its migration."""
     attributes = {f"{GPU}/{word}": "string" for word in ("type", "productName", "uuid")}
@@ -82,9 +87,9 @@ def cluster() -> Facts:
         names=(*others, *(ResourceFacts(each, nodes=2, devices=16, most=8) for each in plugins)),
         products=tuple(rows),
         drivers=(
-            Driver(GPU, "gpu", 80, 10, attributes | {ROOT: "string"}, ("memory",)),
-            Driver(HAMI, "gpu", 80, 10, {f"{HAMI}/uuid": "string"}, ("cores", "memory")),
-            Driver(NIC, "nic", 80, 10, {f"{NIC}/rdma": "bool", ROOT: "string"}),
+            driver(GPU, "gpu", attributes | {ROOT: "string"}, "memory"),
+            driver(HAMI, "gpu", {f"{HAMI}/uuid": "string"}, "cores", "memory"),
+            driver(NIC, "nic", {f"{NIC}/rdma": "bool", ROOT: "string"}),
         ),
         shapes=(NodeShape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), 10),),
     )

@@ -219,6 +219,13 @@ class Decisions(ConfigurationPart, frozen=True):
         Literal["leave", "translate"],
         describe("What to do with a legacy name that a DeviceClass serves as extended resource."),
     ] = "leave"
+    admin_access: Annotated[
+        Literal["refuse", "allow"],
+        describe(
+            "Whether a legacy request to monitor devices becomes a request with admin access. The"
+            " namespace must have the label resource.kubernetes.io/admin-access as well."
+        ),
+    ] = "refuse"
 
 
 class Admission(ConfigurationPart, frozen=True):

@@ -3,7 +3,7 @@
 Values that are not edited stay the same Python objects, so that a writer finds changes by identity.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -35,54 +35,107 @@ def read_json_patch(patch: Iterable[Mapping[str, Value]]) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
+class EditedValue:
+    """A value that edits are applied to; copies each object and list that changes, once.
+
+    `charge` is called with the number of items that are copied or moved, before that happens.
+    """
+
+    def __init__(self, value: Value, charge: Callable[[int], None] = lambda _: None) -> None:
+        self.value = value
+        self._charge = charge
+        self._copies: dict[int, Value] = {}  # by id; holding them keeps the ids unique
+
+    def apply(self, edit: Edit) -> None:
+        """Apply an edit; raises EditError."""
+        if not edit.path:
+            if edit.op == "remove":
+                raise EditError("the whole document cannot be removed")
+            self.value = edit.value
+            return
+        held = self.value = self._copy(self.value)
+        for depth, token in enumerate(edit.path[:-1], 1):
+            inner: Value = None
+            if isinstance(held, dict):
+                key = _check_key(held, f"{token}", edit.path[:depth])
+                inner = held[key] = self._copy(held[key])
+            elif isinstance(held, list):
+                at = _check_index(token, len(held), edit.path[:depth])
+                inner = held[at] = self._copy(held[at])
+            else:
+                raise _no_container(edit.path[:depth])
+            held = inner
+        if isinstance(held, dict):
+            _edit_object(held, edit)
+        elif isinstance(held, list):
+            self._charge(len(held))
+            _edit_list(held, edit)
+        else:
+            raise _no_container(edit.path)
+
+    def share(self) -> None:
+        """Keep the value as it is now: later edits copy what they change again."""
+        self._copies = {}
+
+    def _copy(self, value: Value) -> Value:
+        if not isinstance(value, dict | list) or id(value) in self._copies:
+            return value
+        self._charge(len(value))
+        copied = value.copy()
+        self._copies[id(copied)] = copied
+        return copied
+
+
 def apply_edits(value: Value, edits: Iterable[Edit]) -> Value:
     """Return the value with all edits applied in order; raises EditError."""
+    edited = EditedValue(value)
     for edit in edits:
-        value = _apply(value, edit, edit.path)
-    return value
+        edited.apply(edit)
+    return edited.value
 
 
-def _apply(value: Value, edit: Edit, rest: Path) -> Value:
-    if not rest:
-        if edit.op == "remove":
-            raise EditError("the whole document cannot be removed")
-        return edit.value
-    step, rest = rest[0], rest[1:]
-    if isinstance(value, dict):
-        return _apply_to_object(value, edit, str(step), rest)
-    if isinstance(value, list):
-        return _apply_to_list(value, edit, step, rest)
-    raise EditError(f"there is no object or list at {_parent_path(edit, rest)}")
-
-
-def _apply_to_object(value: dict[str, Value], edit: Edit, key: str, rest: Path) -> Value:
-    if key not in value and (rest or edit.op != "add"):
-        raise EditError(
-            f"there is no value at {format_path(edit.path[: len(edit.path) - len(rest)])}"
-        )
-    changed = dict(value)
-    if rest or edit.op != "remove":
-        changed[key] = _apply(value.get(key), edit, rest)
+def _edit_object(held: dict[str, Value], edit: Edit) -> None:
+    key = str(edit.path[-1])
+    if edit.op == "add":
+        held[key] = edit.value
+        return
+    _check_key(held, key, edit.path)
+    if edit.op == "replace":
+        held[key] = edit.value
     else:
-        del changed[key]
-    return changed
+        del held[key]
 
 
-def _apply_to_list(value: list[Value], edit: Edit, step: str | int, rest: Path) -> Value:
-    adds = edit.op == "add" and not rest
-    at = len(value) if adds and step == "-" else parse_index(step, len(value) + adds)
+def _edit_list(held: list[Value], edit: Edit) -> None:
+    last = edit.path[-1]
+    if edit.op == "add":
+        at = len(held) if last == "-" else _check_index(last, len(held) + 1, edit.path)
+        held.insert(at, edit.value)
+        return
+    at = _check_index(last, len(held), edit.path)
+    if edit.op == "replace":
+        held[at] = edit.value
+    else:
+        del held[at]
+
+
+def _check_key(held: Mapping[str, Value], key: str, path: Path) -> str:
+    if key not in held:
+        raise EditError(f"there is no value at {format_path(path)}")
+    return key
+
+
+def _check_index(token: str | int, length: int, path: Path) -> int:
+    at = parse_index(token, length)
     if at is None:
-        raise EditError(f"there is no item {step} in {_parent_path(edit, rest)}")
-    changed = list(value)
-    if adds:
-        changed.insert(at, edit.value)
-    elif rest or edit.op == "replace":
-        changed[at] = _apply(value[at], edit, rest)
-    else:
-        del changed[at]
-    return changed
+        raise EditError(f"there is no item {token} in {_parent_path(path)}")
+    return at
 
 
-def _parent_path(edit: Edit, rest: Path) -> str:
+def _no_container(path: Path) -> EditError:
+    return EditError(f"there is no object or list at {_parent_path(path)}")
+
+
+def _parent_path(path: Path) -> str:
     """Return the path of the object or list in which an edit failed."""
-    return format_path(edit.path[: len(edit.path) - len(rest) - 1]) or "the top"
+    return format_path(path[:-1]) or "the top"

@@ -11,6 +11,7 @@ import registration.controller_codes
 import report.codes
 import solver.codes
 import translate.changes.codes
+import translate.codes
 import translate.decisions.codes
 import translate.legacy.codes
 import translate.manifests.codes
@@ -22,6 +23,7 @@ TABLES: Final = (
     solver.codes.CODES,
     ledger.codes.CODES,
     facts.codes.CODES,
+    translate.codes.CODES,
     translate.legacy.codes.CODES,
     translate.targets.codes.CODES,
     translate.decisions.codes.CODES,

@@ -52,9 +52,10 @@ _TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component"
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
-def essence_key(pod: Value, namespace: str = "") -> bytes | None:
+def essence_key(pod: Value, *namespace: str | bool | None) -> bytes | None:
     """Encode the essence of a pod so that equal bytes mean equal values; None if impossible.
 
+    `namespace` is what is known about the namespace of the pod.
     The encoding is not JSON, because JSON writes null and NaN alike.
     """
     if not isinstance(pod, dict):

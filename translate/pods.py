@@ -4,8 +4,9 @@ A refused pod gets no edits at all. A translated pod keeps the user's own claims
 translated pod changes nothing, because it has no requests left to translate.
 """
 
-from collections.abc import Sequence
-from typing import Final
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,13 +15,16 @@ from documents.patch import Edit, EditError
 from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding, Severity
-from dra.names import FACTS_ANNOTATION
+from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from facts import serialized
 from facts.model import Facts
 from translate import essence
 from translate.changes import dual_nodes, environment, scheduler
 from translate.changes.patch import Patch
+from translate.changes.returned_requests import remove_returned_requests
 from translate.changes.template import ClaimTemplate
+from translate.codes import ANNOTATIONS_TOO_LARGE, POD_TOO_COMPLEX
+from translate.decisions.admin_access import check_admin_access
 from translate.decisions.codes import (
     LEFT_TO_CLASS,
     PLACE_TAKEN,
@@ -30,6 +34,7 @@ from translate.decisions.codes import (
 )
 from translate.decisions.memo import TranslationCache
 from translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
+from translate.decisions.partition_policy import apply_partition_policy
 from translate.legacy.asks import Ask, PodRequests, SourceField
 from translate.legacy.codes import (
     CONTAINER_WITHOUT_CLAIM,
@@ -44,11 +49,14 @@ from translate.legacy.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
+from translate.legacy.networks import add_networks
 from translate.legacy.pod_view import annotation_path, as_list, as_mapping
 from translate.legacy.read import read_pod
-from translate.targets.claims import ComposedClaim
+from translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
+# The API server's limit for all keys and values together.
+MAX_ANNOTATION_BYTES: Final = 256 * 1024
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -91,39 +99,87 @@ class Translation(msgspec.Struct, frozen=True):
     classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
 
 
-def make_context(configuration: Configuration, facts: Facts | None = None) -> TranslationContext:
-    """Build a context with empty caches; computes the hash of the facts once for all pods."""
+def make_context(
+    configuration: Configuration, facts: Facts | None = None, digest: str = ""
+) -> TranslationContext:
+    """Build a context with empty caches; computes the hash of the facts once for all pods.
+
+    `digest` is the hash under which the facts were published, if they were.
+    """
     return TranslationContext(
-        configuration,
+        add_networks(configuration, facts.networks if facts else ()),
         facts,
-        serialized.facts_hash(facts) if facts else "",
+        digest or (serialized.facts_hash(facts) if facts else ""),
         TranslationCache(),
         TranslationCache(),
     )
 
 
-def translate(pod: Value, context: TranslationContext, namespace: str = "") -> Translation:
+def translate(
+    pod: Value,
+    context: TranslationContext,
+    namespace: str = "",
+    *,
+    admin_access: bool | None = None,
+) -> Translation:
     """Translate a pod or a pod template; accepts any JSON value.
 
-    Networks are looked up in `namespace`, which a template does not contain. Pods with the same
-    essence share one cached translation.
+    Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
+    whether the namespace has the label that allows admin access; None if that is not known. Pods
+    with the same essence share one cached translation. The work is limited by the size of the pod.
     """
-    key = essence.essence_key(pod, namespace) if context.translations is not None else None
-    if context.translations is None or key is None:
-        return _translate(pod, context, namespace)
-    cached = context.translations.get(key)
-    if cached is None:
-        cached = _translate(pod, context, namespace)
-        context.translations.put(key, cached)
-    return cached
+    key = (
+        essence.essence_key(pod, namespace, admin_access)
+        if context.translations is not None
+        else None
+    )
+    cached = context.translations.get(key) if context.translations and key else None
+    if cached is not None:
+        return cached
+    try:
+        translation = _translate_rest(_PodInput(pod, namespace, admin_access), context)
+    except WorkLimitError as limit:
+        translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
+    if context.translations is not None and key is not None:
+        context.translations.put(key, translation)
+    return translation
 
 
-def _translate(pod: Value, context: TranslationContext, namespace: str) -> Translation:
-    requests = read_pod(_with_namespace(pod, namespace), context.configuration.legacy)
+class _PodInput(NamedTuple):
+    """A pod, and what is known about its namespace."""
+
+    pod: Value
+    namespace: str
+    admin_access: bool | None
+
+
+def _translate_rest(given: _PodInput, context: TranslationContext) -> Translation:
+    """Translate a pod without the requests that other webhooks put back after a translation."""
+    rest = remove_returned_requests(given.pod, context.configuration.legacy)
+    if _has_error(rest.findings):
+        return Translation(findings=rest.findings)
+    translation = _translate(given._replace(pod=rest.pod), context)
+    findings = (*rest.findings, *translation.findings)
+    if not rest.edits:
+        return translation
+    if _has_error(findings):
+        return Translation(findings=findings)
+    return msgspec.structs.replace(
+        translation,
+        edits=(*rest.edits, *translation.edits),
+        operations=(*rest.operations, *translation.operations),
+        findings=findings,
+    )
+
+
+def _translate(given: _PodInput, context: TranslationContext) -> Translation:
+    pod, budget = given.pod, WorkBudget(given.pod)
+    requests = read_pod(_with_namespace(pod, given.namespace), context.configuration.legacy, budget)
     if not requests.asks:
         return Translation(findings=requests.findings)
     if unchangeable := _check_changeable(pod):
         return Translation(findings=unchangeable)
+    requests = apply_partition_policy(requests, context.facts)
     findings = (
         *requests.findings,
         *_report_unknown_server(requests.asks, context),
@@ -131,17 +187,40 @@ def _translate(pod: Value, context: TranslationContext, namespace: str) -> Trans
     )
     if _has_error(findings):
         return Translation(findings=findings)
-    outcome = resolve_asks(requests.asks, context.facts, context.configuration, context.outcomes)
+    outcome = _resolve_asks(requests.asks, given.admin_access, context, budget)
     findings += outcome.findings
     if outcome.refused:
         return Translation(findings=findings)
     if not outcome.claims:
-        dropped = _TRANSLATION_ONLY
-        if any(each.code == LEFT_TO_CLASS.name for each in outcome.findings):
-            # The node labels go away with the plugin, and the pod would stay pending.
-            dropped -= {LABEL_KEPT.name}
-        return Translation(findings=tuple(e for e in findings if e.code not in dropped))
-    return _compose(pod, requests, outcome, findings, context)
+        return Translation(findings=_without_translation(findings, outcome))
+    return _compose(Patch(pod, budget), requests, outcome, findings, context)
+
+
+def _resolve_asks(
+    asks: tuple[Ask, ...],
+    admin_access: bool | None,  # noqa: FBT001  # what translate() was given
+    context: TranslationContext,
+    budget: WorkBudget,
+) -> Outcome:
+    """Resolve the asks of a pod, or return the cached outcome of equal asks."""
+    admin = check_admin_access(asks, context.configuration, labelled=admin_access)
+    key = (asks, admin)
+    cached = context.outcomes.get(key) if context.outcomes is not None else None
+    if cached is not None:
+        return cached
+    outcome = resolve_asks(asks, admin, context.facts, context.configuration, budget)
+    if context.outcomes is not None:
+        context.outcomes.put(key, outcome)
+    return outcome
+
+
+def _without_translation(findings: Iterable[Finding], outcome: Outcome) -> tuple[Finding, ...]:
+    """Return the findings that apply to a pod of which nothing is translated."""
+    dropped = _TRANSLATION_ONLY
+    if any(each.code == LEFT_TO_CLASS.name for each in outcome.findings):
+        # The node labels go away with the plugin, and the pod would stay pending.
+        dropped -= {LABEL_KEPT.name}
+    return tuple(each for each in findings if each.code not in dropped)
 
 
 def _with_namespace(pod: Value, namespace: str) -> Value:
@@ -154,35 +233,28 @@ def _with_namespace(pod: Value, namespace: str) -> Value:
 
 
 def _compose(
-    pod: Value,
+    patch: Patch,
     requests: PodRequests,
     outcome: Outcome,
     findings: tuple[Finding, ...],
     context: TranslationContext,
 ) -> Translation:
-    patch = Patch(pod)
-    names = {ask.name for ask in outcome.asks}
-    for field in requests.source_fields:
-        _remove_field(patch, field, names)
-    for claim, template in outcome.claims:
-        _add_claim(patch, claim, template.name)
+    pod = patch.pod
+    _remove_fields(patch, requests.source_fields, outcome)
+    _add_claims(patch, outcome)
     try:
         findings += tuple(_change_other_fields(patch, requests, outcome))
     except EditError as error:
         findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
-    bridge = context.configuration.placement == Placement.BRIDGE
-    if bridge:
-        preserved = {
-            annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
-        }
-        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
-    findings += tuple(scheduler.set_scheduler(patch, findings, bridge=bridge))
+    findings = _set_scheduler(patch, findings, outcome, context.configuration)
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
     if context.facts_digest:
         patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
     patch.add_undo()
+    if too_large := _check_annotations(patch.pod):
+        return Translation(findings=(*findings, too_large))
     templates = tuple(template for _, template in outcome.claims)
     return Translation(
         tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
@@ -196,36 +268,69 @@ def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) 
     return [*findings, *outcome.dual_findings]
 
 
-def _remove_field(patch: Patch, field: SourceField, names: set[str]) -> None:
-    """Remove or replace a source field of the pod if all of its asks are translated."""
-    if not names.issuperset(field.asks):
-        return
-    path = (*field.path, field.name)
-    if field.replacement is not None:
-        patch.put(path, field.replacement)
-    elif field.removed:
-        patch.remove(path)
+def _set_scheduler(
+    patch: Patch, findings: tuple[Finding, ...], outcome: Outcome, configuration: Configuration
+) -> tuple[Finding, ...]:
+    """Set the scheduler; in bridge placement, drop findings on hints that the allocator follows."""
+    bridge = configuration.placement == Placement.BRIDGE
+    if bridge:
+        preserved = {
+            annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
+        }
+        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
+    return (*findings, *scheduler.set_scheduler(patch, findings, bridge=bridge))
 
 
-def _add_claim(patch: Patch, claim: ComposedClaim, template: str) -> None:
-    """Add a claim to the pod, and reference its requests from the containers."""
+def _remove_fields(patch: Patch, fields: Iterable[SourceField], outcome: Outcome) -> None:
+    """Remove or replace the source fields of the pod all of whose asks are translated."""
+    names = {ask.name for ask in outcome.asks}
+    translated: dict[int, bool] = {}  # by id: many fields have one tuple of asks
+    for field in fields:
+        key = id(field.asks)
+        if key not in translated:
+            translated[key] = names.issuperset(field.asks)
+        path = (*field.path, field.name)
+        if translated[key] and field.replacement is not None:
+            patch.put(path, field.replacement)
+        elif translated[key] and field.removed:
+            patch.remove(path)
+
+
+def _add_claims(patch: Patch, outcome: Outcome) -> None:
+    """Add the claims to the pod, and reference their requests from the containers."""
     path: Path = ("spec", "resourceClaims")
-    name = _unused_name(as_list(get_value(patch.pod, path)))
-    patch.append(path, {"name": name, "resourceClaimTemplateName": template})
-    for use in claim.uses:
-        for request in use.requests:
-            patch.append(
-                (*use.user.path, "resources", "claims"), {"name": name, "request": request}
-            )
+    names = _unused_names(as_list(get_value(patch.pod, path)))
+    for (claim, template), name in zip(outcome.claims, names, strict=False):
+        patch.append(path, {"name": name, "resourceClaimTemplateName": template.name})
+        for use in claim.uses:
+            claims = (*use.user.path, "resources", "claims")
+            for request in use.requests:
+                patch.append(claims, {"name": name, "request": request})
 
 
-def _unused_name(claims: Sequence[Value]) -> str:
-    taken = [as_mapping(each).get("name") for each in claims]
-    name, number = CLAIM, 1
-    while name in taken:
-        number += 1
-        name = f"{CLAIM}-{number}"
-    return name
+def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
+    """Yield names for claims that no claim of the pod has."""
+    taken = {name for each in claims if isinstance(name := as_mapping(each).get("name"), str)}
+    named = (f"{CLAIM}-{number}" for number in itertools.count(2))
+    return (name for name in itertools.chain((CLAIM,), named) if name not in taken)
+
+
+def _check_annotations(pod: Value) -> Finding | None:
+    """Report annotations that the API server refuses for their size."""
+    annotations = as_mapping(get_value(pod, ("metadata", "annotations")))
+    total = sum(_count_bytes(key) + _count_bytes(text) for key, text in annotations.items())
+    if total <= MAX_ANNOTATION_BYTES:
+        return None
+    own = _count_bytes(annotations.get(ORIGINAL_ANNOTATION))
+    message = (
+        f"the annotations would have {total} bytes, of which {ORIGINAL_ANNOTATION} has {own}, but "
+        f"the limit is {MAX_ANNOTATION_BYTES}"
+    )
+    return ANNOTATIONS_TOO_LARGE.at("metadata.annotations", message)
+
+
+def _count_bytes(text: Value) -> int:
+    return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
 
 
 def _check_changeable(pod: Value) -> tuple[Finding, ...]:

@@ -26,10 +26,12 @@ from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_legacy
 from tests.translate.test_pods import PODS, untouched
 from translate.changes.patch import restore_original, to_operations
+from translate.decisions.admin_access import AdminAccess
 from translate.decisions.outcome import resolve_asks
 from translate.legacy.read import read_pod
 from translate.manifests.workloads import find_places
 from translate.pods import Translation, TranslationContext, make_context, translate
+from translate.work_budget import WorkBudget
 
 ROOT = Path(__file__).parents[2]
 KNOWN = set(CODES)
@@ -98,7 +100,11 @@ def asked(pod: YamlValue) -> YamlValue:
 def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
     """The devices that the translated asks of a pod are for, by kind."""
     asks = resolve_asks(
-        read_pod(pod, by.configuration.legacy).asks, by.facts, by.configuration
+        read_pod(pod, by.configuration.legacy).asks,
+        AdminAccess.ALLOWED,
+        by.facts,
+        by.configuration,
+        WorkBudget(pod),
     ).asks
     found: Counter[str] = Counter()
     for ask in asks:

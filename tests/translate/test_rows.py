@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.model import Configuration, Legacy
+from config.model import Configuration, Decisions, Legacy
 from config.string_formats import NetworkName, ResourceName
 from dra.finding import Severity
 from facts.model import Facts, ResourceFacts
@@ -51,7 +51,9 @@ def facts(case: YamlValue) -> Facts:
     names = tuple(
         ResourceFacts(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ())
     )
-    found = msgspec.structs.replace(found, names=names)
+    plugins = tuple(each.name for each in names)
+    offers = tuple(msgspec.structs.replace(each, names=plugins) for each in found.offers)
+    found = msgspec.structs.replace(found, names=names, offers=offers)
     if "keeps" in case:
         cluster = msgspec.structs.replace(found.cluster, keeps=tuple(case["keeps"]))
         found = msgspec.structs.replace(found, cluster=cluster)
@@ -59,7 +61,9 @@ def facts(case: YamlValue) -> Facts:
 
 
 def done(case: YamlValue) -> Translation:
-    return translate(pod(case), make_context(Configuration(legacy=legacy(case)), facts(case)))
+    decisions = Decisions(admin_access="allow")
+    by = make_context(Configuration(legacy=legacy(case), decisions=decisions), facts(case))
+    return translate(pod(case), by, admin_access=True)
 
 
 def lines(made: ClaimTemplate) -> Iterator[str]:

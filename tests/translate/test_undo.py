@@ -22,6 +22,7 @@ from tests.translate.test_properties import CLUSTERS, asked
 from translate.changes.patch import Patch, restore_original
 from translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
 from translate.pods import TranslationContext, make_context, translate
+from translate.work_budget import BASE_UNITS, WorkBudget
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "back.yaml")
 BY = make_context(Configuration())
@@ -180,22 +181,17 @@ def test_an_invalid_undo_patch_is_not_parsed(text: str) -> None:
     assert parse_undo(text) == ()
 
 
-def test_the_search_for_moved_items_is_limited() -> None:
+def test_the_search_for_moved_items_is_limited_by_the_size_of_the_pod() -> None:
     pod: YamlValue = {"spec": {"a": [{"name": f"{i}"} for i in range(100_000)]}}
-    last = UndoStep("test", ("spec", "a", "0", "name"), "99999")
-    with pytest.raises(EditError, match="too many lookups"):
-        apply_undo(pod, [last])
-    near = [
+    steps = [
         UndoStep("test", ("spec", "a", "0", "name"), "9999"),
         UndoStep("remove", ("spec", "a", "0")),
     ]
-    far = [
-        UndoStep("test", ("spec", "a", "0", "name"), "19998"),
-        UndoStep("remove", ("spec", "a", "0")),
-    ]
-    assert apply_undo(pod, near)[1][1] == UndoStep("remove", ("spec", "a", 9999))
-    with pytest.raises(EditError, match="too many lookups"):
-        apply_undo(pod, [*near, *far])
+    budget = WorkBudget(pod)
+    assert apply_undo(pod, steps, budget)[1][1] == UndoStep("remove", ("spec", "a", 9999))
+    assert budget.spent > BASE_UNITS
+    with pytest.raises(EditError, match="limit"):
+        apply_undo(pod, steps * 10, WorkBudget(pod))
 
 
 def test_the_undo_patch_is_small() -> None:

@@ -4,7 +4,7 @@ A container that gets devices from a claim must not select devices with an envir
 Fields that are only unnecessary stay as they are.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from documents.paths import Path, format_path, get_value
@@ -69,9 +69,7 @@ def change_environment(
         for setting in ask.settings:
             if isinstance(setting, EnvironmentVariable):
                 _add_variable(patch, ask, setting)
-    for name in removed:
-        findings += _add_toleration(patch, name)
-    return findings
+    return [*findings, *_add_tolerations(patch, removed)]
 
 
 def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
@@ -89,27 +87,35 @@ def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Findin
 def _add_variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
     for user in ask.users:
         env = as_list(get_value(patch.pod, (*user.path, "env")))
+        patch.budget.charge(len(env))
         if not any(as_mapping(each).get("name") == setting.name for each in env):
             variable: Value = {"name": setting.name, "value": setting.value}
             patch.append((*user.path, "env"), variable)
 
 
-def _add_toleration(patch: Patch, name: str) -> list[Finding]:
-    for each in as_list(as_mapping(as_mapping(patch.pod).get("spec")).get("tolerations")):
-        if isinstance(each, dict) and _is_tolerated_by(each, name):
-            return []
-    patch.append(
-        ("spec", "tolerations"), {"key": name, "operator": "Exists", "effect": "NoSchedule"}
-    )
-    message = f"added a toleration for {name}, because the pod no longer requests that resource"
-    return [TOLERATION_ADDED.at("spec.tolerations", message)]
+def _add_tolerations(patch: Patch, names: Iterable[str]) -> Iterator[Finding]:
+    """Tolerate the taints of resources that the pod no longer requests."""
+    tolerated = set(_find_tolerated(as_mapping(as_mapping(patch.pod).get("spec"))))
+    for name in names if "" not in tolerated else ():
+        if name in tolerated:
+            continue
+        patch.append(
+            ("spec", "tolerations"), {"key": name, "operator": "Exists", "effect": "NoSchedule"}
+        )
+        message = f"added a toleration for {name}, because the pod no longer requests that resource"
+        yield TOLERATION_ADDED.at("spec.tolerations", message)
 
 
-def _is_tolerated_by(one: Mapping[str, Value], name: str) -> bool:
-    key = one.get("key")
-    if key != name and (key or one.get("operator") != "Exists"):
-        return False
-    return one.get("effect") in (None, "", "NoSchedule")  # the value may be unhashable
+def _find_tolerated(spec: Mapping[str, Value]) -> Iterator[str]:
+    """Yield the keys of tolerations of the NoSchedule effect; an empty one tolerates all taints."""
+    for each in map(as_mapping, as_list(spec.get("tolerations"))):
+        if each.get("effect") not in (None, "", "NoSchedule"):  # the value may be unhashable
+            continue
+        key = each.get("key")
+        if key and isinstance(key, str):
+            yield key
+        elif not key and each.get("operator") == "Exists":
+            yield ""
 
 
 def _report_containers(

@@ -24,8 +24,10 @@ from translate.changes.undo import (
     parse_undo,
     to_pointer,
 )
+from translate.work_budget import WorkBudget, WorkLimitError
 
 _ENCODER: Final = msgspec.json.Encoder()
+_EDIT_UNITS: Final = 20  # of work, to compose an edit and its undo steps
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
@@ -99,7 +101,8 @@ class Patch:
     The original pod stays unchanged; every changed object and list is copied once.
     """
 
-    def __init__(self, pod: Value) -> None:
+    def __init__(self, pod: Value, budget: WorkBudget | None = None) -> None:
+        self.budget = budget or WorkBudget(pod)
         self.edits: list[Edit] = []
         self.operations: list[Operation] = []  # the edits as a JSON patch
         self._original = pod
@@ -189,7 +192,7 @@ class Patch:
         if not self.edits:
             return
         path = (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
-        before = _read_undo(self._original)
+        before = _read_undo(self._original, self.budget)
         if get_value(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
         # Remove the annotation first: new annotations can only be removed once they are empty.
@@ -216,6 +219,7 @@ class Patch:
 
     def _apply(self, place: _Container, edit: Edit, at: str, undo: list[Operation]) -> None:
         """Apply an edit in the container that holds its path; `at` is the path as a pointer."""
+        self.budget.charge(_EDIT_UNITS)
         held, name = place.held, edit.path[-1]
         op, value = edit.op, edit.value
         moves = None
@@ -323,15 +327,17 @@ def restore_original(pod: Value) -> Value | None:
     if not steps:
         return None
     try:
-        return apply_undo(pod, steps)[0]
+        return apply_undo(pod, steps, WorkBudget(pod))[0]
     except EditError:
         return None
 
 
-def _read_undo(pod: Value) -> list[UndoStep]:
+def _read_undo(pod: Value, budget: WorkBudget) -> list[UndoStep]:
     """Return the undo steps on a pod, with current indices; empty if they do not fit."""
     steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
     try:
-        return apply_undo(pod, steps)[1] if steps else []
+        return apply_undo(pod, steps, budget)[1] if steps else []
+    except WorkLimitError:
+        raise
     except EditError:
         return []

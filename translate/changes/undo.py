@@ -11,15 +11,19 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from documents.patch import Edit, EditError, apply_edits
+from documents.patch import Edit, EditedValue, EditError
 from documents.paths import Path, format_path, get_value, parse_index, parse_pointer
 from documents.values import Value, equal_json
+from translate.work_budget import WorkBudget, count_values
 
 # The API server's limit for all annotations of an object. 100 containers need a tenth of it.
 MAX_LENGTH: Final = 256 * 1024
 _MAX_STEPS: Final = 4096
 _MAX_DEPTH: Final = 32
-_MAX_LOOKUPS: Final = 20_000
+# In units of translate.work_budget. Merged values stay in memory, so they count more than copies.
+_LOOKUP_UNITS: Final = 3
+_COMPARISON_UNITS: Final = 2
+_MERGED_PER_UNIT: Final = 16
 
 
 Op = Literal["add", "remove", "replace", "test"]
@@ -121,12 +125,14 @@ def _is_guard(steps: Sequence[UndoStep], number: int) -> bool:
     return number + 1 < len(steps) and steps[number + 1].path == step.path
 
 
-def apply_undo(pod: Value, steps: Sequence[UndoStep]) -> tuple[Value, list[UndoStep]]:
+def apply_undo(
+    pod: Value, steps: Sequence[UndoStep], budget: WorkBudget
+) -> tuple[Value, list[UndoStep]]:
     """Apply an undo patch; return the original pod and the steps with current indices.
 
-    Raises EditError if the patch does not fit the pod.
+    Raises EditError if the patch does not fit the pod, or needs more work than the budget allows.
     """
-    run = _UndoRun(pod)
+    run = _UndoRun(pod, budget)
     number = 0
     while number < len(steps):
         step = steps[number]
@@ -140,23 +146,67 @@ def apply_undo(pod: Value, steps: Sequence[UndoStep]) -> tuple[Value, list[UndoS
     return run.pod, run.applied
 
 
+class _CurrentIndices:
+    """The current indices of list items by their written paths, as a tree."""
+
+    __slots__ = ("index", "inner")
+
+    def __init__(self) -> None:
+        self.index: int | None = None
+        self.inner: dict[str | int, _CurrentIndices] = {}
+
+    def set_path(self, written: Path, current: Path) -> None:
+        """Store the indices of a written path."""
+        place = self
+        for token, now in zip(written, current, strict=True):
+            place = place.inner.setdefault(token, _CurrentIndices())
+            if isinstance(now, int):
+                place.index = now
+
+    def find(self, written: Path) -> "_CurrentIndices | None":
+        """Return the entry of a written path, or None."""
+        place: _CurrentIndices | None = self
+        for token in written:
+            place = place.inner.get(token) if place else None
+        return place
+
+    def find_index(self, written: Path) -> int | None:
+        """Return the current index for the end of a written path, or None."""
+        place = self.find(written)
+        return place.index if place else None
+
+    def get_path(self, written: Path) -> Path:
+        """Replace the indices of a written path by the current ones."""
+        place: _CurrentIndices | None = self
+        current: list[str | int] = []
+        for token in written:
+            place = place.inner.get(token) if place else None
+            current.append(token if place is None or place.index is None else place.index)
+        return tuple(current)
+
+
 class _UndoRun:
     """The pod during undo, and the current indices of the items in the steps."""
 
-    def __init__(self, pod: Value) -> None:
-        self.pod = pod
+    def __init__(self, pod: Value, budget: WorkBudget) -> None:
         self.applied: list[UndoStep] = []
-        self._moved: dict[Path, int] = {}  # current index, by written path
-        self._lookups = 0
+        self._edited = EditedValue(pod, budget.charge_moved)
+        self._indices = _CurrentIndices()
+        self._budget = budget
+
+    @property
+    def pod(self) -> Value:
+        """The pod with the steps so far undone."""
+        return self._edited.value
 
     def leave_used(self, step: UndoStep) -> bool:
         """Keep a list or object that others use, without our items; False if none do."""
-        held = get_value(self.pod, self._current_path(step.path))
+        held = get_value(self.pod, self._indices.get_path(step.path))
         if not step.value:
             return isinstance(held, dict | list) and bool(held)
         if not isinstance(held, list) or not isinstance(step.value, list):
             return False
-        if next(self._find_items(self.pod, step), None) is not None:
+        if next(self._find_items(step), None) is not None:
             return False
         for item in step.value:
             one = (*step.path, "0")
@@ -167,69 +217,79 @@ class _UndoRun:
 
     def test(self, step: UndoStep) -> None:
         """Find the item that a step tests, first at its written index."""
-        found = next(self._find_items(self.pod, step), None)
+        found = next(self._find_items(step), None)
         if found is None:
             raise EditError(f"{format_path(step.path)} has changed")
-        for end, token in enumerate(found):
-            if isinstance(token, int):
-                self._moved[step.path[: end + 1]] = token
+        self._indices.set_path(step.path, found)
         self.applied.append(UndoStep("test", found, step.value))
 
-    def _find_items(self, held: Value, step: UndoStep, at: Path = ()) -> Iterator[Path]:
+    def _find_items(self, step: UndoStep) -> Iterator[Path]:
+        cost = _LOOKUP_UNITS + _COMPARISON_UNITS * count_values(step.value)
+        return self._find_below(self.pod, step, cost, (), self._indices)
+
+    def _find_below(
+        self, held: Value, step: UndoStep, cost: int, at: Path, known: _CurrentIndices | None
+    ) -> Iterator[Path]:
+        """Find the items below `at` that equal the value of a step."""
+        self._budget.charge(cost if len(at) == len(step.path) else _LOOKUP_UNITS)
         if len(at) == len(step.path):
             if equal_json(held, step.value):
                 yield at
             return
         token = step.path[len(at)]
+        inner = known.inner.get(token) if known else None
         if isinstance(held, dict):
             if token in held:
-                yield from self._find_items(held[str(token)], step, (*at, token))
+                yield from self._find_below(held[str(token)], step, cost, (*at, token), inner)
         elif isinstance(held, list):
-            for number in self._candidate_indices(step.path[: len(at) + 1], len(held)):
-                yield from self._find_items(held[number], step, (*at, number))
+            index = inner.index if inner else None
+            for number in self._candidate_indices(token, index, len(held)):
+                yield from self._find_below(held[number], step, cost, (*at, number), inner)
 
-    def _candidate_indices(self, path: Path, length: int) -> Iterator[int]:
+    def _candidate_indices(self, token: str | int, index: int | None, length: int) -> Iterator[int]:
         """Yield the possible indices for the end of a path, the most likely first."""
-        known = self._moved.get(path)
-        written = parse_index(path[-1], length) if known is None else parse_index(known, length)
+        written = parse_index(token if index is None else index, length)
         if written is not None:
             yield written
-        if known is None:
+        if index is None:
             for number in range(length):
-                self._lookups += 1
-                if self._lookups > _MAX_LOOKUPS:
-                    raise EditError("the undo patch requires too many lookups")
                 if number != written:
                     yield number
 
     def change(self, op: Literal["add", "remove", "replace"], step: UndoStep) -> None:
         """Apply a change at the current index of its item."""
-        path = self._current_path(step.path)
+        self._budget.charge(_LOOKUP_UNITS * (1 + len(step.path)))
+        path = self._indices.get_path(step.path)
         held = get_value(self.pod, path[:-1])
         value = step.value
         if op == "add" and isinstance(held, list):
             path = (*path[:-1], self._insert_index(step.path, path[-1]))
         elif op == "add" and isinstance(held, dict):
-            value = _merge(held.get(str(path[-1])), value)
-        self.pod = apply_edits(self.pod, (Edit(op, path, value),))
+            theirs = held.get(str(path[-1]))
+            if theirs is not None:
+                self._charge_merge(theirs, value)
+                value = _merge(theirs, value)
+                self._edited.share()
+        self._edited.apply(Edit(op, path, value))
         self.applied.append(UndoStep(op, path, value))
-        if isinstance(held, list):
-            above = step.path[:-1]
-            for one in [one for one in self._moved if one[: len(above)] == above != one]:
-                del self._moved[one]
+        above = self._indices.find(step.path[:-1]) if isinstance(held, list) else None
+        if above is not None:
+            above.inner.clear()
+
+    def _charge_merge(self, theirs: Value, ours: Value) -> None:
+        merged = len(theirs) if isinstance(theirs, dict | list) else 0
+        self._budget.charge(_COMPARISON_UNITS * count_values(ours) + merged // _MERGED_PER_UNIT)
 
     def _insert_index(self, written: Path, at: str | int) -> str | int:
         """Return the index at which to insert into a list: next to the former neighbor."""
         number = parse_index(written[-1], 1 << 30)
         if number is None:
             return at  # append
-        before = self._moved.get((*written[:-1], str(number - 1)))
-        if written in self._moved or before is None:
-            return self._moved.get(written, number)
+        known = self._indices.find_index(written)
+        before = self._indices.find_index((*written[:-1], str(number - 1)))
+        if known is not None or before is None:
+            return number if known is None else known
         return before + 1
-
-    def _current_path(self, path: Path) -> Path:
-        return tuple(self._moved.get(path[: i + 1], token) for i, token in enumerate(path))
 
 
 def _merge(theirs: Value, ours: Value) -> Value:

@@ -70,6 +70,74 @@ LOST_ALWAYS = Code(
     ),
     remedy="Check that the pod works without this property.",
 )
+AMOUNT_MAPPED = Code(
+    name="AmountMappedByClass",
+    severity=Severity.WARNING,
+    text=(
+        "A DeviceClass serves an extended resource by which pods request an amount, such as memory."
+        " Kubernetes allocates one device of the class for each unit of the amount."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpu, nvidia.com/gpumem: DeviceClass gpu.example.com serves "
+        "nvidia.com/gpumem as a number of devices, but the pod requests an amount by it"
+    ),
+    remedy="Remove `extendedResourceName` from the DeviceClass, or set a name that counts devices.",
+)
+NOT_TOGETHER = Code(
+    name="NoNodeOffersAll",
+    severity=Severity.ERROR,
+    text=(
+        "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
+        "node offers all of them."
+    ),
+    example=(
+        "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com, DeviceClass "
+        "hami-core-gpu.project-hami.io together"
+    ),
+    remedy=(
+        "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, or "
+        "run the containers in different pods."
+    ),
+)
+ADMIN_NOT_ALLOWED = Code(
+    name="AdminAccessNotAllowed",
+    severity=Severity.ERROR,
+    text=(
+        "The pod monitors devices that other pods use. A claim needs admin access for that, which "
+        "a legacy request gets only if the configuration allows it."
+    ),
+    example=(
+        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but "
+        "decisions.adminAccess is refuse"
+    ),
+    remedy=(
+        "Set `decisions.adminAccess: allow`, and set the label "
+        '`resource.kubernetes.io/admin-access: "true"` on the namespace.'
+    ),
+)
+ADMIN_NOT_LABELLED = Code(
+    name="AdminAccessNotLabelled",
+    severity=Severity.ERROR,
+    text="The API server allows admin access only in namespaces with a label.",
+    example=(
+        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but the namespace "
+        "does not have the label resource.kubernetes.io/admin-access with the value true"
+    ),
+    remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
+)
+ADMIN_UNKNOWN = Code(
+    name="AdminAccessUnknown",
+    severity=Severity.WARNING,
+    text=(
+        "The claim has admin access, which the API server allows only in namespaces with a label. "
+        "The labels of the namespace are not known."
+    ),
+    example=(
+        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but the namespace "
+        "must have the label resource.kubernetes.io/admin-access with the value true"
+    ),
+    remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
+)
 SERVER_UNKNOWN = Code(
     name="ServerUnknown",
     severity=Severity.WARNING,
@@ -119,6 +187,11 @@ CODES = Codes(
         LEFT_AS_IT_IS,
         NOTHING_SAYS_IT,
         LOST_ALWAYS,
+        AMOUNT_MAPPED,
+        NOT_TOGETHER,
+        ADMIN_NOT_ALLOWED,
+        ADMIN_NOT_LABELLED,
+        ADMIN_UNKNOWN,
         SERVER_UNKNOWN,
         POD_BOUND,
         POD_MIRRORED,

@@ -21,6 +21,7 @@ from translate.legacy.codes import (
 )
 from translate.legacy.pod_view import DeviceResource, PodView
 
+_ASK_UNITS = 15  # of work, to read an ask
 # No machine has more. Larger counts are usually percentages or megabytes.
 MAX_DEVICES = 16
 
@@ -39,6 +40,7 @@ class RequestBuilder:
         self, ask: Ask, sources: Iterable[DeviceResource], users: tuple[DeviceUser, ...] = ()
     ) -> Ask:
         """Add an ask that was read from these resources. Returns it with its name and row."""
+        self.pod.budget.charge(_ASK_UNITS)
         resources = tuple(sources)
         name = f"{self.dialect}-{len(self.asks)}"
         named = msgspec.structs.replace(
@@ -48,6 +50,9 @@ class RequestBuilder:
             users=users or ask.users,
             resources=tuple(dict.fromkeys([one.original_name for one in resources]))
             or ask.resources,
+            amounts=tuple(
+                dict.fromkeys([one.original_name for one in resources if one.amount != ask.count])
+            ),
         )
         self.asks.append(named)
         for one in resources:

@@ -6,18 +6,40 @@ init container shares devices by referring to the same request as an app contain
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
 from documents.paths import format_path
 from dra.finding import Finding
-from translate.legacy.asks import Ask, Bytes, ContainerRole, DeviceShare, Percent
+from translate.legacy.asks import Ask, Bytes, ContainerRole, DeviceShare, DeviceUser, Percent
 from translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE
+from translate.work_budget import WorkBudget
 
+_MERGE_UNITS: Final = 20  # of work, to let one container use the devices of another
 AskNames = Mapping[str, tuple[str, ...]]
 
 
-def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
+class _HeldAsk:
+    """An ask whose devices later init containers can share, with the users that do."""
+
+    __slots__ = ("ask", "more_users")
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.more_users: list[DeviceUser] = []
+
+    @property
+    def users(self) -> tuple[DeviceUser, ...]:
+        return (*self.ask.users, *self.more_users)
+
+
+_AskPool = dict[object, list[_HeldAsk]]  # by everything but share, count and names
+
+
+def share_devices(
+    asks: Iterable[Ask], budget: WorkBudget
+) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
     """Merge the asks of init containers into those of later containers.
 
     Also returns the names of the asks that each one was merged into: empty if nothing was merged.
@@ -25,30 +47,69 @@ def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple
     original = tuple(asks)
     if not any(map(_is_init_only, original)):
         return original, {}, ()
-    pool = {ask.name: ask for ask in original if not _is_init_only(ask)}
-    later = tuple(pool.values())
+    held: list[_HeldAsk] = []
+    pool: _AskPool = {}
+    for ask in original:
+        if not _is_init_only(ask):
+            _hold(ask, held, pool)
+    kinds = {each.ask.kind for each in held}
     findings: list[Finding] = []
-    merged: dict[str, tuple[str, ...]] = {name: (name,) for name in pool}
+    merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
     for ask in filter(_is_init_only, original):
-        missing = ask.count
-        into = []
-        for name, other in pool.items():
-            if missing == 0 or not _satisfies(other, ask) or _may_repeat(ask, other):
-                continue
-            pool[name] = replace(other, users=(*other.users, *ask.users))
-            into.append(name)
-            if missing is not None:
-                findings += _report_excess(ask, missing, other)
-                missing = max(0, missing - (other.count or missing))
-            else:
-                missing = 0
+        into, missing, reported = _share(ask, pool.get(_shared_properties(ask), ()), budget)
+        findings += reported
         if missing != 0:
-            pool[ask.name] = replace(ask, count=missing)
-            into.append(ask.name)
-            if len(into) == 1 and any(other.kind is ask.kind for other in later):
+            _hold(replace(ask, count=missing), held, pool)
+            if not into and ask.kind in kinds:
                 findings.append(_adds_up(ask))
+            into.append(ask.name)
         merged[ask.name] = tuple(into)
-    return tuple(pool.values()), merged, tuple(findings)
+    shared = [replace(each.ask, users=each.users) if each.more_users else each.ask for each in held]
+    return tuple(shared), merged, tuple(findings)
+
+
+def _hold(ask: Ask, held: list[_HeldAsk], pool: _AskPool) -> None:
+    one = _HeldAsk(ask)
+    held.append(one)
+    pool.setdefault(_shared_properties(ask), []).append(one)
+
+
+def _share(
+    ask: Ask, candidates: Iterable[_HeldAsk], budget: WorkBudget
+) -> tuple[list[str], int | None, list[Finding]]:
+    """Share devices with an init container; returns the names of the asks, and what is missing."""
+    into: list[str] = []
+    findings: list[Finding] = []
+    missing = ask.count
+    for one in candidates:
+        budget.charge(1)
+        if missing == 0:
+            break
+        if not _satisfies(one.ask, ask) or _may_repeat(ask, one.ask):
+            continue
+        budget.charge(_MERGE_UNITS)
+        if missing is None:
+            missing = 0
+        else:
+            findings += _report_excess(ask, missing, one, budget)
+            missing = max(0, missing - (one.ask.count or missing))
+        one.more_users += ask.users
+        into.append(one.ask.name)
+    return into, missing, findings
+
+
+def _shared_properties(ask: Ask) -> object:
+    """Return what asks that share devices have in common, as a key."""
+    blank: dict[str, object] = {
+        "name": "", "row": "", "count": 1, "users": (), "share": None, "resources": (),
+        "amounts": (),
+    }  # fmt: skip
+    alike = replace(ask, **blank)
+    try:
+        hash(alike)
+    except TypeError:  # network parameters may be lists
+        return repr(alike)
+    return alike
 
 
 def _is_init_only(ask: Ask) -> bool:
@@ -56,16 +117,12 @@ def _is_init_only(ask: Ask) -> bool:
 
 
 def _satisfies(held: Ask, wanted: Ask) -> bool:
-    """Whether the devices of one ask satisfy the other, regardless of their count."""
+    """Whether the devices of an alike ask satisfy the other, regardless of their count."""
     if any(user.role is ContainerRole.SIDECAR for user in held.users):
         return False
     if wanted.count is None and held.count is not None:
         return False
-    blank: dict[str, object] = {
-        "name": "", "row": "", "count": 1, "users": (), "share": None, "resources": (),
-    }  # fmt: skip
-    alike = replace(held, **blank) == replace(wanted, **blank)
-    return alike and (held.share is None or _share_satisfies(held.share, wanted.share))
+    return held.share is None or _share_satisfies(held.share, wanted.share)
 
 
 def _may_repeat(wanted: Ask, held: Ask) -> bool:
@@ -98,11 +155,15 @@ def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | No
     return False
 
 
-def _report_excess(ask: Ask, missing: int, other: Ask) -> list[Finding]:
+def _report_excess(ask: Ask, missing: int, one: _HeldAsk, budget: WorkBudget) -> list[Finding]:
+    other = one.ask
     more_devices = other.count is None or other.count > missing
     if not more_devices and ask.share == other.share:
         return []
-    names = ", ".join(user.name for user in other.users)
+    users = one.users
+    budget.charge(len(users))
+    names = ", ".join([user.name for user in users])
+    budget.charge_moved(len(names))
     return [
         INIT_SEES_MORE.at(
             format_path(ask.users[0].path),

@@ -4,17 +4,24 @@ The value is a comma-separated list of `[namespace/]name[@interface]`, or a JSON
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
+from config.model import Configuration
+from config.string_formats import NetworkName, ResourceName
 from documents.values import Value
 from dra.finding import Finding
+from facts.model import NetworkFacts
 from translate.legacy import annotation_json
 from translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT: Final = "v1.multus-cni.io/default-network"
 _ENTRY: Final = re.compile(r"(?:([a-z0-9][a-z0-9.-]*)/)?([a-z0-9][a-z0-9.-]*)(?:@([^\s/@,]+))?")
+_NETWORK_UNITS: Final = 4  # of work, to read a network, or a field of one
 _IDENTITY_FIELDS: Final = ("name", "namespace", "interface")
 
 
@@ -28,6 +35,15 @@ class PodNetwork:
     parameters: tuple[tuple[str, Value], ...] = ()
 
 
+def add_networks(configuration: Configuration, networks: Iterable[NetworkFacts]) -> Configuration:
+    """Return the configuration with more networks in `legacy.networks`; its own take precedence."""
+    legacy = configuration.legacy
+    known = {NetworkName(each.name): ResourceName(each.resource) for each in networks}
+    if not known.keys() - legacy.networks.keys():
+        return configuration
+    return replace(configuration, legacy=replace(legacy, networks={**known, **legacy.networks}))
+
+
 def read_networks(pod: PodView) -> tuple[tuple[PodNetwork, ...], tuple[Finding, ...]]:
     """Read the networks of a pod in order. An invalid annotation gives a finding, no networks."""
     networks: list[PodNetwork] = []
@@ -38,6 +54,7 @@ def read_networks(pod: PodView) -> tuple[tuple[PodNetwork, ...], tuple[Finding, 
         text = pod.annotations.get(key, "").strip()
         if not text:
             continue
+        pod.budget.charge(_NETWORK_UNITS * text.count(","))
         parse = _parse_json if text[0] in "[{" else _parse_names
         read, problem = parse(key, text, home)
         if problem:

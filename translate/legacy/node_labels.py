@@ -19,12 +19,16 @@ from translate.legacy.dialects import gpu_labels
 from translate.legacy.dialects.gpu_labels import LabelMeaning, LabelTerm
 from translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
 from translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
+from translate.work_budget import WorkBudget
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
 # The rows of asks for whole GPUs on nodes whose GPUs are partitioned.
 _PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
+# Giving a condition to an ask takes as much work as moving this many items of a list.
+_CONDITION_ITEMS = 100
+_EXPRESSION_UNITS = 10  # of work, to read a term or an expression
 # A claim has at most eight alternatives. The last one accepts any device.
 _MAX_PREFERENCES = 7
 
@@ -63,10 +67,16 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
         _read_node_selector(pod, found)
         _read_required(pod, found)
         _read_preferred(pod, found)
-        asks = tuple(_apply(ask, found) if ask.name in names else ask for ask in asks)
+        pod.budget.charge_moved(len(names) * _count_conditions(found))
+        affected = frozenset(names)
+        asks = tuple([_apply(ask, found) if ask.name in affected else ask for ask in asks])
         findings += found.findings
         source_fields += found.source_fields
     return PodRequests(asks, tuple(source_fields), tuple(findings))
+
+
+def _count_conditions(found: _VendorLabels) -> int:
+    return _CONDITION_ITEMS * (len(found.selectors) + len(found.alternatives))
 
 
 def _is_affected(ask: Ask, vendor: str) -> bool:
@@ -127,6 +137,7 @@ def _is_on_memory(selector: AskSelector) -> bool:
 def _read_node_selector(pod: PodView, found: _VendorLabels) -> None:
     path: Path = ("spec", "nodeSelector")
     selector = as_mapping(pod.spec.get("nodeSelector"))
+    pod.budget.charge(_EXPRESSION_UNITS * len(selector))
     terms = [
         LabelTerm(key, "In", (format_value(value),), format_path((*path, key)))
         for key, value in selector.items()
@@ -177,10 +188,11 @@ class _AffinityTerm:
         return any(meaning.profile or meaning.replica for meaning in self.meanings)
 
 
-def _read_entry(raw: Value, path: Path, vendor: str) -> _AffinityTerm:
+def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _AffinityTerm:
     entry = dict(as_mapping(raw))
     expressions = as_list(entry.get("matchExpressions"))
     terms: dict[int, LabelTerm] = {}
+    budget.charge(_EXPRESSION_UNITS * (1 + len(expressions)))
     for i, one in enumerate(expressions):
         expression = as_mapping(one)
         key = expression.get("key")
@@ -203,7 +215,7 @@ def _read_required(pod: PodView, found: _VendorLabels) -> None:
     value = affinity.get(_REQUIRED)
     raw = as_list(as_mapping(value).get("nodeSelectorTerms"))
     path: Path = (*_AFFINITY, _REQUIRED, "nodeSelectorTerms")
-    entries = [_read_entry(one, (*path, i), found.vendor) for i, one in enumerate(raw)]
+    entries = [_read_entry(one, (*path, i), found.vendor, pod.budget) for i, one in enumerate(raw)]
     if not any(entry.meanings for entry in entries):
         return
     same = all(entry.rest == entries[0].rest for entry in entries)
@@ -238,7 +250,8 @@ def _replace_required(found: _VendorLabels, value: Value, rest: Mapping[str, Val
 def _keep_required(found: _VendorLabels, entries: list[_AffinityTerm], where: str) -> None:
     """Keep an "or" that no selector can express. Selectors common to all terms still apply."""
     first, *others = (entry.selectors for entry in entries)
-    found.selectors += [s for s in first if all(s in other for other in others)]
+    common = frozenset(first).intersection(*others)
+    found.selectors += [selector for selector in first if selector in common]
     found.findings.append(
         LABEL_KEPT.at(
             where, "the terms differ in more than device labels, so the affinity stays unchanged"
@@ -253,7 +266,9 @@ def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
     preferences: list[tuple[int, int, AskSelector]] = []
     for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
         preference = as_mapping(raw)
-        entry = _read_entry(preference.get("preference"), (*path, i, "preference"), found.vendor)
+        entry = _read_entry(
+            preference.get("preference"), (*path, i, "preference"), found.vendor, pod.budget
+        )
         if not entry.meanings:
             continue
         weight = preference.get("weight")

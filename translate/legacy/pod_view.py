@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from config.model import Legacy
+from documents.manifest import describe_placeholder
 from documents.paths import Path, format_path
 from documents.values import Value, equal_json
 from dra.decode_errors import describe_value
@@ -24,10 +25,14 @@ from translate.legacy.codes import (
     REQUESTS_CONTRADICT,
     REQUESTS_ONLY,
 )
+from translate.pod_fields import select_metadata
+from translate.work_budget import WorkBudget
 
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
 _MAX_SHOWN = 80  # characters of a value in a message
+_CONTAINER_UNITS = 15  # of work, to read a container by all dialects
+_RESOURCE_UNITS = 15
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
 # Device names in Kubernetes' own domain, from Koordinator's first proposal.
 _KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
@@ -88,9 +93,10 @@ class PodView(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     spec: Mapping[str, Value]
-    metadata: Mapping[str, Value]
+    metadata: Mapping[str, Value]  # only the fields of translate.pod_fields
     findings: tuple[Finding, ...] = ()
     readable: bool = True  # every device amount was parsed
+    budget: WorkBudget = msgspec.field(default_factory=lambda: WorkBudget(None))
 
     @property
     def scheduler(self) -> str:
@@ -154,8 +160,9 @@ def label_path(key: str) -> str:
     return format_path((*_LABELS, key))
 
 
-def view_pod(pod: Value, legacy: Legacy) -> PodView:
-    """Parse a pod or a pod template."""
+def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> PodView:
+    """Parse a pod or a pod template. Charges the budget for its containers and resources."""
+    budget = budget or WorkBudget(pod)
     root = as_mapping(pod)
     metadata, spec = as_mapping(root.get("metadata")), as_mapping(root.get("spec"))
     findings: list[Finding] = []
@@ -164,7 +171,8 @@ def view_pod(pod: Value, legacy: Legacy) -> PodView:
     for path, raw, role in _containers(spec):
         name = raw.get("name")
         user = DeviceUser(path, name if isinstance(name, str) else "", role)
-        container, problems, parsed = _read_container(user, raw, legacy)
+        budget.charge(_CONTAINER_UNITS)
+        container, problems, parsed = _read_container(user, raw, legacy, budget)
         readable = readable and parsed
         findings += problems
         containers.append(container)
@@ -173,9 +181,10 @@ def view_pod(pod: Value, legacy: Legacy) -> PodView:
         _string_map(metadata.get("annotations")),
         _string_map(metadata.get("labels")),
         spec,
-        metadata,
+        select_metadata(metadata),
         tuple(findings),
         readable,
+        budget,
     )
 
 
@@ -237,7 +246,7 @@ def is_device_resource(name: str) -> bool:
 
 
 def _read_container(
-    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy
+    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy, budget: WorkBudget
 ) -> tuple[Container, list[Finding], bool]:
     resources = as_mapping(raw.get("resources"))
     limits, requests = as_mapping(resources.get("limits")), as_mapping(resources.get("requests"))
@@ -249,6 +258,7 @@ def _read_container(
     for written in {**limits, **requests}:
         if not is_device_resource(written):
             continue
+        budget.charge(_RESOURCE_UNITS)
         entries = _resource_entries(written, limits, requests)
         first = entries[0][1]
         amount = other = _parse_amount(first)
@@ -283,10 +293,12 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
     The API server rejects other quantities. A text that is no quantity may be a placeholder.
     """
     written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
+    placeholder = describe_placeholder(written)
     quantities = all(_is_quantity(value) for _, value in resource.entries)
     return (AMOUNT_REFUSED if quantities else AMOUNT_UNREADABLE).at(
         resource.where,
-        f"{resource.original_name} must be a non-negative integer, not {written}",
+        f"{resource.original_name} must be a non-negative integer, not {written}"
+        + (f", which is {placeholder}" if placeholder else ""),
         remedy="Set the amount to a non-negative integer." if quantities else None,
     )
 

@@ -14,6 +14,7 @@ from config.model import Legacy
 from documents.paths import Path
 from documents.values import Value
 from dra.finding import Finding
+from translate.codes import POD_TOO_COMPLEX
 from translate.legacy import rdma_tokens
 from translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
 from translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
@@ -35,6 +36,7 @@ from translate.legacy.dialects import (
 from translate.legacy.init_containers import AskNames, share_devices
 from translate.legacy.node_labels import apply_node_labels
 from translate.legacy.pod_view import PodView, view_pod
+from translate.work_budget import WorkBudget, WorkLimitError
 
 _ORDER: Final[tuple[ModuleType, ...]] = (
     koordinator,
@@ -69,10 +71,21 @@ _ALLOCATING_PROJECTS: Final[dict[str, str]] = {
 }
 
 
-def read_pod(pod: Value, legacy: Legacy | None = None) -> PodRequests:
-    """Read the device requests of a pod or pod template. Accepts any plain value."""
-    legacy = legacy or Legacy()
-    view = view_pod(pod, legacy)
+def read_pod(
+    pod: Value, legacy: Legacy | None = None, budget: WorkBudget | None = None
+) -> PodRequests:
+    """Read the device requests of a pod or pod template. Accepts any plain value.
+
+    A pod that needs more work than its budget allows has an error and no requests.
+    """
+    try:
+        return _read_pod(pod, legacy or Legacy(), budget or WorkBudget(pod))
+    except WorkLimitError as limit:
+        return PodRequests(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
+
+
+def _read_pod(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodRequests:
+    view = view_pod(pod, legacy, budget)
     if not view.readable:
         # An amount that cannot be parsed is not the same as no request: translate nothing.
         return PodRequests(findings=view.findings)
@@ -84,7 +97,9 @@ def read_pod(pod: Value, legacy: Legacy | None = None) -> PodRequests:
     if any(container.zeros for container in view.containers):
         parts.append(PodRequests(source_fields=tuple(_find_zeros(view, with_labels.asks))))
     inits = view.spec.get("initContainers")  # only init containers reuse devices of others
-    asks, merged, shared = share_devices(with_labels.asks) if inits else (with_labels.asks, {}, ())
+    asks, merged, shared = (
+        share_devices(with_labels.asks, budget) if inits else (with_labels.asks, {}, ())
+    )
     dialects = tuple([name for part in parts for name in part.dialects])
     return PodRequests(
         rdma_tokens.join_tokens_to_gpus(asks),
@@ -144,13 +159,13 @@ def _update_asks(fields: Iterable[SourceField], merged: AskNames) -> tuple[Sourc
     """Let source fields refer to the asks that theirs were merged into."""
     if not merged:
         return tuple(fields)
-    return tuple(
-        replace(
-            field,
-            asks=tuple(dict.fromkeys(new for old in field.asks for new in merged.get(old, (old,)))),
-        )
-        for field in fields
-    )
+    updated: dict[int, tuple[str, ...]] = {}  # by id: many fields have one tuple of asks
+    listed = tuple(fields)
+    for field in listed:
+        if id(field.asks) not in updated:
+            names = dict.fromkeys(new for old in field.asks for new in merged.get(old, (old,)))
+            updated[id(field.asks)] = tuple(names)
+    return tuple([replace(field, asks=updated[id(field.asks)]) for field in listed])
 
 
 def _check_mixed_dialects(dialects: tuple[str, ...]) -> tuple[Finding, ...]:

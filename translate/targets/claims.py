@@ -22,6 +22,13 @@ from translate.targets.plan import (
 
 # The API's limit for each of: requests, constraints, configuration entries, results.
 MAX_ENTRIES = 32
+# Requests for 2,048 devices. The cluster creates one ResourceClaim after the other, and the undo
+# patch of one container and its claim takes about a kilobyte of the pod's annotations.
+MAX_CLAIMS = 64
+
+
+class ClaimLimitError(Exception):
+    """Raised if a pod needs too many claims; the message is for the user."""
 
 
 class ClaimUse(msgspec.Struct, frozen=True):
@@ -94,13 +101,18 @@ def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
 
 
 def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
-    """Put the parts of the results into claims, each into the first claim that has room."""
+    """Put the parts of the results into claims, each into the first claim that has room.
+
+    Raises ClaimLimitError if a pod needs more than MAX_CLAIMS claims.
+    """
     claims: list[_ClaimBuilder] = []
     open_: list[_ClaimBuilder] = []
     for each in results:
         for part in _split_part(each.part):
             claim = next((claim for claim in open_ if claim.accepts(part)), None)
             if claim is None:
+                if len(claims) == MAX_CLAIMS:
+                    raise ClaimLimitError(f"the pod needs more than {MAX_CLAIMS} ResourceClaims")
                 claim = _ClaimBuilder()
                 claims.append(claim)
                 open_.append(claim)

@@ -6,6 +6,7 @@ configuration (`legacy.networks`) maps networks to pools.
 """
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -56,10 +57,10 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     pools = cast("Mapping[str, str]", legacy.networks)
     networks, problems = read_networks(pod)
     builder.findings += problems
-    waiting: dict[str, list[PodNetwork]] = {}
+    waiting: dict[str, deque[PodNetwork]] = {}
     for network in networks:
         if network.name in pools:
-            waiting.setdefault(str(pools[network.name]), []).append(network)
+            waiting.setdefault(str(pools[network.name]), deque()).append(network)
     unknown = {each.name: each.key for each in networks if each.name not in pools}
     builder.findings += [
         NETWORK_UNKNOWN.at(
@@ -83,16 +84,16 @@ def _read_functions(
     builder: RequestBuilder,
     one: DeviceResource,
     user: DeviceUser,
-    waiting: dict[str, list[PodNetwork]],
+    waiting: Mapping[str, deque[PodNetwork]],
 ) -> None:
     """Request functions of one pool: one for each network of that pool, then the remaining ones."""
     remaining = builder.read_count(one)
     names = []
     for pool in dict.fromkeys((one.original_name, one.name)):
-        queue = waiting.get(pool, [])
+        queue = waiting.get(pool, deque())
         while queue and remaining:
             ask = builder.add_ask(
-                _make_ask(one.original_name, 1, user, (_vf_settings(queue.pop(0)),)), ()
+                _make_ask(one.original_name, 1, user, (_vf_settings(queue.popleft()),)), ()
             )
             names.append(ask.name)
             remaining -= 1
@@ -103,7 +104,7 @@ def _read_functions(
 
 
 def _add_network_functions(
-    builder: RequestBuilder, waiting: Mapping[str, list[PodNetwork]]
+    builder: RequestBuilder, waiting: Mapping[str, deque[PodNetwork]]
 ) -> None:
     """Request functions for networks that no container requests, as an injecting webhook does.
 

@@ -1,0 +1,152 @@
+"""The work for one pod is limited by its size, whatever its shape."""
+
+import json
+import sys
+from types import FrameType
+
+import msgspec
+import pytest
+
+from bench.hostile import SHAPES, container, contexts, make_pod, pod, share, work
+from config.model import Configuration
+from documents.patch import EditError, apply_edits
+from facts.model import Facts
+from tests.tables import YamlValue
+from translate.changes.patch import restore_original
+from translate.changes.undo import apply_undo, parse_undo
+from translate.legacy.read import read_pod
+from translate.pods import MAX_ANNOTATION_BYTES, TranslationContext, translate
+from translate.targets.claims import MAX_CLAIMS
+from translate.work_budget import (
+    BASE_UNITS,
+    BYTES_PER_UNIT,
+    WorkBudget,
+    WorkLimitError,
+    count_values,
+)
+
+SIZE = 48 * 1024
+# Calls of functions for each unit of work, and for each byte where nothing is charged.
+CALLS_PER_UNIT, CALLS_PER_BYTE = 6, 2
+ALONE = TranslationContext(facts=Facts())
+CLUSTER = TranslationContext(facts=contexts()["facts"].facts)
+
+
+def count_calls(value: YamlValue, context: TranslationContext) -> int:
+    """Count the calls of Python and built-in functions while a pod is handled."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work(value, context)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
+    text = make_pod(SHAPES[name], SIZE)
+    limit = CALLS_PER_UNIT * (BASE_UNITS + SIZE // BYTES_PER_UNIT) + CALLS_PER_BYTE * SIZE
+    for context in contexts().values():
+        assert count_calls(msgspec.json.decode(text), context) <= limit
+
+
+def test_a_larger_pod_gets_more_units() -> None:
+    small, large = WorkBudget({}), WorkBudget({"a": "x" * 10_000})
+    small.charge(BASE_UNITS)
+    with pytest.raises(WorkLimitError, match=f"{BASE_UNITS} units for 2 bytes"):
+        small.charge(1)
+    large.charge(BASE_UNITS + 10_000 // BYTES_PER_UNIT)
+    with pytest.raises(WorkLimitError):
+        large.charge(10)
+
+
+def test_a_pod_that_is_not_json_gets_the_base() -> None:
+    budget = WorkBudget({"a": ["\ud800"] * 10_000})
+    with pytest.raises(WorkLimitError, match="for 0 bytes"):
+        budget.charge(BASE_UNITS + 1)
+
+
+def test_values_are_counted_without_recursion() -> None:
+    deep: YamlValue = []
+    for _ in range(5_000):
+        deep = [deep]
+    assert count_values(deep) == 5_001
+    assert count_values({"a": ["x" * 10_240, 1]}) == 24
+
+
+def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
+    each = [container(f"c{i}", share(i)) for i in range(800)]
+    found = translate(pod({"initContainers": each, "containers": each}), ALONE)
+    assert [(f.code, f.severity, f.path) for f in found.findings] == [
+        ("PodTooComplex", "error", "spec")
+    ]
+    assert not found.edits
+    assert not found.templates
+    assert "units for" in found.findings[0].message
+
+
+def test_a_pod_of_many_containers_is_translated() -> None:
+    each = [container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(100)]
+    found = translate(
+        pod({"containers": each}), TranslationContext(facts=contexts()["facts"].facts)
+    )
+    assert len(found.templates) == 4
+    assert all(finding.severity != "error" for finding in found.findings)
+
+
+def claims_of(count: int) -> YamlValue:
+    return pod({"containers": [container(f"c{i}", share(i)) for i in range(count)]})
+
+
+def test_a_pod_has_a_limited_number_of_claims() -> None:
+    most = translate(claims_of(MAX_CLAIMS), CLUSTER)
+    assert len(most.templates) == MAX_CLAIMS
+    more = translate(claims_of(MAX_CLAIMS + 1), CLUSTER)
+    assert [each.code for each in more.findings if each.severity == "error"] == ["TooManyClaims"]
+    assert not more.edits
+    assert not more.templates
+
+
+def annotated(text: str) -> YamlValue:
+    return pod({"containers": [container("main", {"nvidia.com/gpu": 1})]}, {"a": text})
+
+
+@pytest.mark.parametrize("letter", ["x", "\u4e2d", "\ud800"])
+def test_the_annotations_of_the_translated_pod_fit_the_api_server(letter: str) -> None:
+    own: YamlValue = apply_edits(annotated(""), translate(annotated(""), CLUSTER).edits)
+    used = sum(len(f"{k}{v}".encode()) for k, v in own["metadata"]["annotations"].items())
+    width = len(letter.encode("utf-8", "surrogatepass"))
+    room = (MAX_ANNOTATION_BYTES - used) // width
+    assert translate(annotated(letter * room), CLUSTER).edits
+    found = translate(annotated(letter * (room + 1)), CLUSTER)
+    (finding,) = (each for each in found.findings if each.severity == "error")
+    assert finding.code == "AnnotationsTooLarge"
+    assert f"the limit is {MAX_ANNOTATION_BYTES}" in finding.message
+    assert not found.edits
+    assert not found.templates
+
+
+def test_undo_with_too_much_work_leaves_the_pod_as_it_is() -> None:
+    step = {"op": "add", "path": "/spec/containers/0/args/0", "value": "x"}
+    main = {"name": "main", "args": ["a"] * 200_000}
+    text = json.dumps([step] * 4_000, separators=(",", ":"))
+    value = pod({"containers": [main]}, {"drawbridge.dev/original": text})
+    assert restore_original(value) is None
+    with pytest.raises(EditError, match="units for"):
+        apply_undo(value, parse_undo(text), WorkBudget(value))
+    few = pod({"containers": [main]}, {"drawbridge.dev/original": json.dumps([step] * 40)})
+    restored: YamlValue = restore_original(few)
+    assert len(restored["spec"]["containers"][0]["args"]) == 200_040
+
+
+def test_reading_with_too_much_work_is_a_finding() -> None:
+    each = [container(f"c{i}", share(i)) for i in range(800)]
+    found = read_pod(pod({"initContainers": each, "containers": each}), Configuration().legacy)
+    assert [each.code for each in found.findings] == ["PodTooComplex"]
+    assert found.asks == ()
