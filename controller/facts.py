@@ -5,11 +5,13 @@ few versions, because the annotation of a pod names the version that translated 
 """
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from cluster.store import pause_garbage_collection
 from config.model import Configuration
 from controller.field_probe import ServerSupport
 from controller.protocols import (
@@ -239,11 +241,15 @@ class FactsReconciler:
         configuration: Configuration,
         support: ServerSupport,
     ) -> tuple[GatheredFacts, tuple[Finding, ...]]:
-        slices, bad_slices = self._slices.read(cached[0])
-        classes, bad_classes = self._classes.read(cached[1])
-        nodes, bad_nodes = self._nodes.read(cached[2])
-        objects = FactsInput(slices, classes, nodes)
-        gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
+        # A full garbage collection stops all threads: 0.9 s with the objects of 5,000 nodes.
+        with pause_garbage_collection():
+            slices, bad_slices = self._slices.read(cached[0])
+            classes, bad_classes = self._classes.read(cached[1])
+            nodes, bad_nodes = self._nodes.read(cached[2])
+            objects = FactsInput(slices, classes, nodes)
+            gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
+            if self.context is None:
+                gc.freeze()  # most objects stay as they are, so no later collection visits them
         return gathered, (*bad_slices, *bad_classes, *bad_nodes)
 
     def _report(self, findings: tuple[Finding, ...]) -> None:

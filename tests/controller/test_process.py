@@ -3,12 +3,15 @@
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonpatch
@@ -16,7 +19,8 @@ import msgspec
 import pytest
 
 from config.model import Configuration
-from controller import process
+from controller import facts as facts_reconciler
+from controller import pod_templates, process, quota_mirror
 from dra.names import CONTROLLER_LEASE
 from dra.names import MIRRORED_QUOTA as QUOTA
 from facts.model import Facts
@@ -73,6 +77,14 @@ TEAM: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Namespace",
     "metadata": {"name": "team", "labels": {"drawbridge.dev/translate": "enforce"}},
+}
+
+LIMIT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "gpus", "namespace": "team"},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "10"}},
+    "status": {"used": {"requests.nvidia.com/gpu": "3"}},
 }
 
 
@@ -178,6 +190,59 @@ async def _templates(tmp_path: Path) -> None:
         assert len(api.all("resourceclaimtemplates", "team")) == 1
 
 
+# The work of each step that may take long, by the module and function that a worker thread runs.
+LONG_STEPS = {
+    "restoring a pod": (pod_templates, "restore_original"),
+    "gathering facts": (facts_reconciler, "gather_facts"),
+    "planning quotas": (quota_mirror, "plan_mirror"),
+}
+
+
+@pytest.mark.parametrize("step", LONG_STEPS.values(), ids=LONG_STEPS)
+def test_the_lease_is_renewed_during_a_long_step(
+    step: tuple[ModuleType, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name = step
+    do_step, started, released = getattr(module, name), threading.Event(), threading.Event()
+
+    def wait_in_step(*args: object, **options: object) -> object:
+        started.set()
+        # If this held the event loop, nothing could release it before the timeout.
+        assert released.wait(20)
+        return do_step(*args, **options)
+
+    monkeypatch.setattr(module, name, wait_in_step)
+    quick = functools.partial(process.LeaderElector, retry_period=0.05)
+    monkeypatch.setattr(process, "LeaderElector", quick)
+    asyncio.run(_renewed_during(started, released, tmp_path))
+
+
+async def _renewed_during(
+    started: threading.Event, released: threading.Event, folder: Path
+) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        for each in (CLASS, SLICE, WEBHOOKS, TEAM, LIMIT):
+            api.put(each)
+        waiting, _ = translated(make_context(Configuration()))
+        api.put(waiting)
+
+        def renewed() -> str:
+            lease = api.get("leases", CONTROLLER_LEASE, OWN) or {"spec": {"renewTime": ""}}
+            at: str = lease["spec"]["renewTime"]
+            return at
+
+        async with running(api, folder):
+            try:
+                await api.until(started.is_set)
+                for _ in range(3):
+                    before = renewed()
+                    await api.until(lambda before=before: renewed() not in ("", before))
+                assert leading() == 1
+            finally:
+                released.set()
+
+
 def reasons(api: FakeApi) -> set[str]:
     return {each["reason"] for each in api.all("events", "team")}
 
@@ -201,14 +266,7 @@ async def _mirrored(tmp_path: Path) -> None:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
         for each in (CLASS, SLICE, WEBHOOKS, TEAM):
             api.put(each)
-        limit = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "gpus", "namespace": "team"},
-            "spec": {"hard": {"requests.nvidia.com/gpu": "10"}},
-            "status": {"used": {"requests.nvidia.com/gpu": "3"}},
-        }
-        api.put(limit)
+        api.put(LIMIT)
 
         def mirrored() -> dict[str, str]:
             ours = api.get("resourcequotas", QUOTA, "team") or {"spec": {"hard": {}}}
@@ -217,7 +275,7 @@ async def _mirrored(tmp_path: Path) -> None:
 
         async with running(api, tmp_path):
             await api.until(lambda: mirrored().get(key) == "7")
-            api.put({**limit, "status": {"used": {"requests.nvidia.com/gpu": "5"}}})
+            api.put({**LIMIT, "status": {"used": {"requests.nvidia.com/gpu": "5"}}})
             await api.until(lambda: mirrored().get(key) == "5")
             api.remove("resourcequotas", "gpus", "team")
             await api.until(lambda: not mirrored())

@@ -1,0 +1,308 @@
+"""How long each reconciler of the controller holds the event loop that renews the Lease.
+
+A cluster of 5,000 nodes with 8 GPUs each, 1,000 namespaces with quotas, 20,000 templates and 5,000
+waiting pods, and one waiting pod with a hostile size. A task on the same loop measures how late it
+wakes; the worst delay has to stay below 50 ms.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from bench.inventory import slice_
+from config.model import Configuration
+from controller.admission_scope import AdmissionScope
+from controller.dual_nodes import DualNodeReconciler, DualNodeStores
+from controller.facts import FactsReconciler, FactsSources
+from controller.field_probe import ServerSupport
+from controller.missing_templates import MissingTemplateReconciler
+from controller.protocols import Gauge, ObjectReference, Unstructured
+from controller.quota_mirror import QuotaMirrorReconciler
+from controller.reconcile import Reconciler
+from controller.template_gc import TemplateGarbageCollector
+from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
+from documents.patch import apply_edits
+from dra.finding import Finding
+from dra.gates import Gates
+from dra.names import ORIGINAL_ANNOTATION
+from registration.template_objects import build_object
+from translate.changes.template import make_template
+from translate.pods import make_context, translate
+
+NODES: Final = 5_000
+NAMESPACES: Final = 1_000
+TEMPLATES: Final = 20_000
+PODS: Final = 5_000
+TICK: Final = 0.002
+NOW: Final = datetime(2026, 11, 20, tzinfo=UTC)
+_ENFORCE: Final = {"drawbridge.dev/translate": "enforce"}
+_WEBHOOK: Final[Unstructured] = {"webhooks": [{"name": "pods.drawbridge.dev"}]}
+
+T = TypeVar("T")
+
+
+class MemoryObject(msgspec.Struct, Generic[T], frozen=True):
+    """One object of a cache."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    raw: bytes
+    value: T
+
+
+class MemoryObjects(Generic[T]):
+    """A cache and a store of one kind that accepts every write without effect."""
+
+    def __init__(self, shape: type[T], objects: Iterable[Unstructured]) -> None:
+        self._objects: dict[tuple[str, str], MemoryObject[T]] = {}
+        for each in objects:
+            metadata, raw = each["metadata"], json.dumps(each).encode()
+            key = (metadata.get("namespace", ""), metadata["name"])
+            value = msgspec.json.decode(raw, type=shape)
+            self._objects[key] = MemoryObject(*key, "uid", "1", raw, value)
+
+    def get(self, name: str, namespace: str = "") -> MemoryObject[T] | None:
+        """Return one object."""
+        return self._objects.get((namespace, name))
+
+    def all(self, namespace: str | None = None) -> Iterable[MemoryObject[T]]:
+        """Return all objects, or those of a namespace."""
+        return [o for o in self._objects.values() if namespace in (None, o.namespace)]
+
+    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
+        """Return nothing."""
+        del name, namespace
+
+    async def list(self, namespace: str = "", *, fields: str = "") -> "list[Unstructured]":
+        """Decode the objects of a namespace."""
+        del fields
+        return [msgspec.json.decode(each.raw) for each in self.all(namespace)]
+
+    async def create(
+        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
+    ) -> Unstructured:
+        """Accept an object, after as much time as a request takes at least."""
+        del namespace, dry_run
+        await asyncio.sleep(0)
+        return value
+
+    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Accept an object."""
+        return await self.create(value, namespace)
+
+    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Accept an object."""
+        return await self.create(value, namespace)
+
+    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
+        """Accept a patch."""
+        del name
+        return await self.create(value, namespace)
+
+    async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
+        """Accept a deletion."""
+        del name, namespace, uid, version
+        await asyncio.sleep(0)
+        return True
+
+
+class SilentReporter:
+    """Drops everything."""
+
+    def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
+        """Drop a finding."""
+
+    def count(self, reconciler: str, event: str) -> None:
+        """Drop a count."""
+
+    def set_gauge(self, gauge: Gauge, value: float) -> None:
+        """Drop a value."""
+
+
+def _node(number: int) -> Unstructured:
+    status = {"allocatable": {"nvidia.com/gpu": "8", "cpu": "64"}, "capacity": {}}
+    labels = {f"example.com/label-{i}": f"{number}" for i in range(30)}
+    return {"metadata": {"name": f"node-{number:05}", "labels": labels}, "status": status}
+
+
+def _templates() -> Iterator[Unstructured]:
+    for i in range(TEMPLATES):
+        request = {"deviceClassName": f"class-{i}", "count": 1}
+        made = make_template({"devices": {"requests": [{"name": "a", "exactly": request}]}})
+        value: Any = build_object(made, f"team-{i % NAMESPACES}", NOW - timedelta(days=2))
+        value["metadata"]["managedFields"] = [{"manager": "drawbridge"}]
+        yield value
+
+
+def _pod(number: int, args: int = 0) -> Unstructured:
+    limits = {"nvidia.com/gpu": f"{number % 8 + 1}"}
+    main = {"name": "main", "resources": {"limits": limits}, "args": ["x"] * args}
+    metadata = {"name": f"pod-{number}", "namespace": f"team-{number % NAMESPACES}"}
+    return {"metadata": metadata, "spec": {"containers": [main]}}
+
+
+def _translated(pod: Unstructured) -> Unstructured:
+    found = translate(pod, make_context(Configuration()), pod["metadata"]["namespace"])
+    translated: Any = apply_edits(pod, found.edits)
+    translated["metadata"]["uid"] = "uid"
+    return {**translated}
+
+
+def _hostile() -> Unstructured:
+    """Return a pod with 4,000 insertions at the head of a list of 200,000 arguments."""
+    pod = _translated(_pod(0, args=200_000))
+    annotations = pod["metadata"]["annotations"]
+    steps = json.loads(annotations[ORIGINAL_ANNOTATION])
+    insertion = {"op": "add", "path": "/spec/containers/0/args/0", "value": "y"}
+    annotations[ORIGINAL_ANNOTATION] = json.dumps([insertion] * 4000 + steps)
+    return pod
+
+
+@contextlib.asynccontextmanager
+async def _measure(delays: list[float]) -> AsyncIterator[None]:
+    """Record how late a task wakes that sleeps all the time."""
+
+    async def tick() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(TICK)
+            delays.append(time.perf_counter() - before - TICK)
+
+    task = asyncio.create_task(tick())
+    try:
+        await asyncio.sleep(0.05)
+        delays.clear()
+        yield
+        await asyncio.sleep(0)
+    finally:
+        task.cancel()
+
+
+async def _row(title: str, reconciler: Reconciler) -> None:
+    delays: list[float] = []
+    gc.collect()  # what was built for the row
+    async with _measure(delays):
+        started = time.perf_counter()
+        await reconciler.reconcile()
+        seconds = time.perf_counter() - started
+    worst = max(delays, default=seconds) * 1000
+    print(f"{title:44} {seconds:8.2f} s   loop held at most {worst:6.1f} ms")
+
+
+async def _measure_all() -> None:
+    configuration, reporter = Configuration(), SilentReporter()
+    namespaces = MemoryObjects(
+        PartialObject,
+        ({"metadata": {"name": f"team-{i}", "labels": _ENFORCE}} for i in range(NAMESPACES)),
+    )
+    scope = AdmissionScope(namespaces, lambda: _WEBHOOK, lambda: configuration)
+    facts = _facts(configuration, reporter)
+    for title in ("facts of 5,000 nodes, first run", "facts of 5,000 nodes, again"):
+        await _row(title, facts)
+    for title, value in _waiting(scope, reporter).items():
+        await _row(title, value)
+    await _row("garbage collection of 20,000 templates", _collector(scope, reporter))
+    quotas = MemoryObjects(WatchedQuota, map(_quota, range(NAMESPACES)))
+    mirror = QuotaMirrorReconciler(
+        quotas,
+        namespaces,
+        quotas,
+        is_enforced=scope.is_enforced,
+        context=lambda: facts.context,
+        reporter=reporter,
+    )
+    await _row("quota of 1,000 namespaces, first run", mirror)
+    await _row("quota of 1,000 namespaces, again", mirror)
+    await _row("dual label of 5,000 nodes", _dual(facts, reporter))
+
+
+def _quota(number: int) -> Unstructured:
+    hard = {f"requests.nvidia.com/mig-{i}g.10gb": "4" for i in range(4)}
+    hard["requests.nvidia.com/gpu"] = "8"
+    metadata = {"name": "quota", "namespace": f"team-{number}"}
+    return {"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}}
+
+
+def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsReconciler:
+    async def support() -> ServerSupport:
+        return ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
+
+    classes: Iterable[Any] = [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}]
+    sources = FactsSources(
+        MemoryObjects(PartialObject, (_as_json(slice_(i)) for i in range(NODES))),
+        MemoryObjects(PartialObject, classes),
+        MemoryObjects(PartialObject, map(_node, range(NODES))),
+    )
+    return FactsReconciler(
+        sources,
+        MemoryObjects(PartialObject, ()),
+        "drawbridge-system",
+        configuration=lambda: configuration,
+        server_support=support,
+        reporter=reporter,
+    )
+
+
+def _as_json(value: Any) -> Unstructured:  # noqa: ANN401  # JSON
+    return {**value}
+
+
+def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Reconciler]:
+    def make(pods: Iterable[Unstructured]) -> Reconciler:
+        templates = MemoryObjects(PartialObject, ())
+        context = make_context(Configuration())
+        return MissingTemplateReconciler(
+            MemoryObjects(WatchedPod, pods),
+            templates,
+            templates,
+            scope=scope,
+            context=lambda: context,
+            find_facts=lambda _: None,
+            reporter=reporter,
+            now=lambda: NOW,
+        )
+
+    return {
+        "missing templates of 5,000 pods": make(_translated(_pod(i)) for i in range(PODS)),
+        "missing template of a hostile pod": make([_hostile()]),
+    }
+
+
+def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
+    templates = MemoryObjects(PartialObject, _templates())
+    pods = MemoryObjects(WatchedPod, (_translated(_pod(i)) for i in range(PODS)))
+    return TemplateGarbageCollector(
+        templates,
+        pods,
+        templates,
+        is_enforced=scope.is_enforced,
+        reporter=reporter,
+        now=lambda: NOW,
+    )
+
+
+def _dual(facts: FactsReconciler, reporter: SilentReporter) -> Reconciler:
+    nodes = MemoryObjects(WatchedNode, map(_node, range(NODES)))
+    read: Callable[[], Any] = lambda: facts.dual_nodes  # noqa: E731
+    return DualNodeReconciler(
+        nodes,
+        DualNodeStores(nodes, MemoryObjects(WatchedPod, ())),
+        dual_nodes=read,
+        context=lambda: facts.context,
+        reporter=reporter,
+        reference=ObjectReference("ConfigMap", "drawbridge-facts"),
+    )
+
+
+def run() -> None:
+    """Print a row for each reconciler."""
+    asyncio.run(_measure_all())
