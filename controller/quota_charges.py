@@ -64,7 +64,7 @@ def _claim_specs(name: str, count: int, context: TranslationContext) -> list[Val
 def _sum_charges(name: str, count: int, context: TranslationContext) -> Mapping[str, int] | None:
     """Sum the charges of a sample pod's claims; None if it has no claim."""
     facts = context.facts
-    charges_names = facts is not None and "extended_resource" in facts.cluster.gates
+    charges_names = facts is not None and facts.cluster.classes_serve_names
     classes = {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
     total: dict[str, int] = {}
     specs, hook = _claim_specs(name, count, context), QuantityDecoder()

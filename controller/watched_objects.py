@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from dra.nodes import registrations_of
 from registration.scope import PodOwner
 
 
@@ -45,7 +46,8 @@ class WatchedNode(PartialObject, frozen=True):
     @property
     def fact_fields(self) -> tuple[object, ...]:
         """The fields that facts depend on, for comparison."""
-        return self.metadata.labels, self.status
+        registrations = registrations_of(self.metadata.annotations or ())
+        return self.metadata.labels, registrations, self.status
 
 
 class WatchedPodMetadata(ObjectMetadata, frozen=True, rename="camel"):

@@ -9,6 +9,8 @@ from dra.finding import Finding
 
 KIND = "DeviceClass"
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+# A class with a longer name has no implicit extended resource.
+MAX_IMPLICIT_LENGTH = 63
 
 
 class ClassConfig(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ be met, an empty term matches nothing, and a malformed requirement makes the sel
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -16,16 +16,21 @@ from dra.quantity import Quantity
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_REGISTRATION = "-register"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 class Node(msgspec.Struct, frozen=True):
-    """The fields of a node that affect devices."""
+    """The fields of a node that affect devices.
+
+    `registrations` are the annotations in which device plugins list devices for a scheduler.
+    """
 
     name: str
     labels: Mapping[str, str] = {}
     declared_features: tuple[str, ...] = ()
     allocatable: Mapping[str, Quantity] = {}
+    registrations: tuple[str, ...] = ()
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,8 +50,17 @@ def node_reader() -> Reader[Node]:
 def _convert(wire: _Node) -> Node:
     status = wire.status
     return Node(
-        wire.metadata.name, wire.metadata.labels, status.declared_features, status.allocatable
+        wire.metadata.name,
+        wire.metadata.labels,
+        status.declared_features,
+        status.allocatable,
+        registrations_of(wire.metadata.annotations),
     )
+
+
+def registrations_of(annotations: Iterable[str]) -> tuple[str, ...]:
+    """Return the annotations in which device plugins list devices. Their values change often."""
+    return tuple(sorted(key for key in annotations if key.endswith(_REGISTRATION)))
 
 
 class NodeSelectorError(ValueError):

@@ -20,6 +20,9 @@ from facts.model import Amount
 
 # Capacities per product. Further capacities are ignored to bound the size of a product.
 MAX_CAPACITIES = 16
+# Koordinator allocates only GPUs of one partition on nodes with this label.
+_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
+_HONOR = "Honor"
 
 
 class ProductKey(NamedTuple):
@@ -61,6 +64,7 @@ class DriverCounts:
     devices: int = 0
     nodes: int = 0
     dual: int = 0
+    honoring: int = 0  # nodes on which Koordinator honors GPU partitions
     attributes: dict[str, str] = field(default_factory=dict)
     capacities: set[str] = field(default_factory=set)
 
@@ -170,6 +174,7 @@ def _count_node(
     for driver in drivers:
         cluster.drivers[driver].nodes += 1
         cluster.drivers[driver].dual += DUAL_LABEL in node.labels
+        cluster.drivers[driver].honoring += node.labels.get(_PARTITION_POLICY) == _HONOR
     cluster.nodes.append(NodeDevices(node, counted, locations, drivers))
 
 

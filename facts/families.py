@@ -19,11 +19,16 @@ NIC: Final = "nic"
 
 
 class Family(msgspec.Struct, frozen=True):
-    """One driver family. Attribute names without a domain belong to the domain of the driver."""
+    """One driver family. Attribute names without a domain belong to the domain of the driver.
+
+    The first of `classes` is for whole devices; the others are for special ones, or other names of
+    the first (`one_class`).
+    """
 
     kind: str
     driver: str
     classes: tuple[str, ...]
+    one_class: bool = False
     short_name: str = ""  # the value of `targets[].family`
     type: str = ""  # the attribute with the device type
     whole_types: tuple[str, ...] = ()  # values of `type` for whole devices
@@ -90,6 +95,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         NIC,
         "dra.net",
         ("dra.net", "dranet", "dranet.net"),
+        one_class=True,
         short_name="dranet",
         type="type",
         name="pciDevice",
@@ -103,6 +109,21 @@ FAMILIES: Final[tuple[Family, ...]] = (
         name="resourceName",
     ),
 )
+# The names that a scheduler reads although no node advertises them, by what shows that it applies
+# to a node: an annotation, or the name that its device plugin advertises.
+_KOORDINATOR: Final = tuple(
+    f"koordinator.sh/gpu{part}" for part in ("", "-core", "-memory", "-memory-ratio", ".shared")
+)
+COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "hami.io/node-nvidia-register": tuple(
+        f"nvidia.com/{part}" for part in ("gpumem", "gpumem-percentage", "gpucores", "priority")
+    ),
+    "volcano.sh/vgpu-number": tuple(
+        f"volcano.sh/vgpu-{part}" for part in ("memory", "memory-percentage", "cores")
+    ),
+    "koordinator.sh/gpu": _KOORDINATOR,
+    "koordinator.sh/gpu-core": _KOORDINATOR,
+}
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
 BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
 

@@ -19,17 +19,22 @@ from dra.nodes import Node
 from dra.slices import Slice
 from facts import codes
 from facts.device_counts import ClusterDevices, DriverCounts, ProductKey, count_devices
-from facts.families import Family, known_families
+from facts.families import GPU, Family, known_families
 from facts.model import (
     ClassFacts,
     Cluster,
     Driver,
     Facts,
     FactsPart,
+    NetworkFacts,
+    NodeOffer,
     NodeShape,
+    PartitionPolicy,
     Product,
     ResourceFacts,
 )
+from facts.networks import network_table
+from facts.offers import offer_table
 from facts.served_names import (
     DualNode,
     class_table,
@@ -44,9 +49,11 @@ from facts.shapes import shape_table
 MAX_TABLE_BYTES: Final = {
     "classes": 40_000,
     "names": 40_000,
-    "products": 70_000,
-    "drivers": 50_000,
+    "products": 60_000,
+    "drivers": 45_000,
     "shapes": 40_000,
+    "offers": 20_000,
+    "networks": 10_000,
 }
 # Per driver. A device has at most 32 attributes and capacities.
 _MAX_ATTRIBUTES: Final = 200
@@ -69,6 +76,7 @@ class FactsInput(NamedTuple):
     slices: tuple[Slice, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
     nodes: tuple[Node, ...] = ()
+    networks: tuple[NetworkFacts, ...] = ()
 
 
 class GatheredFacts(NamedTuple):
@@ -91,13 +99,16 @@ def gather_facts(
     `keeps` lists the claim fields that the API server stores, as probed. Without it, the feature
     gates decide.
     """
-    known = known_families(configuration or Configuration())
+    configuration = configuration or Configuration()
+    known = known_families(configuration)
     classes, projections = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
     cluster = count_devices(build_inventory(objects.slices, gates=gates), nodes, known, projections)
     counted = count_selected(cluster, classes)
     dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, known)
-    names = name_table(nodes, classes, dual_nodes)
+    names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
+    offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
+    networks = network_table(objects.networks)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=_cluster(gates, keeps),
@@ -106,6 +117,8 @@ def gather_facts(
         products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
         drivers=_fit(_drivers(cluster, known, omitted), "drivers", _driver_weight, omitted),
         shapes=_fit(shape_table(cluster.nodes), "shapes", _shape_weight, omitted),
+        offers=_fit(offers, "offers", _offer_weight, omitted),
+        networks=_fit(networks, "networks", lambda row: -networks[row], omitted),
     )
     facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
     return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes)
@@ -170,7 +183,15 @@ def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, in
         dual=published.dual,
         attributes=attributes,
         capacities=capacities,
+        partition_policy=_find_partition_policy(published, kind),
     )
+
+
+def _find_partition_policy(published: DriverCounts, kind: str) -> PartitionPolicy:
+    if kind != GPU or not published.honoring:
+        return PartitionPolicy.PREFER
+    honored = published.honoring == published.nodes
+    return PartitionPolicy.HONOR if honored else PartitionPolicy.MIXED
 
 
 def _class_weight(row: ClassFacts) -> int:
@@ -190,6 +211,10 @@ def _driver_weight(row: Driver) -> int:
 
 
 def _shape_weight(row: NodeShape) -> int:
+    return row.nodes
+
+
+def _offer_weight(row: NodeOffer) -> int:
     return row.nodes
 
 

@@ -4,13 +4,14 @@ Tables contain counts and do not list nodes or devices. Each table has a size li
 facts of 5,000 nodes fit into one ConfigMap.
 """
 
+import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 import msgspec
 
-from dra.classes import IMPLICIT_PREFIX
+from dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH
 from dra.gates import NEWEST
 from dra.names import API_VERSION
 
@@ -30,6 +31,11 @@ class Cluster(FactsPart, frozen=True):
     api: str = "v1"
     gates: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
+
+    @property
+    def classes_serve_names(self) -> bool:
+        """Whether DeviceClasses serve extended resources. The gate is locked on since 1.37."""
+        return "extended_resource" in self.gates or self.version >= "1.37"
 
 
 class ClassFacts(FactsPart, frozen=True):
@@ -83,6 +89,14 @@ class Product(FactsPart, frozen=True):
     most: int = 0
 
 
+class PartitionPolicy(enum.StrEnum):
+    """Koordinator's policy for the GPU partitions of nodes, by their labels."""
+
+    PREFER = ""
+    HONOR = "Honor"  # on all nodes
+    MIXED = "mixed"  # Honor on some of the nodes
+
+
 class Driver(FactsPart, frozen=True):
     """The attributes (full name and type) and capacities that a driver publishes.
 
@@ -97,6 +111,7 @@ class Driver(FactsPart, frozen=True):
     dual: int = 0
     attributes: Mapping[str, str] = {}
     capacities: tuple[str, ...] = ()
+    partition_policy: PartitionPolicy = PartitionPolicy.PREFER
 
 
 class Neighbourhood(FactsPart, frozen=True):
@@ -132,6 +147,26 @@ class NodeShape(FactsPart, frozen=True):
         return any(each.gpus and each.nics for each in self.numa)
 
 
+class NodeOffer(FactsPart, frozen=True):
+    """What alike nodes offer together: the DeviceClasses with devices, and the plugins' names.
+
+    On `dual` nodes, a device plugin and a DRA driver offer the same devices, and translated pods
+    avoid them. `names` includes the names that a plugin reads without advertising them.
+    """
+
+    classes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    dual: bool = False
+    nodes: int = 1
+
+
+class NetworkFacts(FactsPart, frozen=True):
+    """A secondary network, as namespace/name, and the resource that provides its interfaces."""
+
+    name: str
+    resource: str
+
+
 class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     """All facts of a cluster. `omitted` counts the rows dropped from each table."""
 
@@ -143,6 +178,8 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     products: tuple[Product, ...] = ()
     drivers: tuple[Driver, ...] = ()
     shapes: tuple[NodeShape, ...] = ()
+    offers: tuple[NodeOffer, ...] = ()
+    networks: tuple[NetworkFacts, ...] = ()
     omitted: Mapping[str, int] = {}
 
     def keeps_field(self, field: str) -> bool:
@@ -164,13 +201,63 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     def find_resource(self, name: str) -> ResourceFacts:
         """Return the servers of an extended resource.
 
-        A class serves its implicit extended resource name.
+        Classes serve nothing if the version or the gates of the cluster say so. A class also serves
+        its implicit extended resource name.
         """
         found = self._names.get(name) or ResourceFacts(name)
+        if not self.cluster.classes_serve_names:
+            return msgspec.structs.replace(found, classes=())
         implied = name.removeprefix(IMPLICIT_PREFIX)
-        if implied != name and self.find_class(implied) and not found.classes:
-            return msgspec.structs.replace(found, classes=(implied,))
-        return found
+        if implied == name or found.classes or len(implied) > MAX_IMPLICIT_LENGTH:
+            return found
+        known = self.find_class(implied)
+        return msgspec.structs.replace(found, classes=(implied,)) if known else found
+
+    @property
+    def knows_offers(self) -> bool:
+        """Whether `offers` lists every kind of node that has devices; earlier versions do not."""
+        return bool(self.offers) and "offers" not in self.omitted
+
+    @functools.cached_property
+    def offers_by_frequency(self) -> tuple[NodeOffer, ...]:
+        """The offers, those of most nodes first."""
+        return tuple(sorted(self.offers, key=lambda each: -each.nodes))
+
+    @functools.cached_property
+    def shapes_by_frequency(self) -> tuple[NodeShape, ...]:
+        """The shapes, those of most nodes first. Decisions read this order and not the counts."""
+        return tuple(sorted(self.shapes, key=lambda each: (-each.nodes, -each.gpus)))
+
+    def plugins_serve(self, names: Collection[str]) -> bool:
+        """Tell whether the device plugins of one node serve all of these names."""
+        if self.offers and any(set(names) <= set(each.names) for each in self.offers):
+            return bool(names)
+        if self.knows_offers or not names:
+            return False
+        return all(self.find_resource(name).nodes for name in names)
+
+    def offers_classes(self, classes: Collection[str]) -> bool:
+        """Tell whether one node that is not dual has devices of all of these classes."""
+        if not self.knows_offers:
+            return True
+        return any(not each.dual and set(classes) <= set(each.classes) for each in self.offers)
+
+    def narrowed(self, offer: NodeOffer) -> "Facts":
+        """Return the facts of a cluster that has only nodes with this offer."""
+        return msgspec.structs.replace(
+            self,
+            classes=tuple(each for each in self.classes if each.name in offer.classes),
+            names=tuple(
+                msgspec.structs.replace(
+                    each,
+                    # The class that takes precedence serves the name on every node, or none does.
+                    classes=each.classes if set(each.classes[:1]) <= set(offer.classes) else (),
+                    nodes=each.nodes if each.name in offer.names else 0,
+                )
+                for each in self.names
+            ),
+            offers=(offer,),
+        )
 
     @functools.cached_property
     def plugin_resources(self) -> tuple[str, ...]:

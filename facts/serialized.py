@@ -1,7 +1,8 @@
 """Encode facts as canonical JSON, compute their hash, and read facts files.
 
-Equal facts have equal bytes. A facts file may contain only some tables, to override the tables
-computed from a cluster.
+Equal facts have equal bytes. The hash covers what decisions read: one more node like the others
+changes the counts, which messages quote, and not the hash. A facts file may contain only some
+tables, to override the tables computed from a cluster.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from dra.decode_errors import Schema, convert
 from dra.finding import Finding
@@ -26,8 +28,36 @@ def encode_facts(facts: Facts) -> bytes:
 
 
 def facts_hash(facts: Facts) -> str:
-    """Return the hash of the content."""
+    """Return the hash of the facts without counts, with the shapes in order of frequency."""
+    return _hash(_without_counts(facts))
+
+
+def has_hash(facts: Facts, digest: str) -> bool:
+    """Tell whether the facts have this hash. Earlier versions also hashed the counts."""
+    return digest in (facts_hash(facts), _hash(facts))
+
+
+def _hash(facts: Facts) -> str:
     return f"sha256:{hashlib.sha256(encode_facts(facts)).hexdigest()}"
+
+
+def _without_counts(facts: Facts) -> Facts:
+    """Reduce counts to what decisions read of them: whether there are any, and their order."""
+    return replace(
+        facts,
+        classes=tuple(replace(each, devices=0) for each in facts.classes),
+        names=tuple(
+            replace(each, nodes=min(each.nodes, 1), devices=0, most=0, dual=min(each.dual, 1))
+            for each in facts.names
+        ),
+        products=tuple(replace(each, devices=0, nodes=0, most=0) for each in facts.products),
+        drivers=tuple(
+            replace(each, devices=0, nodes=0, dual=min(each.dual, 1)) for each in facts.drivers
+        ),
+        shapes=tuple(replace(each, nodes=1) for each in facts.shapes_by_frequency),
+        offers=tuple(replace(each, nodes=1) for each in facts.offers_by_frequency),
+        omitted=dict.fromkeys(facts.omitted, 1),
+    )
 
 
 def facts_to_plain(facts: Facts) -> dict[str, object]:
@@ -50,16 +80,32 @@ def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Findin
     if isinstance(found, tuple):
         return found
     own: Facts = found
-    if recorded is not None and recorded != facts_hash(own):
+    if recorded is not None and not has_hash(own, f"{recorded}"):
         message = f"hash is {recorded}, but the content has {facts_hash(own)}"
         return (codes.HASH_DIFFERS.at(HASH, message, object=KIND),)
     if base is None or not isinstance(value, Mapping):
         return own
-    fields = (f for f in Facts.__struct_fields__ if f not in value and f in _TABLES)
-    return msgspec.structs.replace(own, **{field: getattr(base, field) for field in fields})
+    # The offers of `base` repeat what the file overrides.
+    overridden = {"offers"} if _OFFERED.intersection(value) else set()
+    fields = _TABLES - value.keys() - overridden
+    return replace(own, **{field: getattr(base, field) for field in fields})
 
 
-_TABLES: Final = ("cluster", "classes", "names", "products", "drivers", "shapes", "omitted")
+_TABLES: Final = frozenset(
+    (
+        "cluster",
+        "classes",
+        "names",
+        "products",
+        "drivers",
+        "shapes",
+        "offers",
+        "networks",
+        "omitted",
+    )
+)
+# Tables that say what nodes offer, as `offers` does.
+_OFFERED: Final = frozenset({"classes", "names"})
 
 
 def _content(facts: Facts) -> dict[str, object]:

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
 from dra.claim import ExactRequest, Request
-from dra.classes import IMPLICIT_PREFIX, DeviceClass
+from dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH, DeviceClass
 from ledger.pods import SIDECAR, Pod
-
-MAX_IMPLICIT_LENGTH = 63
 
 
 def is_extended(name: str) -> bool:

@@ -15,6 +15,7 @@ from facts.model import Facts
 CURRENT_KEY: Final = "current"
 _SHORT_HASH_LENGTH: Final = 16
 _HASH_PREFIX: Final = "sha256:"
+_KEY_PREFIX: Final = "facts-"
 
 
 class PublishedFactsError(Exception):
@@ -29,7 +30,7 @@ class FactsConfigMap(msgspec.Struct, frozen=True):
 
 def build_data_key(digest: str) -> str:
     """Return the key in `data` that holds the facts with this hash."""
-    return f"facts-{digest.removeprefix(_HASH_PREFIX)[:_SHORT_HASH_LENGTH]}.json"
+    return f"{_KEY_PREFIX}{digest.removeprefix(_HASH_PREFIX)[:_SHORT_HASH_LENGTH]}.json"
 
 
 def read_current_hash(config_map: FactsConfigMap) -> str:
@@ -54,9 +55,23 @@ def read_facts(config_map: FactsConfigMap) -> Facts:
     facts = serialized.read_facts(plain)
     if not isinstance(facts, Facts):
         raise PublishedFactsError(f"data.{key}: {_format_first(facts)}")
-    if (actual := serialized.facts_hash(facts)) != digest:
+    if not serialized.has_hash(facts, digest):
+        actual = serialized.facts_hash(facts)
         raise PublishedFactsError(f"data.{key} has the hash {actual}, expected {digest}")
     return facts
+
+
+def read_kept_facts(config_map: FactsConfigMap) -> tuple[Facts, ...]:
+    """Read all kept versions of the facts, except for unreadable ones."""
+    found = []
+    for key, content in sorted((config_map.data or {}).items()):
+        if key.startswith(_KEY_PREFIX):
+            try:
+                facts = serialized.read_facts(msgspec.json.decode(content))
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                continue
+            found += [facts] if isinstance(facts, Facts) else []
+    return tuple(found)
 
 
 def _format_first(findings: tuple[Finding, ...]) -> str:

@@ -38,7 +38,7 @@ def make_scene_context(case: YamlValue) -> TranslationContext:
     keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
     gates = tuple(case.get("gates", ["extended_resource"]))
     facts = Facts(
-        cluster=Cluster(gates=gates, keeps=keeps),
+        cluster=Cluster("1.36", gates=gates, keeps=keeps),
         classes=(ClassFacts("gpu.nvidia.com", extended=case.get("mapped", "")),),
     )
     return make_context(configuration, facts)

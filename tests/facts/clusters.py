@@ -22,11 +22,16 @@ def device_class(
     return DeviceClass(metadata=metadata, spec=spec)
 
 
-def node(name: str, allocatable: dict[str, object], labels: dict[str, str] | None = None) -> Node:
+def node(
+    name: str,
+    allocatable: dict[str, object],
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Node:
     raw = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels or {}},
+        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
         "status": {"allocatable": allocatable},
     }
     read = node_reader().read(raw)

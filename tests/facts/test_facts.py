@@ -6,11 +6,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from config.model import Configuration, Legacy
+from config.string_formats import ResourceName
 from dra.device import Attribute
 from dra.gates import gates_of_version
 from facts import serialized
 from facts.gather import FactsInput, gather_facts
-from facts.model import ClassFacts, Facts, Neighbourhood, ResourceFacts
+from facts.model import (
+    Amount,
+    ClassFacts,
+    Driver,
+    Facts,
+    Neighbourhood,
+    NodeOffer,
+    NodeShape,
+    Product,
+    ResourceFacts,
+)
 from tests.facts import clusters
 from tests.tables import YamlValue, load_cases
 
@@ -57,6 +69,74 @@ def test_a_class_serves_its_implicit_name() -> None:
     assert facts.find_resource(f"{prefix}/other").classes == ()
 
 
+@pytest.mark.parametrize(
+    ("version", "gates", "served"),
+    [
+        ("1.34", {}, False),
+        ("1.34", {"DRAExtendedResource": True}, True),
+        ("1.35", {}, False),
+        ("1.35", {"DRAExtendedResource": True}, True),
+        ("1.36", {}, True),
+        ("1.36", {"DRAExtendedResource": False}, False),
+        ("1.37", {}, True),
+    ],
+)
+def test_a_class_serves_names_only_where_version_and_gates_say_so(
+    version: str, gates: dict[str, bool], *, served: bool
+) -> None:
+    turned = gates_of_version(version, gates)
+    assert not isinstance(turned, tuple)
+    objects = FactsInput(
+        (clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")]),),
+        (clusters.device_class("gpu.nvidia.com", "nvidia.com/gpu"),),
+    )
+    facts = gather_facts(objects, gates=turned).facts
+    expected = ("gpu.nvidia.com",) if served else ()
+    assert [each.classes for each in facts.names] == [expected] * served
+    for name in ("nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"):
+        assert facts.find_resource(name).classes == expected
+    # An earlier version of Drawbridge listed the classes of every version.
+    older = msgspec.structs.replace(
+        facts, names=(ResourceFacts("nvidia.com/gpu", classes=("gpu.nvidia.com",)),)
+    )
+    assert older.find_resource("nvidia.com/gpu").classes == expected
+
+
+def test_a_class_with_a_long_name_has_no_implicit_name() -> None:
+    short, long = "c" * 63, "c" * 64
+    facts = Facts(classes=(ClassFacts(short), ClassFacts(long)))
+    prefix = "deviceclass.resource.kubernetes.io"
+    assert facts.find_resource(f"{prefix}/{short}").classes == (short,)
+    assert facts.find_resource(f"{prefix}/{long}").classes == ()
+
+
+@pytest.mark.parametrize("case", load_cases(TABLES / "offers.yaml"), ids=lambda case: case["name"])
+def test_offers_are_what_nodes_have_together(case: YamlValue) -> None:
+    objects = FactsInput(
+        tuple(
+            clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
+            for name in case.get("slices", [])
+        ),
+        tuple(clusters.device_class(**each) for each in case.get("classes", [])),
+        tuple(clusters.node(**each) for each in case.get("nodes", [])),
+    )
+    renames = {ResourceName(k): ResourceName(v) for k, v in case.get("renames", {}).items()}
+    configuration = Configuration(legacy=Legacy(renames=renames))
+    expected = msgspec.convert(case["expected"], tuple[NodeOffer, ...])
+    assert gather_facts(objects, configuration).facts.offers == expected
+
+
+def test_a_file_that_overrides_names_drops_the_counted_offers() -> None:
+    facts = gather_facts(clusters.fleet(4)).facts
+    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Facts"}
+    kept = serialized.read_facts({**head, "shapes": []}, facts)
+    dropped = serialized.read_facts({**head, "names": [{"name": "a/b", "nodes": 1}]}, facts)
+    assert isinstance(kept, Facts)
+    assert isinstance(dropped, Facts)
+    assert (kept.offers, dropped.offers) == (facts.offers, ())
+    assert dropped.plugins_serve(["a/b"])
+
+
 def test_a_class_counts_the_devices_that_it_selects() -> None:
     cel = 'device.attributes["gpu.nvidia.com"].uuid in ["a", "b"]'
     devices = [clusters.gpu(f"gpu-{i}", uuid=Attribute(i)) for i in "abc"]
@@ -98,9 +178,80 @@ def test_nodes_with_the_dual_label_are_counted_by_driver() -> None:
     assert (driver.nodes, driver.dual, facts.names) == (2, 1, ())
 
 
-def test_an_additional_device_changes_the_hash() -> None:
-    one, more = (gather_facts(clusters.fleet(count)).facts for count in (4, 5))
-    assert serialized.facts_hash(one) != serialized.facts_hash(more)
+def test_a_further_node_like_the_others_keeps_the_hash_and_changes_the_counts() -> None:
+    one, more = (gather_facts(clusters.fleet(count)).facts for count in (16, 20))
+    assert serialized.facts_hash(one) == serialized.facts_hash(more)
+    assert serialized.encode_facts(one) != serialized.encode_facts(more)
+
+
+HASHED: dict[str, tuple[Facts, Facts, bool]] = {
+    "more devices of a product": (
+        Facts(products=(Product("d", devices=1, nodes=1, most=1),)),
+        Facts(products=(Product("d", devices=9, nodes=2, most=8),)),
+        True,
+    ),
+    "another memory of a product": (
+        Facts(products=(Product("d", capacity={"memory": Amount("1Gi")}),)),
+        Facts(products=(Product("d", capacity={"memory": Amount("2Gi")}),)),
+        False,
+    ),
+    "more nodes of a plugin": (
+        Facts(names=(ResourceFacts("a/b", nodes=1, devices=4, most=4),)),
+        Facts(names=(ResourceFacts("a/b", nodes=2, devices=12, most=8),)),
+        True,
+    ),
+    "the last node of a plugin": (
+        Facts(names=(ResourceFacts("a/b", classes=("c",), nodes=1),)),
+        Facts(names=(ResourceFacts("a/b", classes=("c",)),)),
+        False,
+    ),
+    "the first dual node": (
+        Facts(names=(ResourceFacts("a/b", nodes=2),)),
+        Facts(names=(ResourceFacts("a/b", nodes=2, dual=1),)),
+        False,
+    ),
+    "more dual nodes of a driver": (
+        Facts(drivers=(Driver("d", devices=3, nodes=3, dual=1),)),
+        Facts(drivers=(Driver("d", devices=4, nodes=4, dual=2),)),
+        True,
+    ),
+    "more nodes of a shape that keeps its place": (
+        Facts(shapes=(NodeShape("g", gpus=1, nodes=3), NodeShape("g", gpus=2, nodes=1))),
+        Facts(shapes=(NodeShape("g", gpus=1, nodes=3), NodeShape("g", gpus=2, nodes=2))),
+        True,
+    ),
+    "more nodes of a shape that takes the first place": (
+        Facts(shapes=(NodeShape("g", gpus=1, nodes=3), NodeShape("g", gpus=2, nodes=1))),
+        Facts(shapes=(NodeShape("g", gpus=1, nodes=3), NodeShape("g", gpus=2, nodes=4))),
+        False,
+    ),
+    "more nodes with an offer": (
+        Facts(offers=(NodeOffer(("c",), ("a/b",), nodes=1),)),
+        Facts(offers=(NodeOffer(("c",), ("a/b",), nodes=2),)),
+        True,
+    ),
+    "nodes that offer more": (
+        Facts(offers=(NodeOffer(("c",)),)),
+        Facts(offers=(NodeOffer(("c",), ("a/b",)),)),
+        False,
+    ),
+    "a class that lost its devices": (
+        Facts(classes=(ClassFacts("c", drivers=("d",), devices=1),)),
+        Facts(classes=(ClassFacts("c"),)),
+        False,
+    ),
+    "more omitted rows of a table": (
+        Facts(omitted={"offers": 1}),
+        Facts(omitted={"offers": 2}),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_the_hash_covers_what_decisions_read(name: str) -> None:
+    before, after, equal = HASHED[name]
+    assert (serialized.facts_hash(before) == serialized.facts_hash(after)) == equal
 
 
 def test_the_facts_of_5000_nodes_fit_into_a_config_map() -> None:
@@ -121,7 +272,8 @@ def test_a_driver_with_a_product_name_per_device_does_not_exceed_the_limit() -> 
     nodes = tuple(clusters.node(f"n{i}", {f"example.com/{i}": 1}) for i in range(2000))
     gathered = gather_facts(FactsInput(slices, nodes=nodes))
     assert len(serialized.encode_facts(gathered.facts)) < ROOM
-    assert gathered.facts.omitted.keys() == {"names", "products"}
+    assert gathered.facts.omitted.keys() == {"names", "offers", "products"}
+    assert not gathered.facts.knows_offers
     assert {each.code for each in gathered.findings} == {"FactsCut"}
     assert len(gathered.facts.products) + gathered.facts.omitted["products"] == 2000
 
@@ -159,9 +311,12 @@ def test_a_file_is_decoded_strictly(wrong: object, code: str) -> None:
     assert [each.code for each in found] == [code]
 
 
-def test_facts_of_an_earlier_version_are_decoded_and_keep_their_hash() -> None:
-    """What is new has a default that is not written, so a newer webhook reads what stands there."""
+def test_facts_of_an_earlier_version_are_decoded_with_their_hash() -> None:
+    """Fields that are new have defaults that are not written, and the hash covered all counts."""
     older = msgspec.json.decode((TABLES / "older.json").read_bytes())
     facts = serialized.read_facts(older)
     assert isinstance(facts, Facts)
-    assert serialized.facts_hash(facts) == older["hash"]
+    assert serialized.facts_hash(facts) != older["hash"]
+    assert serialized.has_hash(facts, older["hash"])
+    assert not serialized.has_hash(facts, f"{older['hash'][:-1]}x")
+    assert not facts.knows_offers

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from config.model import Configuration, Decisions, Placement
 from dra.finding import Severity
-from facts.model import Facts, ResourceFacts
+from facts.model import ClassFacts, Facts, NodeOffer, ResourceFacts
 from registration.codes import CODES
 from tests.tables import YamlValue, load_cases
 from translate.decisions.decide import ServedBy, decide, find_server
 from translate.decisions.rows import ROWS, get_row
-from translate.legacy.asks import Ask, Kind
+from translate.legacy.asks import Ask, Bytes, DeviceShare, Kind
 from translate.legacy.read import read_pod
 from translate.legacy.selectors import ProductIs
 from translate.targets.codes import CORES_LOST, NOT_EXPRESSIBLE
@@ -67,10 +68,70 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
         assert each.code in CODES
 
 
-def test_one_plugin_for_any_resource_of_an_ask_serves_the_ask() -> None:
-    facts = Facts(names=(ResourceFacts("a.com/gpu"), ResourceFacts("a.com/mem", nodes=1)))
-    ask = Ask(kind=Kind.GPU, row="x", resources=("a.com/gpu", "a.com/mem"))
-    assert find_server([ask], facts) is ServedBy.PLUGIN
+SERVERS = {
+    "one plugin serves all names": (("a.com/gpu", "a.com/mem"), ServedBy.PLUGIN),
+    "different nodes serve the names": (("a.com/gpu", "a.com/nic"), ServedBy.NOBODY),
+    "nobody serves one of the names": (("a.com/gpu", "a.com/other"), ServedBy.NOBODY),
+    "a plugin serves one name and a class the other": (("a.com/mem", "b.com/gpu"), ServedBy.NOBODY),
+    "a class serves the only name": (("b.com/gpu",), ServedBy.CLASS),
+    "a class serves one of two names": (("b.com/gpu", "b.com/mem"), ServedBy.NOBODY),
+    "an ask has no names": ((), ServedBy.NOBODY),
+}
+
+
+@pytest.mark.parametrize("case", SERVERS)
+def test_a_server_serves_all_names_of_an_ask(case: str) -> None:
+    names, expected = SERVERS[case]
+    facts = Facts(
+        classes=(ClassFacts("gpu.b.com", drivers=("b",)),),
+        names=(ResourceFacts("b.com/gpu", classes=("gpu.b.com",)),),
+        offers=(
+            NodeOffer(names=("a.com/gpu", "a.com/mem")),
+            NodeOffer(classes=("gpu.b.com",), names=("a.com/nic",)),
+        ),
+    )
+    ask = Ask(kind=Kind.GPU, row="nvidia/whole", resources=names)
+    assert find_server([ask], facts) is expected
+
+
+LABELS = (ProductIs(("X",)),)
+MEANINGS: dict[str, tuple[Ask, ServedBy]] = {
+    "a number of devices": (Ask(kind=Kind.GPU, row="nvidia/whole"), ServedBy.CLASS),
+    "a device that node labels select": (
+        Ask(
+            kind=Kind.GPU, row="nvidia/whole", selectors=(ProductIs(("X",)),), uses_node_labels=True
+        ),
+        ServedBy.CLASS,
+    ),
+    "a partition that the name selects": (
+        Ask(kind=Kind.GPU, row="nvidia/mig", selectors=LABELS, partition=True),
+        ServedBy.CLASS,
+    ),
+    "a replica by its name": (
+        Ask(kind=Kind.GPU, row="nvidia/replica", share=DeviceShare(replica=True)),
+        ServedBy.CLASS,
+    ),
+    "a device that an annotation selects": (
+        Ask(kind=Kind.GPU, row="hami/whole", selectors=LABELS),
+        ServedBy.NOBODY,
+    ),
+    "an amount of memory": (
+        Ask(kind=Kind.GPU, row="hami/memory", share=DeviceShare(memory=Bytes(1))),
+        ServedBy.NOBODY,
+    ),
+    "a percentage of devices": (
+        Ask(kind=Kind.GPU, row="koordinator/whole", amounts=("b.com/gpu",)),
+        ServedBy.NOBODY,
+    ),
+    "admin access": (Ask(kind=Kind.GPU, row="intel/monitoring", admin=True), ServedBy.NOBODY),
+}
+
+
+@pytest.mark.parametrize("case", MEANINGS)
+def test_a_class_serves_a_number_of_devices_and_no_more(case: str) -> None:
+    ask, expected = MEANINGS[case]
+    facts = Facts(names=(ResourceFacts("b.com/gpu", classes=("gpu.b.com",)),))
+    assert find_server([replace(ask, resources=("b.com/gpu",))], facts) is expected
 
 
 def test_every_row_has_the_legacy_request_and_its_result() -> None:

@@ -42,9 +42,14 @@ def slices(words: tuple[str, ...]) -> tuple[Slice, ...]:
     return tuple(each for word in words for each in _slices(*word.split()))
 
 
-@functools.cache
 def _slices(shape: str, driver: str, mode: str = "") -> tuple[Slice, ...]:
-    host = machine(shape, shape)
+    return slices_of_node(shape, shape, driver, mode)
+
+
+@functools.cache
+def slices_of_node(node: str, shape: str, driver: str, mode: str = "") -> tuple[Slice, ...]:
+    """The slices that a driver publishes for a node with the hardware of a shape."""
+    host = machine(node, shape)
     layout = LAYOUTS[driver]
     made = layout(host, mode) if mode else layout(host, *_default(driver))
     return tuple(_read(each) for each in _wire(made))

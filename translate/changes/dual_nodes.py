@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from config.model import Configuration
-from documents.paths import Path, get_value
+from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import DUAL_LABEL as LABEL
@@ -112,6 +112,20 @@ def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
             f"a device plugin serves {plugins}; the pod avoids nodes that also publish the devices "
             "in ResourceSlices",
         )
+
+
+def report_left(asks: Iterable[Ask], facts: Facts | None) -> Iterator[Finding]:
+    """Report the resources of untranslated asks that nodes offer twice."""
+    by_name = {name: ask for ask in asks for name in ask.resources}
+    for name, ask in by_name.items():
+        found = facts.find_resource(name) if facts else None
+        if found and found.dual:
+            yield DUAL_ADVERTISED.at(
+                format_path(ask.users[0].path) if ask.users else "",
+                f"a device plugin advertises {name} on {_nodes(found.dual)} that also "
+                f"{'publishes' if found.dual == 1 else 'publish'} the same devices in "
+                "ResourceSlices, so the pod and a claim may get the same device",
+            )
 
 
 def _these(count: int) -> str:

@@ -5,7 +5,7 @@ ask.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from documents.paths import format_path
 from dra.finding import Code, Finding, Severity
 from facts.model import Facts
 from translate.decisions.codes import (
+    AMOUNT_MAPPED,
     CLASS_WOULD_SERVE,
     LEFT_AS_IT_IS,
     LEFT_TO_CLASS,
@@ -24,7 +25,7 @@ from translate.decisions.codes import (
     NOTHING_SAYS_IT,
     SERVER_UNKNOWN,
 )
-from translate.decisions.rows import LOSSES, NOTHING, get_row
+from translate.decisions.rows import LOSSES, NOTHING, get_row, is_selected_by_name
 from translate.legacy.asks import Ask, Kind
 from translate.targets.plan import Expressibility, TargetResult
 
@@ -41,6 +42,9 @@ _SERVERS: Final = {
     ServedBy.PLUGIN: "the device plugin that serves it",
     ServedBy.CLASS: "the DeviceClass that serves it",
 }
+
+
+_MOVE: Final = "Install the DRA driver, without the device plugin, on nodes that have the devices."
 
 
 class Verdict(enum.StrEnum):
@@ -62,14 +66,26 @@ _WORST_FIRST: Final = (Expressibility.NOT_EXPRESSIBLE, Expressibility.LOSSY, Exp
 
 
 def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
-    """Return what serves the extended resources of these asks; without facts, a plugin."""
+    """Return the one server of all the names of these asks; without facts, a plugin."""
     if facts is None:
         return ServedBy.PLUGIN
-    names = [name for ask in asks for name in ask.resources]
-    served = [facts.find_resource(name) for name in names]
-    if any(each.nodes for each in served):
+    if facts.plugins_serve({name for ask in asks for name in ask.resources}):
         return ServedBy.PLUGIN
-    return ServedBy.CLASS if any(each.classes for each in served) else ServedBy.NOBODY
+    served = all(find_serving_class(ask, facts) for ask in asks)
+    return ServedBy.CLASS if served else ServedBy.NOBODY
+
+
+def find_serving_class(ask: Ask, facts: Facts) -> str:
+    """Return the class that gives what an ask means; empty if none.
+
+    A class gives a number of its devices for one name. It reads neither amounts nor annotations.
+    """
+    if is_selected_by_name(ask.row):
+        ask = replace(ask, share=None, selectors=(), alternatives=(), uses_node_labels=False)
+    if len(ask.resources) != 1 or not ask.is_plain:
+        return ""
+    classes = facts.find_resource(ask.resources[0]).classes
+    return classes[0] if classes else ""
 
 
 def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
@@ -90,13 +106,21 @@ def decide(
 ) -> Decision:
     """Decide about asks that are translated together, by the decision table."""
     served_by, rating = find_server(asks, facts), rate_asks(asks, result)
+    mapped = tuple(_report_mapped_amounts(asks, facts))
     if rating is Expressibility.NOT_EXPRESSIBLE:
-        return _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
+        decision = _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
+        return replace(decision, findings=(*decision.findings, *mapped))
     if any(stays_with_plugin(ask, facts) for ask in asks):
         message = "stays with its device plugin, which shares the device between pods"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
-    findings = (*result.findings, *_report_always_lost(asks, result))
-    if name := _find_native_class(asks, facts, configuration, rating):
+    if served_by is ServedBy.PLUGIN and facts and not facts.offers_classes(result.classes):
+        names = " and ".join(result.classes)
+        message = f"stays with its device plugin: no node offers devices of {names} to claims"
+        return Decision(Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=_MOVE),))
+    findings = (*result.findings, *_report_always_lost(asks, result), *mapped)
+    if rating is Expressibility.EQUAL and (
+        name := _find_native_class(asks, result, facts, configuration)
+    ):
         if configuration.decisions.native_extended_names == "leave":
             message = f"stays as it is, because DeviceClass {name} serves it"
             return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_CLASS, asks, message),))
@@ -128,19 +152,38 @@ def _leave_or_refuse(
 
 
 def _find_native_class(
-    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration, rating: Expressibility
+    asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
 ) -> str:
-    """Return the class that serves a plain request for whole devices natively; empty if none."""
-    if (
-        facts is None
-        or configuration.placement != Placement.NATIVE
-        or rating is not Expressibility.EQUAL
-    ):
+    """Return the class that serves a plain request for whole devices natively; empty if none.
+
+    A class without devices serves nobody while the class of the claim has some.
+    """
+    if facts is None or configuration.placement != Placement.NATIVE:
         return ""
-    if len(asks) != 1 or not asks[0].is_plain or len(asks[0].resources) != 1:
+    if len(asks) != 1 or not asks[0].is_plain:
         return ""
-    classes = facts.find_resource(asks[0].resources[0]).classes
-    return classes[0] if classes else ""
+    name = find_serving_class(asks[0], facts)
+    better = not _has_devices(name, facts) and any(
+        _has_devices(each, facts) for each in result.classes
+    )
+    return "" if better else name
+
+
+def _has_devices(name: str, facts: Facts) -> bool:
+    found = facts.find_class(name)
+    return found is None or bool(found.drivers)
+
+
+def _report_mapped_amounts(asks: Sequence[Ask], facts: Facts | None) -> Iterator[Finding]:
+    """Report classes that map a name of which the pod requests an amount and not devices."""
+    for ask in asks if facts else ():
+        for name in ask.amounts:
+            if facts and (classes := facts.find_resource(name).classes):
+                message = (
+                    f"DeviceClass {classes[0]} serves {name} as a number of devices, but the pod "
+                    "requests an amount by it"
+                )
+                yield _make_finding(AMOUNT_MAPPED, [ask], message, ": ")
 
 
 def _report_always_lost(asks: Sequence[Ask], result: TargetResult) -> list[Finding]:

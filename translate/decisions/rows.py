@@ -117,6 +117,8 @@ LOSSES: Final[Mapping[str, str]] = {
 }
 ROWS: Final[Mapping[str, Row]] = {row.name: row for row in _ROWS}
 _VENDORS: Final = "vendors/"
+# In these dialects the resource name alone selects the devices; the others read annotations too.
+_SELECTED_BY_NAME: Final = frozenset({"amd", "intel", "nos", "nvidia", "rdma", "sriov", "vendors"})
 
 
 def get_row(name: str) -> Row:
@@ -124,3 +126,8 @@ def get_row(name: str) -> Row:
     if name.startswith(_VENDORS):
         return _never(name, name, _NO_DRIVER)
     return ROWS.get(name) or Row(name, name, "")
+
+
+def is_selected_by_name(name: str) -> bool:
+    """Whether the resource name says all about the devices of this row, and annotations nothing."""
+    return name.partition("/")[0] in _SELECTED_BY_NAME

@@ -160,12 +160,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
     users: tuple[DeviceUser, ...] = ()
     resources: tuple[str, ...] = ()  # the names of the extended resources as written in the pod
+    amounts: tuple[str, ...] = ()  # those of them that do not count the devices of the ask
 
     @property
     def is_plain(self) -> bool:
         """Whether an extended resource can express it: a count of whole devices and no more."""
         return self.count is not None and not (
             self.share
+            or self.amounts
             or self.selectors
             or self.alternatives
             or self.colocation

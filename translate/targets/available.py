@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from config.model import Configuration, Target
-from facts.families import FAMILIES, find_family
+from facts.families import FAMILIES, Family, find_family
 from facts.model import Facts
 from translate.legacy.asks import Ask, Kind
 from translate.targets import amd, dranet, generic, hami, intel, nvidia, sriov
@@ -65,7 +65,7 @@ def list_targets(
         )
         for family in FAMILIES
         if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
-        for name in _default_class(family.classes, facts)
+        for name in _default_class(family, facts)
     ]
     # A DeviceClass may exist before its first device; pods should not wait for such a device.
     chosen.sort(key=lambda target: facts is not None and facts.find_driver(target.driver) is None)
@@ -76,12 +76,12 @@ def _same_vendor(requested: str, supported: str) -> bool:
     return not requested or not supported or requested == supported
 
 
-def _default_class(classes: tuple[str, ...], facts: Facts | None) -> tuple[str, ...]:
-    """Return the first existing class of a family; the others are for special asks."""
+def _default_class(family: Family, facts: Facts | None) -> tuple[str, ...]:
+    """Return the class for whole devices of a family of which any class exists."""
     if facts is None:
-        return classes[:1]
-    found = [name for name in classes if facts.find_class(name)]
-    return (classes[0] if classes[0] in found else found[0],) if found else ()
+        return family.classes[:1]
+    found = tuple(name for name in family.classes if facts.find_class(name))
+    return (found if family.one_class else family.classes)[:1] if found else ()
 
 
 def _configured(target: Target, facts: Facts | None) -> DriverTarget:

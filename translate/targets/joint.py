@@ -80,7 +80,7 @@ def _count_by_shapes(
             _single_group(primary, others, findings), attribute=attribute
         )
     holding = holding or _shapes_with_room(count, joint, related, attribute)
-    shape = max(holding, key=lambda each: (each.nodes, each.gpus))
+    shape = holding[0]  # of most nodes
     groups = _distribute(primary, others, joint, _pack(count, _locations(shape, attribute)) or [])
     grouping = _single_group(*_with_counts(primary, others, groups), findings)
     left = [each for each in related if _count_locations(each, count, attribute) != len(groups)]
@@ -142,7 +142,7 @@ def _group_by_shapes(
         return _group_without_shapes(primary, others, joint)
     attribute, related, findings = _choose_attribute(primary, joint, shapes)
     holding = _shapes_with_room(count, joint, related, attribute)
-    shape = max(holding, key=lambda each: (each.nodes, each.gpus))
+    shape = holding[0]  # of most nodes
     packed = _pack(count, _locations(shape, attribute)) or []
     groups = _distribute(primary, others, joint, packed)
     sizes = [size for size, _ in packed]
@@ -176,8 +176,9 @@ def _shapes_with_room(
 
 
 def _find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
+    """Return the shapes with devices of both drivers, those of most nodes first."""
     found = []
-    for each in facts.shapes:
+    for each in facts.shapes_by_frequency:
         if (each.gpu, each.nic) == drivers:
             found.append(each)
         elif (each.nic, each.gpu) == drivers:

@@ -17,8 +17,6 @@ from report.claim_requests import summarize_claim
 from translate.changes.template import ClaimTemplate
 
 _MAX_ENTRIES: Final = 4096
-# The feature gate that makes the API server charge claims for extended resources.
-_EXTENDED_RESOURCE_GATE: Final = "extended_resource"
 
 
 class ClaimSummary(msgspec.Struct, frozen=True):
@@ -59,7 +57,7 @@ class ClaimSummaries:
 
 def _charged_classes(facts: Facts | None) -> Mapping[str, str]:
     """Map the classes that are charged as extended resources to the resource name."""
-    if facts is None or _EXTENDED_RESOURCE_GATE not in facts.cluster.gates:
+    if facts is None or not facts.cluster.classes_serve_names:
         return {}
     names = {each.name: "" for each in facts.classes}
     return names | {each.classes[0]: each.name for each in facts.names if each.classes}

@@ -1,0 +1,83 @@
+"""What is left and what is translated, from whole clusters: nodes with plugins, slices and classes.
+
+A case has `nodes`: for each node the names that a plugin advertises (`plugins`), its `slices` as
+`driver mode`, and whether HAMi registers it; `classes` with the names that they map; a `version`
+and `gates` that differ from its defaults. A pod has a list of `limits`, one for each container.
+`claims` are the classes of its requests, `codes` the findings.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from config.model import Configuration
+from dra.finding import Severity
+from dra.gates import Gates, gates_of_version
+from dra.nodes import Node
+from facts.gather import FactsInput, gather_facts
+from facts.model import Facts
+from tests.facts import clusters
+from tests.tables import YamlValue, load_cases
+from tests.translate import worlds
+from translate.pods import make_context, translate
+
+CASES = load_cases(Path(__file__).parent / "cases" / "clusters.yaml")
+SHAPE = "dgx-a100"
+
+
+def gates(case: YamlValue) -> Gates:
+    found = gates_of_version(case.get("version", "1.36"), case.get("gates", {}))
+    assert isinstance(found, Gates)
+    return found
+
+
+def node(name: str, described: YamlValue) -> Node:
+    annotations = {"hami.io/node-nvidia-register": "[]"} if described.get("hami") else {}
+    return clusters.node(name, described.get("plugins", {}), annotations=annotations)
+
+
+def facts(case: YamlValue) -> Facts:
+    slices = tuple(
+        each
+        for name, described in case["nodes"].items()
+        for word in described.get("slices", [])
+        for each in worlds.slices_of_node(name, SHAPE, *word.split())
+    )
+    classes = tuple(
+        clusters.device_class(
+            name, each.get("name", ""), each.get("created", ""), worlds.CLASSES[name]
+        )
+        for name, each in case["classes"].items()
+    )
+    nodes = tuple(node(name, described) for name, described in case["nodes"].items())
+    return gather_facts(FactsInput(slices, classes, nodes), gates=gates(case)).facts
+
+
+def pod(case: YamlValue) -> YamlValue:
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": limits}}
+        for number, limits in enumerate(case["limits"])
+    ]
+    return {
+        "metadata": {"annotations": case.get("annotations", {})},
+        "spec": {"tolerations": [{"operator": "Exists"}], "containers": containers},
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
+    found = translate(pod(case), make_context(Configuration(), facts(case)))
+    requests: list[YamlValue] = [
+        each
+        for template in found.templates
+        for each in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
+    ]
+    claimed = [
+        (each.get("exactly") or each["firstAvailable"][0])["deviceClassName"] for each in requests
+    ]
+    assert claimed == case.get("claims", []), found.findings
+    assert [each.code for each in found.findings] == case.get("codes", [])
+    refused = any(each.severity is Severity.ERROR for each in found.findings)
+    assert refused == case.get("refused", False)
+    text = " ".join(each.message for each in found.findings)
+    assert [words for words in case.get("says", []) if words not in text] == []

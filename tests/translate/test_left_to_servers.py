@@ -1,0 +1,167 @@
+"""Whatever stays with a server is served: the decisions against a model of the scheduler.
+
+The model reads the generated cluster itself and not its facts: a node serves a request by a plugin
+that has all its names, or by the class that takes precedence for its only name.
+"""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.model import Configuration
+from dra.gates import VERSIONS, Gates, gates_of_version
+from facts.gather import FactsInput, gather_facts
+from tests.facts import clusters
+from tests.tables import YamlValue
+from tests.translate import worlds
+from translate.pods import Translation, make_context, translate
+
+NAMES = ("nvidia.com/gpu", "nvidia.com/gpumem", "koordinator.sh/gpu", "rdma/hca")
+DRIVERS = ("gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net")
+GATE = "DRAExtendedResource"
+LEFT = {"LeftToClass", "LeftToPlugin", "LeftAsItIs"}
+
+
+class GeneratedNode(NamedTuple):
+    """A node: names that plugins advertise, and drivers that publish devices."""
+
+    plugins: tuple[str, ...]
+    drivers: tuple[str, ...]
+
+
+class GeneratedCluster(NamedTuple):
+    """Nodes, the classes with their names and ages, and the gate that lets classes serve names."""
+
+    version: str
+    gate: bool
+    nodes: tuple[GeneratedNode, ...]
+    classes: tuple[tuple[str, str, int], ...]
+
+    @property
+    def gates(self) -> Gates:
+        """The gates of the version, with ours unless it is locked."""
+        locked = self.version == "1.37"
+        found = gates_of_version(self.version, {} if locked else {GATE: self.gate})
+        assert isinstance(found, Gates)
+        return found
+
+    def objects(self) -> FactsInput:
+        """The objects that facts are gathered from."""
+        slices = tuple(
+            each
+            for number, node in enumerate(self.nodes)
+            for driver in node.drivers
+            for each in worlds.slices_of_node(f"n{number}", "lab-2g2n", driver)
+        )
+        classes = tuple(
+            clusters.device_class(name, extended, f"2026-01-0{age}T00:00:00Z", worlds.CLASSES[name])
+            for name, extended, age in self.classes
+        )
+        nodes = tuple(
+            clusters.node(f"n{number}", dict.fromkeys(node.plugins, 100_000))
+            for number, node in enumerate(self.nodes)
+        )
+        return FactsInput(slices, classes, nodes)
+
+    def serves(self, limits: dict[str, int]) -> bool:
+        """Whether one server on some node serves a container; a class may wait for its devices."""
+        names = set(limits)
+        if any(names <= set(node.plugins) for node in self.nodes):
+            return True
+        (name, amount), *others = limits.items()
+        mapped = sorted((-age, each) for each, extended, age in self.classes if extended == name)
+        counts = not others and name != "nvidia.com/gpumem" and amount < 100
+        return bool(self.gates.extended_resource and counts and mapped)
+
+
+def subsets(of: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(of), unique=True, max_size=2).map(
+        lambda chosen: tuple(sorted(chosen))
+    )
+
+
+NODES = st.builds(GeneratedNode, subsets(NAMES), subsets(DRIVERS))
+CLUSTERS = st.builds(
+    GeneratedCluster,
+    st.sampled_from(VERSIONS),
+    st.booleans(),
+    st.lists(NODES, min_size=1, max_size=3).map(tuple),
+    st.lists(
+        st.tuples(st.sampled_from(DRIVERS), st.sampled_from(("", *NAMES)), st.integers(1, 3)),
+        unique_by=lambda each: each[0],
+        max_size=3,
+    ).map(tuple),
+)
+AMOUNTS = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "koordinator.sh/gpu": 100, "rdma/hca": 1}
+CONTAINERS = st.lists(
+    st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=2).map(
+        lambda names: {name: AMOUNTS[name] for name in names}
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+def pod(containers: list[dict[str, int]]) -> YamlValue:
+    return {
+        "metadata": {},
+        "spec": {
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {"name": f"c{number}", "resources": {"limits": limits}}
+                for number, limits in enumerate(containers)
+            ],
+        },
+    }
+
+
+def translated(cluster: GeneratedCluster, containers: list[dict[str, int]]) -> Translation:
+    facts = gather_facts(cluster.objects(), gates=cluster.gates).facts
+    return translate(pod(containers), make_context(Configuration(), facts))
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(CLUSTERS, CONTAINERS)
+def test_a_request_that_stays_is_served_by_one_server(
+    cluster: GeneratedCluster, containers: list[dict[str, int]]
+) -> None:
+    found = translated(cluster, containers)
+    for each in found.findings:
+        if each.code in LEFT:
+            listed = each.message.partition(" stays")[0].split(", ")
+            assert cluster.serves({name: AMOUNTS[name] for name in listed}), each
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(CLUSTERS, CONTAINERS)
+def test_claims_and_what_stays_are_on_one_node(
+    cluster: GeneratedCluster, containers: list[dict[str, int]]
+) -> None:
+    found = translated(cluster, containers)
+    if not found.templates:
+        return
+    classes = {
+        each["exactly"]["deviceClassName"]
+        for template in found.templates
+        for each in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
+    }
+    left = {
+        name
+        for each in found.findings
+        if each.code in LEFT
+        for name in each.message.partition(" stays")[0].split(", ")
+    }
+    served = {extended for _, extended, _ in cluster.classes if cluster.gates.extended_resource}
+    present = {driver for node in cluster.nodes for driver in node.drivers}
+    assert any(
+        classes & present <= set(node.drivers) and left <= {*node.plugins, *served}
+        for node in cluster.nodes
+    ), (classes, left)
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_the_model_knows_the_gate(*, gate: bool) -> None:
+    cluster = GeneratedCluster("1.35", gate, (), (("gpu.nvidia.com", "nvidia.com/gpu", 1),))
+    assert cluster.serves({"nvidia.com/gpu": 1}) == gate

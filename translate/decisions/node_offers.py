@@ -1,0 +1,165 @@
+"""Decides about the asks of a pod so that one node offers everything that the pod then needs.
+
+Claims, and the requests that stay with a plugin or a class, must be served on the same node. If no
+node serves the first choice of targets, the targets of each kind of node are tried.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from config.model import Configuration
+from documents.paths import format_path
+from dra.finding import Finding
+from facts.model import Facts, NodeOffer
+from translate.changes import dual_nodes
+from translate.decisions.admin_access import AdminAccess, apply_admin_access
+from translate.decisions.codes import NOT_TOGETHER
+from translate.decisions.decide import Verdict, decide, find_serving_class, stays_with_plugin
+from translate.legacy.asks import Ask
+from translate.targets.choose import express_asks
+from translate.targets.plan import TargetResult
+from translate.targets.work import estimate_work
+from translate.work_budget import WorkBudget
+
+# Kinds of nodes that are tried for one pod, those of most nodes first.
+MAX_KINDS: Final = 16
+
+
+class DecidedAsks(msgspec.Struct, frozen=True):
+    """The decisions about the asks of a pod: translated ones with their results, and left ones."""
+
+    findings: tuple[Finding, ...] = ()
+    refused: bool = False
+    asks: tuple[Ask, ...] = ()
+    results: tuple[TargetResult, ...] = ()
+    left: tuple[Ask, ...] = ()
+
+
+class NodeNeed(msgspec.Struct, frozen=True):
+    """Something that the node of a pod must offer: a class, or the names of a plugin."""
+
+    label: str
+    class_: str = ""
+    names: frozenset[str] = frozenset()
+
+    def is_offered(self, offer: NodeOffer) -> bool:
+        """Whether a node with this offer serves it."""
+        by_plugin = bool(self.names) and self.names <= set(offer.names)
+        return by_plugin or self.class_ in offer.classes
+
+
+def decide_for_one_node(
+    asks: Sequence[Ask],
+    admin: AdminAccess,
+    facts: Facts | None,
+    configuration: Configuration,
+    budget: WorkBudget,
+) -> DecidedAsks:
+    """Decide about all asks of a pod; refuse them if no node serves them together.
+
+    Raises WorkLimitError if that takes more work than the budget allows.
+    """
+    budget.charge(estimate_work(asks, facts))
+    decided = _decide_each(asks, admin, facts, configuration)
+    if facts is None or decided.refused or not decided.results:
+        return decided
+    unmet = _find_unmet(decided, facts, configuration)
+    if not unmet:
+        return decided
+    for offer in _list_kinds(asks, facts):
+        budget.charge(estimate_work(asks, facts))
+        # As in a cluster that has only nodes of this kind.
+        other = _decide_each(asks, admin, facts.narrowed(offer), configuration)
+        if not other.refused and _is_offered(other, offer, facts, configuration):
+            return other
+    message = f"no node offers {', '.join(need.label for need in unmet)} together"
+    path = format_path(asks[0].users[0].path) if asks[0].users else ""
+    return replace(decided, findings=(NOT_TOGETHER.at(path, message),), refused=True)
+
+
+def _decide_each(
+    asks: Sequence[Ask], admin: AdminAccess, facts: Facts | None, configuration: Configuration
+) -> DecidedAsks:
+    asks = _leave_joints(asks, facts)
+    asks_by_name = {ask.name: ask for ask in asks}
+    findings: list[Finding] = []
+    results: list[TargetResult] = []
+    refused = False
+    for expressed in express_asks(asks, facts, configuration):
+        together = [asks_by_name[name] for name in expressed.asks]
+        result = apply_admin_access(expressed, together, admin)
+        decision = decide(together, result, facts, configuration)
+        findings += decision.findings
+        refused = refused or decision.verdict is Verdict.REFUSE
+        if decision.verdict is Verdict.TRANSLATE:
+            results.append(result)
+    names = {name for result in results for name in result.asks}
+    return DecidedAsks(
+        tuple(findings),
+        refused,
+        tuple([ask for ask in asks if ask.name in names]),
+        tuple(results),
+        tuple([ask for ask in asks if ask.name not in names]),
+    )
+
+
+def _leave_joints(asks: Sequence[Ask], facts: Facts | None) -> Sequence[Ask]:
+    """Divide joint asks of which one stays: its device cannot be aligned with one of a claim."""
+    left = {ask.joint.name for ask in asks if ask.joint and stays_with_plugin(ask, facts)}
+    return [
+        replace(ask, joint=None) if ask.joint and ask.joint.name in left else ask for ask in asks
+    ]
+
+
+def _find_unmet(
+    decided: DecidedAsks, facts: Facts, configuration: Configuration
+) -> tuple[NodeNeed, ...]:
+    """Return the needs that no node meets together; empty if one does, or if it is not known.
+
+    A need that no node at all meets does not count: its first device may arrive later.
+    """
+    if not facts.knows_offers:
+        return ()
+    avoids_dual = _avoids_dual_nodes(decided, facts, configuration)
+    usable = [each for each in facts.offers if not (avoids_dual and each.dual)]
+    needs = _list_needs(decided, facts)
+    known = tuple(need for need in needs if any(map(need.is_offered, usable)))
+    met = not known or any(all(need.is_offered(offer) for need in known) for offer in usable)
+    return () if met else known
+
+
+def _is_offered(
+    decided: DecidedAsks, offer: NodeOffer, facts: Facts, configuration: Configuration
+) -> bool:
+    if offer.dual and _avoids_dual_nodes(decided, facts, configuration):
+        return False
+    return all(need.is_offered(offer) for need in _list_needs(decided, facts))
+
+
+def _avoids_dual_nodes(decided: DecidedAsks, facts: Facts, configuration: Configuration) -> bool:
+    return bool(dual_nodes.find_dual_sources(decided.asks, decided.results, facts, configuration))
+
+
+def _list_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
+    classes = (name for each in decided.results for name in each.classes)
+    claimed = (NodeNeed(f"DeviceClass {name}", name) for name in classes)
+    kept = (
+        NodeNeed(", ".join(ask.resources), find_serving_class(ask, facts), frozenset(ask.resources))
+        for ask in decided.left
+        if ask.resources
+    )
+    return tuple(dict.fromkeys((*claimed, *kept)))
+
+
+def _list_kinds(asks: Iterable[Ask], facts: Facts) -> Iterator[NodeOffer]:
+    """Yield the kinds of nodes that differ for these asks, those of most nodes first."""
+    names = {name for ask in asks for name in ask.resources}
+    seen: set[tuple[tuple[str, ...], frozenset[str], bool]] = set()
+    for each in facts.offers_by_frequency:
+        kind = (each.classes, frozenset(names.intersection(each.names)), each.dual)
+        if kind not in seen and len(seen) < MAX_KINDS:
+            seen.add(kind)
+            yield each
