@@ -134,6 +134,16 @@ def test_a_resource_that_no_dialect_reads_stays_beside_the_claim() -> None:
     }
 
 
+def test_an_amount_that_is_added_to_a_count_of_zero_is_removed() -> None:
+    """HAMi adds all cores to a count of zero, which a LimitRange requires on a translated pod."""
+    zero = add_later(translate_once(build_pod(SHARE)), {"nvidia.com/gpu": 0})
+    changed = add_later(zero, {"nvidia.com/gpucores": 100})
+    found = translate(changed, CONTEXT)
+    assert {each.code for each in found.findings} == {"RequestReturned"}
+    assert apply_edits(changed, found.edits) == zero
+    assert translate(zero, CONTEXT).edits == ()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "not JSON", '[{"op":"remove","path":"/spec"}]'])
 def test_a_forged_annotation_removes_no_request(text: str) -> None:
     pod = build_pod(SHARE)

@@ -65,9 +65,13 @@ def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     if original is None:
         return PodWithoutReturned(pod)
     before = {each.user.path: each.resources for each in view_pod(original, legacy).containers}
-    if findings := tuple(_find_contradictions(pod, original, held, before, legacy)):
+    idle = _find_idle(pod, present, legacy)
+    rest = _remove(pod, idle).pod
+    held = [each for each in _find_held_containers(rest, legacy) if each.resources]
+    if findings := tuple(_find_contradictions(rest, original, held, before, legacy)):
         return PodWithoutReturned(pod, findings=findings)
-    returned = _find_returned(pod, original, present, before, legacy)
+    present = [each for each in present if each not in idle]
+    returned = [*idle, *_find_returned(rest, original, present, before, legacy)]
     patch = _remove(pod, returned)
     return PodWithoutReturned(
         patch.pod,
@@ -96,6 +100,19 @@ def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
         used = as_list(as_mapping(each.raw.get("resources")).get("claims"))
         if any(as_mapping(one).get("name") in ours for one in used):
             yield each
+
+
+def _find_idle(pod: Value, present: list[DeviceResource], legacy: Legacy) -> list[DeviceResource]:
+    """Return the requests of containers that request no devices, for example by a count of 0."""
+    current = read_pod(pod, legacy)
+    asking = {user.path for ask in current.asks for user in ask.users}
+    read = {(field.path, field.name) for field in current.source_fields if field.removed}
+    return [
+        one
+        for one in present
+        if one.container not in asking
+        and any((field.path, field.name) in read for field in one.source_fields())
+    ]
 
 
 def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:

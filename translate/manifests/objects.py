@@ -24,7 +24,7 @@ from translate.manifests.workloads import (
     group_kind,
     map_path,
 )
-from translate.pods import TranslationContext, translate
+from translate.pods import Translation, TranslationContext, translate
 
 
 class TranslatedObject(msgspec.Struct, frozen=True):
@@ -51,10 +51,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         translated_places.append(place)
         edits += place_edits
         templates |= {each.name: _with_namespace(each, value) for each in translation.templates}
-        findings += (
-            replace(each, path=_object_path(each.path, place)) for each in translation.findings
-        )
-        findings += ray.report_lost_gpus(value, place, translation)
+        findings += _report_place(value, place, translation)
         classes |= dict.fromkeys(translation.classes)
     findings = [
         *_report_other_requests(value, tuple(translated_places)),
@@ -68,6 +65,13 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     if any(each.severity is Severity.ERROR for each in reported):
         return TranslatedObject(findings=reported)
     return TranslatedObject(tuple(edits), tuple(templates.values()), reported)
+
+
+def _report_place(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
+    """Yield the findings about a pod template, with paths in the object."""
+    for each in translation.findings:
+        yield replace(each, path=_object_path(each.path, place))
+    yield from ray.report_lost_gpus(value, place, translation)
 
 
 def _add_workload_findings(

@@ -77,15 +77,18 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
         extra = len(alternatives) - MAX_ALTERNATIVES
         message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
         findings.append(make_finding(codes.PRODUCTS_LEFT, ask, message))
-    if len(alternatives) > 1:
+    _check_fields(ask, target, several=len(alternatives) > 1)
+    return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
+
+
+def _check_fields(ask: Ask, target: DriverTarget, *, several: bool) -> None:
+    """Raise NotExpressibleError if the API server drops fields that the request needs."""
+    if several:
         target.require_field("firstAvailable")
-        if ask.admin:
-            raise NotExpressibleError(
-                "a request with admin access cannot have several alternatives"
-            )
+    if several and ask.admin:
+        raise NotExpressibleError("a request with admin access cannot have several alternatives")
     if ask.admin:
         target.require_field("exactly.adminAccess")
-    return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
 
 
 def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> UnnamedRequest:
