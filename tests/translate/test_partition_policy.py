@@ -1,0 +1,150 @@
+"""Tests of Koordinator's partition policy: its pods on nodes that honor GPU partitions."""
+
+import functools
+import json
+
+import msgspec
+import pytest
+
+from config.model import Configuration
+from dra.finding import Severity
+from dra.nodes import Node
+from facts.gather import FactsInput, gather_facts
+from facts.model import Driver, Facts, PartitionPolicy
+from facts.serialized import facts_to_plain, read_facts
+from tests.facts.clusters import device_class, gpu, slice_of
+from tests.tables import YamlValue
+from tests.translate import worlds
+from translate.pods import Translation, make_context, translate
+
+LABEL = "node.koordinator.sh/gpu-partition-policy"
+SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+HONOR, MIXED, PREFER = PartitionPolicy.HONOR, PartitionPolicy.MIXED, PartitionPolicy.PREFER
+
+
+@functools.cache
+def build_facts(policy: PartitionPolicy) -> Facts:
+    """Build facts of a driver that publishes partitions of two GPUs and NUMA nodes."""
+    known = worlds.facts(("hgx-h100 gpu.nvidia.com",))
+    published = known.find_driver("gpu.nvidia.com")
+    assert published is not None
+    attributes = {
+        **published.attributes,
+        "gpu.nvidia.com/partition2": "int",
+        "resource.kubernetes.io/numaNode": "int",
+    }
+    driver = msgspec.structs.replace(published, attributes=attributes, partition_policy=policy)
+    return msgspec.structs.replace(known, drivers=(driver,))
+
+
+def translate_limits(
+    limits: YamlValue, policy: PartitionPolicy, annotations: YamlValue = None
+) -> Translation:
+    container = {"name": "main", "resources": {"limits": limits}}
+    spec = {"schedulerName": "koord-scheduler", "containers": [container]}
+    pod = {"metadata": {"annotations": annotations or {}}, "spec": spec}
+    return translate(pod, make_context(Configuration(), build_facts(policy)))
+
+
+def constraints(found: Translation) -> YamlValue:
+    (template,) = found.templates
+    devices: YamlValue = template.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
+    return [each["matchAttribute"] for each in devices.get("constraints", [])]
+
+
+@pytest.mark.parametrize(
+    ("limits", "attributes"),
+    [
+        ({"koordinator.sh/gpu": 100}, []),
+        ({"koordinator.sh/gpu": 200}, ["gpu.nvidia.com/partition2"]),
+        ({"nvidia.com/gpu": 2}, ["gpu.nvidia.com/partition2"]),
+        # No partition of four is published, so the NUMA node stands for it.
+        ({"koordinator.sh/gpu": 400}, ["resource.kubernetes.io/numaNode"]),
+        ({"koordinator.sh/gpu": 800}, []),
+    ],
+)
+def test_gpus_are_kept_in_one_partition_where_all_nodes_honor_partitions(
+    limits: YamlValue, attributes: YamlValue
+) -> None:
+    assert constraints(translate_limits(limits, HONOR)) == attributes
+    assert constraints(translate_limits(limits, PREFER)) == []
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"koordinator.sh/gpu": 300},
+        {"nvidia.com/gpu": 5},
+        {"koordinator.sh/gpu": 600},
+        {"nvidia.com/gpu": 7},
+        {"nvidia.com/gpu": 16},
+    ],
+)
+def test_a_number_of_gpus_without_a_partition_is_refused_where_all_nodes_honor_partitions(
+    limits: YamlValue,
+) -> None:
+    found = translate_limits(limits, HONOR)
+    assert found.edits == ()
+    errors = [each for each in found.findings if each.severity is Severity.ERROR]
+    assert [each.code for each in errors] == ["AmountRefused"]
+    assert "a GPU partition has 1, 2, 4 or 8 GPUs" in errors[0].message
+    assert next(iter(limits)) in errors[0].message
+    assert translate_limits(limits, PREFER).edits
+    mixed = translate_limits(limits, MIXED)
+    assert mixed.edits
+    assert "MeaningChanges" in {each.code for each in mixed.findings}
+
+
+def test_shares_of_several_gpus_are_refused_where_all_nodes_honor_partitions() -> None:
+    """Koordinator: node(s) Unsupported Multi-Shared GPU."""
+    limits = {"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-memory-ratio": 100}
+    found = translate_limits(limits, HONOR)
+    assert "AmountRefused" in {each.code for each in found.findings}
+    assert found.edits == ()
+
+
+def test_a_restricted_partition_follows_the_policy_of_every_node() -> None:
+    annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
+    found = translate_limits({"koordinator.sh/gpu": 200}, MIXED, annotations)
+    assert constraints(found) == ["gpu.nvidia.com/partition2"]
+    assert "MeaningChanges" not in {each.code for each in found.findings}
+
+
+def test_pods_of_other_schedulers_do_not_follow_the_policy() -> None:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 3}}}
+    context = make_context(Configuration(), build_facts(HONOR))
+    assert translate({"spec": {"containers": [container]}}, context).edits
+
+
+@pytest.mark.parametrize(
+    ("labels", "policy"),
+    [
+        (("Honor", "Honor"), HONOR),
+        (("Honor", "Prefer"), MIXED),
+        (("Honor", None), MIXED),
+        (("Prefer", None), PREFER),
+        ((None, None), PREFER),
+    ],
+)
+def test_facts_tell_whether_the_nodes_of_a_driver_honor_partitions(
+    labels: YamlValue, policy: PartitionPolicy
+) -> None:
+    nodes = tuple(
+        Node(f"n{i}", labels={} if value is None else {LABEL: value})
+        for i, value in enumerate(labels)
+    )
+    slices = tuple(slice_of("gpu.nvidia.com", node.name, [gpu("gpu-0")]) for node in nodes)
+    other = Node("cpu", labels={LABEL: "Honor"})
+    objects = FactsInput(slices, (device_class("gpu.nvidia.com"),), (*nodes, other))
+    facts = gather_facts(objects).facts
+    driver = facts.find_driver("gpu.nvidia.com")
+    assert driver is not None
+    assert driver.partition_policy is policy
+    assert read_facts(facts_to_plain(facts)) == facts
+
+
+def test_facts_of_older_versions_have_no_policy() -> None:
+    found = read_facts({"drivers": [{"name": "gpu.nvidia.com", "kind": "gpu"}]})
+    assert isinstance(found, Facts)
+    assert found.drivers == (Driver("gpu.nvidia.com", kind="gpu"),)
+    assert found.drivers[0].partition_policy is PREFER
