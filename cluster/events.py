@@ -89,7 +89,9 @@ class EventRecorder:
     def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
         """Record a finding about an object; `action` is the event's action, such as `Translate`."""
         now = self._now()
-        key = (involved, finding.code, finding.severity, action, finding.message)
+        # Messages contain text of users. Only what fits into an event is kept.
+        note = _shorten_note(f"{finding.message} {finding.remedy}".strip())
+        key = (involved, finding.code, finding.severity, action, note)
         known = self._series.get(key)
         if known is not None and now - known.last_recorded < FORGET_SECONDS:
             known.count += 1
@@ -98,7 +100,7 @@ class EventRecorder:
             self.dropped += 1
             return
         else:
-            event = self._make_event(finding, involved, action)
+            event = self._make_event(finding, involved, action, note)
             self._series[key] = _Series(involved, event, count=1, last_recorded=now)
         self._pending.set()
 
@@ -177,7 +179,7 @@ class EventRecorder:
             await self._create(series)
 
     def _make_event(
-        self, finding: Finding, involved: InvolvedObject, action: str
+        self, finding: Finding, involved: InvolvedObject, action: str, note: str
     ) -> dict[str, Any]:
         is_warning = finding.severity is not Severity.INFO
         return {
@@ -192,7 +194,7 @@ class EventRecorder:
             "reason": finding.code[:MAX_FIELD_LENGTH],
             "type": "Warning" if is_warning else "Normal",
             "regarding": msgspec.to_builtins(involved),
-            "note": _shorten_note(f"{finding.message} {finding.remedy}".strip()),
+            "note": note,
         }
 
     def _forget(self, now: float) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from config.model import Configuration
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
+from dra.names import ADMIN_ACCESS_LABEL
 from registration.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
 from registration.webhook_selectors import selects_pod
 
@@ -49,6 +50,10 @@ class AdmissionScope:
             return False
         scope = self._configuration().scope
         return decide_pod_mode(metadata.namespace, labels, pod, scope) is Mode.ENFORCE
+
+    def allows_admin_access(self, namespace: str) -> bool:
+        """Return whether Kubernetes allows claims with admin access in a namespace."""
+        return (self._read_labels(namespace) or {}).get(ADMIN_ACCESS_LABEL) == "true"
 
     def _read_labels(self, namespace: str) -> Mapping[str, str] | None:
         cached = self._namespaces.get(namespace)

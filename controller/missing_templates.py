@@ -204,7 +204,7 @@ class MissingTemplateReconciler:
         self, key: NamespacedName, pod: WatchedObject[WatchedPod], error: Exception
     ) -> None:
         """Report a rejection once for each pod, and schedule the retry."""
-        names = " and ".join(name for name in pod.value.template_names if has_owned_name(name))
+        names = next(name for name in pod.value.template_names if has_owned_name(name))
         if self._rejected.get(key, ("",))[0] != pod.uid:
             self._report(build_refused_finding(names, f"{error}"), pod, "refused")
         self._rejected[key] = (pod.uid, self._now() + _RETRY_AFTER)
@@ -231,7 +231,12 @@ class MissingTemplateReconciler:
             return None
         contexts = list_contexts(pod.value, current, self._find_facts)
         rebuilt = await asyncio.to_thread(
-            rebuild_templates, pod.raw, pod.namespace, missing, contexts
+            rebuild_templates,
+            pod.raw,
+            pod.namespace,
+            missing,
+            contexts,
+            admin_access=self._scope.allows_admin_access(pod.namespace),
         )
         if not rebuilt:
             return (describe_unknown(pod.value, missing),)

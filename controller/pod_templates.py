@@ -5,6 +5,7 @@ event loop that renews the Lease.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -19,23 +20,30 @@ from translate.changes.patch import restore_original
 from translate.changes.template import ClaimTemplate
 from translate.pods import TranslationContext, translate
 
+# A tenant writes the annotation and any number of claims. A digest has 71 characters.
+_MAX_SHOWN: Final = 80
+_MAX_NAMES: Final = 5
+
 
 def rebuild_templates(
     raw: bytes,
     namespace: str,
     missing: frozenset[str],
     contexts: Iterable[TranslationContext],
+    *,
+    admin_access: bool,
 ) -> tuple[ClaimTemplate, ...]:
     """Rebuild the missing templates from the pod's original request; none unless all of them.
 
-    The first context that produces all missing names wins.
+    The first context that produces all missing names wins. `admin_access` tells whether the
+    namespace allows it.
     """
     pod: Value = msgspec.json.decode(raw)
     original = restore_original(pod)
     if original is None:
         return ()
     for context in contexts:
-        translation = translate(original, context, namespace)
+        translation = translate(original, context, namespace, admin_access=admin_access)
         templates = {each.name: each for each in translation.templates}
         if missing <= templates.keys():
             return tuple(templates[name] for name in sorted(missing))
@@ -65,7 +73,7 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
     """Return the finding for a pod whose templates cannot be rebuilt."""
     annotations = pod.metadata.annotations or {}
     noted = annotations.get(FACTS_ANNOTATION, "")
-    origin = f"with facts {noted}" if noted else "without facts"
+    origin = f"with facts {noted[:_MAX_SHOWN]}" if noted else "without facts"
     reason = (
         f"the pod was translated {origin}, and no known facts produce a template with this name"
     )
@@ -77,7 +85,9 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
 
 def describe_missing(missing: frozenset[str]) -> str:
     """Return the start of a message about templates that are not created."""
-    return f"cannot recreate ResourceClaimTemplate {', '.join(sorted(missing))}"
+    names = ", ".join(sorted(missing)[:_MAX_NAMES])
+    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+    return f"cannot recreate ResourceClaimTemplate {names}{more}"
 
 
 def describe_pod(pod: WatchedPod) -> str:

@@ -171,7 +171,7 @@ def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset
     return frozenset(filter(_compile(patterns).match, names)) if patterns else frozenset()
 
 
-@functools.cache
+@functools.lru_cache
 def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Compile all patterns into one regular expression; cached once per family."""
     return re.compile("|".join(map(fnmatch.translate, patterns)))

@@ -1,21 +1,29 @@
 """Where templates are created and marked as used, and what their pods cost."""
 
+import copy
 import threading
 from typing import Any
 
+import jsonpatch
 import pytest
 
-from config.model import Configuration, LabelSelector, Rollout, Scope
+from config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
 from config.string_formats import DNSLabel
 from controller import pod_templates
 from controller.fair_queue import FairQueue
 from controller.protocols import Gauge, Unstructured
 from documents.values import Value
-from dra.names import TRANSLATE_LABEL, USED_ANNOTATION
+from dra.names import (
+    ADMIN_ACCESS_LABEL,
+    FACTS_ANNOTATION,
+    TRANSLATE_LABEL,
+    USED_ANNOTATION,
+)
+from facts.model import ClassFacts, Cluster, Driver, Facts
 from registration.template_objects import build_object
 from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
-from translate.changes.patch import restore_original
-from translate.pods import translate
+from translate.changes.patch import restore_original, to_operations
+from translate.pods import make_context, translate
 
 # --- scope ----------------------------------------------------------------------------------------
 
@@ -250,3 +258,44 @@ def test_deleted_pods_and_templates_leave_nothing_behind() -> None:
         if isinstance(value, dict | set | list | FairQueue) and value
     }
     assert kept == {}
+
+
+def test_findings_show_a_bounded_part_of_what_a_tenant_writes() -> None:
+    scene = Scene()
+    pod, _ = translated(OTHER)
+    claims = [
+        {"name": f"c-{i}", "resourceClaimTemplateName": f"drawbridge-{i:032x}"} for i in range(500)
+    ]
+    pod["spec"]["resourceClaims"] = claims
+    pod["metadata"]["annotations"][FACTS_ANNOTATION] = "x" * 100_000
+    scene.put(pod)
+    scene.label("full", "off")
+    scene.put({**pod, "metadata": {**pod["metadata"], "namespace": "full"}})
+    scene.reconcile()
+    assert sorted(scene.reporter.codes) == ["TemplateNotReproduced", "TemplateOutOfScope"]
+    for finding in scene.reporter.findings:
+        assert "and 495 more" in finding.message
+        assert len(finding.message) < 1000
+
+
+@pytest.mark.parametrize(("label", "created"), [("true", True), ("false", False), (None, False)])
+def test_a_template_with_admin_access_needs_the_label_of_the_namespace(
+    label: str | None, *, created: bool
+) -> None:
+    allowing = Configuration(decisions=Decisions(admin_access="allow"))
+    facts = Facts(
+        cluster=Cluster(keeps=("exactly.adminAccess",)),
+        classes=(ClassFacts("gpu.intel.com", drivers=("gpu.intel.com",), devices=8),),
+        drivers=(Driver("gpu.intel.com", kind="gpu", devices=8, nodes=2),),
+    )
+    context = make_context(allowing, facts)
+    asked: Any = copy.deepcopy(ASKED)
+    limits = {"gpu.intel.com/i915_monitoring": "1"}
+    asked["spec"]["containers"][0]["resources"]["limits"] = limits
+    done = translate(asked, context, TEAM, admin_access=True)
+    (template,) = done.templates
+    scene = Scene(now=context)
+    labels = {TRANSLATE_LABEL: "enforce", **({ADMIN_ACCESS_LABEL: label} if label else {})}
+    scene.namespaces.put({"metadata": {"name": TEAM, "labels": labels}})
+    scene.put(jsonpatch.apply_patch(asked, to_operations(done.edits)))
+    assert scene.reconcile() == ([template.name] if created else [])
