@@ -14,7 +14,7 @@ import msgspec
 
 from config.model import Legacy
 from documents.patch import Edit
-from documents.paths import Path
+from documents.paths import Path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
@@ -59,33 +59,35 @@ def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
-    held = [each for each in _find_held_containers(pod, legacy) if each.resources]
-    present = [resource for each in held for resource in each.resources.values()]
+    present = _find_present(pod, legacy)
     original = restore_original(_remove(pod, present).pod) if present else None
     if original is None:
         return PodWithoutReturned(pod)
     before = {each.user.path: each.resources for each in view_pod(original, legacy).containers}
     idle = _find_idle(pod, present, legacy)
     rest = _remove(pod, idle).pod
-    held = [each for each in _find_held_containers(rest, legacy) if each.resources]
-    if findings := tuple(_find_contradictions(rest, original, held, before, legacy)):
+    asking = _find_present(rest, legacy)
+    if findings := tuple(_find_contradictions(rest, original, asking, before, legacy)):
         return PodWithoutReturned(pod, findings=findings)
-    present = [each for each in present if each not in idle]
-    returned = [*idle, *_find_returned(rest, original, present, before, legacy)]
+    returned = [*idle, *_find_returned(rest, original, asking, before, legacy)]
     patch = _remove(pod, returned)
     return PodWithoutReturned(
-        patch.pod,
-        tuple(patch.edits),
-        tuple(patch.operations),
-        tuple(
-            REQUEST_RETURNED.at(
-                one.where,
-                f"removed {one.original_name}: {one.amount_text}, because the container already "
-                "has a claim for it",
-            )
-            for one in returned
-        ),
+        patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, returned))
     )
+
+
+def _report(one: DeviceResource) -> Finding:
+    return REQUEST_RETURNED.at(
+        one.where,
+        f"removed {one.original_name}: {one.amount_text}, because the container already has a "
+        "claim for it",
+    )
+
+
+def _find_present(pod: Value, legacy: Legacy) -> list[DeviceResource]:
+    """Return the device resources of the containers that use a claim of Drawbridge."""
+    held = _find_held_containers(pod, legacy)
+    return [resource for each in held for resource in each.resources.values()]
 
 
 def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
@@ -127,29 +129,27 @@ _Before = Mapping[Path, Mapping[str, DeviceResource]]
 
 
 def _find_contradictions(
-    pod: Value, original: Value, held: list[Container], before: _Before, legacy: Legacy
+    pod: Value, original: Value, present: list[DeviceResource], before: _Before, legacy: Legacy
 ) -> Iterator[Finding]:
     """Yield the requests that change those for which the claim was made."""
     changed = False
-    for container in held:
-        for name, one in container.resources.items():
-            was = before.get(container.user.path, {}).get(name)
-            if was is not None and was.amount != one.amount:
-                changed = True
-                yield _contradict(container, one, f"for {name}: {was.amount_text}")
+    for one in present:
+        was = before.get(one.container, {}).get(one.name)
+        if was is not None and was.amount != one.amount:
+            changed = True
+            yield _contradict(pod, one, f"for {one.name}: {was.amount_text}")
     if changed or not _count_asks(original, legacy) - _count_asks(restore_original(pod), legacy):
         return
-    for container in held:
-        for name, one in container.resources.items():
-            if name not in before.get(container.user.path, {}):
-                yield _contradict(container, one, "that was made without it")
+    for one in present:
+        if one.name not in before.get(one.container, {}):
+            yield _contradict(pod, one, "that was made without it")
 
 
-def _contradict(container: Container, one: DeviceResource, why: str) -> Finding:
+def _contradict(pod: Value, one: DeviceResource, why: str) -> Finding:
+    name = as_mapping(get_value(pod, one.container)).get("name")
     return REQUESTS_CONTRADICT.at(
         one.where,
-        f"container {container.user.name} requests {one.original_name}: {one.amount_text}, but has "
-        f"a claim {why}",
+        f"container {name} requests {one.original_name}: {one.amount_text}, but has a claim {why}",
         remedy=_REMEDY,
     )
 

@@ -163,11 +163,9 @@ def _read_container(
     if not any(name in resources for name in NAMES.resources):
         _reject_priority_alone(builder, used)
         return
-    if vgpu.drop_without_count(NAMES, container, builder):
-        return
     count = _read_count(builder, container, legacy)
     if not count:
-        return  # by configuration, memory alone does not request a GPU
+        return
     share, row, findings = vgpu.read_share(NAMES, container, legacy, annotations.isolation)
     priority, priority_findings = _read_priority(container)
     mode_findings = annotations.mode_findings if not builder.asks else []
@@ -193,6 +191,9 @@ def _read_count(builder: RequestBuilder, container: Container, legacy: Legacy) -
     one = container.resources.get(NAMES.count)
     if one:
         return builder.read_count(one)
+    if vgpu.drop_without_count(NAMES, container, builder):
+        return 0
+    # A configured 0 means that memory alone does not request a GPU.
     return vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
 
 

@@ -311,14 +311,13 @@ def _make_ask(
     partition = share is not None and share.isolation is Isolation.MIG
     if partition and values.get("partition-id"):
         selectors.append(PartitionProfile((_profile_name(values["partition-id"].strip()),)))
-    vendor = values.get("vendor", "nvidia").strip().lower()
     row = (
         "whole" if share is None else "mig" if partition else "memory" if share.memory else "cores"
     )
     return Ask(
-        kind=Kind.GPU if vendor in VENDORS else Kind.OTHER,
+        kind=Kind.GPU if settings.vendor in VENDORS else Kind.OTHER,
         row=row,
-        vendor=vendor,
+        vendor=settings.vendor,
         count=count,
         share=share,
         selectors=tuple(selectors),

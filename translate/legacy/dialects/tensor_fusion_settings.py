@@ -42,6 +42,11 @@ class TensorFusionSettings:
     pod: PodView
     values: Mapping[str, str]
 
+    @property
+    def vendor(self) -> str:
+        """The vendor of the GPUs, in lower case."""
+        return self.values.get("vendor", "nvidia").strip().lower()
+
     def where(self, key: str) -> str:
         """Return the path of a setting for findings."""
         full = PREFIX + key
@@ -78,12 +83,11 @@ def report_changes(settings: TensorFusionSettings) -> list[Finding]:
                 f"a device matches if its product name contains all words of {model}",
             )
         )
-    vendor = settings.values.get("vendor", "nvidia").strip().lower()
-    if vendor not in VENDORS:
+    if settings.vendor not in VENDORS:
         found.append(
             VENDOR_WITHOUT_DRIVER.at(
                 settings.where("vendor"),
-                f"no known DRA driver serves GPUs of the vendor {format_value(vendor)}",
+                f"no known DRA driver serves GPUs of the vendor {format_value(settings.vendor)}",
             )
         )
     return [*found, *_report_lost(settings)]
