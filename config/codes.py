@@ -37,7 +37,7 @@ NOT_ONE = Code(
     name="ConfigurationNotOne",
     severity=Severity.ERROR,
     text="A configuration file contains no YAML document, or more than one.",
-    example="config.yaml: there are 2 documents in the file, expected one Configuration",
+    example="config.yaml: found 2 documents in the file, expected one Configuration",
     remedy="Keep exactly one document in the file.",
 )
 

@@ -61,7 +61,7 @@ DUPLICATE_KEY = Code(
     severity=Severity.ERROR,
     text="An object contains the same key twice, and only one of the values takes effect.",
     example="line 14: duplicate key nvidia.com/gpu, first on line 12",
-    remedy="Remove one of the two.",
+    remedy="Remove one of the two keys.",
 )
 KEY_NOT_TEXT = Code(
     name="KeyNotText",
@@ -143,7 +143,7 @@ MORE_UNREADABLE = Code(
     name="MoreUnreadable",
     severity=Severity.ERROR,
     text="A file has more than 1000 unreadable documents. The rest of the file is not checked.",
-    example="1000 documents before this one could not be read; the rest of the file stays as it is",
+    example="1000 documents before this one could not be read; the rest of the file is not checked",
     remedy="Check that this is the right file. Correct the first findings and try again.",
 )
 EDIT_REFUSED = Code(

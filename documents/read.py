@@ -62,7 +62,7 @@ def _limit_unreadable(read: Iterator[Document]) -> Iterator[Document]:
         if unreadable > MAX_UNREADABLE:
             message = f"{MAX_UNREADABLE} documents before this one could not be read"
             problem = DocumentProblem(
-                codes.MORE_UNREADABLE, f"{message}; the rest of the file stays as it is"
+                codes.MORE_UNREADABLE, f"{message}; the rest of the file is not checked"
             )
             rest = replace(document, value=None, findings=(), end=len(document.source.data))
             yield replace(rest, findings=(rest.make_finding(problem, ""),))

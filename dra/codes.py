@@ -85,9 +85,9 @@ GATE_UNKNOWN = Code(
 GATE_LOCKED = Code(
     name="FeatureGateLocked",
     severity=Severity.ERROR,
-    text="A feature gate is locked to enabled in the selected Kubernetes version.",
+    text="A feature gate is always enabled in the selected Kubernetes version.",
     example="--feature-gates: DRAAdminAccess cannot be turned off in Kubernetes 1.36",
-    remedy="Remove the feature gate.",
+    remedy="Remove the feature gate from --feature-gates.",
 )
 GATES_UNREADABLE = Code(
     name="FeatureGatesUnreadable",
@@ -199,7 +199,9 @@ COMPATIBILITY_ERROR = Code(
         "The two devices are treated as incompatible."
     ),
     example="d/p/gpu-0 counts as incompatible with d/p/gpu-1: no such key: mode",
-    remedy="Check in the expression that an attribute exists before the expression reads it.",
+    remedy=(
+        'Guard attributes that not every device has: has(device.attributes["d.io"].mode) && ...'
+    ),
 )
 
 RULES_UNREADABLE = Code(

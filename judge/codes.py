@@ -157,7 +157,7 @@ COMPATIBILITY_ASYMMETRIC = Code(
     severity=Severity.WARNING,
     text=(
         "A device's compatibleOnlyWith excludes another device that does not exclude it. The two "
-        "are never allocated at the same time, but only one of them shows it."
+        "are never allocated at the same time, but only one of them declares it."
     ),
     example="spec.devices[0]: device mig-0 excludes mps-0, but mps-0 does not exclude mig-0",
     remedy="Declare the exclusion on both devices, or on none.",
@@ -185,11 +185,12 @@ NAME_TWICE = Code(
     name="NameTwice",
     severity=Severity.WARNING,
     text=(
-        "A device has a name both with and without the driver's domain. The two mean the same; "
-        "constraints use the full name, and expressions see an arbitrary one."
+        "A device publishes an attribute or a capacity under two names, with and without the "
+        "domain of its driver. Both names mean the same. Constraints read the full name, but "
+        "expressions read either of the two values."
     ),
     example="spec.devices[0].attributes[d.io/model]: model has the same meaning",
-    remedy="Publish only one of the two.",
+    remedy="Publish only one of the two names.",
 )
 NAME_SLASHES = Code(
     name="NameSlashes",
@@ -227,8 +228,8 @@ EXTENDED_NAME_SHARED = Code(
     name="ExtendedNameShared",
     severity=Severity.WARNING,
     text=(
-        "Two classes serve one extended resource name. Kubernetes does not enforce that it is "
-        "unique."
+        "Two classes serve one extended resource name. Kubernetes does not require that the name "
+        "is unique, and the scheduler uses only one of the classes."
     ),
     example="spec.extendedResourceName: class a serves example.com/gpu too",
     remedy="Set the name in one class only.",

@@ -126,7 +126,7 @@ def _report_alone(
     if fitting is not None:
         message = (
             f"device {member.device.name} is compatible with no other device on counter set "
-            f"{name}; without its groups it would fit beside {fitting}"
+            f"{name}; without its groups it could be allocated together with {fitting}"
         )
         yield codes.GROUPS_ALONE.at(member.path, message, object=member.about)
 

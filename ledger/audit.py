@@ -78,7 +78,7 @@ def _check_rules(
     for number, each in enumerate(members):
         found = find_incompatibility(each, members[:number], ask)
         if found is not None:
-            message = f"allocated beside {found.refused}, with which it is not compatible"
+            message = f"allocated together with {found.refused}, but not compatible"
             if found.error:
                 message += f": {found.error}"
             yield codes.COMPANY_REFUSED.at("", message, object=f"Device/{found.refusing}")
@@ -164,8 +164,8 @@ def _check_counters_and_groups(
         has = current.counter_sets[counter_set].counters[counter].value
         over = -counters.remaining[counter_set, counter]
         message = (
-            f"allocated devices exceed counter {counter} of {counter_set}, which has {has},"
-            f" by {over / 10**9:g}"
+            f"allocated devices consume {over / 10**9:g} more of counter {counter} of "
+            f"{counter_set} than its total of {has}"
         )
         yield codes.COUNTER_EXCEEDED.at("", message, object=about)
     conflicting_sets: dict[str, None] = {}

@@ -22,16 +22,19 @@ HELD_TWICE = Code(
 CAPACITY_EXCEEDED = Code(
     name="CapacityExceeded",
     severity=Severity.ERROR,
-    text="Shares of a device consume more of a capacity than it has.",
+    text="The shares of a device consume more of a capacity than the device has.",
     example="Device/nic.io/node-1/eth0: claims consume 12G of bandwidth, but the device has 10G",
     remedy="Delete pods that hold shares of the device until the remaining shares fit.",
 )
 COUNTER_EXCEEDED = Code(
     name="CounterOverdrawn",
     severity=Severity.ERROR,
-    text="Allocated devices consume more of a counter than its set currently has.",
-    example="Pool/d.io/n: allocated devices exceed counter memory of gpu-0, which has 40Gi, by 2",
-    remedy="Delete pods that hold these devices. A driver must not change allocated devices.",
+    text="Allocated devices consume more of a counter than its current total.",
+    example=(
+        "Pool/d.io/n: allocated devices consume 2 more of counter memory of gpu-0 than its total "
+        "of 40Gi"
+    ),
+    remedy="Delete pods that use these devices. Make the driver keep allocated devices unchanged.",
 )
 GROUPS_CONTRADICT = Code(
     name="GroupsContradict",
@@ -44,7 +47,7 @@ COMPANY_REFUSED = Code(
     name="CompanyRefused",
     severity=Severity.ERROR,
     text="Devices are allocated together although compatibleOnlyWith excludes one of them.",
-    example="Device/d.io/n/gpu-0: allocated beside d.io/n/mig-1, with which it is not compatible",
+    example="Device/d.io/n/gpu-0: allocated together with d.io/n/mig-1, but not compatible",
     remedy="Delete the pods of one of the devices. Use one scheduler for this pool.",
 )
 DEVICE_LOST = Code(
@@ -89,16 +92,19 @@ CLAIM_REFERENCE_WRONG = Code(
     name="ClaimReferenceWrong",
     severity=Severity.ERROR,
     text=(
-        "An entry of a pod's claims sets neither or both of a claim and a template, or a "
+        "An entry in the claims of a pod names both a claim and a template, or neither, or a "
         "container uses a claim or a request that does not exist."
     ),
     example="spec.containers[0].resources.claims[0]: the pod has no claim gpu",
-    remedy="Set exactly one of both. In containers, use the pod's claims and their requests.",
+    remedy=(
+        "Set exactly one of resourceClaimName and resourceClaimTemplateName. In containers, name "
+        "only claims of the pod and requests of these claims."
+    ),
 )
 ALLOCATED_ELSEWHERE = Code(
     name="AllocatedElsewhere",
     severity=Severity.WARNING,
-    text="A claim of the pod is allocated, but its devices are not available on a node.",
+    text="A claim of the pod is already allocated, and its devices are on other nodes.",
     example="ResourceClaim default/shared is allocated on other nodes",
     remedy="Run the pod where the claim's devices are, or give it a claim of its own.",
 )
@@ -106,10 +112,10 @@ NOT_PROMISED = Code(
     name="NotPromised",
     severity=Severity.WARNING,
     text=(
-        "A solution was found, but its devices cannot be reserved: it gives a claim a whole "
-        "device of which another claim holds a share."
+        "The solver found devices, but they cannot be reserved: the pod would get a whole device "
+        "of which another claim still holds a share."
     ),
-    example="another claim holds a device",
+    example="cannot reserve the devices: another claim holds one of them",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
 ERROR_STOPS_POD = Code(
@@ -117,10 +123,10 @@ ERROR_STOPS_POD = Code(
     severity=Severity.WARNING,
     text=(
         "The allocation fails with an error on one node, so the scheduler places the pod on no "
-        "node. A scheduler that skips nodes of a large cluster may not meet the error."
+        "node. In a large cluster the scheduler skips nodes, so it may not reach the error."
     ),
     example="an error on 1 node stops the pod, although 2 nodes have a solution",
-    remedy="Correct the error that the other reason names, or keep the pod off that node.",
+    remedy="Correct the error in the other message, or exclude the node with a nodeSelector.",
 )
 RULES_NOT_ENFORCED = Code(
     name="RulesNotEnforced",
@@ -150,14 +156,17 @@ COMPATIBILITY_NOT_ENFORCED = Code(
 NODE_UNFIT = Code(
     name="NodeUnfit",
     severity=Severity.WARNING,
-    text="A pod's nodeName or nodeSelector, or --node, excludes a node, or it is unschedulable.",
+    text=(
+        "The nodeName or nodeSelector of the pod, or --node, excludes a node, or the node is "
+        "unschedulable."
+    ),
     example="excluded by nodeSelector zone=b",
-    remedy="Correct the selector, or uncordon a node.",
+    remedy="Correct the field that the message names, or uncordon a node.",
 )
 NODE_UNKNOWN = Code(
     name="NodeUnknown",
     severity=Severity.ERROR,
-    text="The named node is not among the input objects.",
+    text="The input does not contain the Node that --node names.",
     example="--node: Node gpu-7 not found",
     remedy="Correct the name, or pass the Node object with --cluster.",
 )
@@ -165,13 +174,15 @@ SERVED_BY_PLUGIN = Code(
     name="ServedByPlugin",
     severity=Severity.INFO,
     text=(
-        "Nodes advertise a resource name that a pod requests. A device plugin serves it there, "
-        "so the pod gets no claim for it. The free devices of the plugin are not checked."
+        "A device plugin on some nodes serves a resource that the pod requests, so the pod gets no "
+        "claim for it. The simulation does not check whether the plugin has free devices."
     ),
     example=(
         "spec: a device plugin serves nvidia.com/gpu on 2 nodes, so the pod gets no claim for it"
     ),
-    remedy="No action needed. To allocate the devices with DRA, remove the plugin from the nodes.",
+    remedy=(
+        "No action is needed. To allocate the devices with DRA, remove the plugin from the nodes."
+    ),
 )
 SERVED_BY_NOBODY = Code(
     name="ServedByNobody",
@@ -190,9 +201,9 @@ NOTHING_TO_PLACE = Code(
 NOT_SIMULATED = Code(
     name="NotSimulated",
     severity=Severity.WARNING,
-    text="The input has a workload that creates pods, but only pods are placed.",
+    text="The input has a workload, such as a Deployment. The simulation places only pods.",
     example="Deployment/web: pods of this workload are not placed",
-    remedy="Pass the pods that the workload creates.",
+    remedy="Pass the pods of the workload with -f.",
 )
 
 CODES = Codes(

@@ -31,7 +31,7 @@ class ReservationRefusal(enum.StrEnum):
     RESERVED = "other devices are reserved for the claim"
     GONE = "the claim does not exist"
     STALE = "the use of devices changed after the decision"
-    HELD = "another claim holds a device"
+    HELD = "another claim holds one of them"
     LOST = "the reservation expired or was removed"
 
 

@@ -140,7 +140,8 @@ class Placer:
             if refusal is None:
                 kept = tuple((name_of(each), self._written[name_of(each)]) for each in of_node)
                 return PodPlacement(name, node, kept)
-            failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", f"{refusal}", nodes=1)
+            message = f"cannot reserve the devices: {refusal}"
+            failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))

@@ -6,8 +6,8 @@ VERSION_UNKNOWN = Code(
     name="ServerVersionUnknown",
     severity=Severity.WARNING,
     text=(
-        "This release does not know the version of the API server. It assumes the nearest known "
-        "version."
+        "This release of Drawbridge does not support the version of the API server. It assumes the "
+        "nearest version that it supports."
     ),
     example="the API server has version 1.39, which Drawbridge does not know; assuming 1.37",
     remedy="Install a release of Drawbridge that supports this version.",
@@ -42,9 +42,8 @@ DUAL_NODES = Code(
     name="DualNodes",
     severity=Severity.WARNING,
     text=(
-        "Nodes advertise a device plugin resource in addition to ResourceSlices with the same "
-        "devices. To avoid that a device is allocated twice, translated pods do not run on these "
-        "nodes."
+        "Nodes offer the same devices through a device plugin and through DRA, so a device could "
+        "be allocated twice. Translated pods avoid these nodes."
     ),
     example=(
         "gpu-a, gpu-b advertise nvidia.com/gpu although ResourceSlices have the same devices; "
@@ -58,7 +57,7 @@ DUAL_HELD = Code(
     text=(
         "A node no longer advertises a device plugin resource for the devices in its "
         "ResourceSlices, but running pods still use devices that the plugin allocated. Translated "
-        "pods do not run on the node until these pods are gone."
+        "pods avoid the node until these pods end."
     ),
     example=(
         "the device plugin on node gpu-a is gone, but 3 pods still hold devices that it allocated "
@@ -80,8 +79,8 @@ TEMPLATE_UNKNOWN = Code(
     name="TemplateNotReproduced",
     severity=Severity.WARNING,
     text=(
-        "A pod waits for a deleted ResourceClaimTemplate, and translating the pod again with the "
-        "available versions of the facts gives no template with that name."
+        "A pod waits for a deleted ResourceClaimTemplate. The controller translated the pod again "
+        "with every version of the facts that it has, but no result has the name of the template."
     ),
     example=(
         "cannot recreate ResourceClaimTemplate drawbridge-4b7d...: the pod was translated with "
@@ -93,8 +92,8 @@ OUT_OF_SCOPE = Code(
     name="TemplateOutOfScope",
     severity=Severity.WARNING,
     text=(
-        "A pod waits for a deleted ResourceClaimTemplate, but admission does not translate pods "
-        "like this one now, so the controller does not create the template."
+        "A pod waits for a deleted ResourceClaimTemplate. The controller does not create the "
+        "template, because the webhook would no longer translate the pod."
     ),
     example=(
         "cannot recreate ResourceClaimTemplate drawbridge-4b7d...: admission does not translate "
@@ -109,27 +108,32 @@ QUOTA_MIRRORED = Code(
     name="QuotaMirrored",
     severity=Severity.INFO,
     text=(
-        "No DeviceClass maps to a resource with a quota. Claims are therefore limited by the "
-        "ResourceQuota drawbridge-quota, and device plugin requests and claims share the limit. "
-        "If both are created at the same time, the total can reach twice the limit. The entry "
-        "count/recounts.drawbridge.dev limits nothing."
+        "A ResourceQuota limits a resource that no DeviceClass maps, so it does not count claims. "
+        "The controller maintains the ResourceQuota drawbridge-quota, which gives "
+        "claims the amount that device-plugin requests leave, and the reverse. If both are created "
+        "at the same time, the total can reach twice the limit. The entry "
+        "count/recounts.drawbridge.dev of this quota limits nothing."
     ),
     example=(
         "no DeviceClass maps nvidia.com/gpu, so pods and claims of gpu.nvidia.com share the limit "
         "requests.nvidia.com/gpu: 10 of team-quota through drawbridge-quota"
     ),
-    remedy="To let Kubernetes count both, create a DeviceClass with that extendedResourceName.",
+    remedy=(
+        "No action is needed. To let Kubernetes count both, set extendedResourceName of the "
+        "DeviceClass to the resource."
+    ),
 )
 QUOTA_UNBOUND = Code(
     name="QuotaDoesNotBind",
     severity=Severity.WARNING,
-    text="A quota on a device resource does not limit the claims that replace the resource.",
+    text="A ResourceQuota on a device resource does not limit the claims that replace it.",
     example=(
         "the entry requests.nvidia.com/gpumem: 8000 does not count devices, so it does not limit "
         "claims"
     ),
     remedy=(
-        "Limit the class by <class>.deviceclass.resource.k8s.io/devices in another ResourceQuota."
+        "Add the entry <class>.deviceclass.resource.k8s.io/devices for the DeviceClass to a "
+        "ResourceQuota."
     ),
 )
 QUOTA_SHARES = Code(

@@ -1,4 +1,4 @@
-"""The codes of findings about a pod and its claims."""
+"""Finding codes of `drawbridge explain`: problems of a pod and its claims."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ ORIGINAL_UNREADABLE = Code(
     example=(
         "Pod/team-a/train metadata.annotations[drawbridge.dev/original]: does not match this pod"
     ),
-    remedy="To see the original requests, look at the manifest of the pod.",
+    remedy="Read the original requests in the manifest of the pod.",
 )
 TEMPLATE_MISSING = Code(
     name="TemplateMissing",
@@ -44,8 +44,9 @@ TEMPLATE_MISSING = Code(
         "Pod/team-a/train spec.resourceClaims[0]: ResourceClaimTemplate drawbridge-77ab not found"
     ),
     remedy=(
-        "The controller creates missing templates of Drawbridge within a second. Check its log, or "
-        "create the pod again from its manifest."
+        "If Drawbridge generated the template, check the log of the controller, which creates "
+        "missing templates, or create the pod again from its manifest. Otherwise create the "
+        "template."
     ),
 )
 TEMPLATE_DIFFERS = Code(
@@ -81,8 +82,9 @@ CLAIM_PENDING = Code(
     text="The scheduler has not allocated devices to the claim yet.",
     example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices allocated",
     remedy=(
-        "Run `drawbridge simulate --cluster PATH` to see why no node fits, and check the events of "
-        "the pod."
+        "Check the events of the pod. Save the pod, its claims, and the Nodes, ResourceSlices and "
+        "DeviceClasses of the cluster to files, and run `drawbridge simulate --cluster PATH` on "
+        "them to see why no node fits."
     ),
 )
 CLAIM_NOT_RESERVED = Code(
@@ -90,28 +92,28 @@ CLAIM_NOT_RESERVED = Code(
     severity=Severity.WARNING,
     text="The claim has devices, but it is not reserved for this pod.",
     example="ResourceClaim/team-a/train-gpu: reserved for other, not for this pod",
-    remedy="Wait until the pods that use the claim finish, or give this pod its own claim.",
+    remedy="Wait until the pods that use the claim end, or give this pod a claim of its own.",
 )
 POD_PENDING = Code(
     name="PodPending",
     severity=Severity.WARNING,
-    text="The pod is not scheduled. The message is that of the scheduler.",
+    text="The scheduler has not assigned the pod to a node. The message is from the scheduler.",
     example="Pod/team-a/train: 0/8 nodes are available: 8 cannot allocate all claims",
     remedy=(
-        "Free or add the resources in the message. Run `drawbridge simulate` for details per "
-        "device."
+        "Free or add the resources that the message names. Run `drawbridge simulate --cluster "
+        "PATH` on the objects of the cluster to see the reason for each device."
     ),
 )
 NOT_PREPARED = Code(
     name="DevicesNotPrepared",
     severity=Severity.WARNING,
-    text="The pod has a node and its devices, but the kubelet has not started it.",
+    text="The pod has a node and devices, but the kubelet has not started its containers.",
     example="Pod/team-a/train: FailedPrepareDynamicResources: gpu-0 is not healthy",
     remedy="Check the events of the pod and the log of the device driver on that node.",
 )
 
 CODES = Codes(
-    "see",
+    "explain",
     (
         NOT_TRANSLATED,
         ORIGINAL_UNREADABLE,

@@ -40,9 +40,10 @@ CAPACITY_LACKING = _code(
 )
 DEVICE_UNSUPPORTED = _code(
     "DeviceUnsupported",
-    "The matching devices need a feature that the node or the cluster does not have.",
-    "no gpu.nvidia.com device that does not need DRAOptionalNodeOperations",
-    "Enable the feature.",
+    "The matching devices need a feature gate that is not enabled in the scheduler or on the node.",
+    "8 of 8 gpu.nvidia.com devices need DRAOptionalNodeOperations, which is not available",
+    "Enable the feature gate in the scheduler. Enable DRAOptionalNodeOperations in the kubelet of "
+    "the node as well.",
 )
 GROUP_CLASH = _code(
     "GroupClash",
@@ -53,7 +54,8 @@ GROUP_CLASH = _code(
 )
 COMPANY_CLASH = _code(
     "CompanyClash",
-    "A `compatibleOnlyWith` rule excludes the matching devices beside the allocated devices.",
+    "A `compatibleOnlyWith` rule forbids to allocate the matching devices together with the "
+    "devices that are already allocated.",
     "gpu-0 is compatible only with device.attributes['gpu.example.com'].mode == 'mig'",
     "Request a device that the rule allows, or wait until the other devices are released.",
 )
@@ -84,7 +86,8 @@ TOO_FEW_TOGETHER = _code(
 )
 TOO_MANY_RESULTS = _code(
     "TooManyResults",
-    "Every combination of alternatives gives a claim more than 32 devices.",
+    "A claim can have at most 32 devices, but every combination of the alternatives in its "
+    "requests has more.",
     "every combination of alternatives gives a claim more than 32 devices",
     "Distribute the requests over several claims.",
 )
@@ -92,37 +95,37 @@ POOL_UNUSABLE = _code(
     "PoolUnusable",
     "A pool cannot be used: its driver is updating it, or its slices are inconsistent.",
     "pool gpu.example.com/node-1 is incomplete",
-    "Wait for the driver, or repair its slices. Run `drawbridge lint` to find what is wrong.",
+    "Wait for the driver, or correct its slices. Run `drawbridge lint -f FILE` to find the errors.",
 )
 CLAIM_REFUSED = _code(
     "ClaimRefused",
-    "The scheduler reports an error for the whole pod, on every node.",
+    "A claim of the pod has an error, so the scheduler cannot allocate it on any node.",
     "claim default/c, request gpu: device class gpu does not exist",
-    "Change the claim.",
+    "Correct the error in the claim that the message names.",
 )
 SELECTOR_FAILS = _code(
     "SelectorFails",
     "A selector or a derived attribute fails on a device. The pod stays pending on all nodes.",
     "claim default/c, request gpu: selector #0 on device d/p/gpu-0: no such key: model",
-    "Check with `?` or `in` that the attribute exists before you use it.",
+    'Guard attributes that not every device has: has(device.attributes["d.io"].model) && ...',
 )
 CAPACITY_UNCOUNTABLE = _code(
     "CapacityUncountable",
-    "An amount is not usable in calculations. The pod stays pending on all nodes.",
+    "An amount of a capacity is negative or out of range. The pod stays pending on all nodes.",
     "claim default/c, request gpu: capacity memory: the amount -1 is negative",
-    "Request another amount, or repair the slice.",
+    "Correct the amount in the request, or in the ResourceSlice of the device.",
 )
 SELECTOR_OF_NODES_FAILS = _code(
     "NodeSelectorFails",
     "The node selector of a slice or a device is invalid. The pod stays pending on all nodes.",
     "slice s: nodeSelectorTerms[0].matchExpressions[0]: In needs values",
-    "Repair the slice.",
+    "Correct the node selector in the ResourceSlice.",
 )
 SEARCH_GAVE_UP = _code(
     "SearchGaveUp",
     "The search reached its step limit before it found or excluded a solution.",
     "no result after 200000 search steps",
-    "Request fewer devices, or request all of one kind.",
+    "Request fewer devices, or request devices of fewer kinds.",
 )
 
 CODE_BY_STAGE = {

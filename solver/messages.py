@@ -109,8 +109,12 @@ def _capacity(option: Option, loss: StageLoss, requested: int, _: NodeView) -> s
 
 def _support(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
     features = {each for _, each in loss.rejected if isinstance(each, str)}
-    needed = ", ".join(sorted(features)) or "binding conditions"
-    return _remaining(option, loss, requested, f" that does not need {needed}")
+    needed = ", ".join(sorted(features)) or "DRADeviceBindingConditions"
+    rejected = len(loss.rejected)
+    verb = "needs" if rejected == 1 else "need"
+    text = f"{rejected} of {loss.before} {_devices(option, loss.before)} {verb} {needed}"
+    more = f"; {requested} requested" if loss.after else ""
+    return f"{text}, which is not available{more}"
 
 
 def _groups(option: Option, loss: StageLoss, requested: int, node_view: NodeView) -> str:

@@ -109,7 +109,7 @@ DUAL_ADVERTISED = Code(
     text=(
         "Some nodes offer the same devices through a device plugin and through DRA, so a "
         "device could be allocated twice. The translation keeps the pod off these nodes, and "
-        "their devices stay idle for it. A pod that stays as it is can run there."
+        "their devices stay idle for it. A pod that is not translated can run there."
     ),
     example=(
         "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that "
@@ -135,17 +135,16 @@ DUAL_HELD = Code(
     name="DualDevicesHeld",
     severity=Severity.WARNING,
     text=(
-        "No device plugin serves the resource any more, but nodes are still labelled for it: "
-        "pods still hold devices of the plugin, or the plugin restarts. DRA does not know "
-        "about those devices, so the translation keeps the pod off these nodes."
+        "No device plugin serves the resource any more, but some nodes still have the label for "
+        "it: pods on them still hold devices of the plugin, or the plugin restarts. DRA does not "
+        "count these devices as allocated, so the translation keeps the pod off these nodes."
     ),
     example=(
         "spec.affinity.nodeAffinity: pods may still hold devices of gpu.nvidia.com from a "
         "device plugin on 2 nodes; the pod avoids these nodes"
     ),
     remedy=(
-        "Wait for the old pods to end, or drain the nodes. The label is removed with the last"
-        " of these pods."
+        "Wait until these pods end, or drain the nodes. The controller then removes the label."
     ),
 )
 SCHEDULER_OURS = Code(

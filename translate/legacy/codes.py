@@ -7,7 +7,8 @@ DEVICE_UNKNOWN = Code(
     name="DeviceUnknown",
     severity=Severity.WARNING,
     text=(
-        "A container requests a device resource that no dialect knows. The request stays unchanged."
+        "A container requests a device resource that Drawbridge does not know. The request stays "
+        "unchanged."
     ),
     example=(
         "spec.containers[0].resources.limits[example.com/npu]: example.com/npu: 1 is not a "
@@ -20,7 +21,7 @@ AMOUNT_UNREADABLE = Code(
     severity=Severity.WARNING,
     text=(
         "The amount of a device resource is not a quantity, but for example a placeholder. The "
-        "pod is not translated, so that no part of its request gets lost."
+        "pod is not translated, so that no part of its request is lost."
     ),
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpu]: nvidia.com/gpu must be a "

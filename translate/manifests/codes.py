@@ -6,8 +6,8 @@ ELSEWHERE = Code(
     name="RequestNotInPod",
     severity=Severity.WARNING,
     text=(
-        "An object requests a device in a field that is not known to be part of a pod "
-        "template. The request stays as it is."
+        "An object requests a device outside a pod template that Drawbridge knows. The request "
+        "stays unchanged."
     ),
     example=(
         "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob requests "
@@ -28,7 +28,10 @@ QUOTA_COUNTS = Code(
     example=(
         "spec.hard[requests.nvidia.com/gpu]: requests.nvidia.com/gpu does not count translated pods"
     ),
-    remedy="Add device classes to the quota. In a ResourceQuota, add their entries for claims.",
+    remedy=(
+        "Limit the DeviceClasses of the claims as well. In a ResourceQuota, add the entry "
+        "<class>.deviceclass.resource.k8s.io/devices."
+    ),
 )
 TEMPLATE_DIFFERS = Code(
     name="TemplateInInputDiffers",
@@ -46,13 +49,13 @@ RAY_GPUS_LOST = Code(
     severity=Severity.WARNING,
     text=(
         "KubeRay reads the number of GPUs of a Ray group from the limits of its first container. "
-        "The translation removes this limit, so Ray schedules no tasks for GPUs on the group."
+        "The translation removes this limit, so Ray schedules no GPU tasks on the group."
     ),
     example=(
         "spec.workerGroupSpecs[0].rayStartParams: num-gpus is not set, and KubeRay can no longer "
         "read it from the limit nvidia.com/gpu: 2, which the translation removes"
     ),
-    remedy="Set `rayStartParams.num-gpus` of the group to the number of GPUs.",
+    remedy='Set `rayStartParams.num-gpus` of the group to the number of GPUs, such as "2".',
 )
 
 CODES = Codes(

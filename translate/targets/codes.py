@@ -1,4 +1,4 @@
-"""The findings of targets: what a claim cannot say, and what is lost in saying it."""
+"""Finding codes of targets: requests that no claim can express, and properties that are lost."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -33,9 +33,9 @@ EXCLUSIVITY_LOST = _loss(
 )
 LIMITS_ENFORCED = _loss(
     "LimitsEnforced",
-    "The original requests were not enforced, but the target's driver enforces them.",
+    "The dialect of the pod does not enforce the requested amounts, but the target's driver does.",
     "a container that uses more than it requests fails on hami-core-gpu.project-hami.io",
-    "Check that the requested amounts are the most that the program uses.",
+    "Check that the program never uses more than the requested amounts.",
 )
 CORES_EXCLUSIVE = _loss(
     "OthersWithoutCoresJoin",
@@ -47,7 +47,7 @@ CORES_EXCLUSIVE = _loss(
         "all cores and a part of the memory on hami-core-gpu.project-hami.io: pods that "
         "request only memory can share the device"
     ),
-    "Request all memory as well to keep other pods off the device.",
+    "To keep other pods off the device, request all memory as well.",
 )
 CORES_LOST = _loss(
     "CoresNotLimited",
@@ -62,15 +62,15 @@ SHARE_WHOLE = _loss(
         "fewer pods fit on a node."
     ),
     "a share of a network device takes the whole device on dra.net",
-    "Request virtual functions if pods must share a card.",
+    "If several pods must share a device, request partitions or virtual functions of it.",
 )
 ALIGNMENT_LOST = _loss(
     "AlignmentLost",
-    "Devices that should be near each other may be allocated apart.",
+    "The pod requests devices near each other, but the claim may get devices that are not.",
     "no GPU shares a PCIe root with a NIC on any node",
     (
-        "No action is needed if the distance does not matter. Otherwise publish an attribute "
-        "that relates the devices."
+        "No action is needed if the distance does not matter. Otherwise let the driver publish an "
+        "attribute that both devices share, such as resource.kubernetes.io/pcieRoot."
     ),
 )
 NEIGHBOURHOOD_CHANGED = _loss(
@@ -81,7 +81,7 @@ NEIGHBOURHOOD_CHANGED = _loss(
 )
 SHAPE_CHOSEN = _loss(
     "ShapeChosen",
-    "The device groups fit one shape of nodes. Nodes of other shapes cannot satisfy the claim.",
+    "The claim has groups of devices that fit one shape of nodes. Other nodes cannot satisfy it.",
     "3 groups, as on 40 nodes; 2 other nodes have a different shape",
     "No action is needed if the pod may run on the matching nodes only.",
 )
@@ -94,8 +94,8 @@ LABEL_DROPPED = _loss(
 PRODUCTS_LEFT = _loss(
     "ProductsLeftOut",
     (
-        "A percentage becomes a different amount for each product, and one request has room "
-        "for eight alternatives."
+        "A request can have at most eight alternatives, so some products or devices are left out. "
+        "A percentage needs one alternative for each product with a different amount."
     ),
     "3 amounts do not fit in the request, for example of A100",
     "Request an amount of memory, or name the product.",
@@ -120,7 +120,8 @@ ROUNDED = Code(
     remedy="No action is needed.",
 )
 
-# What a loss takes away; those in GUARDED make an ask not sayable unless they are allowed.
+# The property that each finding reports as lost. A loss in GUARDED makes an ask not expressible,
+# unless `decisions.allowLossOf` contains it.
 LOSES: Final[Mapping[str, str]] = {
     ISOLATION_LOST.name: "isolation",
     EXCLUSIVITY_LOST.name: "exclusivity",
