@@ -110,6 +110,11 @@ class Client:
             raise ApiError(response.status, answer)
         return answer
 
+    def response_headers(self, path: str) -> Mapping[str, str]:
+        """Read an object and return the headers of the response, by their names in lower case."""
+        response, _ = self._exchange("GET", path, None, "application/json")
+        return {name.lower(): value for name, value in response.headers.items()}
+
     def watch(self, path: str, **query: str) -> "Stream":
         """Open a watch; its events come line by line until either side closes it."""
         connection = self._connect(None)

@@ -61,16 +61,21 @@ def cases(seed: int, count: int, namespace: str) -> Iterator[DamagedRequest]:
 
 async def send_cases(target: Target, seed: int, count: int) -> Outcome:
     """Send all requests of a seed."""
+    return await send_each(target, f"{seed}", cases(seed, count, target.namespace))
+
+
+async def send_each(target: Target, label: str, requests: Iterator[DamagedRequest]) -> Outcome:
+    """Send requests, several at a time, and check every response."""
     outcome = empty_outcome()
-    trust = _trust(target)
-    numbered = enumerate(cases(seed, count, target.namespace))
+    trust = trusted(target)
+    numbered = enumerate(requests)
 
     async def work() -> None:
         for number, one in numbered:
             outcome.kinds[one.name] += 1
-            said = await _send_in_time(target, trust, one, outcome)
-            if said:
-                outcome.wrong.append(f"case {seed}/{number} ({one.name}): {said}")
+            error = await _send_in_time(target, trust, one, outcome)
+            if error:
+                outcome.wrong.append(f"case {label}/{number} ({one.name}): {error}")
             if number % PROBE == 0:
                 outcome.wrong.extend(await probe(target, trust))
 
@@ -89,11 +94,12 @@ async def probe(target: Target, trust: ssl.SSLContext) -> list[str]:
 
 async def ready(target: Target) -> None:
     """Wait until valid reviews get valid responses."""
-    while await probe(target, _trust(target)):  # noqa: ASYNC110  # another process's state
+    while await probe(target, trusted(target)):  # noqa: ASYNC110  # another process's state
         await asyncio.sleep(0.02)
 
 
-def _trust(target: Target) -> ssl.SSLContext:
+def trusted(target: Target) -> ssl.SSLContext:
+    """Return a TLS context that trusts the CA of the target."""
     trust = ssl.create_default_context(cadata=target.authority)
     # The rig's authorities are no model of RFC 5280, and newer Pythons look closely.
     trust.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)

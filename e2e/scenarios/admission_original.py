@@ -7,6 +7,7 @@ causes no template that admission would not have created.
 import json
 
 from e2e.installed.installation import (
+    MODE,
     TEMPLATES,
     installed,
     set_mode,
@@ -194,8 +195,8 @@ def a_copy_of_a_translated_pod_gets_its_own_claim(stage: Stage) -> None:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def a_copy_in_another_namespace_gets_its_template(stage: Stage) -> None:
-    """The controller creates the template from the original in the copy's annotation."""
+def a_copy_in_another_namespace_in_scope_gets_its_template(stage: Stage) -> None:
+    """Admission keeps the copy. The controller creates the template from its undo patch."""
     cluster = installed(stage)
     add_gpu_node(stage)
     wait_for_facts(stage, cluster, legacy_pod(stage, "first"))
@@ -203,7 +204,8 @@ def a_copy_in_another_namespace_gets_its_template(stage: Stage) -> None:
     copy = copy_of(stage.wait_running("first"), "second")
     there = f"{stage.namespace}-too"
     path = f"/api/v1/namespaces/{there}/pods"
-    stage.cluster_object("/api/v1/namespaces", {"metadata": {"name": there}})
+    metadata = {"name": there, "labels": {MODE: "enforce"}}
+    stage.cluster_object("/api/v1/namespaces", {"metadata": metadata})
     account = f"/api/v1/namespaces/{there}/serviceaccounts/default"
     stage.wait("the namespace has its account", lambda: stage.exists(account))
     ran = cluster.kubectl.inside(there).apply(copy).check()

@@ -33,6 +33,8 @@ from e2e.scenarios.stage import Stage
 HAMI = "hami-core-gpu.project-hami.io"
 PUBLISHED = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
 USED = "drawbridge.dev/used"
+# Templates that another field manager has changed are not collected.
+MANAGER = "drawbridge"
 LATER = ("H800", "A100-SXM4-80GB")
 # A name of Drawbridge's form whose content does not match the hash.
 LIKE_OURS = f"drawbridge-{'0' * 32}"
@@ -281,7 +283,8 @@ def mark_unused(stage: Stage, name: str, *, old: bool = True) -> None:
     """Set the last use of a template to two days ago; with `old` its creation too."""
     path = template_path(stage, name)
     used = backdate(stage.processes, path) if old else "2026-01-01T00:00:00Z"
-    stage.client.patch(path, {"metadata": {"annotations": {USED: used}}})
+    change = {"metadata": {"annotations": {USED: used}}}
+    stage.client.patch(path, change, fieldManager=MANAGER)
 
 
 def run_collection(stage: Stage, cluster: Installation) -> None:

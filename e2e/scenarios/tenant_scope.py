@@ -1,0 +1,128 @@
+"""Scenarios: a tenant tries to use the controller's rights in a namespace out of scope."""
+
+from e2e.controlplane.client import Client
+from e2e.installed.installation import (
+    Installation,
+    installed,
+    set_mode,
+    template_names,
+    wait_for_facts,
+)
+from e2e.scenarios.admission import (
+    FACTS,
+    NEEDS,
+    ORIGINAL,
+    add_gpu_node,
+    claim_of,
+    legacy_pod,
+    suspended,
+)
+from e2e.scenarios.admission_original import PRIVILEGES, template_path, wait_for_event
+from e2e.scenarios.admission_scope import restored_configuration, set_scope
+from e2e.scenarios.objects import JSON, RESOURCE
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+from e2e.scenarios.tenant import another_namespace, forged_copy, tenant_client
+
+MODE = "drawbridge.dev/translate"
+OUT_OF_SCOPE = "TemplateOutOfScope"
+SYSTEM = "/api/v1/namespaces/kube-system"
+
+
+def translated_pod(stage: Stage, cluster: Installation) -> JSON:
+    """Return a pod that admission has translated in another team's namespace."""
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    path = f"/api/v1/namespaces/{another_namespace(stage, 'other', {MODE: 'enforce'})}/pods"
+    pod = legacy_pod(stage, "first")
+    pod["spec"]["schedulerName"] = "nobody"
+    pod = stage.client.create(path, pod)
+    assert {ORIGINAL, FACTS} <= pod["metadata"]["annotations"].keys()
+    return pod
+
+
+def check_no_template(stage: Stage, client: Client, pod: JSON) -> None:
+    """Create a pod and check that the controller reports it and creates no template."""
+    client.create(stage.pod_path(), pod)
+    name = pod["metadata"]["name"]
+    told = wait_for_event(stage, name, OUT_OF_SCOPE)
+    assert pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] in told, told
+    assert template_names(stage) == []
+    assert stage.client.get(stage.claim_path())["items"] == []
+
+
+@scenario("smoke", rig="installed", needs=NEEDS)
+def a_copied_pod_out_of_scope_gets_no_template(stage: Stage) -> None:
+    """Not in a namespace without the label, not in an excluded one, and not in kube-system."""
+    cluster = installed(stage)
+    pod = translated_pod(stage, cluster)
+    set_mode(stage, None)
+    client = tenant_client(stage)
+    check_no_template(stage, client, forged_copy(pod, "copied"))
+    forged = forged_copy(pod, "forged")
+    forged["metadata"]["annotations"][ORIGINAL] = f"{PRIVILEGES}".replace("'", '"')
+    forged["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = f"drawbridge-{'0' * 32}"
+    check_no_template(stage, client, forged)
+    with restored_configuration(stage, cluster) as whole:
+        set_scope(stage, cluster, whole, excludeNamespaces=["kube-system", stage.namespace])
+        set_mode(stage, "enforce")
+        check_no_template(stage, client, forged_copy(pod, "excluded"))
+    check_kube_system(stage, forged_copy(pod, stage.name))
+
+
+def check_kube_system(stage: Stage, pod: JSON) -> None:
+    """Check the same in kube-system, where only an administrator can create the pod."""
+    name = pod["metadata"]["name"]
+    stage.client.create(f"{SYSTEM}/pods", {**pod, "spec": {**pod["spec"], "volumes": []}})
+    try:
+        stage.wait("the event in kube-system", lambda: events_in_kube_system(stage, name))
+        path = f"{RESOURCE}/namespaces/kube-system/resourceclaimtemplates"
+        assert stage.client.get(path)["items"] == []
+    finally:
+        stage.client.delete(f"{SYSTEM}/pods/{name}")
+
+
+def events_in_kube_system(stage: Stage, name: str) -> list[JSON]:
+    """Return the events about a template of a pod in kube-system."""
+    selector = f"involvedObject.name={name},reason={OUT_OF_SCOPE}"
+    found: list[JSON] = stage.client.get(f"{SYSTEM}/events", fieldSelector=selector)["items"]
+    return found
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_pod_whose_namespace_left_the_scope_gets_an_event(stage: Stage) -> None:
+    """Its template is deleted and not created again. With the label back, the pod runs."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    client = tenant_client(stage)
+    with suspended(stage.processes.processes["kube-controller-manager"]):
+        client.create(stage.pod_path(), legacy_pod(stage, "train"))
+        (name,) = template_names(stage)
+        set_mode(stage, None)
+
+        def reported() -> bool:
+            # The controller can see the deletion before the label, and then creates it once more.
+            if name in template_names(stage):
+                stage.client.delete(template_path(stage, name))
+            return any(each.startswith(f"{OUT_OF_SCOPE}: ") for each in stage.events("train"))
+
+        stage.wait("the event", reported)
+        assert template_names(stage) == []
+        set_mode(stage, "enforce")
+        stage.wait("the template exists again", lambda: template_names(stage) == [name])
+    stage.wait_running("train")
+    assert claim_of(stage, "train")[0] == name
+
+
+@scenario("smoke", rig="installed", needs=NEEDS)
+def admin_access_of_a_legacy_request_is_refused_by_default(stage: Stage) -> None:
+    """The request for Intel's monitoring resource creates no claim with admin access."""
+    cluster = installed(stage)
+    stage.node("a", "lab-2intel", {"gpu.intel.com": "i915"})
+    wait_for_facts(stage, cluster, stage.pod_object("probe", limits={"gpu.intel.com/i915": "1"}))
+    pod = stage.pod_object("monitor", limits={"gpu.intel.com/i915_monitoring": "1"})
+    ran = cluster.kubectl.inside(stage.namespace).apply(pod)
+    assert ran.code == 1, ran
+    assert "decisions.adminAccess" in ran.err, ran
+    assert template_names(stage) == []
