@@ -15,15 +15,16 @@ from documents.patch import Edit, EditError
 from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding, Severity
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from dra.names import FACTS_ANNOTATION
 from facts import serialized
 from facts.model import Facts
 from translate import essence
 from translate.changes import dual_nodes, environment, scheduler
+from translate.changes.annotation_size import check_annotation_size
 from translate.changes.patch import Patch
 from translate.changes.returned_requests import remove_returned_requests
 from translate.changes.template import ClaimTemplate
-from translate.codes import ANNOTATIONS_TOO_LARGE, POD_TOO_COMPLEX
+from translate.codes import POD_TOO_COMPLEX
 from translate.decisions.admin_access import check_admin_access
 from translate.decisions.codes import (
     LEFT_TO_CLASS,
@@ -55,8 +56,6 @@ from translate.legacy.read import read_pod
 from translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
-# The API server's limit for all keys and values together.
-MAX_ANNOTATION_BYTES: Final = 256 * 1024
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -253,8 +252,8 @@ def _compose(
     if context.facts_digest:
         patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
     patch.add_undo()
-    if too_large := _check_annotations(patch.pod):
-        return Translation(findings=(*findings, too_large))
+    if too_large := check_annotation_size(patch.pod):
+        return Translation(findings=(*findings, *too_large))
     templates = tuple(template for _, template in outcome.claims)
     return Translation(
         tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
@@ -313,24 +312,6 @@ def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
     taken = {name for each in claims if isinstance(name := as_mapping(each).get("name"), str)}
     named = (f"{CLAIM}-{number}" for number in itertools.count(2))
     return (name for name in itertools.chain((CLAIM,), named) if name not in taken)
-
-
-def _check_annotations(pod: Value) -> Finding | None:
-    """Report annotations that the API server refuses for their size."""
-    annotations = as_mapping(get_value(pod, ("metadata", "annotations")))
-    total = sum(_count_bytes(key) + _count_bytes(text) for key, text in annotations.items())
-    if total <= MAX_ANNOTATION_BYTES:
-        return None
-    own = _count_bytes(annotations.get(ORIGINAL_ANNOTATION))
-    message = (
-        f"the annotations would have {total} bytes, of which {ORIGINAL_ANNOTATION} has {own}, but "
-        f"the limit is {MAX_ANNOTATION_BYTES}"
-    )
-    return ANNOTATIONS_TOO_LARGE.at("metadata.annotations", message)
-
-
-def _count_bytes(text: Value) -> int:
-    return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
 
 
 def _check_changeable(pod: Value) -> tuple[Finding, ...]:

@@ -12,10 +12,11 @@ from config.model import Configuration
 from documents.patch import EditError, apply_edits
 from facts.model import Facts
 from tests.tables import YamlValue
+from translate.changes.annotation_size import MAX_ANNOTATION_BYTES
 from translate.changes.patch import restore_original
 from translate.changes.undo import apply_undo, parse_undo
 from translate.legacy.read import read_pod
-from translate.pods import MAX_ANNOTATION_BYTES, TranslationContext, translate
+from translate.pods import TranslationContext, translate
 from translate.targets.claims import MAX_CLAIMS
 from translate.work_budget import (
     BASE_UNITS,
