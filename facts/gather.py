@@ -111,7 +111,7 @@ def gather_facts(
     networks = network_table(objects.networks)
     omitted: dict[str, int] = {}
     facts = Facts(
-        cluster=_cluster(gates, keeps),
+        cluster=describe_cluster(gates, keeps),
         classes=_fit(class_table(classes, counted), "classes", _class_weight, omitted),
         names=_fit(names, "names", _resource_weight, omitted),
         products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
@@ -134,7 +134,8 @@ def _nodes(objects: FactsInput) -> tuple[Node, ...]:
     return tuple(nodes[name] for name in sorted(nodes))
 
 
-def _cluster(gates: Gates, keeps: Iterable[str] | None) -> Cluster:
+def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluster:
+    """Return version, gates and stored claim fields; without `keeps`, the gates decide."""
     fields = Gates.__struct_fields__
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
     kept = (field for field, gate in GATE_OF_FIELD.items() if getattr(gates, gate))

@@ -104,6 +104,21 @@ CONTAINERS = st.lists(
 )
 
 
+# Requests that different drivers or plugins serve.
+APART = st.lists(
+    st.sampled_from(
+        (
+            {"nvidia.com/gpu": 1},
+            {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000},
+            {"nvidia.com/gpu": 1, "rdma/hca": 1},
+            {"rdma/hca": 1},
+        )
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
 def pod(containers: list[dict[str, int]]) -> YamlValue:
     return {
         "metadata": {},
@@ -135,7 +150,7 @@ def test_a_request_that_stays_is_served_by_one_server(
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
-@given(CLUSTERS, CONTAINERS)
+@given(CLUSTERS, APART)
 def test_claims_and_what_stays_are_on_one_node(
     cluster: GeneratedCluster, containers: list[dict[str, int]]
 ) -> None:

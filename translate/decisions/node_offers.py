@@ -64,18 +64,25 @@ def decide_for_one_node(
     """
     budget.charge(estimate_work(asks, facts))
     decided = _decide_each(asks, admin, facts, configuration)
-    if facts is None or decided.refused or not decided.results:
+    if facts is None or not facts.knows_offers or decided.refused or not decided.results:
         return decided
-    unmet = _find_unmet(decided, facts, configuration)
-    if not unmet:
+    needs = _list_known_needs(decided, facts)
+    open_offers = _list_open_offers(decided, facts, configuration)
+    if not needs or _is_met(needs, open_offers):
         return decided
     for offer in _list_kinds(asks, facts):
         budget.charge(estimate_work(asks, facts))
         # As in a cluster that has only nodes of this kind.
         other = _decide_each(asks, admin, facts.narrowed(offer), configuration)
-        if not other.refused and _is_offered(other, offer, facts, configuration):
+        is_open = offer in _list_open_offers(other, facts, configuration)
+        if is_open and not other.refused and _is_met(_list_needs(other, facts), [offer]):
             return other
-    message = f"no node offers {', '.join(need.label for need in unmet)} together"
+    # A dual node may become open again, and a finding reports it.
+    return decided if _is_met(needs, facts.offers) else _refuse(asks, decided, needs)
+
+
+def _refuse(asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed]) -> DecidedAsks:
+    message = f"no node offers {', '.join(need.label for need in needs)} together"
     path = format_path(asks[0].users[0].path) if asks[0].users else ""
     return replace(decided, findings=(NOT_TOGETHER.at(path, message),), refused=True)
 
@@ -114,33 +121,24 @@ def _leave_joints(asks: Sequence[Ask], facts: Facts | None) -> Sequence[Ask]:
     ]
 
 
-def _find_unmet(
+def _list_known_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
+    """Return the needs that any node meets; the first node for the others may arrive later."""
+    return tuple(
+        need for need in _list_needs(decided, facts) if any(map(need.is_offered, facts.offers))
+    )
+
+
+def _is_met(needs: Iterable[NodeNeed], offers: Iterable[NodeOffer]) -> bool:
+    """Whether one of the offers meets all needs."""
+    return any(all(need.is_offered(offer) for need in needs) for offer in offers)
+
+
+def _list_open_offers(
     decided: DecidedAsks, facts: Facts, configuration: Configuration
-) -> tuple[NodeNeed, ...]:
-    """Return the needs that no node meets together; empty if one does, or if it is not known.
-
-    A need that no node at all meets does not count: its first device may arrive later.
-    """
-    if not facts.knows_offers:
-        return ()
-    avoids_dual = _avoids_dual_nodes(decided, facts, configuration)
-    usable = [each for each in facts.offers if not (avoids_dual and each.dual)]
-    needs = _list_needs(decided, facts)
-    known = tuple(need for need in needs if any(map(need.is_offered, usable)))
-    met = not known or any(all(need.is_offered(offer) for need in known) for offer in usable)
-    return () if met else known
-
-
-def _is_offered(
-    decided: DecidedAsks, offer: NodeOffer, facts: Facts, configuration: Configuration
-) -> bool:
-    if offer.dual and _avoids_dual_nodes(decided, facts, configuration):
-        return False
-    return all(need.is_offered(offer) for need in _list_needs(decided, facts))
-
-
-def _avoids_dual_nodes(decided: DecidedAsks, facts: Facts, configuration: Configuration) -> bool:
-    return bool(dual_nodes.find_dual_sources(decided.asks, decided.results, facts, configuration))
+) -> Sequence[NodeOffer]:
+    """Return the offers of nodes that the pod can use: a pod with claims may avoid dual nodes."""
+    sources = dual_nodes.find_dual_sources(decided.asks, decided.results, facts, configuration)
+    return [each for each in facts.offers if not each.dual] if sources else facts.offers
 
 
 def _list_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
