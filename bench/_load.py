@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """Sends the next request when the answer to the last is whole."""
+    """Sends the next request when the response to the previous one is complete."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 return
             if not self._head.startswith(b"HTTP/1.1 200"):
-                raise SystemExit(f"the server said {self._head[:400]!r}")
+                raise SystemExit(f"unexpected response: {self._head[:400]!r}")
             start = self._head.index(_LENGTH) + len(_LENGTH)
             self.last = self._head
             size = int(self._head[start : self._head.index(b"\r\n", start)])

@@ -1,6 +1,6 @@
 """The server of the webhook bench: the real admission and HTTP handlers, and an echo handler.
 
-Its cluster is the sample inventory, known from memory. Runs on the core it is told to.
+Its cluster view is the sample inventory, held in memory. The caller chooses the CPU core.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def sampled() -> TranslationContext:
 
 
 async def echo(request: web.BaseRequest) -> web.Response:
-    """Read the review whole, and allow it with a patch that is ready."""
+    """Parse the complete review, and allow it with a prepared patch."""
     review = msgspec.json.decode(await request.read())
     response = {
         "uid": review["request"]["uid"],

@@ -1,9 +1,9 @@
-"""The expression engine beside cel-python, cel-expr-python and cel-go, on the same selectors.
+"""Compares the CEL engine with cel-python, cel-expr-python and cel-go on the same selectors.
 
-All candidates take turns in several rounds, so that a busy machine is busy for all; the figure is
-the best of the rounds, the noise how much worse their median was, a ratio how often ours fits in.
-Costs are counted by ours and by cel-go, which no Python package does. cel-expr-python keeps its
-activation. cel-go is the oracle of `e2e`, left out where there is no Go.
+All engines run alternately in several rounds, so that other load affects them equally. The figure
+is the best round, the noise is how much worse the median is, and the ratio is relative to our
+engine. Only our engine and cel-go count costs. cel-expr-python keeps its activation. cel-go runs as
+the oracle of `e2e` and is skipped if Go is not installed.
 """
 
 import json
@@ -113,15 +113,15 @@ def _plain(asked: SelectorQuestion) -> dict[str, Any]:
 
 
 def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, float]]:
-    """Ask the oracle what one evaluation and one compilation cost it."""
+    """Measure one evaluation and one compilation of each selector with cel-go."""
     lines = "\n".join(
         json.dumps({"device": device, "expression": source, "rounds": 20_000})
         for source in selectors.values()
     )
-    said = subprocess.run(  # noqa: S603  # our own programs
+    lines_out = subprocess.run(  # noqa: S603  # our own programs
         [binary(), "bench"], input=lines, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    return dict(zip(selectors, map(json.loads, said), strict=True))
+    return dict(zip(selectors, map(json.loads, lines_out), strict=True))
 
 
 def rows(  # house: long, it is one table

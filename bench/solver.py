@@ -1,7 +1,7 @@
-"""How fast the solver answers: many nodes while the cluster changes, and requests nobody can have.
+"""Measures the solver: many nodes in a changing cluster, and requests that cannot be satisfied.
 
-Half of the devices are held; one of them is taken or released between two calls, as in a cluster at
-work. The first call of a question, which remembers nothing yet, is shown apart.
+Half of the devices are allocated. Between two calls one device is allocated or released. The first
+call for a request, with empty caches, is shown separately.
 """
 
 import itertools
@@ -30,7 +30,7 @@ SIZES = (5, 10, 15, 20, 25, 31)
 
 
 def nic(node: int, minor: int) -> dict[str, Any]:
-    """Shape one NIC beside the GPU of the same number."""
+    """Make the NIC with the PCIe root of the GPU with the same number."""
     root = device(node, minor)["attributes"]["resource.kubernetes.io/pcieRoot"]  # type: ignore[index]
     return {
         "name": f"nic-{minor}",

@@ -1,4 +1,4 @@
-"""Our solver and Kubernetes' allocator on the same JSON, in one run, as ratios.
+"""Compares the solver with the allocator of Kubernetes on the same JSON, in one run, as ratios.
 
     python -m bench.solver_oracle
 

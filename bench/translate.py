@@ -1,11 +1,11 @@
-"""How fast pods are translated: one in process, and a folder of manifests by the command.
+"""Measures translations: one pod in process, and a folder of manifests with the command.
 
-A cluster as facts: two GPU drivers, one of NICs, twenty products, nodes with plugins beside them.
-Each pod is translated over and over with its parts in fresh objects, as admission gets it: as the
-first of its kind; where others asked the same in other words; and again and again, as pods of one
-owner, or of many that ask alike, come. The yardstick beside every row is reading that pod's JSON
-and copying it. Shown is the best round, and how far the median one is above it: of processor time
-for a pod, by the clock for a command, which is a process of its own, start of Python and all.
+The facts have two GPU drivers, a NIC driver, twenty products, and nodes with device plugins. Each
+pod is decoded anew for every translation, as in admission. The cases are: the first pod of its
+kind, a pod whose requests another pod had in another form, and repeated pods of one owner. The
+baseline of each row is the time to decode and to copy the JSON of the pod. The output shows the
+best round and the distance of the median from it: CPU time for a pod, and wall-clock time for the
+command, which includes the start of Python.
 """
 
 import copy
@@ -33,10 +33,10 @@ from facts.model import (
     Cluster,
     Driver,
     Facts,
-    ResourceFacts,
     Neighbourhood,
-    Product,
     NodeShape,
+    Product,
+    ResourceFacts,
 )
 from facts.serialized import facts_to_plain
 from translate.legacy.read import read_pod
@@ -149,7 +149,7 @@ def pods() -> dict[str, dict[str, Any]]:
 def best(works: Mapping[Row, Callable[[], object]]) -> dict[Row, tuple[float, float]]:
     """Time calls in microseconds: the best round, and how far the median one is above it.
 
-    They take turns, so that a slow moment of the machine is nobody's alone.
+    The calls alternate, so that other load affects all of them.
     """
     times: dict[Row, list[float]] = {row: [] for row in works}
     for _ in range(ROUNDS):
@@ -189,7 +189,7 @@ def again(text: bytes, by: TranslationContext) -> object:
 
 
 def one_pod() -> None:
-    """Print what one pod takes, in parts and in all, beside what its JSON takes."""
+    """Print the time for one pod and its parts, and the time for its JSON."""
     by = make_context(Configuration(), cluster())
     for name, each in pods().items():
         if name != "asks for nothing" and apply_edits(each, translate(each, by).edits) == each:
@@ -210,7 +210,7 @@ def one_pod() -> None:
 
 
 def folder() -> None:
-    """Print what the command takes for a folder of manifests, beside reading their YAML."""
+    """Print the time of the command for a folder of manifests, and the time to read their YAML."""
     kinds = list(pods().values())
     with tempfile.TemporaryDirectory() as place:
         files = Path(place, "files")

@@ -1,8 +1,8 @@
-"""How fast admission answers over TLS, beside a handler that only echoes in the same server.
+"""Measures admission over TLS, compared with an echo handler in the same server.
 
-The server has one core, the client the other. Kinds of requests take turns for some rounds; each is
-shown as requests a second, its times, the server's own CPU time for a request, and its share of
-the echo's rate. The echo reads the review whole and answers with a patch that is ready.
+The server uses one core and the client the other. The kinds of requests alternate for several
+rounds. Each row shows requests per second, latencies, the CPU time of the server for a request, and
+the rate relative to the echo handler, which parses the review and responds with a prepared patch.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Round(NamedTuple):
 def containers(
     image: str, owner: str, asks: dict[str, str], token: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the container that asks, and one beside it."""
+    """Make the container that requests devices, and a sidecar container."""
     mount = {"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     quantities = {"cpu": "2", "memory": "8Gi", **asks}
     env = [{"name": f"SETTING_{i}", "value": f"value-{i}-" + "v" * 24} for i in range(24)]

@@ -1,8 +1,8 @@
-"""What a review costs in process, without sockets: decode, decide, encode.
+"""Measures a review in process, without sockets: decode, decide, encode.
 
-Beside a handler that reads the uid and answers with a patch that is ready. Each row is processor
-time, the best of several rounds in microseconds, and how many such reviews one core answers for
-one of the echo's.
+The baseline is an echo handler that reads the uid and responds with a prepared patch. Each row
+shows the CPU time of the best of several rounds in microseconds, and the rate relative to the echo
+handler.
 """
 
 import asyncio

@@ -69,11 +69,11 @@ def _field(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     """Parse the field name of a message literal and its colon."""
     if not frame.keys:
         frame.seen = stacks.tokens[stacks.at - frame.marked][2]
-    said = len(stacks.complaints)
+    before = len(stacks.complaints)
     name = field_name(stacks, frame.seen)
     kind, _, colon = stacks.tokens[stacks.at]
     if kind != ":":
-        del stacks.complaints[said:]
+        del stacks.complaints[before:]
         raise UnexpectedError
     stacks.at += 1
     frame.keys.append((colon, name, frame.marked))

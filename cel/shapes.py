@@ -33,7 +33,7 @@ class LocalVariable:
     initial: Run | None = None
 
 
-# Beside the operators, functions that cel-go implements once for all overloads.
+# Functions that cel-go implements once for all overloads, like the operators.
 _WHOLE = frozenset({"@in", "size", "type", "dyn", "matches", "sort", "@sortByAssociatedKeys"})
 
 

@@ -86,9 +86,9 @@ class Unifier:
     def _fits(self, one: Type, two: Type) -> bool:  # noqa: PLR0911  # a rule each
         self._step()
         if two.kind == "param":
-            stands = self._stands_for(one, two)
-            if stands is not None:
-                return stands
+            is_bound = self._stands_for(one, two)
+            if is_bound is not None:
+                return is_bound
         if one.kind == "param":
             return self._stands_for(two, one) is True
         if one.kind in _WILD or two.kind in _WILD:

@@ -21,7 +21,7 @@ _PATH: Final = _UNRESERVED | frozenset(b"$&+,/:;=@")
 _HOST: Final = _UNRESERVED | frozenset(b"!\"$&'()*+,:;<=>[]")
 _USERINFO: Final = _UNRESERVED | frozenset(b"$&+,;=")
 _FRAGMENT: Final = _UNRESERVED | frozenset(b"!$&()*+,/:;=?@")
-# Characters that a path or fragment may contain unescaped, beside those that are never escaped.
+# Further characters that a path or fragment may contain unescaped.
 _KEPT: Final = frozenset(b"!$&'()*+,;=:@[]%")
 
 

@@ -19,7 +19,7 @@ from dra.names import CONFIGURATION_CONFIG_MAP, NAMESPACE
 if TYPE_CHECKING:
     from cluster.session import Session
 
-# The names in our manifests. The namespace is read from the webhook registration.
+# The names in the manifests of Drawbridge. The namespace is read from the webhook registration.
 KEY: Final = "config.yaml"
 WEBHOOK: Final = "drawbridge"
 _FORBIDDEN: Final = 403

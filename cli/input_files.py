@@ -107,6 +107,6 @@ def unreadable_file(name: str, message: str) -> LocatedFinding:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the error of the operating system without the path, which is printed beside it."""
+    """Return the error of the operating system without the path, which is printed before it."""
     text = error.strerror if isinstance(error, OSError) else f"{error}"
     return (text or "cannot be read").lower()

@@ -42,7 +42,8 @@ def _exactly(**more: Value) -> list[Value]:
 
 
 FIELD_PROBES: Final[Mapping[str, FieldProbe]] = {
-    # Admin access needs a labelled namespace; a rejection that says so proves the field is known.
+    # Admin access needs a labelled namespace; a rejection for that reason proves that the field is
+    # known.
     "exactly.adminAccess": FieldProbe(
         {"requests": _exactly(adminAccess=True)},
         ("requests", 0, "exactly", "adminAccess"),
@@ -143,8 +144,9 @@ class ServerSupport(msgspec.Struct, frozen=True):
 class FieldProbeReconciler:
     """Probes all fields in every run and calls the listener when a result changes.
 
-    It runs often, because an API server that restarts with a gate off drops a field that it stored
-    before. Until a probe detects this, a pod that requests a part of a device gets a whole device.
+    It runs often, because an API server that restarts with a disabled gate drops a field that it
+    stored before. Until a probe detects this, a pod that requests a part of a device gets a whole
+    device.
     """
 
     name = NAME
@@ -201,7 +203,7 @@ class FieldProbeReconciler:
             if not is_rejected(error, 400, 403, 422):
                 raise
             is_stored = interpret_rejection(probe, f"{error}")
-            # A missing permission or an exceeded quota says nothing about fields and can change.
+            # A missing permission or an exceeded quota is independent of fields and can change.
             if is_stored is None and not is_rejected(error, 422):
                 raise
             finding = (

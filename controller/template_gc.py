@@ -1,7 +1,7 @@
 """Deletes ResourceClaimTemplates that no pod uses any more.
 
-Only a template that nobody but Drawbridge created and changed is deleted, in a namespace where
-admission creates templates. Admission renews a template that a new pod refers to and creates it
+Only a template that no other client created or changed is deleted, in a namespace where admission
+creates templates. Admission renews a template that a new pod refers to and creates it
 again if it is gone. A renewal prevents the deletion, because the delete request names the
 resourceVersion that the reconciler read.
 """

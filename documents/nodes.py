@@ -195,7 +195,7 @@ class _Composer:
         )
 
     def path(self) -> Path:
-        """Return where the parser stands: the keys and indices of the open collections."""
+        """Return the position of the parser: the keys and indices of the open collections."""
         path: list[str | int] = []
         for depth, node in enumerate(self.open):
             # An open child is already in the children of its parent.

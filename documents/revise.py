@@ -172,8 +172,8 @@ class _Reviser:
         if node.flow:
             self.replace(item.start, item.end, self.on_line(new, item.start, item.style))
         elif write.is_block(new) and not (item.flow and item.children):
-            beside = item.start > after and "\n" not in self.text[after : item.start]
-            to = column(self.text, item.start) if beside else indent + 2
+            same_line = item.start > after and "\n" not in self.text[after : item.start]
+            to = column(self.text, item.start) if same_line else indent + 2
             lines = self.style.newline.join(write.write_block(new, self.style, to))
             self.put(after, item, lines)
         else:

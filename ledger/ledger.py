@@ -96,7 +96,7 @@ class Ledger:
     def observe(self, claim: Claim) -> bool:
         """Apply a claim from a watch, a list or a write response; False if it is outdated.
 
-        An allocation ends the reservation of the claim, whoever wrote it.
+        An allocation by any client ends the reservation of the claim.
         """
         uid, version = uid_of(claim), _parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)

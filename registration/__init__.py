@@ -1,5 +1,5 @@
-"""What all processes must agree on.
+"""Definitions on which all processes must agree.
 
-The scope decision, match conditions, which objects are ours, published facts, and the assembled
-finding codes. Pure.
+Contains the scope decision, match conditions, the check which objects belong to Drawbridge,
+published facts, and the assembled finding codes. Has no side effects.
 """

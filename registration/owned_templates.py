@@ -50,7 +50,7 @@ def is_exclusively_owned(stored: Value) -> bool:
 
     `drawbridge translate` prints templates with the same names, which other clients apply and keep
     without any pod. Such a template has another field manager. A template with a foreign label,
-    annotation, owner or finalizer is managed by somebody else as well.
+    annotation, owner or finalizer is managed by another client as well.
     """
     metadata = as_mapping(get_value(stored, ("metadata",)))
     managers = [as_mapping(each).get("manager") for each in as_list(metadata.get("managedFields"))]

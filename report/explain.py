@@ -310,7 +310,7 @@ def _claim_findings(
 
 
 def _mismatched_hash(template: Value) -> str:
-    """Return the name that the content of one of our templates hashes to, if it differs."""
+    """Return the name that the content of a template of Drawbridge hashes to, if it differs."""
     name = _text(get_value(template, ("metadata", "name")))
     if not name.startswith(TEMPLATE_PREFIX):
         return ""

@@ -177,7 +177,7 @@ class SearchBounds:
 
     def _device_kind(self, candidate: Candidate) -> Hashable:
         bit = self.bit[candidate]
-        stands = tuple(
+        eligibility = tuple(
             (
                 bool(profile.eligible & bit),
                 bool(profile.failing & bit),
@@ -195,7 +195,7 @@ class SearchBounds:
             draws = (pool, uses, tuple(sorted(candidate.draw.items())))
         has_rules = candidate.pool.driver in self.state.node_view.drivers_with_rules
         alone = candidate if has_rules else None
-        return (stands, draws, alone, self._share_key(candidate) if candidate.shared else None)
+        return (eligibility, draws, alone, self._share_key(candidate) if candidate.shared else None)
 
     def _share_key(self, candidate: Candidate) -> Hashable:
         """Return a key of a shareable device: its capacity, allocated and requested amounts."""

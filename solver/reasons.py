@@ -202,8 +202,8 @@ def _deepest_dead_end(
         return _plain_reason(codes.TOO_FEW_TOGETHER, "search", node_view.node.name, text)
     where = f"request {option.name}, device {deepest.number + 1} of {count}"
     number = len(deepest.taken)
-    beside = f" ({number} chosen before)" if number else ""
-    return msgspec.structs.replace(reason, message=f"{where}{beside}: {reason.message}")
+    chosen = f" ({number} chosen before)" if number else ""
+    return msgspec.structs.replace(reason, message=f"{where}{chosen}: {reason.message}")
 
 
 def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:

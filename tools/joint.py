@@ -154,17 +154,17 @@ def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> 
     on = make_cluster(shape, numa=numa)
     asked = make_pod(gpus, rdma)
     one = translate_object(asked, "Pod//worker", on.context)
-    told = tuple(
+    findings = tuple(
         f"{each.message} [{each.code}]"
         for each in one.findings
         if each.severity is Severity.ERROR or each.code == "NeighbourhoodChanged"
     )
     if not one.templates:
-        return JointResult(findings=told)
+        return JointResult(findings=findings)
     spec: Any = one.templates[0]["spec"]
     counts = [each["exactly"]["count"] for each in spec["spec"]["devices"]["requests"]]
     groups = tuple(zip(counts[::2], counts[1::2], strict=True))
-    return JointResult(groups, told, tuple(_placed(asked, one, on)))
+    return JointResult(groups, findings, tuple(_placed(asked, one, on)))
 
 
 def _placed(
@@ -181,8 +181,8 @@ def _placed(
     for _, group in groupby(results, lambda each: each["request"].partition("-")[2]):
         devices = [each["device"] for each in group]
         numbers = (int(each.partition("-")[2]) for each in devices if each.startswith("gpu-"))
-        beside = (names[each].name for each in devices if each in names)
-        yield tuple(sorted(numbers)), tuple(sorted(beside))
+        nics = (names[each].name for each in devices if each in names)
+        yield tuple(sorted(numbers)), tuple(sorted(nics))
 
 
 def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the API has it

@@ -36,8 +36,8 @@ LEFT_TO_PLUGIN = Code(
         "shares the device between pods"
     ),
     remedy=(
-        "No action is needed while the device plugin runs. Remove the plugin to have the "
-        "request translated."
+        "No action is needed while the device plugin runs. To have the request translated, remove "
+        "the plugin."
     ),
 )
 LEFT_AS_IT_IS = Code(
@@ -51,19 +51,19 @@ LEFT_AS_IT_IS = Code(
         "spec.containers[0]: nvidia.com/gpumem stays with the device plugin that serves it: "
         "gpu.nvidia.com does not share its devices"
     ),
-    remedy="Fix the reason that the message names to have the request translated.",
+    remedy="To have the request translated, remove the cause that the message names.",
 )
 NOTHING_SAYS_IT = Code(
     name="NothingSaysIt",
     severity=Severity.ERROR,
-    text="The request has no counterpart in DRA.",
+    text="The request has no counterpart in DRA, and no device plugin serves it.",
     example="spec.containers[0]: koordinator.sh/fpga: no DRA driver for it is known",
     remedy="Run the pod where a device plugin serves the resource, or remove the request.",
 )
 LOST_ALWAYS = Code(
     name="LostInClaims",
     severity=Severity.WARNING,
-    text="The translation loses a property of the request, whichever driver serves the claim.",
+    text="A ResourceClaim cannot express a property of the request, so the translation loses it.",
     example=(
         "spec.containers[0]: intel.com/sriov: the claim does not set the environment variables of "
         "the device plugin"
@@ -74,8 +74,8 @@ AMOUNT_MAPPED = Code(
     name="AmountMappedByClass",
     severity=Severity.WARNING,
     text=(
-        "A DeviceClass serves an extended resource by which pods request an amount, such as memory."
-        " Kubernetes allocates one device of the class for each unit of the amount."
+        "A DeviceClass serves an extended resource whose number is an amount, such as memory in "
+        "MiB. Kubernetes allocates one device of the class for each unit of the amount."
     ),
     example=(
         "spec.containers[0]: nvidia.com/gpu, nvidia.com/gpumem: DeviceClass gpu.example.com serves "
@@ -156,7 +156,7 @@ POD_BOUND = Code(
     severity=Severity.WARNING,
     text=(
         "The pod is already assigned to a node, so the scheduler would not allocate its "
-        "claims. The pod stays as it is."
+        "claims. It is not translated."
     ),
     example="spec.nodeName: the pod is already assigned to node worker-1",
     remedy="Remove nodeName, or translate the workload that creates the pod.",
@@ -164,16 +164,16 @@ POD_BOUND = Code(
 POD_MIRRORED = Code(
     name="PodMirrored",
     severity=Severity.WARNING,
-    text="The pod is the mirror of a static pod, which cannot have claims. The pod stays as it is.",
+    text="The pod is the mirror of a static pod, which cannot have claims. It is not translated.",
     example=(
         "metadata.annotations[kubernetes.io/config.mirror]: the pod is the mirror of a static pod"
     ),
-    remedy="Run the static pod as a workload of the cluster instead.",
+    remedy="Create the pod through the API server instead, for example with a DaemonSet.",
 )
 PLACE_TAKEN = Code(
     name="PlaceTaken",
     severity=Severity.ERROR,
-    text="A field that the translation must add to has the wrong type.",
+    text="The translation must extend a field of the pod, but the field has the wrong type.",
     example="spec.resourceClaims: spec.resourceClaims must be a list",
     remedy="Correct the field in the pod.",
 )

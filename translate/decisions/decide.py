@@ -156,7 +156,7 @@ def _find_native_class(
 ) -> str:
     """Return the class that serves a plain request for whole devices natively; empty if none.
 
-    A class without devices serves nobody while the class of the claim has some.
+    A class without devices serves no request while the class of the claim has some.
     """
     if facts is None or configuration.placement != Placement.NATIVE:
         return ""

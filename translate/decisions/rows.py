@@ -46,7 +46,7 @@ _ROWS: Final = (
     _lossy("nvidia/mig-replica", "nvidia.com/mig-1g.5gb.shared: 1", "one share", "replicas"),
     Row("nvidia/passthrough", "nvidia.com/pgpu: N", "count N of a class for virtual machines"),
     _never("nvidia/vgpu", "nvidia.com/GRID_T4-2Q: N", "nothing: no driver publishes vGPU types"),
-    Row("hami/whole", "nvidia.com/gpu: N beside HAMi's names", "count N of whole devices"),
+    Row("hami/whole", "nvidia.com/gpu: N with HAMi's names", "count N of whole devices"),
     Row("hami/memory", "nvidia.com/gpumem: MiB", _SHARE),
     Row("hami/percent", "nvidia.com/gpumem-percentage: P", _PERCENT),
     Row("hami/cores", "nvidia.com/gpucores: P", _SHARE),
@@ -67,7 +67,7 @@ _ROWS: Final = (
     _lossy(
         "koordinator/rdma-all-share",
         "koordinator.sh/rdma: 1 to 99, ApplyForAll",
-        "all NICs; nothing beside GPUs in the host's network",
+        "all NICs; nothing if a pod in the host network requests GPUs",
         "density",
     ),
     _never(
@@ -129,5 +129,5 @@ def get_row(name: str) -> Row:
 
 
 def is_selected_by_name(name: str) -> bool:
-    """Whether the resource name says all about the devices of this row, and annotations nothing."""
+    """Whether the resource name alone, without annotations, selects the devices of this row."""
     return name.partition("/")[0] in _SELECTED_BY_NAME

@@ -92,7 +92,7 @@ class _PodAnnotations(NamedTuple):
 
 
 _RELEVANT: Final = frozenset(_ANNOTATIONS)
-# A default for one of these in the configuration says that HAMi serves the cluster's GPUs.
+# A default for one of these in the configuration means that HAMi serves the cluster's GPUs.
 _DEFAULTED: Final = frozenset({NAMES.memory, NAMES.cores})
 _NO_ANNOTATIONS: Final = _PodAnnotations()
 
