@@ -20,6 +20,7 @@ from dra import gates
 from dra.finding import Finding
 from facts import serialized
 from facts.gather import FactsInput, gather_facts
+from facts.networks import read_network
 
 if TYPE_CHECKING:
     from cluster.session import Session
@@ -80,9 +81,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(enabled, gates.Gates):
         output.print_findings((LocatedFinding(each, "", 0, 0) for each in enabled), streams.err)
         return ERRORS
-    gathered = gather_facts(
-        FactsInput(files.slices, files.classes, files.nodes), configuration, enabled
-    )
+    gathered = gather_facts(facts_input(files), configuration, enabled)
     findings = (*before, *files.findings, *files.located(gathered.findings))
     facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
@@ -103,12 +102,19 @@ def read_objects(options: argparse.Namespace, streams: Streams) -> tuple[Cluster
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
         found = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
+        found += await live_cluster.list_if_served(session, resources.NETWORKS)
         from_files = read_documents(options.cluster, streams.stdin)
         return sort_documents(
             (*live_cluster.as_documents(found), *from_files)
         ), await session.version()
 
     return live_cluster.run_with_session(options, read)
+
+
+def facts_input(files: ClusterObjects) -> FactsInput:
+    """Select the objects that facts are computed from."""
+    networks = (read_network(each.value) for each in files.others)
+    return FactsInput(files.slices, files.classes, files.nodes, tuple(filter(None, networks)))
 
 
 def read_gates(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:

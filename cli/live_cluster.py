@@ -119,6 +119,18 @@ async def list_objects(
         query = {**query, "continue": page.metadata.next}
 
 
+async def list_if_served(session: "Session", resource: "Resource") -> list[dict[str, Value]]:
+    """List all objects of a kind; none if the cluster does not have the kind."""
+    from cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
+
+    try:
+        return await list_objects(session, resource)
+    except ApiError as error:
+        if error.not_found or error.code == 403:
+            return []
+        raise
+
+
 def as_documents(values: Iterable[Mapping[str, Value]]) -> list[Document]:
     """Convert objects to the documents that commands read from files."""
     document = {"apiVersion": "v1", "kind": "List", "items": [*values]}

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TextIO
 
+from msgspec.structs import replace
+
 from cli import config, live_cluster, output
 from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts
@@ -29,8 +31,11 @@ from documents.splice import apply_to_text, rewrite_file
 from documents.values import Value
 from dra import gates
 from dra.finding import Severity
-from facts.model import Facts
+from facts.model import Facts, NetworkFacts
+from facts.networks import KIND as NETWORK_KIND
+from facts.networks import read_network
 from translate.changes.template import ClaimTemplate, has_same_content
+from translate.legacy.networks import add_networks
 from translate.manifests.codes import TEMPLATE_DIFFERS
 from translate.manifests.objects import (
     TranslatedObject,
@@ -125,8 +130,9 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the translation."""
     result = _Result()
-    context = _read_context(options, streams, result)
-    for source in read_sources(options.filename, streams.stdin):
+    sources = list(read_sources(options.filename, streams.stdin))
+    context = _read_context(options, streams, result, _find_networks(sources))
+    for source in sources:
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
@@ -139,7 +145,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 
 def _read_context(
-    options: argparse.Namespace, streams: Streams, result: _Result
+    options: argparse.Namespace,
+    streams: Streams,
+    result: _Result,
+    networks: Sequence[NetworkFacts],
 ) -> TranslationContext | None:
     """Read the configuration and the facts; None after an error, and then nothing is translated."""
     live = options.context is not None or (options.kubeconfig and not options.cluster)
@@ -158,11 +167,39 @@ def _read_context(
         facts = gathered
     if options.facts:
         from_file = read_facts(options.facts, streams, facts)
+        if isinstance(from_file, Facts):
+            from_file = _with_version(from_file, options)
         if not isinstance(from_file, Facts):
             result.findings += from_file
             return None
         facts = from_file
-    return make_context(configuration, facts)
+    return make_context(add_networks(configuration, networks), facts)
+
+
+def _with_version(facts: Facts, options: argparse.Namespace) -> Facts | tuple[LocatedFinding, ...]:
+    """Return the facts of a file, with the version and the gates of the options if there are."""
+    if not (options.kubernetes_version or options.feature_gates):
+        return facts
+    # These imports load the CEL engine, which takes longer than a translation.
+    from cli.facts import read_gates  # noqa: PLC0415
+    from facts.gather import describe_cluster  # noqa: PLC0415
+
+    version = options.kubernetes_version or facts.cluster.version
+    enabled = read_gates(version, options.feature_gates)
+    if not isinstance(enabled, gates.Gates):
+        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+    return replace(facts, cluster=describe_cluster(enabled))
+
+
+def _find_networks(sources: Iterable[Source | LocatedFinding]) -> tuple[NetworkFacts, ...]:
+    """Return the networks that the manifests define, which their pods may refer to."""
+    documents = (
+        document
+        for source in sources
+        if isinstance(source, Source) and NETWORK_KIND.encode() in source.data
+        for document in objects_in(source)
+    )
+    return tuple(filter(None, (read_network(each.value) for each in documents)))
 
 
 def _gather_facts(
@@ -170,8 +207,8 @@ def _gather_facts(
 ) -> Facts | tuple[LocatedFinding, ...]:
     """Count what the live cluster has, or say why it cannot be read."""
     # These imports load the CEL engine, which takes longer than a translation.
-    from cli.facts import read_gates, read_objects  # noqa: PLC0415
-    from facts.gather import FactsInput, gather_facts  # noqa: PLC0415
+    from cli.facts import facts_input, read_gates, read_objects  # noqa: PLC0415
+    from facts.gather import gather_facts  # noqa: PLC0415
 
     try:
         files, version = read_objects(options, streams)
@@ -180,9 +217,7 @@ def _gather_facts(
     enabled = read_gates(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(enabled, gates.Gates):
         return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
-    gathered = gather_facts(
-        FactsInput(files.slices, files.classes, files.nodes), configuration, enabled
-    )
+    gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
     result.findings += (*files.findings, *files.located(with_policies))
     return gathered.facts

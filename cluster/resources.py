@@ -49,6 +49,12 @@ CLAIMS: Final = Resource(_DRA, "v1", "resourceclaims", "ResourceClaim")
 TEMPLATES: Final = Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 # The version of 1.37; 1.36 serves the same resource at v1beta2, only if that is enabled.
 TAINT_RULES: Final = Resource(_DRA, "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
+NETWORKS: Final = Resource(
+    "k8s.cni.cncf.io",
+    "v1",
+    "network-attachment-definitions",
+    "NetworkAttachmentDefinition",
+)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 MUTATING_WEBHOOKS: Final = Resource(

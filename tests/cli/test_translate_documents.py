@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,16 @@ WORKFLOW = {
 }
 
 
-def translate(folder: Path, *documents: Any, name: str = "f.yaml") -> dict[str, Any]:  # noqa: ANN401  # JSON
+def translate(
+    folder: Path,
+    *documents: Any,  # noqa: ANN401  # JSON
+    name: str = "f.yaml",
+    options: Sequence[str] = (),
+) -> dict[str, Any]:
     path = folder / name
     path.write_text("\n---\n".join(map(json.dumps, documents)), encoding="utf-8")
     streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    dispatch(["translate", "-f", str(path), "-o", "json"], streams, "drawbridge")
+    dispatch(["translate", "-f", str(path), "-o", "json", *options], streams, "drawbridge")
     printed: dict[str, Any] = json.loads(streams.out.getvalue())
     return printed
 
@@ -103,3 +109,52 @@ def test_the_report_counts_the_objects_of_a_list(tmp_path: Path) -> None:
     streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
     dispatch(["translate", "-f", str(path), "-o", "report"], streams, "drawbridge")
     assert streams.out.getvalue().endswith("1 of 2 objects translated, 1 claim template added\n")
+
+
+NETWORK = {
+    "apiVersion": "k8s.cni.cncf.io/v1",
+    "kind": "NetworkAttachmentDefinition",
+    "metadata": {
+        "name": "fast",
+        "namespace": "default",
+        "annotations": {"k8s.v1.cni.cncf.io/resourceName": "openshift.io/fast"},
+    },
+}
+CONNECTED = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}},
+    "spec": {"containers": [{"name": "c"}]},
+}
+
+
+def resources(printed: dict[str, Any]) -> str:
+    return json.dumps(printed["templates"])
+
+
+def test_networks_in_the_input_have_the_resource_of_their_definition(tmp_path: Path) -> None:
+    alone = translate(tmp_path, CONNECTED)
+    assert messages(alone, "NetworkUnknown")
+    # The definition may come after the pod.
+    known = translate(tmp_path, CONNECTED, NETWORK)
+    assert not messages(known, "NetworkUnknown")
+    assert (alone["changed"], known["changed"]) == (0, 1)
+    (tmp_path / "c.yaml").write_text(
+        "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+        "legacy: {networks: {default/fast: openshift.io/fast}}\n"
+    )
+    configured = translate(tmp_path, CONNECTED, options=("--config", str(tmp_path / "c.yaml")))
+    assert resources(configured) == resources(known)
+
+
+def test_networks_of_the_cluster_or_its_facts_are_known(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(json.dumps(NETWORK), encoding="utf-8")
+    cluster = ("--cluster", str(tmp_path / "cluster.yaml"))
+    found = translate(tmp_path, CONNECTED, options=cluster)
+    assert not messages(found, "NetworkUnknown")
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    dispatch(["facts", *cluster, "-o", "json"], streams, "drawbridge")
+    (tmp_path / "facts.json").write_text(streams.out.getvalue(), encoding="utf-8")
+    again = translate(tmp_path, CONNECTED, options=("--facts", str(tmp_path / "facts.json")))
+    assert again["findings"] == found["findings"]
+    assert again["objects"] == found["objects"]
