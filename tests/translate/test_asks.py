@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from config.model import Legacy
 from documents.paths import get_value
@@ -265,6 +266,19 @@ def test_a_count_does_not_satisfy_an_init_container_that_requests_all_devices() 
     asks, merged, _ = share_devices((some, every), WorkBudget(None))
     assert [ask.name for ask in asks] == ["a", "b"]
     assert merged["b"] == ("b",)
+
+
+def test_shared_devices_have_the_resource_names_of_all_containers() -> None:
+    app = Ask(name="a", kind=Kind.GPU, row="x/y", users=user("main", ContainerRole.APP))
+    init = Ask(name="b", kind=Kind.GPU, row="x/z", users=user("init", ContainerRole.INIT))
+    app = replace(app, resources=("nvidia.com/gpu",))
+    other = replace(init, resources=("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"),
+                    amounts=("volcano.sh/vgpu-memory",))  # fmt: skip
+    (merged,), _, _ = share_devices((app, other), WorkBudget(None))
+    assert merged.resources == ("nvidia.com/gpu", *other.resources)
+    assert merged.amounts == other.amounts
+    (alike,), _, _ = share_devices((app, replace(init, resources=app.resources)), WorkBudget(None))
+    assert alike.resources == app.resources
 
 
 def test_a_whole_device_satisfies_an_init_container_that_requests_a_share() -> None:

@@ -21,17 +21,29 @@ AskNames = Mapping[str, tuple[str, ...]]
 
 
 class _HeldAsk:
-    """An ask whose devices later init containers can share, with the users that do."""
+    """An ask whose devices later init containers can share, with the asks that do."""
 
-    __slots__ = ("ask", "more_users")
+    __slots__ = ("ask", "sharing")
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
-        self.more_users: list[DeviceUser] = []
+        self.sharing: list[Ask] = []
 
     @property
     def users(self) -> tuple[DeviceUser, ...]:
-        return (*self.ask.users, *self.more_users)
+        return (*self.ask.users, *(user for each in self.sharing for user in each.users))
+
+    def merge(self) -> Ask:
+        """Return the ask with the users and the resource names of all."""
+        if not self.sharing:
+            return self.ask
+        several = (self.ask, *self.sharing)
+        return replace(
+            self.ask,
+            users=self.users,
+            resources=tuple(dict.fromkeys(name for each in several for name in each.resources)),
+            amounts=tuple(dict.fromkeys(name for each in several for name in each.amounts)),
+        )
 
 
 _AskPool = dict[object, list[_HeldAsk]]  # by everything but share, count and names
@@ -64,8 +76,7 @@ def share_devices(
                 findings.append(_adds_up(ask))
             into.append(ask.name)
         merged[ask.name] = tuple(into)
-    shared = [replace(each.ask, users=each.users) if each.more_users else each.ask for each in held]
-    return tuple(shared), merged, tuple(findings)
+    return tuple([each.merge() for each in held]), merged, tuple(findings)
 
 
 def _hold(ask: Ask, held: list[_HeldAsk], pool: _AskPool) -> None:
@@ -93,7 +104,7 @@ def _share(
         else:
             findings += _report_excess(ask, missing, one, budget)
             missing = max(0, missing - (one.ask.count or missing))
-        one.more_users += ask.users
+        one.sharing.append(ask)
         into.append(one.ask.name)
     return into, missing, findings
 
