@@ -1,7 +1,7 @@
 """Reads the input of a simulation: the cluster, the pods to place and the configuration.
 
-Also keeps fields that the structs of `dra` do not have: the extended resources and `unschedulable`
-of a node, the creation time of a class, and allocations as written.
+Also keeps fields that the structs of `dra` do not have: `unschedulable` of a node, the
+creation time of a class, and allocations as written.
 """
 
 import argparse
@@ -14,14 +14,15 @@ from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.input_files import read_documents
 from cli.streams import Streams
 from config.load import load_configuration
-from config.model import Configuration
+from config.model import Configuration, Legacy
 from documents.document import Document, LocatedFinding
 from documents.values import Value
 from dra import gates
 from dra.gates import Gates
-from dra.quantity import QuantityError, from_json
+from dra.nodes import Node
+from facts.offers import served_resources
 from ledger import codes
-from ledger.extended_resources import class_by_resource_name, is_extended
+from ledger.extended_resources import class_by_resource_name
 from ledger.generated_claims import with_name
 from ledger.node_fit import ClusterNodes
 from ledger.pods import FINISHED, Pod, pod_reader
@@ -37,7 +38,6 @@ class ObjectDetails:
     allocations: dict[str, AllocationJSON] = field(default_factory=dict)
     created: dict[str, str] = field(default_factory=dict)
     unschedulable: set[str] = field(default_factory=set)
-    advertised: dict[str, frozenset[str]] = field(default_factory=dict)
     places: dict[str, Document] = field(default_factory=dict)
 
 
@@ -69,7 +69,8 @@ def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput
         findings += configuration
         configuration = Configuration()
     pods = tuple(_pods(details, findings))
-    cluster = _cluster(options.node, objects, details, enabled, findings)
+    nodes = _select_nodes(options.node, objects, findings)
+    cluster = _cluster(nodes, objects, details, enabled, configuration.legacy)
     findings += [
         each.locate_finding(
             codes.NOT_SIMULATED.at("", "pods of this workload are not placed", object=name)
@@ -79,24 +80,31 @@ def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput
     return SimulationInput(objects, details, enabled, configuration, pods, cluster, tuple(findings))
 
 
-def _cluster(
-    node: str | None,
-    objects: ClusterObjects,
-    details: ObjectDetails,
-    enabled: Gates,
-    findings: list[LocatedFinding],
-) -> ClusterNodes:
+def _select_nodes(
+    node: str | None, objects: ClusterObjects, findings: list[LocatedFinding]
+) -> tuple[Node, ...]:
     nodes = {each.name: each for each in objects.nodes}
     if node is not None:
         nodes = {name: each for name, each in nodes.items() if name == node}
         if not nodes:
             missing = codes.NODE_UNKNOWN.at("--node", f"Node {node} not found")
             findings.append(LocatedFinding(missing, "", 0, 0))
+    return tuple(nodes.values())
+
+
+def _cluster(
+    nodes: tuple[Node, ...],
+    objects: ClusterObjects,
+    details: ObjectDetails,
+    enabled: Gates,
+    legacy: Legacy,
+) -> ClusterNodes:
     classes = {each.metadata.name: each for each in objects.classes}.values()
     return ClusterNodes(
-        nodes=tuple(nodes.values()),
+        nodes=nodes,
         unschedulable=frozenset(details.unschedulable),
-        advertised=details.advertised,
+        # The facts that decide a translation know the names of plugins by the same function.
+        advertised={each.name: frozenset(served_resources(each, legacy)) for each in objects.nodes},
         classes=class_by_resource_name(classes, details.created)
         if enabled.extended_resource
         else {},
@@ -130,9 +138,6 @@ def _keep_details(
         details.unschedulable.discard(name)
         if spec.get("unschedulable") is True:
             details.unschedulable.add(name)
-        details.advertised[name] = _extended_resources(
-            _get_map(_get_map(value, "status"), "allocatable")
-        )
     elif kind == "DeviceClass":
         details.created[name] = f"{metadata.get('creationTimestamp') or ''}"
     elif kind == "ResourceClaim":
@@ -150,18 +155,6 @@ def _keep_details(
 def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     found = value.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _extended_resources(allocatable: Mapping[str, Value]) -> frozenset[str]:
-    """Return the extended resources of which a node has a positive amount."""
-    names = set()
-    for name, amount in allocatable.items():
-        try:
-            if is_extended(name) and from_json(amount).sign() > 0:
-                names.add(name)
-        except (QuantityError, TypeError, ValueError):
-            continue
-    return frozenset(names)
 
 
 def _gates(options: argparse.Namespace) -> Gates | tuple[LocatedFinding, ...]:

@@ -298,3 +298,29 @@ def test_arbitrary_bytes_give_valid_output(tmp_path: Path, text: bytes) -> None:
     code, out, _ = simulate("-f", str(tmp_path / "f.yaml"), "-o", "json")
     assert code in (0, 1, 2)
     assert list(json.loads(out)) == ["allocator", "pods", "ledger"]
+
+
+# --- names of device plugins ---
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_names_that_a_plugin_reads_without_advertising_them_are_served(
+    run: Run, *, registered: bool
+) -> None:
+    mark = "annotations: {hami.io/node-nvidia-register: GPU-1}" if registered else ""
+    node = f"""\
+apiVersion: v1
+kind: Node
+metadata: {{name: n1, {mark}}}
+status: {{allocatable: {{nvidia.com/gpu: "10"}}}}
+"""
+    limits = '{nvidia.com/gpu: "1", nvidia.com/gpumem: "3000"}'
+    shares = f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: a}}
+spec: {{containers: [{{name: c, resources: {{limits: {limits}}}}}]}}
+"""
+    code, printed, err = run(shares, cluster=node)
+    assert (code, nodes(printed)) == ((0, ["n1"]) if registered else (1, [None]))
+    assert ("[ServedByNobody]" in err) == (not registered)
