@@ -20,6 +20,7 @@ from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts
 from cli.input_files import read_sources
 from cli.live_cluster import ClusterReadError
+from cli.namespace_labels import find_admin_access
 from cli.streams import Streams
 from config.model import Configuration
 from config.policy import apply_policies
@@ -132,6 +133,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     result = _Result()
     sources = list(read_sources(options.filename, streams.stdin))
     context = _read_context(options, streams, result, _find_networks(sources))
+    if context is not None:
+        context = replace(context, admin_access=find_admin_access(sources))
     for source in sources:
         if isinstance(source, LocatedFinding):
             result.findings.append(source)

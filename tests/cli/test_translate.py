@@ -175,6 +175,40 @@ def test_the_facts_show_whether_a_class_or_a_plugin_serves_a_resource() -> None:
     assert [each["code"] for each in read["findings"]] == ["LeftToClass"]
 
 
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ((), 0),
+        (("--kubernetes-version", "1.34"), 1),
+        (("--kubernetes-version", "1.35"), 1),
+        (("--kubernetes-version", "1.35", "--feature-gates", "DRAExtendedResource=true"), 0),
+        (("--kubernetes-version", "1.36"), 0),
+        (("--kubernetes-version", "1.36", "--feature-gates", "DRAExtendedResource=false"), 1),
+        (("--kubernetes-version", "1.37"), 0),
+    ],
+)
+@pytest.mark.parametrize("source", ["cluster", "facts"])
+def test_a_class_serves_a_resource_by_version_and_gates(
+    source: str, options: tuple[str, ...], changed: int, tmp_path: Path
+) -> None:
+    inventory = ("--cluster", str(ROOT / "examples" / "inventory"))
+    facts = tmp_path / "facts.yaml"
+    out = io.StringIO()
+    assert dispatch(["facts", *inventory], Streams(io.BytesIO(), out, io.StringIO()), "") == 0
+    facts.write_text(out.getvalue())
+    where = inventory if source == "cluster" else ("--facts", str(facts))
+    code, read = printed(POD, *where, *options)
+    assert (code, read["changed"]) == (changed, changed)
+
+
+def test_gates_that_a_version_does_not_have_are_reported_with_facts(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.yaml"
+    facts.write_text("{apiVersion: drawbridge.dev/v1alpha1, kind: Facts}")
+    code, read = printed(POD, "--facts", str(facts), "--kubernetes-version", "1.2")
+    assert (code, read["changed"]) == (2, 0)
+    assert [each["code"] for each in read["findings"]] == ["KubernetesVersionUnsupported"]
+
+
 def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
