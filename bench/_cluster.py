@@ -14,6 +14,7 @@ from documents.values import Value
 from dra.finding import Finding
 from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.protocols import RecentInputs
 from webhook.admission.resource_quotas import ResourceQuota
 
 OUT: Final = "outside"
@@ -37,6 +38,15 @@ class SampleClusterView:
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """The labels of a namespace."""
         return self._labels.get(name)
+
+    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
+        """Unknown namespaces do not exist."""
+        del name, seconds
+        return None
+
+    def recent_inputs(self) -> RecentInputs:
+        """The guard is not measured."""
+        return RecentInputs()
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         """None."""

@@ -26,6 +26,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=10.0,
         help="how long to continue serving after SIGTERM (default: 10)",
     )
+    webhook.add_argument(
+        "--settle",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=300.0,
+        help="how long after a change the guard also respects the older inputs (default: 300)",
+    )
     text = "reconcile facts, templates, quotas and match conditions; one replica is the leader"
     controller = commands.add_parser("controller", help=text, description=text, allow_abbrev=False)
     controller.add_argument(

@@ -138,6 +138,25 @@ HINT_FIXED = Code(
     ),
     remedy="Delete the pod and create it again.",
 )
+REQUESTS_ADDED_LATE = Code(
+    name="RequestsAddedLate",
+    severity=Severity.ERROR,
+    text=(
+        "A pod requests devices by a legacy name after all mutating webhooks have run. Another "
+        "webhook added the request after Drawbridge had seen the pod, or added the first request "
+        "of a pod that the API server does not send to Drawbridge. Without the denial the pod "
+        "would use the device plugin. For a few minutes after a change of the configuration, the "
+        "facts or the match conditions, and after the start of the webhook, this is a warning."
+    ),
+    example=(
+        "spec.containers[0].resources: container main: the request for nvidia.com/gpu was added by "
+        "a webhook that ran after pods.drawbridge.dev, so the pod was not translated"
+    ),
+    remedy=(
+        "Give MutatingWebhookConfiguration drawbridge a name that sorts after the configuration of "
+        "the webhook that adds the request, or set admission.everyPod: true."
+    ),
+)
 CODES = Codes(
     "webhook",
     [
@@ -153,5 +172,6 @@ CODES = Codes(
         QUOTA_ELSEWHERE,
         DEVICES_FIXED,
         HINT_FIXED,
+        REQUESTS_ADDED_LATE,
     ],
 )

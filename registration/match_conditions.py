@@ -158,8 +158,25 @@ def _compose_apply(
     }
 
 
-def _find_webhook(live: JSONObject | None, name: str) -> JSONObject | None:
+def _find_webhook(live: Mapping[str, Any] | None, name: str) -> JSONObject | None:
     return next((each for each in _webhooks(live or {}) if each.get("name") == name), None)
+
+
+def read_pod_conditions(live: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    """Return all live conditions of the webhook for pods; None if the webhook does not exist."""
+    webhook = _find_webhook(live, POD_WEBHOOK)
+    if webhook is None:
+        return None
+    return {each["name"]: each["expression"] for each in webhook.get("matchConditions") or ()}
+
+
+def select_pod_webhook(live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return what decides which pods the webhook for pods gets; None if it does not exist."""
+    webhook = _find_webhook(live, POD_WEBHOOK)
+    if webhook is None:
+        return None
+    fields = ("name", "namespaceSelector", "objectSelector", "matchConditions")
+    return {"webhooks": [{name: webhook[name] for name in fields if name in webhook}]}
 
 
 def _read_conditions(webhook: Mapping[str, Any]) -> dict[str, str]:
@@ -244,7 +261,7 @@ def _selects_by_label(webhook: Mapping[str, Any]) -> bool:
     )
 
 
-def _webhooks(live: JSONObject) -> list[dict[str, Any]]:
+def _webhooks(live: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [each for each in live.get("webhooks") or () if isinstance(each, dict)]
 
 

@@ -89,7 +89,7 @@ def decode_review(body: bytes) -> AdmissionRequest | Malformed:
     try:
         review = _REVIEW_DECODER.decode(body)
     except UNDECODABLE as error:
-        return Malformed(f"the body is not a valid {KIND}: {error}", _read_uid(body))
+        return Malformed(f"the body is not a valid {KIND}: {error}", read_uid(body))
     request = review.request
     if is_well_formed(review.api_version, review.kind, request):
         return request
@@ -104,7 +104,8 @@ def is_well_formed(api_version: str, kind: str, request: RequestEnvelope) -> boo
     return api_version == API_VERSION and kind == KIND and bool(request.uid)
 
 
-def _read_uid(body: bytes) -> str:
+def read_uid(body: bytes) -> str:
+    """Return the uid of a review, or an empty string if it is not readable."""
     try:
         return _UID_DECODER.decode(body).request.uid
     except UNDECODABLE:

@@ -244,7 +244,17 @@ def test_webhooks_refer_to_the_service_and_a_valid_path(hook: Json) -> None:
     reference = hook["clientConfig"]["service"]
     assert (reference["name"], reference["namespace"]) == (service["metadata"]["name"], NAMESPACE)
     assert reference["port"] == service["spec"]["ports"][0]["port"]
-    assert reference["path"] == (WORKLOADS if hook["name"].startswith("workloads.") else PODS)
+    paths = {"workloads.drawbridge.dev": WORKLOADS, "guard.drawbridge.dev": "/guard/pods"}
+    assert reference["path"] == paths.get(hook["name"], PODS)
+
+
+def test_the_guard_has_the_scope_of_the_webhook_for_pods_and_is_installed_with_ignore() -> None:
+    hooks = {each["name"]: each for each in list_webhooks()}
+    pods, guard = hooks["pods.drawbridge.dev"], hooks["guard.drawbridge.dev"]
+    for field in ("rules", "namespaceSelector", "objectSelector", "matchPolicy"):
+        assert guard[field] == pods[field]
+    assert guard["failurePolicy"] == "Ignore"
+    assert "matchConditions" not in guard
 
 
 @pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runtime.review import AdmissionRequest, Malformed, decode_review
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
-from webhook.admission.handler import Reply
+from webhook.admission.replies import Reply
 
 GOOD = review(pod({"nvidia.com/gpu": "1"}))
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -48,11 +48,6 @@ def replies(body: bytes) -> tuple[Reply, Reply]:
     for each in both:
         check_reply(each)
     return both
-
-
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.admission.handler._STEP", 1e-9)
 
 
 def test_a_pod_without_a_namespace_is_denied() -> None:

@@ -15,6 +15,7 @@ import msgspec
 from documents.values import Value
 from translate.pod_fields import METADATA_FIELDS
 from webhook.admission.created_pod import RawPod, RawPodMetadata
+from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodResponse
 
 _TOKEN_VOLUME: Final = b'"name":"kube-api-access-'
@@ -35,6 +36,7 @@ class AnswerKey(NamedTuple):
 
     namespace: str
     mode: str
+    admin_access: bool
     metadata: tuple[bytes, ...]  # the fields of translate.pod_fields
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
@@ -53,14 +55,15 @@ _ESSENCE: Final = (b"essence",)  # no pod has this metadata
 _READ_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 
 
-def build_key(pod: RawPod, namespace: str, mode: str) -> AnswerKey:
-    """Build the key of a pod."""
+def build_key(pod: RawPod, name: str, namespace: NamespaceDecision) -> AnswerKey:
+    """Build the key of a pod in a namespace with this name."""
+    scope = (name, namespace.mode, namespace.admin_access)
     metadata = pod.metadata
     raw = tuple(map(bytes, _READ_METADATA(metadata)))
     if not metadata.owner_references:
-        return AnswerKey(namespace, mode, raw, _normalize_spec(bytes(pod.spec), ""))
+        return AnswerKey(*scope, raw, _normalize_spec(bytes(pod.spec), ""))
     spec = _normalize_spec(bytes(pod.spec), _name_in_spec(metadata))
-    return AnswerKey(namespace, mode, tuple(map(_clear_index, raw)), spec)
+    return AnswerKey(*scope, tuple(map(_clear_index, raw)), spec)
 
 
 def unique_name(pod: RawPod) -> str:
@@ -70,7 +73,7 @@ def unique_name(pod: RawPod) -> str:
 
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
     """Build the key for all pods with the same essence."""
-    return AnswerKey(own.namespace, own.mode, _ESSENCE, msgspec.json.encode(essence))
+    return own._replace(metadata=_ESSENCE, spec=msgspec.json.encode(essence), name="")
 
 
 def _name_in_spec(metadata: RawPodMetadata) -> str:

@@ -5,66 +5,77 @@ created. Malformed input gets a response. An exception is a bug, and the caller 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from config.model import Configuration, Scope
+from config.model import Configuration
 from config.policy import apply_policies
 from documents.values import Value
 from dra.finding import Finding, Severity
 from dra.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from registration import scope
 from registration.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
-from registration.scope import Mode, NamespaceScope
+from registration.scope import Mode
 from runtime import review
-from runtime.review import AdmissionRequest, Denial, Malformed, RequestEnvelope
+from runtime.review import AdmissionRequest, Malformed, RequestEnvelope
 from translate.changes.patch import to_operations
 from translate.changes.template import ClaimTemplate
 from translate.essence import reduce_to_essence
 from translate.interest import Interest, covers, derive_interest
 from translate.pods import TranslationContext
-from webhook.admission import answer_cache, created_pod, messages, pods, updates, workloads
+from webhook.admission import (
+    answer_cache,
+    created_pod,
+    guard,
+    messages,
+    pods,
+    updates,
+    workloads,
+)
 from webhook.admission.answer_cache import AnswerCache, AnswerKey
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
+from webhook.admission.guard import GuardedPod
+from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
 from webhook.admission.pods import PartialResponse, PodDecision, PodResponse, ResponseOptions
 from webhook.admission.protocols import ClusterView, TemplateEnsurer, TemplateStatus
+from webhook.admission.replies import (
+    Reply,
+    compose_reply,
+    reply_invalid,
+    reply_malformed,
+    reply_unready,
+)
 
 # How long to wait for a template if the request has no timeout.
-_TEMPLATE_TIMEOUT: Final = 4.0
-# How long to wait for an unknown namespace, in steps. The watch is usually much faster.
-_STEP, _STEPS = 0.05, 20
+TEMPLATE_TIMEOUT: Final = 4.0
 _OPT_OUT: Final = TRANSLATE_LABEL.encode()
 _ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
-_EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
+EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """The HTTP response for the API server, and the values for metrics and logs.
+class _Received(NamedTuple):
+    """The body of a request, the time for it, and which webhook received it."""
 
-    `outcome` is one of allowed, translated, reported, denied, error.
-    """
-
-    status: int
     body: bytes
-    uid: str = ""
-    operation: str = ""
-    outcome: str = "allowed"
-    codes: tuple[str, ...] = ()
-    namespace: str = ""
-    name: str = ""
+    seconds: float | None = None
+    is_guarded: bool = False  # whether all mutating webhooks have run
 
 
 class _PodRequest(NamedTuple):
     """A request for a pod that is being created, and the inputs of the response."""
 
     request: RequestEnvelope
-    body: bytes
-    mode: Mode
+    received: _Received
+    namespace: NamespaceDecision
     context: TranslationContext
-    seconds: float | None
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the namespace."""
+        return self.namespace.mode
 
 
 class AdmissionHandler:
@@ -78,122 +89,101 @@ class AdmissionHandler:
         self._cache = cache
         self._summaries = ClaimSummaries()
         self._interest: tuple[Configuration, Interest] | None = None
-        self._scopes: dict[str, tuple[Mapping[str, str], Scope, NamespaceScope]] = {}
+        self._scopes = NamespaceScopes(cluster)
 
     async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
-        created = created_pod.decode_create_request(body)
+        return await self._review_pod(_Received(body, seconds))
+
+    async def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a created pod after all mutating webhooks."""
+        return await self._review_pod(_Received(body, seconds, is_guarded=True))
+
+    async def _review_pod(self, received: _Received) -> Reply:
+        created = created_pod.decode_create_request(received.body)
         if created is not None and created.object is not None:
-            return await self._review_create(created, created.object, body, seconds)
-        request = review.decode_review(body)
+            return await self._review_create(created, created.object, received)
+        request = review.decode_review(received.body)
         if isinstance(request, Malformed):
-            return _reply_malformed(request)
+            return reply_malformed(request)
         if request.kind.kind != "Pod" or request.kind.group:
-            return _reply_invalid(request, f"/admit/pods accepts pods, not {request.kind.kind}")
+            return reply_invalid(request, f"/admit/pods accepts pods, not {request.kind.kind}")
         if request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
-            return _reply(request, _allow())
+            return compose_reply(request, _allow())
         if request.operation == "UPDATE":
             return self._review_update(request)
-        return await self._review_create(
-            request, created_pod.decode_pod(request.object), body, seconds
-        )
+        return await self._review_create(request, created_pod.decode_pod(request.object), received)
 
     async def _review_create(
-        self, request: RequestEnvelope, pod: RawPod | Malformed, body: bytes, seconds: float | None
+        self, request: RequestEnvelope, pod: RawPod | Malformed, received: _Received
     ) -> Reply:
         context = self._cluster.translation_context()
         if context is None:
-            return _reply_unready(request, "configuration and facts are not loaded yet")
+            return reply_unready(request, "configuration and facts are not loaded yet")
         if not request.namespace:
-            return _reply_invalid(request, "request.namespace is empty, but pods are namespaced")
-        decided = await self._decide_scope(request.namespace, context.configuration.scope, seconds)
-        if decided is None:
-            return _reply_unready(request, f"namespace {request.namespace} is not cached yet")
-        if decided.mode is Mode.OFF:
-            return _reply(request, _allow_out_of_scope(decided))
+            return reply_invalid(request, "request.namespace is empty, but pods are namespaced")
+        configured = context.configuration.scope
+        namespace = await self._scopes.decide(request.namespace, configured, received.seconds)
+        if namespace is None:
+            return reply_unready(request, f"namespace {request.namespace} is not cached yet")
+        if namespace.mode is Mode.OFF:
+            return compose_reply(request, _allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
-            return _reply_invalid(request, pod.why)
-        return await self._translate(
-            pod, _PodRequest(request, body, decided.mode, context, seconds)
-        )
+            return reply_invalid(request, pod.why)
+        return await self._translate(pod, _PodRequest(request, received, namespace, context))
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of an object that creates pods: warn or deny, but never change it."""
         request = review.decode_review(body)
         if isinstance(request, Malformed):
-            return _reply_malformed(request)
+            return reply_malformed(request)
         context = self._cluster.translation_context()
         is_write = request.operation in {"CREATE", "UPDATE"}
         if request.sub_resource or not is_write or context is None:
-            return _reply(request, _allow())
-        decided = await self._decide_scope(request.namespace, context.configuration.scope, seconds)
+            return compose_reply(request, _allow())
+        configured = context.configuration.scope
+        decided = await self._scopes.decide(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
-            return _reply(request, _allow_out_of_scope(decided))
+            return compose_reply(request, _allow_out_of_scope(decided))
         workload_context = workloads.WorkloadContext(
-            self._cluster.limit_ranges(request.namespace), self._cluster.inactive_conditions()
+            decided,
+            context,
+            self._summaries,
+            self._cluster.limit_ranges(request.namespace),
+            self._cluster.inactive_conditions(),
         )
-        response = workloads.respond(
-            request, decided.mode, context, self._summaries, workload_context
-        )
+        response = workloads.respond(request, workload_context)
         if isinstance(response, Malformed):
-            return _reply_invalid(request, response.why)
-        return _reply(request, response)
-
-    async def _decide_scope(
-        self, name: str, configured: Scope, seconds: float | None
-    ) -> NamespaceScope | None:
-        """Decide the scope of a namespace. Wait a short time if the namespace is unknown."""
-        labels = self._cluster.namespace_labels(name)
-        if labels is None:
-            labels = await self._wait_for_namespace(name, seconds)
-        if labels is None:
-            return None
-        cached = self._scopes.get(name)
-        if cached is not None and cached[0] is labels and cached[1] is configured:
-            return cached[2]
-        decided = scope.decide_namespace_scope(name, labels, configured)
-        if len(self._scopes) > 10_000:
-            self._scopes.clear()
-        self._scopes[name] = (labels, configured, decided)
-        return decided
-
-    async def _wait_for_namespace(
-        self, name: str, seconds: float | None
-    ) -> Mapping[str, str] | None:
-        """Wait for a namespace: one second, but at most half of the available time."""
-        steps = _STEPS if seconds is None else min(_STEPS, int(seconds / _STEP / 2))
-        for _ in range(steps):
-            await asyncio.sleep(_STEP)
-            labels = self._cluster.namespace_labels(name)
-            if labels is not None:
-                return labels
-        return None
+            return reply_invalid(request, response.why)
+        return compose_reply(request, response)
 
     async def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply:
         request = pod_request.request
         excluded = _is_excluded(pod, request.namespace, pod_request.context)
         if isinstance(excluded, Malformed):
-            return _reply_invalid(request, excluded.why)
+            return reply_invalid(request, excluded.why)
         if excluded:
-            return _reply(request, _allow())
+            return compose_reply(request, _allow())
         cached = self._get_or_compose(pod, pod_request)
         if isinstance(cached, Malformed):
-            return _reply_invalid(request, cached.why)
+            return reply_invalid(request, cached.why)
         response = self._apply_namespace_limits(pod, cached, pod_request)
-        if response.outcome == "translated":
+        if pod_request.received.is_guarded:
+            response = self._guard(pod, cached, response, pod_request)
+        elif response.outcome == "translated":
             response = await self._ensure_templates(cached, response, pod_request)
-        return _reply(request, response, pod.metadata.name or pod.metadata.generate_name)
+        return compose_reply(request, response, pod.metadata.name or pod.metadata.generate_name)
 
     def _get_or_compose(self, pod: RawPod, pod_request: _PodRequest) -> PodResponse | Malformed:
         """Return the response from the cache, or compose it and add it to the cache."""
         context, others = pod_request.context, self._cluster.other_webhooks()
         self._cache.invalidate_on_change(context, others)
-        key = answer_cache.build_key(pod, pod_request.request.namespace, pod_request.mode)
+        key = answer_cache.build_key(pod, pod_request.request.namespace, pod_request.namespace)
         name = answer_cache.unique_name(pod)
         cached = self._cache.get(key, name)
         if cached is not None:
             return cached
-        value = review.decode_review_object(pod_request.body)
+        value = review.decode_review_object(pod_request.received.body)
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._get_interest(context)):
@@ -217,7 +207,9 @@ class AdmissionHandler:
         cached = self._cache.find(key, own.name)
         if cached is not None:
             return cached
-        decision = pods.decide(essence, own.namespace, context, self._summaries)
+        decision = pods.decide(
+            essence, own.namespace, context, self._summaries, admin_access=own.admin_access
+        )
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
             decision = msgspec.structs.replace(decision, findings=about)
@@ -242,14 +234,34 @@ class AdmissionHandler:
         namespace, context = pod_request.request.namespace, pod_request.context
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
-        label_findings = _check_label(pod, pod_request.mode, context)
-        if not ranges and not quotas and not label_findings:
+        own = (
+            *_check_label(pod, pod_request.mode, context),
+            *pods.check_annotations(decision, pod.metadata.annotations, context),
+        )
+        if not ranges and not quotas and not own:
             return cached.response
         findings, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
-        if not findings and not edits and not label_findings:
+        if not findings and not edits and not own:
             return cached.response
         options = _build_options("", namespace, pod_request.mode, context)
-        return pods.compose_response(decision, options, (*findings, *label_findings), edits)
+        return pods.compose_response(decision, options, (*findings, *own), edits)
+
+    def _guard(
+        self, pod: RawPod, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
+    ) -> PartialResponse:
+        """Deny a pod that should have been translated, or warn."""
+        decision, context = cached.decision, pod_request.context
+        if pod_request.mode is Mode.REPORT or not (decision.edits or decision.is_denied):
+            return response
+        value = review.decode_review_object(pod_request.received.body)
+        metadata = created_pod.decode_metadata(pod)
+        if isinstance(value, Malformed) or isinstance(metadata, Malformed):
+            return response
+        name, namespace = pod_request.request.namespace, pod_request.namespace
+        guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
+        findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
+        options = _build_options(pod.metadata.name, name, Mode.ENFORCE, context)
+        return pods.compose_response(PodDecision(findings=findings), options)
 
     async def _ensure_templates(
         self, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
@@ -257,19 +269,20 @@ class AdmissionHandler:
         """Ensure the templates. Deny the pod if one has a conflict or cannot be created."""
         request, context = pod_request.request, pod_request.context
         ensure = self._templates.preview if request.dry_run else self._templates.ensure
-        seconds = _TEMPLATE_TIMEOUT if pod_request.seconds is None else pod_request.seconds
+        seconds = pod_request.received.seconds
+        seconds = TEMPLATE_TIMEOUT if seconds is None else seconds
         templates, namespace = cached.decision.templates, request.namespace
         states: Sequence[TemplateStatus | Finding]
         if len(templates) == 1:
             states = (await ensure(namespace, templates[0], seconds),)
         else:
             states = await asyncio.gather(*(ensure(namespace, each, seconds) for each in templates))
-        if _EXISTING.issuperset(states):
+        if EXISTING.issuperset(states):
             return response
         found = [
             each if isinstance(each, Finding) else _report_template(namespace, template, each)
             for template, each in zip(templates, states, strict=True)
-            if each not in _EXISTING and not (request.dry_run and each is TemplateStatus.PENDING)
+            if each not in EXISTING and not (request.dry_run and each is TemplateStatus.PENDING)
         ]
         findings = tuple(apply_policies(found, context.configuration.findings))
         if not findings:
@@ -283,12 +296,12 @@ class AdmissionHandler:
     def _review_update(self, request: AdmissionRequest) -> Reply:
         """Keep the translation of an updated pod. Allow all other updates unchanged."""
         if _ORIGINAL not in bytes(request.old_object):
-            return _reply(request, _allow())
+            return compose_reply(request, _allow())
         old, new = review.decode_object(request.old_object), review.decode_object(request.object)
         if isinstance(old, Malformed) or isinstance(new, Malformed):
-            return _reply_invalid(request, "a review of an UPDATE needs object and oldObject")
+            return reply_invalid(request, "a review of an UPDATE needs object and oldObject")
         if not updates.is_translated(old):
-            return _reply(request, _allow())
+            return compose_reply(request, _allow())
         context = self._cluster.translation_context() or TranslationContext()
         edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
         findings = tuple(apply_policies(found, context.configuration.findings))
@@ -296,8 +309,8 @@ class AdmissionHandler:
         command = _build_command(request.name, request.namespace, Mode.ENFORCE)
         response = pods.compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
         if not edits or any(each.severity is Severity.ERROR for each in findings):
-            return _reply(request, response)
-        return _reply(request, PartialResponse(response.tail, "allowed", response.codes))
+            return compose_reply(request, response)
+        return compose_reply(request, PartialResponse(response.tail, "allowed", response.codes))
 
 
 def _is_excluded(pod: RawPod, namespace: str, context: TranslationContext) -> bool | Malformed:
@@ -355,44 +368,10 @@ def _allow() -> PartialResponse:
     return PartialResponse(review.compose_allowed(), "allowed")
 
 
-def _allow_out_of_scope(decided: NamespaceScope | None) -> PartialResponse:
+def _allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
     """Compose the response for a namespace whose pods are not translated."""
     if decided is None or not decided.findings:
         return _allow()
     lines = [messages.shorten(messages.format_finding(each)) for each in decided.findings]
     codes = tuple(each.code for each in decided.findings)
     return PartialResponse(review.compose_allowed((), lines), "allowed", codes)
-
-
-def _reply(request: RequestEnvelope, response: PartialResponse, name: str = "") -> Reply:
-    return Reply(
-        200,
-        review.compose_review(request.uid, response.tail),
-        request.uid,
-        request.operation,
-        response.outcome,
-        response.codes,
-        request.namespace,
-        name or request.name,
-    )
-
-
-def _reply_invalid(request: RequestEnvelope, why: str) -> Reply:
-    """Deny a valid review whose object is invalid."""
-    denial = Denial(400, "BadRequest", messages.sanitize(why, 1024))
-    return _reply(request, PartialResponse(review.compose_denied(denial), "error"))
-
-
-def _reply_unready(request: RequestEnvelope, why: str) -> Reply:
-    """Deny a review that cannot be handled yet."""
-    denial = Denial(503, "ServiceUnavailable", f"{why}; try again")
-    return _reply(request, PartialResponse(review.compose_denied(denial), "error"))
-
-
-def _reply_malformed(malformed: Malformed) -> Reply:
-    """Respond to a malformed review: a denial if it has a uid, otherwise HTTP status 400."""
-    why = messages.sanitize(malformed.why, 1024)
-    if not malformed.uid:
-        return Reply(400, why.encode(), outcome="error")
-    denied = review.compose_denied(Denial(400, "BadRequest", why))
-    return Reply(200, review.compose_review(malformed.uid, denied), malformed.uid, outcome="error")

@@ -22,6 +22,7 @@ from registration.admission_codes import (
 )
 from registration.scope import Mode
 from runtime.review import Denial, compose_allowed, compose_denied
+from translate.changes.annotation_size import MAX_ANNOTATION_BYTES, check_annotation_size
 from translate.changes.patch import to_operations
 from translate.changes.template import ClaimTemplate
 from translate.pods import TranslationContext, translate
@@ -42,6 +43,7 @@ _FORBIDDEN: Final = frozenset(
     each.name for each in (LIMIT_EXCEEDED, LIMIT_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
 )
 
+_ANNOTATIONS: Final = ("metadata", "annotations")
 # A denied object does not exist, so the command reads a file.
 _FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
@@ -88,10 +90,15 @@ class PodResponse(msgspec.Struct, frozen=True):
 
 
 def decide(
-    pod: Value, namespace: str, context: TranslationContext, summaries: ClaimSummaries
+    pod: Value,
+    namespace: str,
+    context: TranslationContext,
+    summaries: ClaimSummaries,
+    *,
+    admin_access: bool,
 ) -> PodDecision:
-    """Translate a pod."""
-    translation = translate(pod, context, namespace)
+    """Translate a pod. `admin_access` is whether the namespace allows admin access."""
+    translation = translate(pod, context, namespace, admin_access=admin_access)
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
     if not translation.edits:
         return PodDecision(findings=findings)
@@ -113,6 +120,20 @@ def decide(
         describe_translation(pod, after, descriptions, removed),
         translation.operations,
     )
+
+
+def check_annotations(
+    decision: PodDecision, raw: msgspec.Raw, context: TranslationContext
+) -> tuple[Finding, ...]:
+    """Check the size of the annotations of one pod; equal decisions are cached without them."""
+    added = tuple(each for each in decision.edits if each.path[:2] == _ANNOTATIONS)
+    size = len(bytes(raw)) + sum(len(msgspec.json.encode(each.value)) for each in added)
+    if size <= MAX_ANNOTATION_BYTES:  # JSON is longer than what it contains
+        return ()
+    own = msgspec.json.decode(bytes(raw) or b"null")
+    metadata: Value = {"annotations": own} if isinstance(own, dict) else {}
+    findings = check_annotation_size(apply_edits({"metadata": metadata}, added))
+    return tuple(apply_policies(findings, context.configuration.findings))
 
 
 def check_namespace_limits(

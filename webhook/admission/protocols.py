@@ -4,15 +4,22 @@
 """
 
 import enum
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, TypeVarTuple, Unpack
 
+import msgspec
+
+from config.model import Configuration
 from documents.values import Value
 from dra.finding import Finding
+from facts.model import Facts
 from translate.changes.template import ClaimTemplate
 from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.resource_quotas import ResourceQuota
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class TemplateStatus(enum.StrEnum):
@@ -24,8 +31,20 @@ class TemplateStatus(enum.StrEnum):
     PENDING = "later"  # not created yet; the controller creates missing templates
 
 
+class RecentInputs(msgspec.Struct, frozen=True):
+    """What any replica may have used for a pod a short time ago.
+
+    `is_complete` is false while older values may exist that this process has not seen.
+    """
+
+    configurations: Sequence[Configuration] = ()
+    facts: Sequence[Facts] = ()
+    webhooks: Sequence[Mapping[str, Value] | None] = ()  # MutatingWebhookConfiguration drawbridge
+    is_complete: bool = False
+
+
 class ClusterView(Protocol):
-    """The state of the cluster, from memory. Every method returns within microseconds."""
+    """The state of the cluster, from memory. Only the method that reads waits."""
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts: the same object until one of them changes.
@@ -39,6 +58,12 @@ class ClusterView(Protocol):
         Return None if the namespace is unknown.
         """
 
+    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
+        """Read the labels of an unknown namespace from the API server.
+
+        Return None if it does not respond in time, or if the namespace does not exist.
+        """
+
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         """Return the LimitRanges of a namespace."""
 
@@ -50,6 +75,20 @@ class ClusterView(Protocol):
 
     def inactive_conditions(self) -> Sequence[Finding]:
         """Return findings about pods that the API server may not send to the webhook."""
+
+    def recent_inputs(self) -> RecentInputs:
+        """Return what any replica may have used for a pod a short time ago."""
+
+
+class WorkerError(Exception):
+    """A worker is busy, or ended during a call."""
+
+
+class Worker(Protocol):
+    """Runs functions outside the event loop."""
+
+    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Return the result of a function. Raise WorkerError if the worker cannot run it."""
 
 
 class TemplateEnsurer(Protocol):

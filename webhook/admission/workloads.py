@@ -23,47 +23,52 @@ from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.messages import select_warnings, shorten
+from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PartialResponse, PodDecision
 
 
 class WorkloadContext(NamedTuple):
-    """The LimitRanges of the namespace, and findings about pods that may not be sent."""
+    """The namespace, its LimitRanges, and findings about pods that may not be sent."""
 
+    namespace: NamespaceDecision
+    translation: TranslationContext
+    summaries: ClaimSummaries
     ranges: Sequence[LimitRange] = ()
     inactive_conditions: Sequence[Finding] = ()
 
 
-def respond(
-    request: AdmissionRequest,
-    mode: Mode,
-    context: TranslationContext,
-    summaries: ClaimSummaries,
-    workload_context: WorkloadContext,
-) -> PartialResponse | Malformed:
+def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialResponse | Malformed:
     """Compose the response for an object that creates pods."""
     new = decode_object(request.object)
     if isinstance(new, Malformed):
         return new
-    if not _is_rolled_out(new, request, context) or _has_same_pods(request, new):
+    if not _is_rolled_out(new, request, context.translation) or _has_same_pods(request, new):
         return PartialResponse(compose_allowed(), "allowed")
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
-
-    def decide(place: Place) -> PodDecision:
-        decision = pods.decide(place.pod, request.namespace, context, summaries)
-        return _add_findings(decision, place, mode, context, workload_context.ranges)
-
-    decisions = [(place, decide(place)) for place in places]
+    decisions = [(place, _decide(place, request.namespace, context)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):
         # The webhook for workloads may be active while the one for pods is not.
-        inactive = workload_context.inactive_conditions
-        findings += tuple(apply_policies(inactive, context.configuration.findings))
+        policies = context.translation.configuration.findings
+        findings += tuple(apply_policies(context.inactive_conditions, policies))
     denied = [one for _, one in decisions if one.is_denied]
+    mode = context.namespace.mode
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
         return pods.compose_refusal(findings)
     lines = list(_describe_claims((one for _, one in decisions), mode))
     return _compose_warnings(lines, findings, _build_command(request))
+
+
+def _decide(place: Place, namespace: str, context: WorkloadContext) -> PodDecision:
+    decision = pods.decide(
+        place.pod,
+        namespace,
+        context.translation,
+        context.summaries,
+        admin_access=context.namespace.admin_access,
+    )
+    return _add_findings(decision, place, context)
 
 
 def _compose_warnings(
@@ -83,21 +88,15 @@ def _audit(outcome: str, codes: Iterable[str]) -> dict[str, str]:
     return {"outcome": outcome, "findings": ",".join(codes)}
 
 
-def _add_findings(
-    decision: PodDecision,
-    place: Place,
-    mode: Mode,
-    context: TranslationContext,
-    ranges: Sequence[LimitRange],
-) -> PodDecision:
+def _add_findings(decision: PodDecision, place: Place, context: WorkloadContext) -> PodDecision:
     """Add findings about LimitRanges and the label of the pod template."""
     if not decision.edits:
         return decision
     found = (
-        *limit_ranges.check_template(decision.removed, ranges),
-        *scope.find_label_without_effect(_read_labels(place), mode),
+        *limit_ranges.check_template(decision.removed, context.ranges),
+        *scope.find_label_without_effect(_read_labels(place), context.namespace.mode),
     )
-    findings = apply_policies(found, context.configuration.findings)
+    findings = apply_policies(found, context.translation.configuration.findings)
     return replace(decision, findings=(*decision.findings, *findings))
 
 

@@ -4,6 +4,7 @@ Implements `webhook.admission.protocols.ClusterView`. An unreadable object does 
 readable one.
 """
 
+import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,7 +20,7 @@ from cluster.resources import (
     RESOURCE_QUOTAS,
     TEMPLATES,
 )
-from cluster.session import Session
+from cluster.session import ApiError, Session
 from config.model import Configuration
 from dra.finding import Finding
 from dra.names import FACTS_CONFIG_MAP, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
@@ -29,7 +30,10 @@ from runtime import metrics
 from runtime.logs import log_event
 from translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.protocols import RecentInputs
 from webhook.admission.resource_quotas import ResourceQuota
+from webhook.server.namespace_reads import NamespaceReads
+from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 
 _LOG: Final = logging.getLogger("webhook.server.cluster_view")
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
@@ -53,7 +57,13 @@ class OpaqueObject(msgspec.Struct, frozen=True):
 class WatchedClusterView:
     """The watch caches, and values derived from them."""
 
-    def __init__(self, session: Session, namespace: str, configuration: Configuration) -> None:
+    def __init__(
+        self,
+        session: Session,
+        namespace: str,
+        configuration: Configuration,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
         self.namespaces = Cache(session, NAMESPACES, NamespaceObject)
         self.ranges = Cache(session, LIMIT_RANGES, LimitRange)
         self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
@@ -68,12 +78,15 @@ class WatchedClusterView:
         )
         self._facts_name = f"{namespace}/{FACTS_CONFIG_MAP}"
         self._configuration = configuration
+        self._recent = RecentState(configuration, settle_seconds)
+        self._reads = NamespaceReads(functools.partial(_read_labels, session))
         self._context: TranslationContext | None = None
         self._is_complete = False
         self._ranges_by_namespace: dict[str, tuple[LimitRange, ...]] = {}
         self._quotas_by_namespace: dict[str, tuple[ResourceQuota, ...]] = {}
         self._other_webhooks: tuple[Finding, ...] | None = None
         self._inactive_conditions: tuple[Finding, ...] | None = None
+        self._requires_label: bool | None = None
         self.facts.subscribe(self._on_facts)
         self.namespaces.subscribe(self._on_namespace)
         self.ranges.subscribe(lambda *both: _forget(self._ranges_by_namespace, *both))
@@ -102,13 +115,17 @@ class WatchedClusterView:
                 f"no facts: the controller has not published ConfigMap {self._facts_name} yet"
             )
         self._is_complete = not missing
+        if self._is_complete:
+            self._recent.start()
         return missing
 
     def configure(self, configuration: Configuration) -> None:
         """Use a new configuration."""
         self._configuration, self._inactive_conditions = configuration, None
+        self._recent.configurations.set(configuration)
         if self._context is not None:
-            self._context = make_context(configuration, self._context.facts)
+            context = self._context
+            self._context = make_context(configuration, context.facts, context.facts_digest)
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts, or None until the facts have been loaded."""
@@ -118,22 +135,23 @@ class WatchedClusterView:
         """Return the labels of a namespace, or None if it is unknown.
 
         A namespace without the translate label is also unknown if the API server sends only pods of
-        labeled namespaces and the cache may be stale: a user may have added the label since.
+        labeled namespaces: a user has added the label since.
         """
         cached = self.namespaces.get(name)
-        if cached is None:
-            return None
-        labels = cached.value.metadata.labels or _NO_LABELS
-        if (
-            TRANSLATE_LABEL not in labels
-            and not self.namespaces.fresh
-            and self._requires_namespace_label()
-        ):
-            return None
+        labels = None if cached is None else cached.value.metadata.labels or _NO_LABELS
+        if labels is None or (TRANSLATE_LABEL not in labels and self._requires_namespace_label()):
+            return self._reads.get(name)
         return labels
 
+    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
+        """Read the labels of an unknown namespace from the API server."""
+        return await self._reads.read(name, seconds)
+
     def _requires_namespace_label(self) -> bool:
-        return match_conditions.requires_namespace_label(self._read_own_webhooks())
+        if self._requires_label is None:
+            live = self._read_own_webhooks()
+            self._requires_label = match_conditions.requires_namespace_label(live)
+        return self._requires_label
 
     def _read_own_webhooks(self) -> Any:  # noqa: ANN401  # JSON
         cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
@@ -170,18 +188,25 @@ class WatchedClusterView:
             )
         return self._inactive_conditions
 
+    def recent_inputs(self) -> RecentInputs:
+        """Return what any replica may have used for a pod a short time ago."""
+        return self._recent.read()
+
     def _on_facts(
         self,
-        _before: CachedObject[published_facts.FactsConfigMap] | None,
+        before: CachedObject[published_facts.FactsConfigMap] | None,
         after: CachedObject[published_facts.FactsConfigMap] | None,
     ) -> None:
         if after is None:
             text = "facts ConfigMap deleted, the last facts stay in use"
             log_event(_LOG, logging.WARNING, text, of=self._facts_name)
             return
+        self._recent.config_map = after.value
         try:
             digest = published_facts.read_current_hash(after.value)
-            if self._context is not None and digest == self._context.facts_digest:
+            in_use = self._context is not None and digest == self._context.facts_digest
+            # Facts with the same hash may have other counts, which messages quote.
+            if in_use and before is not None and before.value == after.value:
                 return
             facts = published_facts.read_facts(after.value)
         except published_facts.PublishedFactsError as error:
@@ -191,7 +216,7 @@ class WatchedClusterView:
             return
         metrics.FACTS_READS.labels("success").inc()
         log_event(_LOG, logging.INFO, "facts in use", hash=digest)
-        self._context = make_context(self._configuration, facts)
+        self._context = make_context(self._configuration, facts, digest)
 
     def _on_namespace(
         self,
@@ -199,12 +224,27 @@ class WatchedClusterView:
         after: CachedObject[NamespaceObject] | None,
     ) -> None:
         """Forget the derived values of a deleted namespace, even if they are empty."""
+        changed = before or after
+        if changed is not None:
+            self._reads.forget(changed.name)
         if before is not None and after is None:
             self._ranges_by_namespace.pop(before.name, None)
             self._quotas_by_namespace.pop(before.name, None)
 
     def _on_webhooks(self, *_: object) -> None:
-        self._other_webhooks = self._inactive_conditions = None
+        self._other_webhooks = self._inactive_conditions = self._requires_label = None
+        live = self._read_own_webhooks()
+        self._recent.webhooks.set(match_conditions.select_pod_webhook(live))
+
+
+async def _read_labels(session: Session, name: str) -> Mapping[str, str] | None:
+    try:
+        raw = await session.call("GET", NAMESPACES.path(name=name), seconds=5)
+    except ApiError as error:
+        if error.not_found:
+            return None
+        raise
+    return msgspec.json.decode(raw, type=NamespaceObject).metadata.labels or _NO_LABELS
 
 
 def _forget(

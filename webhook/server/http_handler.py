@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from runtime import metrics, review, timeouts
 from runtime.logs import log_event, log_event_buffered
 from runtime.review import Denial
-from webhook.admission.handler import Reply
+from webhook.admission.replies import Reply
 
 _LOG: Final = logging.getLogger("serve.admission")
 JSON: Final = "application/json"
@@ -32,13 +32,19 @@ _REASONS: Final = {500: "InternalError", 504: "Timeout"}
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
+PendingReply = Coroutine[Any, Any, Reply]
+
+
 class ReviewHandler(Protocol):
     """Handles reviews."""
 
-    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+    def review_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of a pod."""
 
-    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
+        """Handle the review of a pod after all mutating webhooks."""
+
+    def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of an object with a pod template."""
 
 
@@ -52,8 +58,7 @@ class RequestLimits(NamedTuple):
 
 
 DEFAULT_LIMITS: Final = RequestLimits()
-_PendingReply = Coroutine[Any, Any, Reply]
-_Reviewer = Callable[[bytes, float], _PendingReply]
+_Reviewer = Callable[[bytes, float], PendingReply]
 
 
 class _Route(NamedTuple):
@@ -86,6 +91,7 @@ class AdmissionHTTPHandler:
         self._reviewers: Mapping[str, _Reviewer] = {
             "/admit/pods": reviews.review_pod,
             "/admit/workloads": reviews.review_workload,
+            "/guard/pods": reviews.review_guarded_pod,
         }
         self._check_ready = check_ready
         self._limits = limits
@@ -220,10 +226,11 @@ class AdmissionHTTPHandler:
 
 
 def _webhook_of(path: str) -> str:
-    return path.rpartition("/")[2]
+    """Return the label of a path in metrics and logs."""
+    return "guard" if path == "/guard/pods" else path.rpartition("/")[2]
 
 
-async def _await_reply(seconds: float, pending: _PendingReply) -> Reply:
+async def _await_reply(seconds: float, pending: PendingReply) -> Reply:
     """Wait for a reply with a timeout.
 
     Most replies need no waiting. Starting the coroutine first, and a timer only if it waits, saves
@@ -239,7 +246,7 @@ async def _await_reply(seconds: float, pending: _PendingReply) -> Reply:
 
 
 @types.coroutine
-def _resume(pending: _PendingReply, waiting: object) -> Generator[Any, Any, Reply]:
+def _resume(pending: PendingReply, waiting: object) -> Generator[Any, Any, Reply]:
     """Continue a started coroutine in the same way as `await`."""
     while True:
         try:
@@ -277,14 +284,14 @@ def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
 
 
 def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> web.Response:
-    uid = review.decode_review(body).uid
+    uid = review.read_uid(body)
     log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=status)
     return _respond_error(uid, status, message, route)
 
 
 def _respond_exception(error: Exception, body: bytes, route: _Route) -> web.Response:
     metrics.PANICS.inc()
-    uid = review.decode_review(body).uid
+    uid = review.read_uid(body)
     fields = {"webhook": route.webhook, "uid": uid}
     text = "request ended in an unhandled exception"
     _LOG.error(text, exc_info=error, extra={"fields": fields})

@@ -22,11 +22,13 @@ from runtime.tls import ServingCertificate
 from translate.changes.template import ClaimTemplate
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
+from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.protocols import TemplateEnsurer, TemplateStatus
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.http_handler import AdmissionHTTPHandler
 from webhook.server.template_store import WatchedTemplateStore
+from webhook.server.worker_process import WorkerProcess
 
 _LOG: Final = logging.getLogger("runtime")
 # Drain time and this timeout together are shorter than the default grace period of 30 s.
@@ -74,9 +76,19 @@ async def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _create_templates(cluster: WatchedClusterView, session: Session) -> TemplateEnsurer:
-    store = WatchedTemplateStore(cluster.templates, Writer(session))
-    return _CountedTemplates(TemplateCache(store, lambda: datetime.now(UTC)))
+class _Webhook:
+    """The parts of the process that handle reviews."""
+
+    def __init__(self, options: argparse.Namespace, settings: Settings, session: Session) -> None:
+        namespace = options.namespace or session.namespace
+        self.cluster = WatchedClusterView(session, namespace, settings.current, options.settle)
+        settings.subscribe(self.cluster.configure)
+        self.answers = AnswerCache()
+        self.worker = WorkerProcess()
+        store = WatchedTemplateStore(self.cluster.templates, Writer(session))
+        templates = _CountedTemplates(TemplateCache(store, lambda: datetime.now(UTC)))
+        handler = AdmissionHandler(self.cluster, templates, self.answers)
+        self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)
 
 
 async def _serve(
@@ -86,24 +98,21 @@ async def _serve(
     stop: StopSignal,
     session: Session,
 ) -> None:
-    namespace = options.namespace or session.namespace
-    cluster = WatchedClusterView(session, namespace, settings.current)
-    settings.subscribe(cluster.configure)
-    answers = AnswerCache()
-    admission = AdmissionHandler(cluster, _create_templates(cluster, session), answers)
-
-    def find_missing() -> list[str]:
-        return [*cluster.find_missing(), *filter(None, (certificate.find_problem(),))]
+    webhook = _Webhook(options, settings, session)
 
     def check_ready() -> list[str]:
         return [*(["stopping"] if stop.is_requested else []), *find_missing()]
 
-    handler = AdmissionHTTPHandler(admission, find_missing)
+    def find_missing() -> list[str]:
+        return [*webhook.cluster.find_missing(), *filter(None, (certificate.find_problem(),))]
+
+    handler = AdmissionHTTPHandler(webhook.reviews, find_missing)
     listener = TLSListener(options.listen, certificate, handler.handle)
-    async with _serve_health(options, check_ready, cluster, answers):
+    async with _serve_health(options, check_ready, webhook.cluster, webhook.answers):
         await listener.open()
-        watches = (each.run() for each in cluster.caches)
-        async with run_background((settings.run(), certificate.run(), *watches)):
+        watches = (each.run() for each in webhook.cluster.caches)
+        background = (settings.run(), certificate.run(), webhook.worker.start(), *watches)
+        async with contextlib.aclosing(webhook.worker), run_background(background):
             await stop.wait()
             # Keep serving until all clients use another replica.
             handler.closing = True

@@ -22,9 +22,10 @@ from facts.serialized import read_facts
 from tests.tables import YamlValue
 from translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler, Reply
+from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.protocols import TemplateStoreError
+from webhook.admission.protocols import RecentInputs, TemplateStoreError
+from webhook.admission.replies import Reply
 from webhook.admission.resource_quotas import ResourceQuota
 from webhook.admission.templates import TemplateCache
 
@@ -124,12 +125,23 @@ class FakeClusterView:
     quotas: Sequence[ResourceQuota] = ()
     webhook_findings: Sequence[Finding] = ()
     condition_findings: Sequence[Finding] = ()
+    unwatched: dict[str, dict[str, str]] = field(default_factory=dict)  # namespaces to read
+    reads: list[str] = field(default_factory=list)
+    recent: RecentInputs = field(default_factory=RecentInputs)
 
     def translation_context(self) -> TranslationContext | None:
         return self.context
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         return self.namespaces.get(name)
+
+    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
+        del seconds
+        self.reads.append(name)
+        return self.unwatched.get(name)
+
+    def recent_inputs(self) -> RecentInputs:
+        return self.recent
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         return self.ranges if namespace in self.namespaces else ()
@@ -165,6 +177,11 @@ class AdmissionHarness:
     async def pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review a pod."""
         return read_response(await self.admission.review_pod(review(object_, **request)), object_)
+
+    async def guarded_pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
+        """Review a pod after all mutating webhooks."""
+        body = review(object_, **request)
+        return read_response(await self.admission.review_guarded_pod(body), object_)
 
     async def workload(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review an object that creates pods."""

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webhook.admission.pods
+from registration.scope import Mode
 from runtime.review import AdmissionRequest, Malformed, decode_review
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, pod, review
 from webhook.admission import answer_cache
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.created_pod import decode_pod
+from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PartialResponse, PodDecision, PodResponse
 
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
@@ -151,9 +153,9 @@ def test_pods_with_equal_requests_are_translated_once(monkeypatch: pytest.Monkey
     requested: list[YamlValue] = []
     decide = webhook.admission.pods.decide
 
-    def counting(*args: YamlValue) -> PodDecision:
+    def counting(*args: YamlValue, **options: YamlValue) -> PodDecision:
         requested.append(args)
-        return decide(*args)
+        return decide(*args, **options)
 
     monkeypatch.setattr("webhook.admission.pods.decide", counting)
 
@@ -213,7 +215,8 @@ def build_key(object_: YamlValue) -> answer_cache.AnswerKey:
     assert isinstance(request, AdmissionRequest)
     read = decode_pod(request.object)
     assert not isinstance(read, Malformed)
-    return answer_cache.build_key(read, "team", "enforce")
+    namespace = NamespaceDecision(Mode.ENFORCE, (), admin_access=False, labels={})
+    return answer_cache.build_key(read, "team", namespace)
 
 
 def test_the_least_recently_used_entry_is_evicted_first() -> None:

@@ -155,28 +155,19 @@ async def test_templates_are_created_concurrently() -> None:
     assert set(harness.store.stored) == names
 
 
-async def test_a_pod_in_an_unknown_namespace_is_denied_with_503(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("webhook.admission.handler._STEP", 1e-9)
-    response = await AdmissionHarness().pod(pod({"nvidia.com/gpu": 1}), namespace="nowhere")
+async def test_a_pod_in_an_unknown_namespace_is_denied_with_503() -> None:
+    harness = AdmissionHarness()
+    response = await harness.pod(pod({"nvidia.com/gpu": 1}), namespace="nowhere")
     assert response.status["code"] == 503
     assert "namespace nowhere is not cached yet; try again" in response.status["message"]
+    assert harness.cluster.reads == ["nowhere"]
 
 
-async def test_the_handler_waits_for_a_new_namespace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("webhook.admission.handler._STEP", 1e-9)
+async def test_an_unknown_namespace_is_read() -> None:
     harness = AdmissionHarness()
-    calls = []
-
-    def namespace(name: str) -> dict[str, str] | None:
-        calls.append(name)
-        return ENFORCE if len(calls) > 3 else None
-
-    monkeypatch.setattr(harness.cluster, "namespace_labels", namespace)
-    assert (await harness.pod(pod({"nvidia.com/gpu": 1}))).reply.outcome == "translated"
+    harness.cluster.unwatched["new"] = ENFORCE
+    response = await harness.pod(pod({"nvidia.com/gpu": 1}), namespace="new")
+    assert response.reply.outcome == "translated"
 
 
 async def test_pods_are_denied_until_facts_are_loaded() -> None:

@@ -14,7 +14,7 @@ from runtime.review import decode_review
 from runtime.tls import ServingCertificate
 from tests.runtime import http_client
 from tests.runtime.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
-from webhook.admission.handler import Reply
+from webhook.admission.replies import Reply
 from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits
 
 ANY = Address("127.0.0.1", 0)
@@ -34,6 +34,10 @@ class FakeReviewHandler:
     async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of a pod."""
         return await self._reply("pods", body, seconds)
+
+    async def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of a pod after all mutating webhooks."""
+        return await self._reply("guard", body, seconds)
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of a workload."""

@@ -181,30 +181,39 @@ def test_labels_are_the_same_object_until_they_change(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_a_namespace_without_the_label_is_unknown_while_the_cache_may_be_stale(
+NEEDS_LABEL = {"matchExpressions": [{"key": "drawbridge.dev/translate", "operator": "Exists"}]}
+LABEL = {"drawbridge.dev/translate": "enforce"}
+
+
+def test_a_namespace_without_a_label_that_the_selector_requires_is_read_once(
     tmp_path: Path,
 ) -> None:
-    needs = {"matchExpressions": [{"key": "drawbridge.dev/translate", "operator": "Exists"}]}
-    label = {"drawbridge.dev/translate": "enforce"}
-
     async def play() -> None:
-        async with run_view(tmp_path, namespace("plain"), namespace("in", **label)) as harness:
+        async with run_view(tmp_path, namespace("plain"), namespace("in", **LABEL)) as harness:
             api, view = harness.api, harness.view
-            await api.until(lambda: api.asked("GET", "namespaces", watch=True))
-            api.fail(503, part="namespaces", times=1000, retry_after=0.01)
-            api.cut_watches()
-            while not view.namespaces.problem:  # noqa: ASYNC110  # there is no event for this
-                await asyncio.sleep(0)
             # The webhook configuration selects all namespaces, so a missing label is reliable.
             assert view.namespace_labels("plain") is not None
-            api.put(build_own_webhooks(namespaceSelector=needs))
-            await harness.wait_until(lambda: view.webhooks.get(WEBHOOK_CONFIGURATION) is not None)
-            assert view.namespace_labels("plain") is None
-            assert view.namespace_labels("in") == label
-            api.heal()
-            while not view.namespaces.fresh:  # noqa: ASYNC110  # there is no event for this
-                await asyncio.sleep(0)
-            assert view.namespace_labels("plain") is not None
+            api.put(build_own_webhooks(namespaceSelector=NEEDS_LABEL))
+            await harness.wait_until(lambda: view.namespace_labels("plain") is None)
+            assert view.namespace_labels("in") == LABEL
+            both = await asyncio.gather(
+                *(view.read_namespace_labels("plain", 5) for _ in range(20))
+            )
+            assert both == [{}] * 20
+            assert len(api.asked("GET", "namespaces/plain")) == 1
+            assert view.namespace_labels("plain") == {}, "the API server confirmed the labels"
+            api.put(namespace("plain", **LABEL))
+            await harness.wait_until(lambda: view.namespace_labels("plain") == LABEL)
+
+    asyncio.run(play())
+
+
+def test_a_namespace_that_does_not_exist_stays_unknown(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with run_view(tmp_path) as harness:
+            assert await harness.view.read_namespace_labels("nowhere", 5) is None
+            harness.api.fail(503, part="namespaces", times=1000, retry_after=0.01)
+            assert await harness.view.read_namespace_labels("elsewhere", 0.2) is None
 
     asyncio.run(play())
 

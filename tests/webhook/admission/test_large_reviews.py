@@ -1,0 +1,219 @@
+"""Large bodies are handled outside the event loop, with the same replies as small ones."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from config.model import Configuration
+from documents.values import Value
+from registration.match_conditions import derive_conditions
+from tests.tables import YamlValue
+from tests.webhook.admission.harness import AdmissionHarness, facts, pod, read_response, review
+from translate.pods import make_context
+from webhook.admission import large_reviews
+from webhook.admission.handler import AdmissionHandler
+from webhook.admission.large_reviews import MAX_INLINE_BYTES, ReviewDispatcher
+from webhook.admission.protocols import RecentInputs, WorkerError
+from webhook.admission.replies import Reply
+from webhook.server.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.asyncio
+FACTS = facts(
+    {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
+)
+PADDING = {"padding": "x" * (MAX_INLINE_BYTES + 1)}
+
+
+class InlineWorker:
+    """Runs functions at once and records them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_busy = False
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+        """Run a function."""
+        if self.is_busy:
+            raise WorkerError("busy")
+        self.calls.append(function.__name__)
+        # The handler of the worker runs an event loop of its own.
+        return await asyncio.to_thread(function, *args)
+
+
+class DispatcherHarness(AdmissionHarness):
+    """A dispatcher with the fakes of the handler."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.worker = InlineWorker()
+        self.cluster.context = make_context(Configuration(), FACTS)
+        self.dispatcher = ReviewDispatcher(
+            self.admission, self.cluster, self.templates, self.worker
+        )
+
+
+def large(limits: YamlValue, **spec: YamlValue) -> YamlValue:
+    made = pod(limits, **spec)
+    made["metadata"]["annotations"] = dict(PADDING)
+    return made
+
+
+def deployment(template: YamlValue) -> YamlValue:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "annotations": dict(PADDING)},
+        "spec": {"template": {"spec": template["spec"]}},
+    }
+
+
+def recent() -> RecentInputs:
+    ((name, conditions),) = [
+        (name, each)
+        for name, each in derive_conditions(Configuration()).items()
+        if name.startswith("pods.")
+    ]
+    listed = [{"name": key, "expression": text} for key, text in conditions.items()]
+    webhook: dict[str, Value] = {"webhooks": [{"name": name, "matchConditions": listed}]}  # type: ignore[list-item]  # a list of objects
+    return RecentInputs((Configuration(),), (FACTS,), (webhook,), is_complete=True)
+
+
+METHODS: dict[str, tuple[str, YamlValue, YamlValue]] = {
+    "a pod": ("review_pod", large({"nvidia.com/gpu": "1"}), {}),
+    "a pod that is denied": ("review_pod", large({"nvidia.com/gpu": "x"}), {}),
+    "a pod without devices": ("review_pod", large({"cpu": "1"}), {}),
+    "a dry run": ("review_pod", large({"nvidia.com/gpu": "1"}), {"dryRun": True}),
+    "an unknown namespace": ("review_pod", large({"nvidia.com/gpu": "1"}), {"namespace": "x"}),
+    "a guarded pod": ("review_guarded_pod", large({"nvidia.com/gpu": "1"}), {}),
+    "a workload": ("review_workload", deployment(pod({"nvidia.com/gpu": "1"})), {}),
+    "another kind": ("review_pod", deployment(pod({"nvidia.com/gpu": "1"})), {}),
+    "an update": (
+        "review_pod",
+        large({"cpu": "1"}),
+        {"operation": "UPDATE", "old": large({"cpu": "1"})},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", METHODS.values(), ids=list(METHODS))
+async def test_a_large_object_gets_the_reply_of_a_small_one(
+    case: tuple[str, YamlValue, YamlValue],
+) -> None:
+    method, object_, request = case
+    body = review(object_, **request)
+    assert len(body) > MAX_INLINE_BYTES
+    harness, inline = DispatcherHarness(), DispatcherHarness()
+    for each in (harness, inline):
+        each.cluster.recent = recent()
+    expected = await getattr(inline.admission, method)(body)
+    worker = WorkerProcess()
+    harness.dispatcher = ReviewDispatcher(
+        harness.admission, harness.cluster, harness.templates, worker
+    )
+    try:
+        assert await getattr(harness.dispatcher, method)(body) == expected
+    finally:
+        await worker.aclose()
+    assert harness.store.calls == inline.store.calls
+    assert harness.store.stored == inline.store.stored
+
+
+async def test_a_translated_pod_is_updated_alike() -> None:
+    harness = DispatcherHarness()
+    before = large({"nvidia.com/gpu": "1"})
+    after = read_response(await harness.dispatcher.review_pod(review(before)), before).after
+    body = review(before, operation="UPDATE", old=after)
+    large_reply = await harness.dispatcher.review_pod(body)
+    assert large_reply == await harness.admission.review_pod(body)
+    assert read_response(large_reply, before).patch
+
+
+async def test_a_large_body_is_not_handled_in_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handled: list[bool] = []
+    translate = AdmissionHandler.review_pod
+
+    async def record(self: AdmissionHandler, body: bytes, seconds: float | None = None) -> Reply:
+        handled.append(asyncio.get_running_loop() is main)
+        return await translate(self, body, seconds)
+
+    monkeypatch.setattr(AdmissionHandler, "review_pod", record)
+    main = asyncio.get_running_loop()
+    harness = DispatcherHarness()
+    await harness.dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"})))
+    assert handled == [False]
+    assert harness.worker.calls == ["decode_envelope", "review_snapshot"]
+    await harness.dispatcher.review_pod(review(pod({"nvidia.com/gpu": "1"})))
+    assert handled == [False, True]
+    assert len(harness.worker.calls) == 2
+
+
+async def test_a_small_pod_does_not_wait_for_a_large_one() -> None:
+    harness = DispatcherHarness()
+    started, unblocked = asyncio.Event(), asyncio.Event()
+
+    class BlockedWorker(InlineWorker):
+        async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+            started.set()
+            await unblocked.wait()
+            return await super().run(function, *args)
+
+    dispatcher = ReviewDispatcher(
+        harness.admission, harness.cluster, harness.templates, BlockedWorker()
+    )
+    waiting = asyncio.create_task(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
+    await started.wait()
+    assert (await dispatcher.review_pod(review(pod({"cpu": "1"})))).outcome == "allowed"
+    assert not waiting.done()
+    unblocked.set()
+    assert (await waiting).outcome == "translated"
+
+
+async def test_a_template_with_other_content_denies_a_large_pod() -> None:
+    harness = DispatcherHarness()
+    object_ = large({"nvidia.com/gpu": "1"})
+    await harness.dispatcher.review_pod(review(object_))
+    (key,) = harness.store.stored
+    harness.store.watched[key] = {"spec": {"spec": {}}}
+    response = read_response(await harness.dispatcher.review_pod(review(object_)), object_)
+    assert (response.allowed, response.status["code"]) == (False, 403)
+    assert "exists with different content" in response.status["message"]
+
+
+async def test_a_busy_worker_denies_a_large_pod_with_429() -> None:
+    harness = DispatcherHarness()
+    harness.worker.is_busy = True
+    object_ = large({"nvidia.com/gpu": "1"})
+    response = read_response(await harness.dispatcher.review_pod(review(object_)), object_)
+    assert (response.allowed, response.status["code"]) == (False, 429)
+    assert "try again" in response.status["message"]
+
+
+async def test_a_large_malformed_body_gets_status_400() -> None:
+    harness = DispatcherHarness()
+    reply = await harness.dispatcher.review_pod(b"[" * (MAX_INLINE_BYTES + 1))
+    assert (reply.status, reply.outcome) == (400, "error")
+
+
+async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
+    harness = DispatcherHarness()
+    snapshots: list[large_reviews.ClusterSnapshot] = []
+
+    class RecordingWorker(InlineWorker):
+        async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+            snapshots.extend(
+                each for each in args if isinstance(each, large_reviews.ClusterSnapshot)
+            )
+            return await super().run(function, *args)
+
+    dispatcher = ReviewDispatcher(
+        harness.admission, harness.cluster, harness.templates, RecordingWorker()
+    )
+    await dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"})))
+    (snapshot,) = snapshots
+    assert snapshot.context is not None
+    assert snapshot.context.outcomes is None
+    assert snapshot.context.translations is None

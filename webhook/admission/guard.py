@@ -1,0 +1,132 @@
+"""Decide whether the guard denies a pod that still requests devices after all mutating webhooks.
+
+The API server never calls a webhook for the first time when it reinvokes webhooks. It therefore
+does not send a pod to which a later webhook adds the first device request. Replicas may use
+different configurations, facts and conditions for a short time. The guard denies a pod only if it
+would have been translated with all of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from config.model import Configuration
+from config.policy import apply_policies
+from documents.values import Value
+from dra.finding import Finding, Severity
+from dra.names import POD_WEBHOOK
+from registration import match_conditions, scope, webhook_selectors
+from registration.admission_codes import REQUESTS_ADDED_LATE
+from registration.scope import Mode, PodMetadata
+from translate.interest import covers, derive_interest
+from translate.pods import TranslationContext
+from webhook.admission import pods
+from webhook.admission.claim_summary import ClaimSummaries
+from webhook.admission.pods import PodDecision
+from webhook.admission.protocols import RecentInputs
+
+
+class GuardedPod(msgspec.Struct, frozen=True):
+    """A pod that was not translated, and its namespace."""
+
+    pod: Value
+    metadata: PodMetadata
+    namespace: str
+    namespace_labels: Mapping[str, str]
+    admin_access: bool
+
+
+def judge_pod(
+    guarded: GuardedPod,
+    decision: PodDecision,
+    context: TranslationContext,
+    recent: RecentInputs,
+) -> tuple[Finding, ...]:
+    """Return the findings about a pod: errors if the guard denies it, otherwise warnings.
+
+    `decision` is what the current configuration and facts do with the pod.
+    """
+    errors = (each for each in decision.findings if each.severity is Severity.ERROR)
+    found = apply_policies([_describe(decision)], context.configuration.findings)
+    findings = (*found, *errors)
+    if recent.is_complete and _is_sent(guarded, recent) and _is_always_handled(guarded, recent):
+        return findings
+    return tuple(msgspec.structs.replace(each, severity=Severity.WARNING) for each in findings)
+
+
+def _describe(decision: PodDecision) -> Finding:
+    containers = [each for each in decision.removed.containers if each.removed]
+    if containers:
+        path = f"{_format_container(containers[0].path)}.resources"
+        names = ", ".join(dict.fromkeys(name for each in containers for name in each.removed))
+        what = f"container {containers[0].name}: the request for {names}"
+    elif decision.removed.annotations:
+        path, what = "metadata.annotations", f"annotation {decision.removed.annotations[0]}"
+    else:
+        errors = [each for each in decision.findings if each.severity is Severity.ERROR]
+        path, what = (errors[0].path if errors else "spec"), "a device request"
+    message = (
+        f"{what} was added by a webhook that ran after pods.drawbridge.dev, so the pod was not "
+        "translated"
+    )
+    return REQUESTS_ADDED_LATE.at(path, message)
+
+
+def _format_container(path: Sequence[str | int]) -> str:
+    return f"{path[0]}.{path[1]}[{path[2]}]"
+
+
+def _is_sent(guarded: GuardedPod, recent: RecentInputs) -> bool:
+    """Return whether all recent webhook configurations send such a pod."""
+    labels = guarded.metadata.labels or {}
+    return bool(recent.webhooks) and all(
+        webhook_selectors.selects_pod(each, guarded.namespace_labels, labels)
+        and _conditions_match(each, guarded.pod, recent.configurations)
+        for each in recent.webhooks
+    )
+
+
+def _conditions_match(
+    live: Mapping[str, Value] | None, pod: Value, configurations: Sequence[Configuration]
+) -> bool:
+    """Return whether the live conditions select the pod. Unknown conditions do not."""
+    conditions = match_conditions.read_pod_conditions(live)
+    if not conditions:
+        return conditions is not None
+    return any(
+        conditions == match_conditions.derive_conditions(each)[POD_WEBHOOK]
+        and covers(pod, derive_interest(each))
+        for each in configurations
+    )
+
+
+def _is_always_handled(guarded: GuardedPod, recent: RecentInputs) -> bool:
+    """Return whether all recent inputs translate or deny the pod."""
+    return bool(recent.configurations and recent.facts) and all(
+        _is_included(guarded, each.configuration) and _is_handled(guarded, each)
+        for each in _build_contexts(recent)
+    )
+
+
+def _build_contexts(recent: RecentInputs) -> Iterator[TranslationContext]:
+    for configuration in recent.configurations:
+        for facts in recent.facts:
+            yield TranslationContext(configuration, facts)
+
+
+def _is_included(guarded: GuardedPod, configuration: Configuration) -> bool:
+    mode = scope.decide_pod_mode(
+        guarded.namespace, guarded.namespace_labels, guarded.metadata, configuration.scope
+    )
+    return mode is Mode.ENFORCE
+
+
+def _is_handled(guarded: GuardedPod, context: TranslationContext) -> bool:
+    decision = pods.decide(
+        guarded.pod,
+        guarded.namespace,
+        context,
+        ClaimSummaries(),
+        admin_access=guarded.admin_access,
+    )
+    return bool(decision.edits) or decision.is_denied

@@ -1,0 +1,206 @@
+"""Handle reviews of large bodies in another process, so that they do not delay other reviews.
+
+The work of a review grows with its bytes, and a thread would still hold the interpreter while it
+decodes. The event loop reads everything that the review needs of the cluster, the other process
+runs the same handler on that snapshot, and the event loop ensures the templates that it names.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dra.finding import Finding
+from runtime import review
+from runtime.review import Malformed, RequestEnvelope
+from translate.changes.template import ClaimTemplate
+from translate.pods import TranslationContext
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
+from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.namespace_scopes import NamespaceScopes
+from webhook.admission.protocols import (
+    ClusterView,
+    RecentInputs,
+    TemplateEnsurer,
+    TemplateStatus,
+    Worker,
+    WorkerError,
+)
+from webhook.admission.replies import Reply, reply_busy, reply_malformed
+from webhook.admission.resource_quotas import ResourceQuota
+
+# A body of this size takes at most about 25 ms, whatever it contains.
+MAX_INLINE_BYTES: Final = 32 * 1024
+TemplateStates = Mapping[str, TemplateStatus | Finding]
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True):
+    """What the review of one object needs of the cluster. Implements `ClusterView`."""
+
+    context: TranslationContext | None
+    labels: Mapping[str, str] | None
+    ranges: Sequence[LimitRange]
+    quotas: Sequence[ResourceQuota]
+    webhook_findings: Sequence[Finding]
+    condition_findings: Sequence[Finding]
+    recent: RecentInputs
+
+    def translation_context(self) -> TranslationContext | None:
+        """Return configuration and facts."""
+        return self.context
+
+    def namespace_labels(self, _name: str) -> Mapping[str, str] | None:
+        """Return the labels of the namespace."""
+        return self.labels
+
+    async def read_namespace_labels(self, _name: str, _seconds: float) -> Mapping[str, str] | None:
+        """Return None: the event loop has tried to read an unknown namespace."""
+        return None
+
+    def limit_ranges(self, _namespace: str) -> Sequence[LimitRange]:
+        """Return the LimitRanges of the namespace."""
+        return self.ranges
+
+    def resource_quotas(self, _namespace: str) -> Sequence[ResourceQuota]:
+        """Return the ResourceQuotas of the namespace."""
+        return self.quotas
+
+    def other_webhooks(self) -> Sequence[Finding]:
+        """Return findings about other webhooks that handle the same pods."""
+        return self.webhook_findings
+
+    def inactive_conditions(self) -> Sequence[Finding]:
+        """Return findings about pods that the API server may not send."""
+        return self.condition_findings
+
+    def recent_inputs(self) -> RecentInputs:
+        """Return what any replica may have used for a pod a short time ago."""
+        return self.recent
+
+
+class LargeReply(NamedTuple):
+    """A reply, and the templates that must exist for it."""
+
+    reply: Reply
+    templates: tuple[ClaimTemplate, ...] = ()
+
+
+class _KnownTemplates:
+    """Records which templates a review needs. States that are not known count as present."""
+
+    def __init__(self, states: TemplateStates) -> None:
+        self._states = states
+        self.needed: dict[str, ClaimTemplate] = {}
+
+    async def ensure(
+        self, _namespace: str, template: ClaimTemplate, _seconds: float
+    ) -> TemplateStatus | Finding:
+        """Record the template, and return its state."""
+        self.needed[template.name] = template
+        return self._states.get(template.name, TemplateStatus.PRESENT)
+
+    preview = ensure
+
+
+def decode_envelope(body: bytes) -> RequestEnvelope | Malformed:
+    """Decode a review without its objects."""
+    request = review.decode_review(body)
+    if isinstance(request, Malformed):
+        return request
+    fields = {name: getattr(request, name) for name in RequestEnvelope.__struct_fields__}
+    return RequestEnvelope(**fields)
+
+
+def review_snapshot(
+    method: str, body: bytes, snapshot: ClusterSnapshot, states: TemplateStates
+) -> LargeReply:
+    """Handle a review with the named method of the handler. Runs in the other process."""
+    templates = _KnownTemplates(states)
+    handler = AdmissionHandler(snapshot, templates, AnswerCache())
+    reply: Reply = asyncio.run(getattr(handler, method)(body))
+    return LargeReply(reply, tuple(templates.needed.values()))
+
+
+class ReviewDispatcher:
+    """Handles small reviews in the event loop, and large ones through a worker."""
+
+    def __init__(
+        self,
+        handler: AdmissionHandler,
+        cluster: ClusterView,
+        templates: TemplateEnsurer,
+        worker: Worker,
+    ) -> None:
+        self._handler = handler
+        self._cluster = cluster
+        self._templates = templates
+        self._worker = worker
+        self._scopes = NamespaceScopes(cluster)
+
+    def review_pod(self, body: bytes, seconds: float | None = None) -> Coroutine[Any, Any, Reply]:
+        """Handle the review of a pod."""
+        if len(body) <= MAX_INLINE_BYTES:
+            return self._handler.review_pod(body, seconds)
+        return self._review_large("review_pod", body, seconds)
+
+    def review_guarded_pod(
+        self, body: bytes, seconds: float | None = None
+    ) -> Coroutine[Any, Any, Reply]:
+        """Handle the review of a pod after all mutating webhooks."""
+        if len(body) <= MAX_INLINE_BYTES:
+            return self._handler.review_guarded_pod(body, seconds)
+        return self._review_large("review_guarded_pod", body, seconds)
+
+    def review_workload(
+        self, body: bytes, seconds: float | None = None
+    ) -> Coroutine[Any, Any, Reply]:
+        """Handle the review of an object that creates pods."""
+        if len(body) <= MAX_INLINE_BYTES:
+            return self._handler.review_workload(body, seconds)
+        return self._review_large("review_workload", body, seconds)
+
+    async def _review_large(self, method: str, body: bytes, seconds: float | None) -> Reply:
+        try:
+            request = await self._worker.run(decode_envelope, body)
+            if isinstance(request, Malformed):
+                return reply_malformed(request)
+            snapshot = await self._take_snapshot(request.namespace, seconds)
+            large = await self._worker.run(review_snapshot, method, body, snapshot, {})
+            states = await self._ensure(request, large.templates, seconds)
+            if EXISTING.issuperset(states.values()):
+                return large.reply
+            return (await self._worker.run(review_snapshot, method, body, snapshot, states)).reply
+        except WorkerError:
+            return reply_busy(review.read_uid(body))
+
+    async def _take_snapshot(self, namespace: str, seconds: float | None) -> ClusterSnapshot:
+        cluster, labels = self._cluster, None
+        context = cluster.translation_context()
+        if context is not None:
+            # The caches of the context stay in this process.
+            context = msgspec.structs.replace(context, outcomes=None, translations=None)
+            configured = context.configuration.scope
+            decided = await self._scopes.decide(namespace, configured, seconds)
+            labels = None if decided is None else decided.labels
+        return ClusterSnapshot(
+            context,
+            labels,
+            cluster.limit_ranges(namespace),
+            cluster.resource_quotas(namespace),
+            cluster.other_webhooks(),
+            cluster.inactive_conditions(),
+            cluster.recent_inputs(),
+        )
+
+    async def _ensure(
+        self, request: RequestEnvelope, templates: Sequence[ClaimTemplate], seconds: float | None
+    ) -> TemplateStates:
+        ensure = self._templates.preview if request.dry_run else self._templates.ensure
+        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
+        states = await asyncio.gather(
+            *(ensure(request.namespace, each, timeout) for each in templates)
+        )
+        names = (each.name for each in templates)
+        return dict(zip(names, states, strict=True))

@@ -1,0 +1,60 @@
+"""Decide the scope of namespaces, with a bounded cache of the decisions."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from config.model import Scope
+from dra.finding import Finding
+from dra.names import ADMIN_ACCESS_LABEL
+from registration.scope import Mode, decide_namespace_scope
+from webhook.admission.protocols import ClusterView
+
+_MAX_ENTRIES: Final = 10_000
+# How long to wait for an unknown namespace if the request has no timeout.
+_READ_TIMEOUT: Final = 4.0
+
+
+class NamespaceDecision(NamedTuple):
+    """The mode of a namespace, findings about its label, and whether it allows admin access."""
+
+    mode: Mode
+    findings: tuple[Finding, ...]
+    admin_access: bool
+    labels: Mapping[str, str]
+
+
+class NamespaceScopes:
+    """Decides the scope of namespaces. A decision is valid for the same labels and settings."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._decisions: OrderedDict[str, tuple[Scope, NamespaceDecision]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    async def decide(
+        self, name: str, configured: Scope, seconds: float | None
+    ) -> NamespaceDecision | None:
+        """Decide the scope of a namespace. Read it from the API server if it is unknown.
+
+        Return None if it is still unknown.
+        """
+        labels = self._cluster.namespace_labels(name)
+        if labels is None:
+            # The rest of the time is for the templates.
+            timeout = _READ_TIMEOUT if seconds is None else seconds / 2
+            labels = await self._cluster.read_namespace_labels(name, timeout)
+        if labels is None:
+            return None
+        cached = self._decisions.get(name)
+        if cached is not None and cached[0] is configured and cached[1].labels is labels:
+            return cached[1]
+        mode, findings = decide_namespace_scope(name, labels, configured)
+        admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
+        decision = NamespaceDecision(mode, findings, admin_access, labels)
+        self._decisions[name] = (configured, decision)
+        if len(self._decisions) > _MAX_ENTRIES:
+            self._decisions.popitem(last=False)
+        return decision

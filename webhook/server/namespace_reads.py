@@ -1,0 +1,80 @@
+"""Read namespaces that the watch does not show yet, with one request for concurrent callers."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from cluster.session import ApiError
+from runtime.logs import log_event
+
+_LOG: Final = logging.getLogger("webhook.server.namespace_reads")
+_REQUEST_ERRORS: Final = (
+    ApiError,
+    aiohttp.ClientError,
+    OSError,
+    TimeoutError,
+    msgspec.MsgspecError,
+)
+# The watch shows a change long before. A namespace without a watch is read again after this time.
+TRUSTED_SECONDS: Final = 5.0
+MAX_REQUESTS: Final = 32
+MAX_ENTRIES: Final = 1024
+
+Labels = Mapping[str, str]
+# Reads the labels of a namespace; None if it does not exist. Raises API errors.
+ReadLabels = Callable[[str], Awaitable[Labels | None]]
+
+
+class NamespaceReads:
+    """Reads labels of namespaces, and keeps them until the watch shows the namespace."""
+
+    def __init__(self, read: ReadLabels, now: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._now = now
+        self._labels: OrderedDict[str, tuple[Labels, float]] = OrderedDict()
+        self._requests: dict[str, asyncio.Task[Labels | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def get(self, name: str) -> Labels | None:
+        """Return the labels that were read a short time ago, or None."""
+        labels, until = self._labels.get(name, (None, 0.0))
+        return labels if labels is not None and self._now() < until else None
+
+    def forget(self, name: str) -> None:
+        """Forget what was read, because the watch shows a change of the namespace."""
+        self._labels.pop(name, None)
+
+    async def read(self, name: str, seconds: float) -> Labels | None:
+        """Read the labels of a namespace, or return None after the given time."""
+        task = self._requests.get(name)
+        if task is None:
+            if len(self._requests) >= MAX_REQUESTS:
+                return None
+            task = asyncio.create_task(self._request(name))
+            self._requests[name] = task
+            task.add_done_callback(lambda _: self._requests.pop(name, None))
+        # A caller that times out does not cancel the request of the others.
+        done, _ = await asyncio.wait((task,), timeout=seconds)
+        return task.result() if done else None
+
+    async def _request(self, name: str) -> Labels | None:
+        try:
+            labels = await self._read(name)
+        except _REQUEST_ERRORS as error:
+            text = "a namespace cannot be read"
+            log_event(_LOG, logging.WARNING, text, namespace=name, reason=str(error))
+            return None
+        if labels is not None:
+            self._labels[name] = (labels, self._now() + TRUSTED_SECONDS)
+            self._labels.move_to_end(name)
+            if len(self._labels) > MAX_ENTRIES:
+                self._labels.popitem(last=False)
+        return labels

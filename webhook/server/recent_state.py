@@ -1,0 +1,54 @@
+"""Keep what any replica may have used for a pod during the last minutes.
+
+Replicas get a new configuration, new facts and new match conditions at different times, and the API
+server uses its own copy of the conditions. The guard therefore denies nothing that an older value
+would have left. A new process does not know older values, so it is incomplete for the same time.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from config.model import Configuration
+from facts.model import Facts
+from registration.published_facts import FactsConfigMap, read_kept_facts
+from webhook.admission.protocols import RecentInputs
+from webhook.server.recent_values import RecentValues
+
+# The kubelet updates a mounted ConfigMap within two minutes.
+SETTLE_SECONDS: Final = 300.0
+
+
+class RecentState:
+    """The configurations, facts and webhook configurations of the last minutes."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        seconds: float = SETTLE_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.configurations = RecentValues(configuration, seconds, now)
+        none: Mapping[str, Any] | None = None
+        self.webhooks = RecentValues(none, seconds, now)
+        self.config_map = FactsConfigMap()
+        self._seconds = seconds
+        self._now = now
+        self._started: float | None = None
+        self._facts: tuple[FactsConfigMap, tuple[Facts, ...]] = (self.config_map, ())
+
+    def start(self) -> None:
+        """Start to count the time for which all values are known."""
+        if self._started is None:
+            self._started = self._now()
+
+    def read(self) -> RecentInputs:
+        """Return the recent values. The facts are all versions that the controller keeps."""
+        if self._facts[0] is not self.config_map:
+            self._facts = (self.config_map, read_kept_facts(self.config_map))
+        return RecentInputs(
+            self.configurations.recent(),
+            self._facts[1],
+            self.webhooks.recent(),
+            self._started is not None and self._now() - self._started >= self._seconds,
+        )

@@ -1,0 +1,137 @@
+"""Run functions in another process, one at a time, and end it if the caller does not wait longer.
+
+The two processes exchange pickled values over pipes, each with its length. The other process ends
+when its standard input closes, also if this process is killed.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
+
+from webhook.admission.protocols import WorkerError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+# The calls that wait keep their bodies in memory.
+MAX_WAITING: Final = 16
+_LENGTH: Final = struct.Struct(">Q")
+_READ_BUFFER: Final = 1024 * 1024
+
+
+class WorkerProcess:
+    """Runs functions of modules in another process. Calls wait for each other."""
+
+    def __init__(self, max_waiting: int = MAX_WAITING) -> None:
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Return the result of a function. The function and all values must support pickle.
+
+        Raise WorkerError if too many calls wait, or if the process ends. An exception of the
+        function becomes a RuntimeError. A cancelled call ends the process.
+        """
+        if self._waiting >= self._max_waiting:
+            raise WorkerError("too many calls wait")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                result: T = await self._call(pickle.dumps((function, args)))
+                return result
+        finally:
+            self._waiting -= 1
+
+    async def start(self) -> None:
+        """Start the process, so that the first call does not wait for it."""
+        async with self._turn:
+            await self._ensure_started()
+
+    async def aclose(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _call(self, message: bytes) -> Any:  # noqa: ANN401  # the result of the function
+        try:
+            reader, writer = await self._ensure_started()
+            writer.writelines((_LENGTH.pack(len(message)), message))
+            await writer.drain()
+            size = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))[0]
+            result, error = pickle.loads(await reader.readexactly(size))  # noqa: S301  # our own
+        except (OSError, asyncio.IncompleteReadError) as lost:
+            await self.aclose()
+            raise WorkerError("the process ended") from lost
+        except BaseException:  # cancelled: the result would be that of the next call
+            self._abandon()
+            raise
+        if error is not None:
+            raise RuntimeError(error)
+        return result
+
+    def _abandon(self) -> None:
+        """Kill the process without waiting for its end."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process = None
+
+    async def _ensure_started(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", __name__),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_READ_BUFFER,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        reader, writer = self._process.stdout, self._process.stdin
+        if reader is None or writer is None:
+            raise WorkerError("the process has no pipes")
+        return reader, writer
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Run the functions that `source` delivers until it closes."""
+    while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
+        message = source.read(_LENGTH.unpack(head)[0])
+        function, args = pickle.loads(message)  # noqa: S301  # from the parent process
+        try:
+            reply = pickle.dumps((function(*args), None))
+        except Exception:  # noqa: BLE001  # the caller reports it
+            reply = pickle.dumps((None, traceback.format_exc()))
+        target.write(_LENGTH.pack(len(reply)))
+        target.write(reply)
+        target.flush()
+        # Collections during a call would visit every object of a large body again and again.
+        del message, function, args, reply
+        gc.collect()
+
+
+def main() -> None:
+    """Serve standard input and output. Only the parent process ends this one."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # text on standard output would break replies
+    import webhook.admission.large_reviews  # noqa: F401, PLC0415  # slow, before the first call
+
+    gc.freeze()
+    gc.disable()
+    serve(sys.stdin.buffer, target)
+
+
+if __name__ == "__main__":
+    main()
