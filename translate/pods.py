@@ -5,7 +5,7 @@ translated pod changes nothing, because it has no requests left to translate.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -86,6 +86,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     facts_digest: str = ""  # empty without facts
     outcomes: OutcomeCache | None = None
     translations: TranslationCache[bytes, "Translation"] | None = None  # by pod essence
+    admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -124,9 +125,12 @@ def translate(
     """Translate a pod or a pod template; accepts any JSON value.
 
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
-    whether the namespace has the label that allows admin access; None if that is not known. Pods
-    with the same essence share one cached translation. The work is limited by the size of the pod.
+    whether the namespace has the label that allows admin access; by default, as the context says.
+    Pods with the same essence share one cached translation. The work is limited by the size of the
+    pod.
     """
+    if admin_access is None:
+        admin_access = context.admin_access.get(namespace)
     key = (
         essence.essence_key(pod, namespace, admin_access)
         if context.translations is not None

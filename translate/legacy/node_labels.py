@@ -266,9 +266,8 @@ def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
     preferences: list[tuple[int, int, AskSelector]] = []
     for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
         preference = as_mapping(raw)
-        entry = _read_entry(
-            preference.get("preference"), (*path, i, "preference"), found.vendor, pod.budget
-        )
+        where: Path = (*path, i, "preference")
+        entry = _read_entry(preference.get("preference"), where, found.vendor, pod.budget)
         if not entry.meanings:
             continue
         weight = preference.get("weight")

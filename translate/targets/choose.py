@@ -82,17 +82,7 @@ def _express_together(
     names = tuple(each.name for each in asks)
     try:
         chosen = [_choose(each, facts, configuration) for each in asks]
-        bridge = configuration.placement == Placement.BRIDGE
-        if len(chosen) == 1:
-            part, more = _compose_single(chosen[0], bridge=bridge)
-        else:
-            part, more = _compose_joint(chosen, facts, bridge=bridge)
-        _check_limits(part)
-        if bridge:
-            preferences = dict.fromkeys(
-                preference for each in asks for preference in each.preferences
-            )
-            part = replace(part, preferences=tuple(preferences))
+        part, more = _compose_part(chosen, facts, configuration)
     except NotExpressibleError as reason:
         ask = find_primary(asks)
         return TargetResult(
@@ -111,6 +101,21 @@ def _express_together(
         tuple(dict.fromkeys(each.target.driver for each in chosen)),
         tuple(dict.fromkeys(each.expanded.plan.class_ for each in chosen)),
     )
+
+
+def _compose_part(
+    chosen: Sequence[_Chosen], facts: Facts | None, configuration: Configuration
+) -> tuple[ClaimPart, tuple[Finding, ...]]:
+    bridge = configuration.placement == Placement.BRIDGE
+    if len(chosen) == 1:
+        part, findings = _compose_single(chosen[0], bridge=bridge)
+    else:
+        part, findings = _compose_joint(chosen, facts, bridge=bridge)
+    _check_limits(part)
+    if bridge:
+        preferences = dict.fromkeys(one for each in chosen for one in each.ask.preferences)
+        part = replace(part, preferences=tuple(preferences))
+    return part, findings
 
 
 def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> _Chosen:

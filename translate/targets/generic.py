@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from translate.legacy.asks import Ask, Bytes, Distinctness, Isolation, Kind
 from translate.targets import codes, nics
 from translate.targets.plan import DevicePlan, DriverTarget, RequestedAmount, Sharing, make_finding
@@ -93,15 +95,7 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
             "cores"
         )
         losses.append(make_finding(codes.CORES_LOST, ask, message))
-    return DevicePlan(
-        class_=base.class_,
-        ask_selectors=base.ask_selectors,
-        percent_of=base.percent_of,
-        distinct=base.distinct,
-        parent=base.parent,
-        amounts=amounts,
-        losses=tuple(losses),
-    )
+    return msgspec.structs.replace(base, amounts=amounts, losses=tuple(losses))
 
 
 def _published_name(name: str, capacity: str, target: DriverTarget) -> str:

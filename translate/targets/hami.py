@@ -7,6 +7,8 @@ once, and every ask that may share a device gets a claim of its own.
 
 from decimal import ROUND_CEILING
 
+import msgspec
+
 from dra.finding import Finding
 from translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from translate.targets import codes
@@ -76,15 +78,7 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget
     if share.isolation is Isolation.NONE:
         message = f"a container that uses more than it requests fails on {target.driver}"
         losses = (*losses, make_finding(codes.LIMITS_ENFORCED, ask, message))
-    return DevicePlan(
-        class_=base.class_,
-        ask_selectors=base.ask_selectors,
-        percent_of=base.percent_of,
-        distinct=base.distinct,
-        exclusive=True,
-        amounts=amounts,
-        losses=losses,
-    )
+    return msgspec.structs.replace(base, amounts=amounts, losses=losses)
 
 
 def _cores_amount(ask: Ask, share: DeviceShare) -> tuple[str, tuple[Finding, ...]]:

@@ -171,19 +171,7 @@ def _product_alternatives(
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
         return [DeviceAlternative((), fixed)], []
-    selectors = plan.ask_selectors
-    known = [
-        each
-        for each in filter_products(
-            plan.percent_of, selectors, _memory_name(vocabulary, plan.percent_of)
-        )
-        if each.name and percents.keys() <= each.capacity.keys()
-    ]
-    if not known:
-        raise NotExpressibleError(
-            f"{_format_percents(percents)} requires a published product with shared "
-            f"{' and '.join(percents)}"
-        )
+    known = _find_shared_products(plan, percents, vocabulary)
     amounts: dict[tuple[str, ...], list[Product]] = {}
     for each in sorted(
         known, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
@@ -201,6 +189,24 @@ def _product_alternatives(
     return _keep_most_common(
         ask, alternatives, [sum(each.devices for each in rows) for rows in amounts.values()]
     )
+
+
+def _find_shared_products(
+    plan: DevicePlan, percents: Mapping[str, Percent], vocabulary: DriverVocabulary
+) -> list[Product]:
+    """Return the products that publish the capacities; raise NotExpressibleError without any."""
+    memory = _memory_name(vocabulary, plan.percent_of)
+    known = [
+        each
+        for each in filter_products(plan.percent_of, plan.ask_selectors, memory)
+        if each.name and percents.keys() <= each.capacity.keys()
+    ]
+    if not known:
+        raise NotExpressibleError(
+            f"{_format_percents(percents)} requires a published product with shared "
+            f"{' and '.join(percents)}"
+        )
+    return known
 
 
 def _format_percents(percents: Mapping[str, Percent]) -> str:

@@ -130,11 +130,8 @@ def _atom(selector: AskSelector, vocabulary: DriverVocabulary) -> str:  # noqa: 
             return _guarded(vocabulary, "product", lambda a: text.replace("{}", a))
         case Architecture(names=names):
             small = quote_list(names)
-            return _guarded(
-                vocabulary,
-                "architecture",
-                lambda a: f'{a}.lowerAscii().replace(" ", "-") in {small}',
-            )
+            text = f'{{}}.lowerAscii().replace(" ", "-") in {small}'
+            return _guarded(vocabulary, "architecture", lambda a: text.replace("{}", a, 1))
         case Uuid(ids=ids):
             return _guarded(vocabulary, "uuid", lambda a: f"{a} in {quote_list(ids)}")
         case PartitionProfile(names=names):
