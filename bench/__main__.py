@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench` all of them, `python -m bench inventory` those named.
+"""Runs the benchmarks: `python -m bench` runs all, `python -m bench inventory` runs one.
 
 Each bench is a module of this folder with a `run()` that prints its rows. Knows no bench by name.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def main(names: list[str]) -> int:
-    """Run the benches named, all without a name; 2 for a name that is none."""
+    """Run the named benchmarks, or all without names; 2 for an unknown name."""
     known = sorted(
         module.name
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])

@@ -1,6 +1,6 @@
-"""A client that costs little: kept-alive TLS connections that send ready bytes, one after another.
+"""A load generator with low overhead: keep-alive TLS connections that send prepared requests.
 
-Knows of HTTP what it needs: where an answer ends.
+It parses only as much of HTTP as it needs to find the end of a response.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _END: Final = b"\r\n\r\n"
 
 
 class Kind(NamedTuple):
-    """Requests of one kind, in pieces between which a number of eight digits is put."""
+    """Requests of one kind, in parts that are joined by a number of eight digits."""
 
     name: str
     pieces: Sequence[tuple[bytes, ...]]
@@ -34,14 +34,14 @@ class Connection(asyncio.Protocol):
         self._started = 0.0
         self._left = -1
         self._head = b""
-        self.last = b""  # the beginning of the last answer
+        self.last = b""  # the beginning of the last response
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
 
     def go(self, requests: Iterator[bytes], until: float) -> "asyncio.Future[None]":
-        """Begin a round."""
+        """Start a round."""
         self._requests, self._until, self.times = requests, until, []
         self.done = asyncio.get_running_loop().create_future()
         self._next()
@@ -85,13 +85,13 @@ class Connection(asyncio.Protocol):
 
 
 def numbered(kind: Kind, counter: "itertools.count[int]") -> Iterator[bytes]:
-    """Give requests of a kind without end, no two the same where they have a number."""
+    """Yield requests of a kind without end; requests with a number are all different."""
     for pieces in itertools.cycle(kind.pieces):
         yield (b"%08d" % next(counter)).join(pieces)
 
 
 async def connect(port: int, authority: str, name: str, count: int) -> list[Connection]:
-    """Open so many connections."""
+    """Open this many connections."""
     context = ssl.create_default_context(cadata=authority)
     loop = asyncio.get_running_loop()
     made = []

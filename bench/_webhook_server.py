@@ -39,7 +39,7 @@ _PATCH: Final = base64.b64encode(
 
 
 def sampled() -> TranslationContext:
-    """Give what decides on the sample inventory."""
+    """Return the translation context of the sample inventory."""
     samples = sort_documents(read_documents([str(SAMPLES)], sys.stdin.buffer))
     objects = FactsInput(samples.slices, samples.classes, samples.nodes)
     configuration = Configuration()
@@ -78,7 +78,7 @@ async def serve(certificate: str, key: str) -> None:
 
 
 def main() -> None:
-    """Serve on the core named."""
+    """Serve on the given CPU core."""
     core, certificate, key = sys.argv[1:]
     os.sched_setaffinity(0, {int(core)})
     logs.configure("info")
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _profiled(path: str) -> None:
-    """Write where time goes, at the end: for a look by hand."""
+    """Write a profile at the end, for manual analysis."""
     import cProfile  # noqa: PLC0415  # only for that look
     import signal  # noqa: PLC0415
 

@@ -32,7 +32,7 @@ Evaluate = Callable[[], object]
 
 
 def seconds(evaluate: Evaluate) -> float:
-    """Time one call, over as many as fit into a short slice of time."""
+    """Time one call as the mean of as many calls as fit into a short time."""
     count, spent = 1, 0.0
     while spent < SLICE_SECONDS:
         start = time.perf_counter()
@@ -45,13 +45,13 @@ def seconds(evaluate: Evaluate) -> float:
 
 
 def simplified(source: str) -> str:
-    """A selector without what cel-python lacks: amounts are ints, versions are texts."""
+    """Rewrite a selector for cel-python: quantities become ints, and versions become strings."""
     source = re.sub(r'\.compareTo\(quantity\("40Gi"\)\) >= 0', f" >= {40 << 30}", source)
     return re.sub(r'\.isGreaterThan\(semver\("([^"]*)"\)\)', r' > "\1"', source)
 
 
 def google(source: str, asked: SelectorQuestion) -> Evaluate | None:
-    """cel-expr-python, its activation kept; quantities are ints for it and versions texts."""
+    """Prepare cel-expr-python with one activation; quantities are ints, versions are strings."""
     from cel_expr_python import cel  # noqa: PLC0415  # only here
 
     kinds = cel.Type
@@ -83,7 +83,7 @@ def google(source: str, asked: SelectorQuestion) -> Evaluate | None:
 
 
 def celpy(source: str, asked: SelectorQuestion) -> Evaluate | None:
-    """cel-python, interpreted."""
+    """Prepare cel-python, which interprets expressions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import celpy as library  # noqa: PLC0415  # it warns
@@ -127,7 +127,7 @@ def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, flo
 def rows(  # house: long, it is one table
     selectors: dict[str, str], device: dict[str, Any]
 ) -> Iterator[str]:
-    """Measure every selector with every candidate, in turns."""
+    """Measure every selector with every engine, alternately."""
     shown = {**device, "capacity": {k: v["value"] for k, v in device["capacity"].items()}}
     asked = convert_question({"device": device, "expression": "true"})
     environment, seen = device_environment(), device_variables(asked.driver, asked.device)
@@ -162,7 +162,7 @@ def rows(  # house: long, it is one table
 
 
 def batch() -> str:
-    """Judge all golden expressions by the command, the start of the process included."""
+    """Time the command for all golden expressions, including the start of the process."""
     golden = json.loads(GOLDEN.read_text())
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as lines:
         for case in golden["cases"]:

@@ -1,4 +1,4 @@
-"""How long translation takes for pods that are built to be slow, beside reading their JSON.
+"""Measures the translation of hostile pods, compared with decoding their JSON.
 
 Each shape repeats one part of a pod until the JSON has the wanted size. `tests/translate` counts
 the calls of functions for the same shapes, without timing.

@@ -45,7 +45,7 @@ def nic(node: int, minor: int) -> dict[str, Any]:
 
 
 def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give the two slices of a node: GPUs of one of the products, and NICs."""
+    """Make the two slices of a node: GPUs of one of the products, and NICs."""
     gpus: dict[str, Any] = slice_(node)
     for each in gpus["spec"]["devices"]:
         each["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
@@ -63,7 +63,7 @@ def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def known_gates() -> Gates:
-    """Give the gates of Kubernetes 1.37."""
+    """Return the feature gates of Kubernetes 1.37."""
     found = gates_of_version("1.37")
     if not isinstance(found, Gates):
         raise SystemExit(f"{found}")
@@ -79,7 +79,7 @@ def as_slice(plain: dict[str, Any]) -> Slice:
 
 
 def fleet(nodes: int) -> Inventory:
-    """Make the inventory of so many nodes."""
+    """Make the inventory of this many nodes."""
     made = (as_slice(each) for node in range(nodes) for each in slices(node))
     return build_inventory(made, gates=known_gates())
 
@@ -125,7 +125,7 @@ def claim(requests: dict[str, tuple[str, int]], match: str = "", distinct: str =
 
 
 def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
-    """Give views without end, each with one device more or less held than the one before."""
+    """Yield views without end; each has one allocated device more or less than the previous one."""
     pools = sorted(found.pools)
     letter = {GPU: "gpu", NIC: "nic"}
     uses: dict[PoolID, PoolUse] = {}
@@ -141,7 +141,7 @@ def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
 
 
 def many_nodes(name: str, asked: Claim) -> None:
-    """Time one question over all nodes, once fresh and then between changes."""
+    """Time one request on all nodes, first with empty caches and then between changes."""
     world = World(fleet(NODES), classes())
     nodes = [Node(f"node-{i:05}") for i in range(NODES)]
     views = churn(world.inventory, random.Random(1))
@@ -161,7 +161,7 @@ def many_nodes(name: str, asked: Claim) -> None:
 
 
 def infeasible() -> None:
-    """Print the curve of one device more than there is, and of hopeless constraints."""
+    """Print the times for one device more than exists, and for unsatisfiable constraints."""
     print(
         f"{'devices':>8} {'count':>8} {'requests':>9} {'match':>8} {'distinct':>9}  (ms, best of 5)"
     )
@@ -183,7 +183,7 @@ def infeasible() -> None:
 
 
 def _once(world: World, asked: Claim) -> float:
-    """Time one question with nothing remembered but compiled expressions."""
+    """Time one request with only compiled expressions cached."""
     memo = Memo()
     node = Node("node-00000")
     solve(world, View(), [claim({"r": (GPU, 1)})], [node], ids=str, memo=memo)

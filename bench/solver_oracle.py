@@ -69,7 +69,7 @@ def holder(driver: str, pool: str, held: str) -> Json:
 
 
 def cluster(asked: Json) -> Json:
-    """The scenario of (a): half of the devices held, then changes one by one."""
+    """Scenario (a): half of the devices are allocated, then single devices change."""
     drawn = random.Random(1)
     published = [each for node in range(NODES) for each in slices(node)]
     everything = [
@@ -97,7 +97,7 @@ def cluster(asked: Json) -> Json:
 
 
 def upstream(oracle: Path, scenario: Json) -> list[Json]:
-    """Each round of the oracle: seconds and how many nodes were answered how."""
+    """Return for each round of the oracle the seconds, and the number of nodes by result."""
     ran = subprocess.run(  # noqa: S603  # what was built here
         [oracle, "rounds"], input=json.dumps(scenario), capture_output=True, text=True, check=True
     )
@@ -106,7 +106,7 @@ def upstream(oracle: Path, scenario: Json) -> list[Json]:
 
 
 def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long, one run as it is
-    """The same of the solver; what is held is summed up outside of the time, as by the ledger."""
+    """Return the same for the solver; as in the ledger, the use of devices is summed untimed."""
     read = [read_slice(each) for each in scenario["slices"]]
     found = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
     known = [read_class(each) for each in scenario["classes"]]
@@ -125,7 +125,7 @@ def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long
         if "add" in change:
             hold(held, change["add"])
         view = view_of_claims(held.values())
-        # A pool whose use did not change keeps its object, as the ledger has it.
+        # As in the ledger, a pool whose use did not change keeps its object.
         for pool, now in view.pools.items():
             if use.get(pool) is None or use[pool].dedicated != now.dedicated:
                 use[pool] = now
@@ -139,7 +139,7 @@ def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long
 
 
 def fresh(scenario: Json) -> float:
-    """The best time of five for one answer with nothing remembered but what expressions compile to.
+    """Return the best of five times for one result, with only compiled expressions cached.
 
     The second world is another one, so that of the first only those are kept.
     """
@@ -151,14 +151,14 @@ def fresh(scenario: Json) -> float:
 
 
 def hold(held: dict[str, Claim], plain: Json) -> None:
-    """Add a claim as the domain reads it."""
+    """Return a claim as the solver reads it."""
     read = READER.read(plain)
     if isinstance(read, Claim):
         held[f"default/{read.metadata.name}"] = read
 
 
 def compare(name: str, oracle: Path, scenario: Json) -> None:
-    """One row: medians, and how much faster we are."""
+    """Return one row: the medians, and the speedup of the solver."""
     sides = {"ours": ours(scenario), "upstream": upstream(oracle, scenario)}
     placed = {side: [r["verdicts"].get("allocated", 0) for r in sides[side]] for side in sides}
     if placed["ours"] != placed["upstream"]:
@@ -172,7 +172,7 @@ def compare(name: str, oracle: Path, scenario: Json) -> None:
 
 
 def hopeless(oracle: Path) -> None:
-    """(b): one device more than there is, as a count and as requests."""
+    """Scenario (b): one device more than exists, as a count and as requests."""
     for size in SIZES:
         plain: Json = slice_(0)
         plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]
@@ -199,7 +199,7 @@ def hopeless(oracle: Path) -> None:
 
 
 def run() -> None:
-    """Print all rows, or why there are none."""
+    """Print all rows, or the reason why there are none."""
     try:
         oracle = binary()
     except NoGoError as error:

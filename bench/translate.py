@@ -96,7 +96,7 @@ def cluster() -> Facts:
 
 
 def pod(limits: dict[str, Value], **metadata: dict[str, str]) -> dict[str, Any]:
-    """Make a pod as the API server hands it to admission: full of what is not about devices."""
+    """Make a pod as the API server sends it to admission, with many fields unrelated to devices."""
     container: dict[str, Value] = {
         "name": "main",
         "image": "registry.example/team/app:1.2.3",
@@ -129,7 +129,7 @@ def pod(limits: dict[str, Value], **metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def pods() -> dict[str, dict[str, Any]]:
-    """Give the pods by what they ask."""
+    """Return the pods by the kind of their requests."""
     together = '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'
     joint = {"scheduling.koordinator.sh/device-joint-allocate": together}
     share: dict[str, Value] = {
@@ -167,7 +167,7 @@ def whole(text: bytes, by: TranslationContext) -> object:
 
 
 def works(by: TranslationContext) -> dict[Row, Callable[[], object]]:
-    """Give what is timed, by pod and column."""
+    """Return the timed calls by pod and column."""
     asked = msgspec.structs.replace(by, translations=None)
     bare = msgspec.structs.replace(asked, outcomes=None)
     found: dict[Row, Callable[[], object]] = {}
@@ -240,7 +240,7 @@ _READS = (
 
 
 def _process(command: list[str], compiled: Path) -> tuple[float, float]:
-    """Time a command whose modules are compiled, as installed ones are."""
+    """Time a command with compiled modules, as in an installation."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     times = []
     for _ in range(_RUNS + 1):
@@ -253,7 +253,7 @@ def _process(command: list[str], compiled: Path) -> tuple[float, float]:
             env=kept | {"PYTHONPYCACHEPREFIX": f"{compiled}"},
         )
         times.append(time.perf_counter() - start)
-    del times[0]  # it compiled them
+    del times[0]  # this run compiled the modules
     return min(times), statistics.median(times) - min(times)
 
 

@@ -30,7 +30,7 @@ PODS = "/admit/pods?timeout=5s"
 LEAST = {"out of scope": 0.80, "repeated": 0.60, "distinct": 0.35}
 GPU, TYPE = "nvidia.com/gpu", "nvidia.com/use-gputype"
 TRANSLATED = ("repeated", "distinct")
-# Twenty ways to ask; what they become is twenty templates.
+# Twenty different requests, which become twenty templates.
 SPECS: list[tuple[dict[str, str], dict[str, str]]] = [
     *(({GPU: str(n)}, {TYPE: kind}) for kind in ("H100", "A100") for n in range(1, 5)),
     *(({f"nvidia.com/mig-{size}": "1"}, {}) for size in ("1g.5gb", "2g.10gb", "3g.20gb")),
@@ -42,7 +42,7 @@ SPECS: list[tuple[dict[str, str], dict[str, str]]] = [
 
 
 class Round(NamedTuple):
-    """What one round of one kind gave."""
+    """The measurements of one kind of requests in one round."""
 
     rate: float
     half: float
@@ -75,7 +75,7 @@ def containers(
 def pod(
     name: str, image: str, owner: str, asks: dict[str, str], notes: dict[str, str]
 ) -> dict[str, Any]:
-    """Write a pod as the API server sends it: of a ReplicaSet, with a token volume of its own."""
+    """Make a pod as the API server sends it: of a ReplicaSet, with its own token volume."""
     token = "kube-api-access-" + "x" * 5
     owned = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{owner}"}
     metadata = {
@@ -96,7 +96,7 @@ def pod(
 
 
 def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...]:
-    """Write the request around a pod, cut where its number goes."""
+    """Make the request for a pod, split at the position of its number."""
     body = {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
@@ -128,7 +128,7 @@ def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...
 
 
 def kinds() -> list[Kind]:
-    """Give the kinds, the echo first."""
+    """Return the kinds of requests, the echo first."""
     one = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
     number = MARK.decode()
     distinct = [
@@ -147,7 +147,7 @@ def kinds() -> list[Kind]:
 
 @contextlib.contextmanager
 def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
-    """Start the server on a core; gives its pid, its port and its authority."""
+    """Start the server on a core; yields its PID, its port and its CA."""
     certificate, key = self_signed(folder, HOST)
     command = [sys.executable, "-m", "bench._webhook_server", str(core), certificate, key]
     with (folder / "log").open("wb") as log:
@@ -162,13 +162,13 @@ def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU a process has used."""
+    """Return the CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def play(pid: int, port: int, authority: str) -> dict[str, list[Round]]:
-    """Let the kinds take turns."""
+    """Run the kinds of requests alternately."""
     connections = await connect(port, authority, HOST, CONNECTIONS)
     counter = itertools.count(1)
     found: dict[str, list[Round]] = {}
@@ -200,7 +200,7 @@ async def _round(
 
 
 def show(found: dict[str, list[Round]]) -> None:
-    """Print a row a kind."""
+    """Print one row for each kind."""
     print(f"{'':14} {'req/s':>14} {'p50 ms':>7} {'p99 ms':>7} {'cpu us':>7}  share of echo")
     echo = found["echo"]
     for name, rounds in found.items():
@@ -222,7 +222,7 @@ def show(found: dict[str, list[Round]]) -> None:
 
 
 def _by_cpu(echo: list[Round], rounds: list[Round]) -> float:
-    """Compare by the server's own CPU time, which others on the machine disturb less."""
+    """Compare the CPU times of the server, which other processes affect less."""
     shares = (other.cpu / one.cpu for one, other in zip(rounds, echo, strict=True))
     return statistics.median(shares)
 
