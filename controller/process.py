@@ -31,6 +31,7 @@ from cluster.resources import (
     VALIDATING_WEBHOOKS,
 )
 from cluster.session import Session
+from cluster.store import pause_garbage_collection
 from cluster.write import Writer
 from controller.admission_scope import AdmissionScope
 from controller.api_server import (
@@ -39,6 +40,7 @@ from controller.api_server import (
     read_server_version,
     report_result,
 )
+from controller.collection import CollectionPause
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import FieldProbeReconciler
@@ -149,90 +151,106 @@ class Reconcilers:
         writer: Writer,
         reporter: Reporter,
     ) -> None:
-        settings, namespace = context.settings, context.namespace
+        self._context, self._caches = context, caches
+        self._writer, self._reporter = writer, reporter
+        settings = context.settings
+        self._scope = AdmissionScope(
+            caches.namespaces, caches.own_webhook_configuration, lambda: settings.current
+        )
         self.probe = FieldProbeReconciler(
-            ApiObjectStore(writer, TEMPLATES, namespace),
+            ApiObjectStore(writer, TEMPLATES, context.namespace),
             lambda: read_server_version(context.session),
             reporter,
         )
-        self.facts = FactsReconciler(
-            FactsSources(caches.slices, caches.classes, caches.nodes),
-            ApiObjectStore(writer, CONFIG_MAPS),
-            namespace,
-            configuration=lambda: settings.current,
-            server_support=self.probe.wait_for_support,
-            reporter=reporter,
+        self.facts = self._make_facts()
+        self.templates = self._make_missing_templates()
+        self._independent = (
+            self._make_garbage_collector(),
+            self._make_quota_mirror(),
+            self._make_match_conditions(),
+            self._make_dual_nodes(),
+            self._make_other_webhooks(),
         )
-        self.scope = AdmissionScope(
-            caches.namespaces, caches.own_webhook_configuration, lambda: settings.current
-        )
-        self.templates = MissingTemplateReconciler(
-            caches.pods,
-            caches.templates,
-            ApiObjectStore(writer, TEMPLATES),
-            scope=self.scope,
-            context=lambda: self.facts.context,
-            find_facts=self.facts.find_version,
-            reporter=reporter,
-            now=_now,
-        )
-        self._independent = self._make_independent(context, caches, writer, reporter)
         self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
         self._subscribe(caches, settings)
 
-    def _make_independent(
-        self,
-        context: ControllerContext,
-        caches: ControllerCaches,
-        writer: Writer,
-        reporter: Reporter,
-    ) -> tuple[Reconciler, ...]:
-        """Make the reconcilers that no other reconciler depends on."""
-        deployments = ApiObjectStore(writer, DEPLOYMENTS, context.namespace)
-        pods, quotas = ApiObjectStore(writer, PODS), ApiObjectStore(writer, RESOURCE_QUOTAS)
-        return (
-            TemplateGarbageCollector(
-                caches.templates,
-                pods,
-                ApiObjectStore(writer, TEMPLATES),
-                is_enforced=self.scope.is_enforced,
-                reporter=reporter,
-                now=_now,
-            ),
-            QuotaMirrorReconciler(
-                caches.quotas,
-                caches.namespaces,
-                quotas,
-                is_enforced=self.scope.is_enforced,
-                context=lambda: self.facts.context,
-                reporter=reporter,
-            ),
-            MatchConditionReconciler(
-                {
-                    KIND: ApiObjectStore(writer, MUTATING_WEBHOOKS),
-                    GUARD_KIND: ApiObjectStore(writer, VALIDATING_WEBHOOKS),
-                },
-                LiveWebhooks(
-                    caches.own_webhook_configuration,
-                    caches.own_validating_configuration,
-                    lambda: deployments.read(WEBHOOK_DEPLOYMENT),
-                ),
-                lambda: context.settings.current,
-                reporter,
-            ),
-            DualNodeReconciler(
-                caches.nodes,
-                DualNodeStores(ApiObjectStore(writer, NODES), pods),
-                dual_nodes=lambda: self.facts.dual_nodes,
-                context=lambda: self.facts.context,
-                reporter=reporter,
-                reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, context.namespace),
-            ),
-            OtherWebhookReconciler(
-                caches.webhook_configurations,
-                reporter,
-                ObjectReference(KIND, WEBHOOK_CONFIGURATION, api_version=API_VERSION),
-            ),
+    def _make_facts(self) -> FactsReconciler:
+        caches = self._caches
+        return FactsReconciler(
+            FactsSources(caches.slices, caches.classes, caches.nodes),
+            ApiObjectStore(self._writer, CONFIG_MAPS),
+            self._context.namespace,
+            configuration=lambda: self._context.settings.current,
+            server_support=self.probe.wait_for_support,
+            reporter=self._reporter,
+            pause_collection=CollectionPause(pause_garbage_collection),
+        )
+
+    def _make_missing_templates(self) -> MissingTemplateReconciler:
+        return MissingTemplateReconciler(
+            self._caches.pods,
+            self._caches.templates,
+            ApiObjectStore(self._writer, TEMPLATES),
+            scope=self._scope,
+            context=lambda: self.facts.context,
+            find_facts=self.facts.find_version,
+            reporter=self._reporter,
+            now=_now,
+        )
+
+    def _make_garbage_collector(self) -> TemplateGarbageCollector:
+        return TemplateGarbageCollector(
+            self._caches.templates,
+            ApiObjectStore(self._writer, PODS),
+            ApiObjectStore(self._writer, TEMPLATES),
+            is_enforced=self._scope.is_enforced,
+            reporter=self._reporter,
+            now=_now,
+        )
+
+    def _make_quota_mirror(self) -> QuotaMirrorReconciler:
+        return QuotaMirrorReconciler(
+            self._caches.quotas,
+            self._caches.namespaces,
+            ApiObjectStore(self._writer, RESOURCE_QUOTAS),
+            is_enforced=self._scope.is_enforced,
+            context=lambda: self.facts.context,
+            reporter=self._reporter,
+        )
+
+    def _make_match_conditions(self) -> MatchConditionReconciler:
+        stores = {
+            KIND: ApiObjectStore(self._writer, MUTATING_WEBHOOKS),
+            GUARD_KIND: ApiObjectStore(self._writer, VALIDATING_WEBHOOKS),
+        }
+        deployments = ApiObjectStore(self._writer, DEPLOYMENTS, self._context.namespace)
+        live = LiveWebhooks(
+            self._caches.own_webhook_configuration,
+            self._caches.own_validating_configuration,
+            lambda: deployments.read(WEBHOOK_DEPLOYMENT),
+        )
+        return MatchConditionReconciler(
+            stores, live, lambda: self._context.settings.current, self._reporter
+        )
+
+    def _make_dual_nodes(self) -> DualNodeReconciler:
+        stores = DualNodeStores(
+            ApiObjectStore(self._writer, NODES), ApiObjectStore(self._writer, PODS)
+        )
+        return DualNodeReconciler(
+            self._caches.nodes,
+            stores,
+            dual_nodes=lambda: self.facts.dual_nodes,
+            context=lambda: self.facts.context,
+            reporter=self._reporter,
+            reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace),
+        )
+
+    def _make_other_webhooks(self) -> OtherWebhookReconciler:
+        return OtherWebhookReconciler(
+            self._caches.webhook_configurations,
+            self._reporter,
+            ObjectReference(KIND, WEBHOOK_CONFIGURATION, api_version=API_VERSION),
         )
 
     def all(self) -> tuple[Reconciler, ...]:

@@ -1,12 +1,15 @@
 """The ConfigMap with the published facts, and when the reconciler writes it."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
 import pytest
 
+from cluster.store import pause_garbage_collection
 from config.model import Configuration
+from controller import facts as facts_reconciler
 from controller.facts import (
     CURRENT,
     ROOM,
@@ -245,3 +248,20 @@ def test_a_version_is_parsed_once_and_forgotten_when_it_is_no_longer_published(
         assert versions.find(live["data"], f"sha256:{i:064}") is None
     assert parsed == 50
     assert len(vars(versions)["_parsed"]) <= VERSIONS
+
+
+def test_facts_are_gathered_while_garbage_collection_is_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    paused: list[bool] = []
+    gather = facts_reconciler.gather_facts
+
+    def record(*inputs: Any) -> Any:  # noqa: ANN401
+        paused.append(not gc.isenabled())
+        return gather(*inputs)
+
+    monkeypatch.setattr(facts_reconciler, "gather_facts", record)
+    vars(scene.reconciler)["_pause_collection"] = pause_garbage_collection
+    scene.reconcile()
+    assert paused == [True]

@@ -107,7 +107,13 @@ def test_write_permissions_are_restricted_by_name() -> None:
     writing = {"update", "patch", "delete"}
     for role in find_objects("Role", "ClusterRole"):
         for rule in role["rules"]:
-            restricted = {"configmaps", "leases", "mutatingwebhookconfigurations", "resourcequotas"}
+            restricted = {
+                "configmaps",
+                "leases",
+                "mutatingwebhookconfigurations",
+                "resourcequotas",
+                "validatingwebhookconfigurations",
+            }
             if writing & set(rule["verbs"]) and restricted & set(rule["resources"]):
                 assert rule.get("resourceNames"), role["metadata"]["name"]
 
