@@ -77,6 +77,11 @@ class MemoryTemplateStore:
         """What a watch would have said."""
         return self._kept.get((namespace, name))
 
+    def count_unused(self, namespace: str) -> int:
+        """Every template counts as used."""
+        del namespace
+        return 0
+
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:

@@ -128,6 +128,9 @@ class TemplateStore(Protocol):
     def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Return the template from the watch cache, or None if the cache does not have it."""
 
+    def count_unused(self, namespace: str) -> int:
+        """Count the templates of a namespace that no pod has used yet, from the watch cache."""
+
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:

@@ -35,6 +35,9 @@ _TRUSTED: Final = timedelta(seconds=30)
 _CONFLICT_TRUSTED: Final = timedelta(seconds=2)
 _USE_INTERVAL: Final = timedelta(hours=1)
 _MAX_ENTRIES: Final = 16_384
+# Templates of a namespace that no pod has used yet. Pods that fail a later check would otherwise
+# leave any number of them. Above the limit the controller creates a template once its pod exists.
+MAX_AHEAD: Final = 50
 
 _Key = tuple[str, str]
 
@@ -48,6 +51,30 @@ class _Entry(msgspec.Struct):
     used: datetime | None = None
 
 
+class CreatedAhead:
+    """Counts the templates that no pod has used yet, with those that the watch does not show."""
+
+    def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self._unwatched: dict[str, dict[str, datetime]] = {}  # by namespace and name
+
+    def reserve(self, namespace: str, name: str) -> bool:
+        """Count a template that is about to be created; False if there are too many."""
+        now = self._now()
+        for each, names in list(self._unwatched.items()):
+            for one, created in list(names.items()):
+                if self._store.get_cached(each, one) is not None or now - created > _TRUSTED:
+                    del names[one]
+            if not names:
+                del self._unwatched[each]
+        unwatched = self._unwatched.get(namespace, {})
+        if self._store.count_unused(namespace) + len(unwatched) >= MAX_AHEAD:
+            return False
+        self._unwatched.setdefault(namespace, {})[name] = now
+        return True
+
+
 class TemplateCache:
     """Ensures templates through a store. The number of cached states is bounded."""
 
@@ -57,6 +84,7 @@ class TemplateCache:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._requests: dict[tuple[_Key, bool], asyncio.Task[TemplateState]] = {}
         self._renewals: set[asyncio.Task[None]] = set()
+        self._ahead = CreatedAhead(store, now)
 
     async def ensure(
         self, namespace: str, template: ClaimTemplate, seconds: float = 4.0
@@ -141,6 +169,8 @@ class TemplateCache:
             return refused
 
     async def _create(self, key: _Key, template: ClaimTemplate) -> TemplateState:
+        if not self._ahead.reserve(*key):
+            return TemplateStatus.PENDING
         value = build_object(template, key[0])
         if may_be_dropped(template):
             tried = await self._store.create(key[0], value, dry_run=True)

@@ -62,10 +62,10 @@ def preserve_translation(
 
 def _find_read_names(original: Value, legacy: Legacy) -> Mapping[Path, tuple[str, ...]]:
     """Return the annotations, labels and node labels that dialects read in the original pod."""
-    found: dict[Path, tuple[str, ...]] = {}
+    found: dict[Path, list[str]] = {}
     for field in read_pod(original, legacy).source_fields:
-        found[field.path] = (*found.get(field.path, ()), str(field.name))
-    return found
+        found.setdefault(field.path, []).append(str(field.name))
+    return {path: tuple(names) for path, names in found.items()}
 
 
 def merge(old: OptionalValue, original: OptionalValue, new: OptionalValue) -> OptionalValue:

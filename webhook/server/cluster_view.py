@@ -34,6 +34,7 @@ from webhook.admission.protocols import RecentInputs
 from webhook.admission.resource_quotas import ResourceQuota
 from webhook.server.namespace_reads import NamespaceReads
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
+from webhook.server.template_store import WatchedTemplate
 
 _LOG: Final = logging.getLogger("webhook.server.cluster_view")
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
@@ -68,7 +69,7 @@ class WatchedClusterView:
         self.ranges = Cache(session, LIMIT_RANGES, LimitRange)
         self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
         self.webhooks = Cache(session, MUTATING_WEBHOOKS, OpaqueObject)
-        self.templates = Cache(session, TEMPLATES, OpaqueObject, labels=OWN_LABEL_SELECTOR)
+        self.templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
         self.facts = Cache(
             session,
             CONFIG_MAPS,

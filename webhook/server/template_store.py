@@ -10,11 +10,13 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from cluster.cache import Cache
+from cluster.cache import Cache, CachedObject
 from cluster.resources import TEMPLATES
 from cluster.session import ApiError
 from cluster.write import Writer
 from documents.values import Value
+from dra.names import USED_ANNOTATION
+from registration.owned_templates import has_owned_name
 from runtime.logs import log_event
 from webhook.admission.protocols import TemplateStoreError
 
@@ -24,12 +26,26 @@ _MAX_DECODED: Final = 4096
 _RETRIABLE_CODES: Final = (401, 408, 409, 429)
 
 
+class TemplateMetadata(msgspec.Struct, frozen=True):
+    """The annotations of a template."""
+
+    annotations: Mapping[str, str] | None = None
+
+
+class WatchedTemplate(msgspec.Struct, frozen=True):
+    """A template with its annotations only. The cache keeps its raw bytes."""
+
+    metadata: TemplateMetadata = TemplateMetadata()
+
+
 class WatchedTemplateStore:
     """Reads templates from the watch cache, and sends other requests to the API server."""
 
-    def __init__(self, cache: Cache[Any], writer: Writer) -> None:
+    def __init__(self, cache: Cache[WatchedTemplate], writer: Writer) -> None:
         self._cache = cache
         self._writer = writer
+        self._unused: dict[str, set[str]] = {}  # names by namespace
+        cache.subscribe(self._on_template)
         self._decoded: dict[tuple[str, str], tuple[bytes, Mapping[str, Value]]] = {}
 
     def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
@@ -45,6 +61,26 @@ class WatchedTemplateStore:
             decoded = (cached.raw, msgspec.json.decode(cached.raw))
             self._decoded[namespace, name] = decoded
         return decoded[1]
+
+    def count_unused(self, namespace: str) -> int:
+        """Count the templates of a namespace that no pod has used yet."""
+        return len(self._unused.get(namespace, ()))
+
+    def _on_template(
+        self,
+        before: CachedObject[WatchedTemplate] | None,
+        after: CachedObject[WatchedTemplate] | None,
+    ) -> None:
+        template = after or before
+        if template is None or not has_owned_name(template.name):
+            return
+        names = self._unused.setdefault(template.namespace, set())
+        if after is not None and USED_ANNOTATION not in (after.value.metadata.annotations or {}):
+            names.add(template.name)
+        else:
+            names.discard(template.name)
+        if not names:
+            del self._unused[template.namespace]
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False

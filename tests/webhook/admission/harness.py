@@ -15,11 +15,13 @@ import msgspec
 from config.available_fields import AVAILABLE_FIELDS
 from config.load import load_configuration
 from config.model import Configuration
+from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding
 from facts.model import Facts
 from facts.serialized import read_facts
 from tests.tables import YamlValue
+from translate.legacy.pod_view import as_mapping
 from translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
@@ -78,6 +80,11 @@ class FakeTemplateStore:
 
     def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         return self.watched.get((namespace, name))
+
+    def count_unused(self, namespace: str) -> int:
+        stored = [each for (own, _), each in self.watched.items() if own == namespace]
+        notes = [as_mapping(get_value(each, ("metadata", "annotations"))) for each in stored]
+        return sum("drawbridge.dev/used" not in each for each in notes)
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False

@@ -12,7 +12,7 @@ from tests.webhook.admission.harness import Clock, FakeTemplateStore
 from translate.changes.template import ClaimTemplate, make_template
 from translate.legacy.pod_view import as_mapping
 from webhook.admission.protocols import TemplateStatus
-from webhook.admission.templates import TemplateCache
+from webhook.admission.templates import MAX_AHEAD, TemplateCache
 
 pytestmark = pytest.mark.asyncio
 
@@ -265,3 +265,34 @@ async def test_close_cancels_requests_in_progress() -> None:
     await harness.templates.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_the_templates_that_no_pod_uses_are_bounded_in_each_namespace() -> None:
+    harness = TemplateHarness()
+    states = [await harness.ensure(build_template(count)) for count in range(1, 301)]
+    assert states.count(TemplateStatus.CREATED) == MAX_AHEAD
+    assert states.count(TemplateStatus.PENDING) == 300 - MAX_AHEAD
+    assert len(harness.store.stored) == MAX_AHEAD
+    other = await harness.templates.ensure("other", build_template(), 5)
+    assert other is TemplateStatus.CREATED
+    assert await harness.ensure(build_template(1)) is TemplateStatus.PRESENT
+
+
+async def test_the_bound_holds_for_concurrent_requests() -> None:
+    harness = TemplateHarness()
+    states = await asyncio.gather(*(harness.ensure(build_template(i)) for i in range(1, 101)))
+    assert states.count(TemplateStatus.CREATED) == MAX_AHEAD
+
+
+async def test_a_used_or_deleted_template_makes_room() -> None:
+    harness = TemplateHarness()
+    for count in range(1, MAX_AHEAD + 1):
+        await harness.ensure(build_template(count))
+    harness.store.watched.update(harness.store.stored)
+    assert await harness.ensure(build_template(100)) is TemplateStatus.PENDING
+    (name, *_) = (key[1] for key in harness.store.stored)
+    await harness.store.touch("team", name, {"drawbridge.dev/used": "2026-11-20T12:00:00Z"})
+    assert await harness.ensure(build_template(100)) is TemplateStatus.CREATED
+    harness.clock.advance(seconds=31)
+    harness.store.watched.clear()
+    assert await harness.ensure(build_template(101)) is TemplateStatus.CREATED

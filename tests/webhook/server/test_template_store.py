@@ -14,8 +14,8 @@ from cluster.session import Session
 from cluster.write import Writer
 from tests.cluster.fake.api import FakeApi
 from webhook.admission.protocols import TemplateStoreError
-from webhook.server.cluster_view import OWN_LABEL_SELECTOR, OpaqueObject
-from webhook.server.template_store import WatchedTemplateStore
+from webhook.server.cluster_view import OWN_LABEL_SELECTOR
+from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
 
 KEY, VALUE = OWN_LABEL_SELECTOR.split("=")
 TEMPLATE = {
@@ -38,7 +38,7 @@ class StoreHarness(NamedTuple):
 async def run_store(folder: Path) -> AsyncIterator[StoreHarness]:
     """Run a store without templates."""
     async with FakeApi() as api, await Session.open(str(api.kubeconfig(folder / "c"))) as session:
-        cache = Cache(session, TEMPLATES, OpaqueObject, labels=OWN_LABEL_SELECTOR)
+        cache = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
         watch = asyncio.create_task(cache.run())
         await cache.wait_until_synced()
         try:
@@ -129,5 +129,28 @@ def test_a_closed_connection_becomes_a_store_error(tmp_path: Path) -> None:
             harness.api.cut(method="POST", part="resourceclaimtemplates")
             with pytest.raises(TemplateStoreError):
                 await harness.store.create("default", TEMPLATE)
+
+    asyncio.run(play())
+
+
+def test_templates_without_a_recorded_use_are_counted(tmp_path: Path) -> None:
+    name = f"drawbridge-{'0' * 32}"
+    template: Any = {**TEMPLATE, "metadata": {**TEMPLATE["metadata"], "name": name}}  # type: ignore[dict-item]  # metadata is an object
+
+    async def play() -> None:
+        async with run_store(tmp_path) as harness:
+            for change in (
+                harness.store.create("default", template),
+                harness.store.create("default", TEMPLATE),
+                harness.store.touch("default", name, {"drawbridge.dev/used": "now"}),
+            ):
+                arrived = asyncio.create_task(wait_for_change(harness))
+                await asyncio.sleep(0)
+                await change
+                await arrived
+                used = change.__name__ == "touch"
+                # The name of the second template is not the hash of any content.
+                assert harness.store.count_unused("default") == (0 if used else 1)
+            assert harness.store.count_unused("other") == 0
 
     asyncio.run(play())
