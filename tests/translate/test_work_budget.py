@@ -16,6 +16,7 @@ from translate.changes.annotation_size import MAX_ANNOTATION_BYTES
 from translate.changes.patch import restore_original
 from translate.changes.undo import apply_undo, parse_undo
 from translate.legacy.read import read_pod
+from translate.manifests.workloads import find_other_requests
 from translate.pods import TranslationContext, translate
 from translate.targets.claims import MAX_CLAIMS
 from translate.work_budget import (
@@ -151,3 +152,10 @@ def test_reading_with_too_much_work_is_a_finding() -> None:
     found = read_pod(pod({"initContainers": each, "containers": each}), Configuration().legacy)
     assert [each.code for each in found.findings] == ["PodTooComplex"]
     assert found.asks == ()
+
+
+@pytest.mark.parametrize("text", ["a" * 200_000, "a." * 100_000, "a.b/" * 50_000, "/a " * 60_000])
+def test_a_patch_written_as_text_is_searched_in_linear_time(text: str) -> None:
+    task = {"podSpecPatch": f"{text} nvidia.com/gpu: 1"}
+    value: YamlValue = {"kind": "Workflow", "spec": {"templates": [task]}}
+    assert [each.name for each in find_other_requests(value, ())] == ["nvidia.com/gpu"]

@@ -79,7 +79,10 @@ _IGNORED_GROUPS: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
 _MODEL: Final = "model"
 # Argo's workflows and kustomizations contain patches as text, which are not translated.
 _PATCHES: Final = frozenset({"podSpecPatch", "patch"})
-_KEYS: Final = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)[\"']?\s*:")
+# The name after the slash, and the domain before it. Searching for the slash takes linear time.
+_KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
+_DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_MAX_DOMAIN: Final = 253
 # Deeper than any Kubernetes object, and less than the document reader accepts.
 _MAX_DEPTH: Final = 64
 
@@ -216,7 +219,7 @@ def _find_requests(
                 if is_device_resource(name)
             )
         elif key in _PATCHES and isinstance(child, str):
-            named = dict.fromkeys(_KEYS.findall(child))
+            named = dict.fromkeys(_find_keys(child))
             yield from (
                 UntranslatedRequest((*path, key), name)
                 for name in named
@@ -226,6 +229,16 @@ def _find_requests(
             if key in _NUMBERED:
                 yield from _find_named(child, (*path, key))
             yield from _find_requests(child, (*path, key), covered)
+
+
+def _find_keys(text: str) -> Iterator[str]:
+    """Yield the keys with a domain in a patch that is written as text."""
+    for match in _KEY_NAMES.finditer(text):
+        slash = match.start()
+        backwards = text[max(0, slash - _MAX_DOMAIN) : slash][::-1]
+        domain = _DOMAIN_BACKWARDS.match(backwards)
+        if domain:
+            yield f"{domain.group()[::-1]}/{match.group(1)}"
 
 
 def _find_named(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
