@@ -297,7 +297,7 @@ def _drop_input_templates(result: _Result) -> None:
         if new is None or not isinstance(existing, dict):
             continue
         if not has_same_content(existing, ClaimTemplate(f"{key[1]}", dict(new))):
-            message = f"{key[1]} is live after another content than it has"
+            message = f"{key[1]} exists in the input with different content"
             finding = TEMPLATE_DIFFERS.at("spec", message, object=document.name)
             result.findings.append(document.locate_finding(finding))
 

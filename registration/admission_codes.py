@@ -31,26 +31,26 @@ TEMPLATE_TAKEN = Code(
     name="TemplateTaken",
     severity=Severity.ERROR,
     text=(
-        "A ResourceClaimTemplate with the name for the claim of the pod exists with different "
-        "content. The name is a hash of the content, so a user or another tool created this "
-        "template."
+        "The pod needs a ResourceClaimTemplate that exists with different content. The name of the "
+        "template contains a hash of the content, so a user or another client created it."
     ),
     example="ResourceClaimTemplate team-a/drawbridge-0a1b... exists with different content",
-    remedy="Delete the template, so that it is created again with the right content.",
+    remedy="Delete the template. Drawbridge then creates it with the right content.",
 )
 FIELD_DROPPED = Code(
     name="ClaimFieldDropped",
     severity=Severity.ERROR,
     text=(
-        "The API server drops a field of the claim, because it is an older version or a feature "
-        "gate is disabled. It would allocate more devices or other devices than the pod requests."
+        "The API server drops a field of the claim, because its version is too old or a feature "
+        "gate is disabled. Without the field, the claim would get more or other devices than the "
+        "pod requests."
     ),
     example=(
         "ResourceClaimTemplate drawbridge-0a1b...: this API server drops the field "
         "spec.spec.devices.requests[0].exactly.capacity"
     ),
     remedy=(
-        "Enable the feature gate in the API server and the scheduler, or request entire devices."
+        "Enable the feature gate in the API server and the scheduler, or request whole devices."
     ),
 )
 TEMPLATE_LATER = Code(
@@ -116,7 +116,7 @@ QUOTA_ELSEWHERE = Code(
     example=(
         "ResourceQuota gpus: requests.nvidia.com/gpu does not count claims; no quota limits them"
     ),
-    remedy="Limit <class>.deviceclass.resource.k8s.io/devices in the namespace.",
+    remedy="Add <class>.deviceclass.resource.k8s.io/devices to a ResourceQuota of the namespace.",
 )
 DEVICES_FIXED = Code(
     name="DevicesFixed",

@@ -79,7 +79,7 @@ _TRANSLATION_ONLY: Final = frozenset(
 
 
 class TranslationContext(msgspec.Struct, frozen=True):
-    """The input of a translation beside the pod, and the caches that translations share."""
+    """The input of a translation apart from the pod, and the caches that translations share."""
 
     configuration: Configuration = Configuration()
     facts: Facts | None = None

@@ -68,4 +68,4 @@ def apply_admin_access(
 
 def _report(ask: Ask, admin: AdminAccess) -> Finding:
     code, why = _REASONS[admin]
-    return make_finding(code, ask, f"monitors devices that other pods use, but {why}")
+    return make_finding(code, ask, f"the container monitors devices that other pods use, but {why}")

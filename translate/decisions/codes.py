@@ -91,7 +91,7 @@ NOT_TOGETHER = Code(
         "node offers all of them."
     ),
     example=(
-        "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com, DeviceClass "
+        "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com and DeviceClass "
         "hami-core-gpu.project-hami.io together"
     ),
     remedy=(
@@ -107,7 +107,7 @@ ADMIN_NOT_ALLOWED = Code(
         "a legacy request gets only if the configuration allows it."
     ),
     example=(
-        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but "
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
         "decisions.adminAccess is refuse"
     ),
     remedy=(
@@ -120,8 +120,9 @@ ADMIN_NOT_LABELLED = Code(
     severity=Severity.ERROR,
     text="The API server allows admin access only in namespaces with a label.",
     example=(
-        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but the namespace "
-        "does not have the label resource.kubernetes.io/admin-access with the value true"
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
+        "the namespace does not have the label resource.kubernetes.io/admin-access with the value "
+        "true"
     ),
     remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
 )
@@ -133,8 +134,8 @@ ADMIN_UNKNOWN = Code(
         "The labels of the namespace are not known."
     ),
     example=(
-        "gpu.intel.com/i915_monitoring: monitors devices that other pods use, but the namespace "
-        "must have the label resource.kubernetes.io/admin-access with the value true"
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
+        "the namespace must have the label resource.kubernetes.io/admin-access with the value true"
     ),
     remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
 )

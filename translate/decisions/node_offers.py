@@ -82,7 +82,7 @@ def decide_for_one_node(
 
 
 def _refuse(asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed]) -> DecidedAsks:
-    message = f"no node offers {', '.join(need.label for need in needs)} together"
+    message = f"no node offers {' and '.join(need.label for need in needs)} together"
     path = format_path(asks[0].users[0].path) if asks[0].users else ""
     return replace(decided, findings=(NOT_TOGETHER.at(path, message),), refused=True)
 

@@ -40,7 +40,10 @@ TEMPLATE_DIFFERS = Code(
         "A ResourceClaimTemplate in the input has the name of a generated template but "
         "different content."
     ),
-    example="ResourceClaimTemplate/team/drawbridge-4f..: exists in the input with a different spec",
+    example=(
+        "ResourceClaimTemplate/team/drawbridge-4f.. spec: drawbridge-4f.. exists in the input with "
+        "different content"
+    ),
     remedy="Remove the template from the input. The translation generates it again.",
 )
 
