@@ -32,7 +32,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from cluster.backoff import Backoff
-from cluster.errors import ApiError, UnreachableError, error_from_status
+from cluster.errors import ApiError, UnreachableError, error_from_status, requires_list
 from cluster.resources import Resource
 from cluster.session import Session
 from cluster.store import (
@@ -228,7 +228,7 @@ class Cache(Generic[T]):
                 elif await self._server_is_current():
                     await self._watch({"resourceVersion": self._version}, None)
             except ApiError as error:
-                self._needs_list = self._needs_list or _requires_list(error)
+                self._needs_list = self._needs_list or requires_list(error)
                 await self._back_off(error)
             else:
                 # If the server ends every watch immediately, pause before the next watch.
@@ -384,18 +384,6 @@ class Cache(Generic[T]):
             else:
                 self._index.put(decoded)
         self._mark_in_sync(version)
-
-
-def _requires_list(error: ApiError) -> bool:
-    """Whether a watch cannot continue after this error.
-
-    410: the server no longer has the version. 504: the version is in the future. Invalid data and
-    rejected requests have unknown causes. A server that is unreachable, overloaded or starting
-    (429, 500, 503) keeps its history, and lists from thousands of clients would overload it.
-    """
-    if isinstance(error, UnreachableError):
-        return False
-    return error.gone or error.code not in (429, 500, 502, 503)
 
 
 def _is_older(version: str, than: str) -> bool:

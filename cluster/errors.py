@@ -109,3 +109,15 @@ def _parse_seconds(text: str) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < 86_400 else None
+
+
+def requires_list(error: ApiError) -> bool:
+    """Whether a watch cannot continue after this error.
+
+    410: the server no longer has the version. 504: the version is in the future. Invalid data and
+    rejected requests have unknown causes. A server that is unreachable, overloaded or starting
+    (429, 500, 503) keeps its history, and lists from thousands of clients would overload it.
+    """
+    if isinstance(error, UnreachableError):
+        return False
+    return error.gone or error.code not in (429, 500, 502, 503)
