@@ -90,13 +90,13 @@ def _select_versions(
     return order
 
 
-def _parse_version(serialized_facts: str) -> tuple[str, Facts] | None:
-    """Return the hash of facts and the facts; None if they are invalid."""
+def _parse_version(serialized_facts: str) -> tuple[frozenset[str], Facts] | None:
+    """Return the accepted hashes of facts and the facts; None if they are invalid."""
     try:
         found = serialized.read_facts(msgspec.json.decode(serialized_facts))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return (serialized.facts_hash(found), found) if isinstance(found, Facts) else None
+    return (serialized.accepted_hashes(found), found) if isinstance(found, Facts) else None
 
 
 class ParsedVersions:
@@ -106,7 +106,7 @@ class ParsedVersions:
     """
 
     def __init__(self) -> None:
-        self._parsed: dict[str, tuple[str, tuple[str, Facts] | None]] = {}
+        self._parsed: dict[str, tuple[str, tuple[frozenset[str], Facts] | None]] = {}
 
     def find(self, data: Mapping[str, str], digest: str) -> Facts | None:
         """Return the facts with this hash; None if they are missing or have another hash."""
@@ -120,7 +120,7 @@ class ParsedVersions:
             kept = {name: each for name, each in self._parsed.items() if name in data}
             self._parsed = {**kept, key: entry}
         found = entry[1]
-        return found[1] if found is not None and found[0] == digest else None
+        return found[1] if found is not None and digest in found[0] else None
 
 
 class FactsSources(NamedTuple):

@@ -32,9 +32,14 @@ def facts_hash(facts: Facts) -> str:
     return _hash(_without_counts(facts))
 
 
+def accepted_hashes(facts: Facts) -> frozenset[str]:
+    """Return the hashes that name these facts. Earlier versions also hashed the counts."""
+    return frozenset((facts_hash(facts), _hash(facts)))
+
+
 def has_hash(facts: Facts, digest: str) -> bool:
-    """Tell whether the facts have this hash. Earlier versions also hashed the counts."""
-    return digest in (facts_hash(facts), _hash(facts))
+    """Tell whether a hash names these facts."""
+    return digest in accepted_hashes(facts)
 
 
 def _hash(facts: Facts) -> str:
