@@ -17,8 +17,8 @@ from solver.reasons import Reason
 from solver.results import AllocationJSON
 
 NOTE = (
-    "Note: the simulation checks nodeName, nodeSelector and unschedulable of a node. It ignores"
-    " CPU, memory, taints and affinity, which only the scheduler checks."
+    "Note: the simulation checks nodeName, nodeSelector, node affinity and unschedulable of a node."
+    " It ignores CPU, memory, taints and affinity to pods, which only the scheduler checks."
 )
 
 

@@ -157,8 +157,8 @@ NODE_UNFIT = Code(
     name="NodeUnfit",
     severity=Severity.WARNING,
     text=(
-        "The nodeName or nodeSelector of the pod, or --node, excludes a node, or the node is "
-        "unschedulable."
+        "A pod's nodeName, nodeSelector or node affinity, or --node, excludes a node, or the node "
+        "is unschedulable."
     ),
     example="excluded by nodeSelector zone=b",
     remedy="Correct the field that the message names, or uncordon a node.",

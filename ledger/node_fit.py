@@ -1,7 +1,8 @@
 """Filters the nodes for a pod by the fields that concern devices.
 
-The filters are nodeName, nodeSelector, unschedulable, the resource names that device plugins serve,
-and the node selectors of allocated claims. The other filters of the scheduler are not evaluated.
+The filters are nodeName, nodeSelector, required node affinity, unschedulable, the resource names
+that device plugins serve, and the node selectors of allocated claims. The other filters of the
+scheduler are not evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,7 @@ class ServedNodes(msgspec.Struct, frozen=True):
 
 
 def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Return the nodes that nodeName and nodeSelector allow, and reasons for the others."""
+    """Return the nodes that nodeName, nodeSelector and node affinity allow, and other reasons."""
     requested = pod.spec.node_name
     if requested and cluster.nodes:
         # A pod with nodeName bypasses the scheduler, so unschedulable has no effect.
@@ -53,7 +54,14 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     selector = pod.spec.node_selector
     chosen = [node for node in found if _selected(selector, node)]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
-    return chosen, (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
+    reasons = (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
+    required = pod.required_nodes
+    if required is None:
+        return chosen, reasons
+    near = [] if selector_problems(required) else chosen
+    near = [node for node in near if matches_selector(required, node)]
+    text = "excluded by the required node affinity"
+    return near, (*reasons, *_exclusion_reasons(text, len(chosen), len(near)))
 
 
 def schedulable_nodes(

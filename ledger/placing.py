@@ -1,7 +1,7 @@
 """Simulates the placement of pods on nodes, one after the other, in memory.
 
-Of the scheduler's node filters, only nodeName, nodeSelector and unschedulable apply, not cpu,
-memory, taints or affinity. Each placement reserves its devices in the ledger.
+Of the scheduler's node filters, only nodeName, nodeSelector, node affinity and unschedulable apply,
+not cpu, memory, taints or affinity to pods. Each placement reserves its devices in the ledger.
 """
 
 import math

@@ -9,6 +9,7 @@ import msgspec
 
 from dra.claim import ClaimMetadata
 from dra.decode import Object, Reader
+from dra.device import NodeSelector
 from dra.quantity import Quantity
 
 SIDECAR = "Always"
@@ -50,11 +51,24 @@ class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
     restart_policy: str | None = None
 
 
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """The node affinity of a pod; preferences do not exclude a node."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """The affinity of a pod; affinity to other pods is not read."""
+
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a pod that decide its nodes and devices."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
     resource_claims: tuple[PodClaim, ...] = ()
     init_containers: tuple[PodContainer, ...] = ()
     containers: tuple[PodContainer, ...] = ()
@@ -85,6 +99,12 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
     def namespace(self) -> str:
         """The namespace; `default` if a file omits it."""
         return self.metadata.namespace or "default"
+
+    @property
+    def required_nodes(self) -> NodeSelector | None:
+        """The required node affinity."""
+        affinity = self.spec.affinity and self.spec.affinity.node_affinity
+        return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
     def containers(self) -> tuple[PodContainer, ...]:
         """Return the init containers, then the containers."""

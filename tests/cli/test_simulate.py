@@ -163,6 +163,11 @@ def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expe
 
 # --- node selection ---
 
+AFFINITY = (
+    "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution:"
+    " {nodeSelectorTerms: [{matchExpressions: [%s]}]}}}"
+)
+
 
 @pytest.mark.parametrize(
     ("spec", "node", "expected"),
@@ -170,6 +175,11 @@ def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expe
         ("", "n1", []),
         ("nodeSelector: {zone: b}", "n2", []),
         ("nodeSelector: {zone: c}", None, ["NodeUnfit"]),
+        (AFFINITY % "{key: zone, operator: NotIn, values: [a]}", "n2", []),
+        (AFFINITY % "{key: drawbridge.dev/dual, operator: DoesNotExist}", "n1", []),
+        (AFFINITY % "{key: zone, operator: In, values: [c]}", None, ["NodeUnfit"]),
+        (AFFINITY % "{key: zone, operator: Near}", None, ["NodeUnfit"]),
+        ("affinity: {podAffinity: {}, nodeAffinity: null}", "n1", []),
         ("nodeName: n2", "n2", []),
         ("nodeName: n2\n  nodeSelector: {zone: a}", None, ["NodeUnfit", "NodeUnfit"]),
     ],
@@ -287,7 +297,7 @@ def test_the_sample_pods_are_placed_and_drawn() -> None:
     assert "default/train: on hgx-1" in out
     assert "default/too-late: not placed" in out
     assert "counters in use" in out
-    assert "It ignores CPU, memory, taints and affinity" in out
+    assert "It ignores CPU, memory, taints and affinity to pods" in out
     drawn = [line for line in out.splitlines() if line.startswith("node ")]
     assert drawn == ["node hgx-1", "node mig-1", "node edge-1"]
 
