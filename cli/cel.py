@@ -66,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Evaluate either an expression or a batch."""
     if (options.expression is None) == (options.batch is None):
-        streams.err.write("cel: pass either an expression or --batch\n")
+        streams.err.write("error: cel requires an expression or --batch, not both\n")
         return BAD
     if options.batch is not None:
         return run_batch(options, streams)

@@ -51,7 +51,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="read these files instead of a live cluster; can be repeated",
     )
     parser.add_argument(
-        "-o", "--output", choices=["text", "json", "yaml"], default="text", help="output format"
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml"],
+        default="text",
+        help="output format (default: text)",
     )
 
 

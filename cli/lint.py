@@ -49,7 +49,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     config.add_config_option(parser)
     parser.add_argument(
-        "-o", "--output", choices=["text", "json", "yaml"], default="text", help="output format"
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml"],
+        default="text",
+        help="output format (default: text)",
     )
 
 

@@ -78,7 +78,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "feature gates that differ from their defaults (NAME=true,...)"
     parser.add_argument("--feature-gates", metavar="GATES", default="", help=text)
     parser.add_argument(
-        "-o", "--output", choices=["text", "json"], default="text", help="output format"
+        "-o",
+        "--output",
+        choices=["text", "json"],
+        default="text",
+        help="output format (default: text)",
     )
 
 

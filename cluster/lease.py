@@ -129,7 +129,12 @@ class LeaderElector:
             forbidden = isinstance(error, ApiError) and error.forbidden
             # Without this permission no replica ever leads, and no other log line tells why.
             level = logging.WARNING if forbidden else logging.INFO
-            _LOG.log(level, "the Lease %s: %s", self._name, str(error) or "no response in time")
+            _LOG.log(
+                level,
+                "cannot acquire or renew the Lease %s: %s",
+                self._name,
+                str(error) or "no response in time",
+            )
             return False
         if acquired:
             self._renewed = started

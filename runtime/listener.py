@@ -119,4 +119,4 @@ class TLSListener:
         self._listening.close()
         self._server.pre_shutdown()
         await self._server.shutdown(seconds)
-        log_event(_LOG, logging.INFO, "admission closed")
+        log_event(_LOG, logging.INFO, "admission listener closed")

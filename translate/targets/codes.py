@@ -16,7 +16,8 @@ NOT_EXPRESSIBLE = Code(
     text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy=(
-        "Install a driver that supports the request, configure its target, or change the request."
+        "Install a driver that supports the request, configure its target, upgrade an API server "
+        "that drops a field, or change the request."
     ),
 )
 ISOLATION_LOST = _loss(
