@@ -1,7 +1,6 @@
-"""A cluster from memory, as the benches of admission know one.
+"""An in-memory cluster view and template store for the benchmarks of admission.
 
-Two namespaces, one of them opted in; templates are kept as a watch would tell them, and nothing is
-waited for.
+There are two namespaces, and one of them is opted in. Created templates are visible immediately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ IN: Final = "inside"
 
 
 class SampleClusterView:
-    """Two namespaces, one of them opted in, and what decides there."""
+    """Two namespaces, one of them opted in, and a translation context."""
 
     def __init__(self, context: TranslationContext) -> None:
         self._context = context
@@ -32,60 +31,60 @@ class SampleClusterView:
         }
 
     def translation_context(self) -> TranslationContext | None:
-        """What decides."""
+        """Return the translation context."""
         return self._context
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace."""
+        """Return the labels of a namespace."""
         return self._labels.get(name)
 
     async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
-        """Unknown namespaces do not exist."""
+        """Return nothing: unknown namespaces do not exist."""
         del name, seconds
         return None
 
     def recent_inputs(self) -> RecentInputs:
-        """The guard is not measured."""
+        """Return empty inputs: the guard is not measured."""
         return RecentInputs()
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
-        """None."""
+        """Return no LimitRanges."""
         del namespace
         return ()
 
     def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        """None."""
+        """Return no ResourceQuotas."""
         del namespace
         return ()
 
     def other_webhooks(self) -> Sequence[Finding]:
-        """None."""
+        """Return no findings."""
         return ()
 
     def inactive_conditions(self) -> Sequence[Finding]:
-        """Nothing keeps pods away."""
+        """Return no findings."""
         return ()
 
 
 class MemoryTemplateStore:
-    """Keeps what was created, as a watch would tell it."""
+    """Keeps the created templates, like a synced watch."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Mapping[str, Value]] = {}
 
     def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """What a watch would have said."""
+        """Return a template if it was created."""
         return self._kept.get((namespace, name))
 
     def count_unused(self, namespace: str) -> int:
-        """Every template counts as used."""
+        """Return 0: every template counts as used."""
         del namespace
         return 0
 
     async def create(
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
-        """Make one, with what an API server adds to it."""
+        """Create a template with the fields that an API server adds."""
         stored: dict[str, Value] = msgspec.json.decode(msgspec.json.encode(value))
         metadata = stored["metadata"]
         if isinstance(metadata, dict):
@@ -96,8 +95,8 @@ class MemoryTemplateStore:
         return stored
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Read one."""
+        """Read a template."""
         return self.get_cached(namespace, name)
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -208,7 +208,7 @@ def _find_networks(sources: Iterable[Source | LocatedFinding]) -> tuple[NetworkF
 def _gather_facts(
     options: argparse.Namespace, streams: Streams, configuration: Configuration, result: _Result
 ) -> Facts | tuple[LocatedFinding, ...]:
-    """Count what the live cluster has, or say why it cannot be read."""
+    """Return the facts about the live cluster, or findings about why it cannot be read."""
     # These imports load the CEL engine, which takes longer than a translation.
     from cli.facts import facts_input, read_gates, read_objects  # noqa: PLC0415
     from facts.gather import gather_facts  # noqa: PLC0415

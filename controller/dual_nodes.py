@@ -199,7 +199,7 @@ def _requested_names(pod: Unstructured) -> Iterator[str]:
 
 
 def _is_served(name: str, context: TranslationContext) -> bool:
-    """Whether the name can stand for devices that ResourceSlices publish."""
+    """Whether the resource may count devices that ResourceSlices publish."""
     if "/" not in name:
         return False
     known = known_families(context.configuration).values()

@@ -53,7 +53,7 @@ from translate.pods import TranslationContext
 
 NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
-# No watch tells when a quota has room again or a policy changes.
+# No watch event shows that a quota has free capacity again or that a policy changed.
 _RETRY_AFTER: Final = timedelta(seconds=5)
 # The reconciler's counter of each finding about a pod that waits.
 _EVENTS: Final = {

@@ -169,13 +169,13 @@ def _check_counters_and_groups(
         )
         yield codes.COUNTER_EXCEEDED.at("", message, object=about)
     conflicting_sets: dict[str, None] = {}
-    companies: dict[str, GroupState] = {}
+    group_states: dict[str, GroupState] = {}
     for name in sorted(held):
         for each in held[name].counter_uses:
-            company = companies.get(each.counter_set, EMPTY_STATE)
-            if not company.admits(each.compatibility_groups, unset):
+            state = group_states.get(each.counter_set, EMPTY_STATE)
+            if not state.admits(each.compatibility_groups, unset):
                 conflicting_sets[each.counter_set] = None
-            companies[each.counter_set] = company.with_member(each.compatibility_groups, unset)
+            group_states[each.counter_set] = state.with_member(each.compatibility_groups, unset)
     for counter_set in conflicting_sets:
         message = f"allocated devices on {counter_set} have no compatibility group in common"
         yield codes.GROUPS_CONTRADICT.at("", message, object=about)

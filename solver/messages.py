@@ -125,8 +125,8 @@ def _groups(option: Option, loss: StageLoss, requested: int, node_view: NodeView
     active: set[str] = set()
     for candidate, _each in loss.rejected:
         for use in candidate.counter_uses:
-            company = node_view.group_states.get((candidate.pool, use.counter_set))  # type: ignore[call-overload]
-            active |= company.groups or set() if company else set()
+            state = node_view.group_states.get((candidate.pool, use.counter_set))  # type: ignore[call-overload]
+            active |= state.groups or set() if state else set()
     groups = f"active groups: {', '.join(sorted(active))}" if active else "no active group"
     return f"{_remaining(option, loss, requested, _COMPATIBLE)} ({groups})"
 
