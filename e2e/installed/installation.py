@@ -5,8 +5,9 @@
 
 Applies the output of `kubectl kustomize manifests/base` unchanged and follows docs/installing.md.
 No kubelet runs Drawbridge's own pods: the Deployments create them, which shows that they are
-admitted, and are then scaled to zero. The same commands run as local processes with tokens of their
-ServiceAccounts. The processes end with the control plane.
+admitted, and are then scaled to zero. The webhook's pods are created again and stay
+unscheduled, because the controller reads the status of the Deployment. The same commands run as
+local processes with tokens of their ServiceAccounts. The processes end with the control plane.
 """
 
 import base64
@@ -40,7 +41,8 @@ WEBHOOK, CONTROLLER = "drawbridge-webhook", "drawbridge-controller"
 SERVICE = f"{WEBHOOK}.{NAMESPACE}.svc"
 LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--namespace={NAMESPACE}")
 # The relay stops sending at once; a Service of a cluster takes longer.
-SERVING = ("--listen=127.0.0.1:0", "--drain=0.5")
+# The guard only warns for the settle time, by default five minutes.
+SERVING = ("--listen=127.0.0.1:0", "--drain=0.5", "--settle=3")
 MODE = "drawbridge.dev/translate"
 # The start of the API server's message when it denies a request of Drawbridge's accounts.
 DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'
@@ -93,6 +95,26 @@ class Installation:
             there = f"--for=jsonpath={{.status.replicas}}={wanted}"
             inside("wait", f"deployment/{name}", there, "--timeout=30s").check()
         inside("scale", "deployment", "--all", "--replicas=0").check()
+        self._report_ready()
+
+    def _report_ready(self) -> None:
+        """Let the Deployment of the webhook report ready replicas, for which processes run here.
+
+        Its pods exist but are not scheduled, and the rig writes their status as a kubelet does.
+        """
+        inside = self.kubectl.inside(NAMESPACE)
+        wanted = manifest.find(self.objects, "Deployment", WEBHOOK)["spec"]["replicas"]
+        template = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
+        inside("patch", "deployment", WEBHOOK, f"--patch={json.dumps(template)}").check()
+        inside("scale", "deployment", WEBHOOK, f"--replicas={wanted}").check()
+        there = f"--for=jsonpath={{.status.updatedReplicas}}={wanted}"
+        inside("wait", f"deployment/{WEBHOOK}", there, "--timeout=30s").check()
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        for pod in self.plane.admin.get(pods)["items"]:
+            if pod["spec"]["schedulerName"] == "nobody":
+                path = f"{pods}/{pod['metadata']['name']}/status"
+                self.plane.admin.patch(path, {"status": status})
 
     def certify(self) -> None:
         """Create the certificate Secret and set caBundle, as docs/installing.md says."""
