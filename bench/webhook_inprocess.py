@@ -48,9 +48,10 @@ async def _echo(body: bytes) -> bytes:
     return review.compose_review(_ECHO.decode(body).request.uid, _READY)
 
 
-def _body(
+def build_body(
     number: int, owner: str, *, namespace: str = IN, gpus: int = 1, legacy: bool = True
 ) -> bytes:
+    """Return the review of a pod."""
     asks = {"nvidia.com/gpu": f"{gpus}"} if legacy else {}
     text = json.dumps(written("web", "registry/web:1", owner, asks, {}))
     token = "kube-api-access-" + "".join(chr(97 + number // 26**i % 26) for i in range(5))
@@ -73,10 +74,10 @@ def _numbers() -> Iterator[int]:
 
 
 _KINDS: Mapping[str, Callable[[int], bytes]] = {
-    "out of scope": lambda i: _body(i, "abc", namespace=OUT),
-    "repeated": lambda i: _body(i, "abc"),
-    "distinct": lambda i: _body(i, f"owner-{i}", gpus=i % 8 + 1),
-    "distinct, nothing asked": lambda i: _body(i, f"none-{i}", legacy=False),
+    "out of scope": lambda i: build_body(i, "abc", namespace=OUT),
+    "repeated": lambda i: build_body(i, "abc"),
+    "distinct": lambda i: build_body(i, f"owner-{i}", gpus=i % 8 + 1),
+    "distinct, nothing asked": lambda i: build_body(i, f"none-{i}", legacy=False),
 }
 
 
@@ -96,7 +97,7 @@ async def _rows() -> None:
     number = _numbers()
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
-        bodies = [_body(next(number), "abc") for _ in range(CALLS)]
+        bodies = [build_body(next(number), "abc") for _ in range(CALLS)]
         best["echo"] = min(best.get("echo", 1e9), await _timed(_echo, bodies))
         for name, make in _KINDS.items():
             bodies = [make(next(number)) for _ in range(CALLS)]

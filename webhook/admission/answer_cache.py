@@ -63,7 +63,7 @@ def build_key(pod: RawPod, name: str, namespace: NamespaceDecision) -> AnswerKey
     if not metadata.owner_references:
         return AnswerKey(*scope, raw, _normalize_spec(bytes(pod.spec), ""))
     spec = _normalize_spec(bytes(pod.spec), _name_in_spec(metadata))
-    return AnswerKey(*scope, tuple(map(_clear_index, raw)), spec)
+    return AnswerKey(*scope, tuple([each and _clear_index(each) for each in raw]), spec)
 
 
 def unique_name(pod: RawPod) -> str:

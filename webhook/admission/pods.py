@@ -58,6 +58,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     charges: Mapping[str, int] = {}
     lines: tuple[str, ...] = ()  # descriptions of the new claims
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
+    annotation_bytes: int = 0  # of the JSON of added annotations
 
     @property
     def is_denied(self) -> bool:
@@ -119,6 +120,7 @@ def decide(
         charges,
         describe_translation(pod, after, descriptions, removed),
         translation.operations,
+        sum(len(msgspec.json.encode(e.value)) for e in _find_annotation_edits(translation.edits)),
     )
 
 
@@ -126,14 +128,18 @@ def check_annotations(
     decision: PodDecision, raw: msgspec.Raw, context: TranslationContext
 ) -> tuple[Finding, ...]:
     """Check the size of the annotations of one pod; equal decisions are cached without them."""
-    added = tuple(each for each in decision.edits if each.path[:2] == _ANNOTATIONS)
-    size = len(bytes(raw)) + sum(len(msgspec.json.encode(each.value)) for each in added)
-    if size <= MAX_ANNOTATION_BYTES:  # JSON is longer than what it contains
+    # JSON is longer than what it contains.
+    if len(bytes(raw)) + decision.annotation_bytes <= MAX_ANNOTATION_BYTES:
         return ()
+    added = _find_annotation_edits(decision.edits)
     own = msgspec.json.decode(bytes(raw) or b"null")
     metadata: Value = {"annotations": own} if isinstance(own, dict) else {}
     findings = check_annotation_size(apply_edits({"metadata": metadata}, added))
     return tuple(apply_policies(findings, context.configuration.findings))
+
+
+def _find_annotation_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    return tuple(each for each in edits if each.path[:2] == _ANNOTATIONS)
 
 
 def check_namespace_limits(
