@@ -129,7 +129,7 @@ DUAL_NODES: Final = Gauge(
 )
 DUAL_NODE_IDLE_DEVICES: Final = Gauge(
     "drawbridge_dual_node_idle_devices",
-    "DRA devices that stay idle on these nodes.",
+    "Idle DRA devices on nodes where a device plugin advertises the same devices.",
     registry=REGISTRY,
 )
 OTHER_WEBHOOKS: Final = Gauge(

@@ -19,9 +19,9 @@ def test_a_duplicate_code_name_is_an_error(
 ) -> None:
     packages = (
         Codes("judge", [code("Lost", "a"), code("Kept", "a")]),
-        Codes("see", [code("Lost", "b")]),
+        Codes("explain", [code("Lost", "b")]),
     )
-    assert duplicate_names(packages) == ["Lost is a code of judge and a different code of see"]
+    assert duplicate_names(packages) == ["Lost is a code of judge and a different code of explain"]
     monkeypatch.setattr("tools.docs.TABLES", packages)
     monkeypatch.setattr("tools.docs.PAGES", {})
     assert main() == 1
@@ -29,12 +29,14 @@ def test_a_duplicate_code_name_is_an_error(
 
 
 def test_two_equal_code_objects_count_as_duplicates() -> None:
-    assert duplicate_names([Codes("judge", [code("Lost", "a")]), Codes("see", [code("Lost", "a")])])
+    assert duplicate_names(
+        [Codes("judge", [code("Lost", "a")]), Codes("explain", [code("Lost", "a")])]
+    )
 
 
 def test_a_code_shared_by_two_packages_is_listed_once() -> None:
     shared = code("Shared", "a")
-    packages = (Codes("judge", [shared]), Codes("see", [shared, code("Own", "b")]))
+    packages = (Codes("judge", [shared]), Codes("explain", [shared, code("Own", "b")]))
     assert duplicate_names(packages) == []
     assert render_page(packages).count("### Shared") == 1
     assert "### Own" in render_page(packages)

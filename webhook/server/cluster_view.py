@@ -200,7 +200,7 @@ class WatchedClusterView:
     ) -> None:
         if after is None:
             text = "facts ConfigMap deleted, the last facts stay in use"
-            log_event(_LOG, logging.WARNING, text, of=self._facts_name)
+            log_event(_LOG, logging.WARNING, text, config_map=self._facts_name)
             return
         self._recent.config_map = after.value
         try:
@@ -213,7 +213,7 @@ class WatchedClusterView:
         except published_facts.PublishedFactsError as error:
             metrics.FACTS_READS.labels("error").inc()
             text = "facts cannot be read, the last facts stay in use"
-            log_event(_LOG, logging.ERROR, text, of=self._facts_name, reason=str(error))
+            log_event(_LOG, logging.ERROR, text, config_map=self._facts_name, reason=str(error))
             return
         metrics.FACTS_READS.labels("success").inc()
         log_event(_LOG, logging.INFO, "facts in use", hash=digest)

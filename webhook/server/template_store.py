@@ -120,7 +120,7 @@ def _convert_error(action: str, namespace: str, name: str, error: Exception) -> 
         _LOG,
         logging.WARNING,
         text,
-        what=action,
+        action=action,
         namespace=namespace,
         name=name,
         reason=str(error),
