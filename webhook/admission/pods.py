@@ -105,22 +105,21 @@ def decide(
         return PodDecision(findings=findings)
     after = apply_edits(pod, translation.edits)
     removed = find_removed_requests(pod, after)
-    by_name = {
-        each.name: summaries.summarize(each, context.facts) for each in translation.templates
-    }
+    templates = translation.templates
+    by_name = {each.name: summaries.summarize(each, context.facts) for each in templates}
     charges: Counter[str] = Counter()
-    for template in translation.templates:
-        charges.update(by_name[template.name].charges)
-    descriptions = {name: each.description for name, each in by_name.items()}
+    for each in templates:
+        charges.update(by_name[each.name].charges)
+    described = {name: each.description for name, each in by_name.items()}
     return PodDecision(
         translation.edits,
         translation.templates,
         findings,
         removed,
         charges,
-        describe_translation(pod, after, descriptions, removed),
+        describe_translation(pod, after, described, removed),
         translation.operations,
-        sum(len(msgspec.json.encode(e.value)) for e in _find_annotation_edits(translation.edits)),
+        _count_annotation_bytes(translation.edits),
     )
 
 
@@ -140,6 +139,11 @@ def check_annotations(
 
 def _find_annotation_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(each for each in edits if each.path[:2] == _ANNOTATIONS)
+
+
+def _count_annotation_bytes(edits: Iterable[Edit]) -> int:
+    """Return the size of the added annotations as JSON."""
+    return sum(len(msgspec.json.encode(each.value)) for each in _find_annotation_edits(edits))
 
 
 def check_namespace_limits(

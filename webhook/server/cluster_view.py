@@ -70,13 +70,8 @@ class WatchedClusterView:
         self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
         self.webhooks = Cache(session, MUTATING_WEBHOOKS, OpaqueObject)
         self.templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
-        self.facts = Cache(
-            session,
-            CONFIG_MAPS,
-            published_facts.FactsConfigMap,
-            namespace=namespace,
-            fields=f"metadata.name={FACTS_CONFIG_MAP}",
-        )
+        facts, name = published_facts.FactsConfigMap, f"metadata.name={FACTS_CONFIG_MAP}"
+        self.facts = Cache(session, CONFIG_MAPS, facts, namespace=namespace, fields=name)
         self._facts_name = f"{namespace}/{FACTS_CONFIG_MAP}"
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
@@ -88,6 +83,9 @@ class WatchedClusterView:
         self._other_webhooks: tuple[Finding, ...] | None = None
         self._inactive_conditions: tuple[Finding, ...] | None = None
         self._requires_label: bool | None = None
+        self._subscribe()
+
+    def _subscribe(self) -> None:
         self.facts.subscribe(self._on_facts)
         self.namespaces.subscribe(self._on_namespace)
         self.ranges.subscribe(lambda *both: _forget(self._ranges_by_namespace, *both))

@@ -26,7 +26,7 @@ _MAX_DECODED: Final = 4096
 _RETRIABLE_CODES: Final = (401, 408, 409, 429)
 
 
-class TemplateMetadata(msgspec.Struct, frozen=True):
+class AnnotatedMetadata(msgspec.Struct, frozen=True):
     """The annotations of a template."""
 
     annotations: Mapping[str, str] | None = None
@@ -35,7 +35,7 @@ class TemplateMetadata(msgspec.Struct, frozen=True):
 class WatchedTemplate(msgspec.Struct, frozen=True):
     """A template with its annotations only. The cache keeps its raw bytes."""
 
-    metadata: TemplateMetadata = TemplateMetadata()
+    metadata: AnnotatedMetadata = AnnotatedMetadata()
 
 
 class WatchedTemplateStore:
