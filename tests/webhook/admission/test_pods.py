@@ -300,3 +300,25 @@ async def test_a_pod_with_a_rejected_template_is_admitted_with_the_reason() -> N
         assert response.reply.outcome == "translated"
         (line,) = [each for each in response.warnings if each.startswith("TemplateRefused: ")]
         assert "exceeded quota: objects" in line
+
+
+async def test_a_pod_that_takes_too_much_work_is_denied_before_anything_is_written() -> None:
+    harness = AdmissionHarness()
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1}
+    containers = [
+        {"name": f"c{i}", "resources": {"limits": {**limits, "nvidia.com/gpumem": i + 1}}}
+        for i in range(100)
+    ]
+    response = await harness.pod(pod(containers=containers))
+    assert not response.allowed
+    assert harness.store.calls == []
+
+
+async def test_a_pod_with_too_large_annotations_is_denied_before_anything_is_written() -> None:
+    harness = AdmissionHarness()
+    large = pod({"nvidia.com/gpu": 1})
+    large["metadata"]["annotations"] = {"note": "x" * 262_000}
+    response = await harness.pod(large)
+    assert not response.allowed
+    assert "AnnotationsTooLarge" in response.status["message"]
+    assert harness.store.calls == []
