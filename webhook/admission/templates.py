@@ -62,17 +62,20 @@ class CreatedAhead:
     def reserve(self, namespace: str, name: str) -> bool:
         """Count a template that is about to be created; False if there are too many."""
         now = self._now()
-        for each, names in list(self._unwatched.items()):
-            for one, created in list(names.items()):
-                if self._store.get_cached(each, one) is not None or now - created > _TRUSTED:
-                    del names[one]
-            if not names:
-                del self._unwatched[each]
-        unwatched = self._unwatched.get(namespace, {})
-        if self._store.count_unused(namespace) + len(unwatched) >= MAX_AHEAD:
-            return False
-        self._unwatched.setdefault(namespace, {})[name] = now
-        return True
+        # The namespace moves to the end, so that the first one was used least recently.
+        unwatched = {
+            each: created
+            for each, created in self._unwatched.pop(namespace, {}).items()
+            if self._store.get_cached(namespace, each) is None and now - created <= _TRUSTED
+        }
+        is_free = self._store.count_unused(namespace) + len(unwatched) < MAX_AHEAD
+        if is_free:
+            unwatched[name] = now
+        if unwatched:
+            self._unwatched[namespace] = unwatched
+        if len(self._unwatched) > _MAX_ENTRIES:
+            del self._unwatched[next(iter(self._unwatched))]
+        return is_free
 
 
 class TemplateCache:
