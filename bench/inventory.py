@@ -1,8 +1,8 @@
-"""How long 10,000 slices of 8 GPUs take to become an Inventory, and what they keep in memory.
+"""Measure how long 10,000 slices of 8 GPUs take to become an Inventory, and the memory they keep.
 
-Beside it, in the same run, a plain `json.loads` of the same bytes. Each candidate runs in a process
-of its own, which says how much more resident memory it holds at the end than before, the bytes
-left out; times are the best of several rounds, with the spread of the others as the noise.
+The same run measures `json.loads` of the same bytes. Each candidate runs in a process
+of its own, which reports how much its resident memory grows, without the bytes themselves;
+times are the best of several rounds, and the spread of the others is the noise.
 """
 
 import gc
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dra.inventory import inventory
+from dra.inventory import build_inventory
 from dra.slices import read_slices
 
 SLICES = 10_000
@@ -81,7 +81,7 @@ def as_inventory(data: bytes) -> object:
     read = read_slices(data)
     if read.findings:
         raise SystemExit(f"the generated slices do not read: {read.findings[0]}")
-    return inventory(read.objects)
+    return build_inventory(read.objects)
 
 
 def as_dicts(data: bytes) -> object:
