@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import yaml
 
@@ -23,7 +24,7 @@ from e2e.installed.installation import (
     set_mode,
     wait_for_facts,
 )
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, add_gpu_node, legacy_pod
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
 from e2e.scenarios.admission_scope import (
     configure,
     is_translated,
@@ -42,6 +43,7 @@ GUARD = "guard.drawbridge.dev"
 AFTER = "zz-adds-gpu"
 INJECT = "inject"
 PODS, WRITERS = 2000, 8
+NODES = {"a": "lab-2g2n", "b": "dgx-a100", "c": "hgx-h100", "d": "koordinator-h800"}
 REMEDIES = ("sorts after", "admission.everyPod")
 
 
@@ -69,6 +71,23 @@ def guard(stage: Stage) -> JSON:
     return next((each for each in hooks if each["name"] == GUARD), {})
 
 
+def add_gpu_nodes(stage: Stage, cluster: Installation) -> None:
+    """Add GPUs until every kept version of the facts contains some.
+
+    The guard denies nothing that a kept version would leave, and three versions are kept.
+    """
+    for suffix, shape in NODES.items():
+        before = cluster.facts_hash()
+        stage.node(suffix, shape, {GPU: "full"})
+        stage.wait("the facts change", partial(has_other_facts, cluster, before))
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+
+
+def has_other_facts(cluster: Installation, before: str) -> bool:
+    """Return whether other facts than these are published."""
+    return cluster.facts_hash() != before
+
+
 def wait_for_guard(stage: Stage, cluster: Installation) -> None:
     """Wait until the conditions are active and the guard denies pods."""
     stage.wait("the controller applies the conditions", lambda: conditions(stage))
@@ -92,8 +111,7 @@ def error_of(create: Callable[[], object]) -> str:
 def a_device_request_added_after_admission_is_refused(stage: Stage) -> None:
     """The message names the field and two remedies. Report mode prints a warning instead."""
     cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    add_gpu_nodes(stage, cluster)
     wait_for_guard(stage, cluster)
     kubectl = cluster.kubectl.inside(stage.namespace)
     with other_webhook(stage, AFTER, add_gpu):
@@ -124,8 +142,7 @@ def admitted(ran: object) -> list[str]:
 def with_every_pod_a_device_request_added_later_is_translated(stage: Stage) -> None:
     """Without match conditions the API server reinvokes the webhook for every pod."""
     cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    add_gpu_nodes(stage, cluster)
     wait_for_guard(stage, cluster)
     with restored_configuration(stage, cluster) as whole, other_webhook(stage, AFTER, add_gpu):
         configure(stage, cluster, yaml.safe_dump({**whole, "admission": {"everyPod": True}}))
@@ -217,8 +234,7 @@ def pods_created_meanwhile(stage: Stage, most: int = PODS) -> Iterator[PodStream
 def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
     """Of 2,000 pods during new conditions and facts, all legacy pods are translated."""
     cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    add_gpu_nodes(stage, cluster)
     wait_for_guard(stage, cluster)
     with restored_configuration(stage, cluster) as whole, other_webhook(stage, AFTER, add_gpu):
         body = injected_pod(stage, "probe")
@@ -249,8 +265,7 @@ def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
 def a_rising_rollout_percentage_refuses_no_pod(stage: Stage) -> None:
     """Replicas that use different percentages for a moment agree on what the guard refuses."""
     cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    add_gpu_nodes(stage, cluster)
     wait_for_guard(stage, cluster)
     with restored_configuration(stage, cluster) as whole:
         set_scope(stage, cluster, whole, rollout={"percent": 0})
@@ -267,8 +282,7 @@ def a_rising_rollout_percentage_refuses_no_pod(stage: Stage) -> None:
 def an_upgrade_to_manifests_with_the_guard_refuses_no_pod(stage: Stage) -> None:
     """Without caBundle the guard ignores errors; the controller sets Fail when it is ready."""
     cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    add_gpu_nodes(stage, cluster)
     wait_for_guard(stage, cluster)
     hooks = stage.client.get(GUARDS)["webhooks"]
     before = [each for each in hooks if each["name"] != GUARD]

@@ -53,7 +53,7 @@ def check_no_template(stage: Stage, client: Client, pod: JSON) -> None:
 
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_copied_pod_out_of_scope_gets_no_template(stage: Stage) -> None:
-    """Not in a namespace without the label, not in an excluded one, and not in kube-system."""
+    """Its namespace has no label. The same holds for a forged undo patch and template name."""
     cluster = installed(stage)
     pod = translated_pod(stage, cluster)
     set_mode(stage, None)
@@ -63,9 +63,16 @@ def a_copied_pod_out_of_scope_gets_no_template(stage: Stage) -> None:
     forged["metadata"]["annotations"][ORIGINAL] = f"{PRIVILEGES}".replace("'", '"')
     forged["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = f"drawbridge-{'0' * 32}"
     check_no_template(stage, client, forged)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_copied_pod_in_an_excluded_namespace_gets_no_template(stage: Stage) -> None:
+    """The configuration excludes a labelled namespace. A pod in kube-system gets none, too."""
+    cluster = installed(stage)
+    pod = translated_pod(stage, cluster)
+    client = tenant_client(stage)
     with restored_configuration(stage, cluster) as whole:
         set_scope(stage, cluster, whole, excludeNamespaces=["kube-system", stage.namespace])
-        set_mode(stage, "enforce")
         check_no_template(stage, client, forged_copy(pod, "excluded"))
     check_kube_system(stage, forged_copy(pod, stage.name))
 
