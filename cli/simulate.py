@@ -45,7 +45,7 @@ _ALLOCATORS: Final = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the cluster, the pods and the options of the scheduler."""
+    """Declare the cluster, the pods and the output format."""
     parser.add_argument(
         "--cluster",
         "--inventory",
@@ -64,6 +64,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the pods to place, with their claims and templates; can be repeated",
     )
     config.add_config_option(parser)
+    _add_placement_options(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["text", "json"],
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def _add_placement_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what is placed where, and the allocator that does it."""
     parser.add_argument(
         "--allocator",
         choices=[*Allocator],
@@ -77,13 +89,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubernetes-version", metavar="V", default=gates.NEWEST, help=text)
     text = "feature gates that differ from their defaults (NAME=true,...)"
     parser.add_argument("--feature-gates", metavar="GATES", default="", help=text)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json"],
-        default="text",
-        help="output format (default: text)",
-    )
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -219,11 +224,12 @@ def _place_claims(
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given")))
         return
     known = {name_of(each) for each in inputs.objects.claims}
-    for name in names:
-        if name not in known:
-            message = f"ResourceClaim {name} not found"
-            findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
-    yield placer.place_claims(names, inputs.cluster.nodes)
+    missing = [name for name in names if name not in known]
+    for name in missing:
+        message = f"ResourceClaim {name} does not exist"
+        findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
+    if not missing:
+        yield placer.place_claims(names, inputs.cluster.nodes)
 
 
 def _place_pods(

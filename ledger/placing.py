@@ -85,13 +85,6 @@ class Placer:
 
     def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
         """Place existing claims together, in their order, as if they were one pod's."""
-        missing = [name for name in names if name not in self._claims]
-        if missing:
-            texts = (f"ResourceClaim {each} does not exist" for each in missing)
-            reasons = tuple(
-                node_fit.make_reason(codes.CLAIM_MISSING, "claims", text) for text in texts
-            )
-            return PodPlacement(None, None, tuple((name, None) for name in names), reasons)
         claims = tuple(self._claims[name] for name in names)
         open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
         found, elsewhere = self._solve(claims, open_nodes)

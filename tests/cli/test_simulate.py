@@ -161,6 +161,12 @@ def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expe
     assert f"[{expected}]" in err
 
 
+def test_a_missing_claim_is_reported_once(run: Run) -> None:
+    code, printed, err = run("", "--claims", "c,nobody", cluster=CLUSTER + claim("c"))
+    assert (code, printed["pods"]) == (2, [])
+    assert err.count("ResourceClaim default/nobody does not exist") == err.count("nobody") == 1
+
+
 # --- node selection ---
 
 AFFINITY = (
