@@ -15,14 +15,13 @@ from cel.dra.selectors import Selectors, position
 from cel.environment import Program
 from cel.errors import CompileError, EvaluationError, Problem
 from cli.streams import Streams
+from dra import gates
 from dra.device import Device
 
 NAME = "cel"
 HELP = "evaluate a CEL selector on the devices of an inventory, or a batch of selectors"
 
 COMPILED, BAD = 0, 2
-VERSIONS = ("1.34", "1.35", "1.36", "1.37")
-DEFAULT_VERSION = "1.36"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a table
@@ -44,9 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a 
     )
     parser.add_argument(
         "--kubernetes-version",
-        choices=VERSIONS,
-        default=DEFAULT_VERSION,
-        help=f"evaluate as this version does (default: {DEFAULT_VERSION})",
+        choices=gates.VERSIONS,
+        default=gates.NEWEST,
+        help=f"evaluate as this version does (default: {gates.NEWEST})",
     )
     parser.add_argument(
         "--list-attributes",

@@ -188,6 +188,17 @@ def test_the_result_depends_on_the_kubernetes_version() -> None:
     assert [answers[version]["compile"] for version in answers] == ["error", "error", "ok", "ok"]
 
 
+def test_the_default_version_is_the_newest() -> None:
+    line = json.dumps({"expression": '"ab".lastIndexOf("", 5) == 2'}).encode()
+
+    answers = [
+        run("--batch", "-", *options, stdin=line)
+        for options in ((), ("--kubernetes-version", "1.37"), ("--kubernetes-version", "1.36"))
+    ]
+
+    assert answers[0] == answers[1] != answers[2]
+
+
 def test_results_of_worker_processes_are_printed_in_order() -> None:
     # Every third sum is wrong. A malformed line comes after the first chunks.
     lines = [f'{{"expression": "{n} + 1 == {n + (n % 3 > 0)}"}}' for n in range(300)]
