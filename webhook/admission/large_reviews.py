@@ -28,11 +28,14 @@ from webhook.admission.protocols import (
     Worker,
     WorkerError,
 )
-from webhook.admission.replies import Reply, reply_busy, reply_malformed
+from webhook.admission.replies import Reply, reply_busy, reply_malformed, reply_unreviewed
 from webhook.admission.resource_quotas import ResourceQuota
 
 # A body of this size takes at most about 25 ms, whatever it contains.
 MAX_INLINE_BYTES: Final = 32 * 1024
+# Each pod template of a workload takes a few milliseconds more, however small it is.
+_MAX_INLINE_SPECS: Final = 6
+_SPEC: Final = b'"spec"'
 TemplateStates = Mapping[str, TemplateStatus | Finding]
 
 
@@ -157,23 +160,33 @@ class ReviewDispatcher:
         self, body: bytes, seconds: float | None = None
     ) -> Coroutine[Any, Any, Reply]:
         """Handle the review of an object that creates pods."""
-        if len(body) <= MAX_INLINE_BYTES:
+        if len(body) <= MAX_INLINE_BYTES and body.count(_SPEC) <= _MAX_INLINE_SPECS:
             return self._handler.review_workload(body, seconds)
-        return self._review_large("review_workload", body, seconds)
+        return self._review_large_workload(body, seconds)
 
     async def _review_large(self, method: str, body: bytes, seconds: float | None) -> Reply:
         try:
-            request = await self._worker.run(decode_envelope, body)
-            if isinstance(request, Malformed):
-                return reply_malformed(request)
-            snapshot = await self._take_snapshot(request.namespace, seconds)
-            large = await self._worker.run(review_snapshot, method, body, snapshot, {})
-            states = await self._ensure(request, large.templates, seconds)
-            if EXISTING.issuperset(states.values()):
-                return large.reply
-            return (await self._worker.run(review_snapshot, method, body, snapshot, states)).reply
+            return await self._review_in_worker(method, body, seconds)
         except WorkerError:
             return reply_busy(review.read_uid(body))
+
+    async def _review_large_workload(self, body: bytes, seconds: float | None) -> Reply:
+        """Handle a workload. Its pods are reviewed again, so it does not need a free worker."""
+        try:
+            return await self._review_in_worker("review_workload", body, seconds)
+        except WorkerError:
+            return reply_unreviewed(review.read_uid(body))
+
+    async def _review_in_worker(self, method: str, body: bytes, seconds: float | None) -> Reply:
+        request = await self._worker.run(decode_envelope, body)
+        if isinstance(request, Malformed):
+            return reply_malformed(request)
+        snapshot = await self._take_snapshot(request.namespace, seconds)
+        large = await self._worker.run(review_snapshot, method, body, snapshot, {})
+        states = await self._ensure(request, large.templates, seconds)
+        if EXISTING.issuperset(states.values()):
+            return large.reply
+        return (await self._worker.run(review_snapshot, method, body, snapshot, states)).reply
 
     async def _take_snapshot(self, namespace: str, seconds: float | None) -> ClusterSnapshot:
         cluster, labels = self._cluster, None

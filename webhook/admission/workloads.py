@@ -5,7 +5,7 @@ leaves the pod templates unchanged gets no warnings.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.messages import select_warnings, shorten
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PartialResponse, PodDecision
+
+# Pod templates that a review translates. Each takes some milliseconds, however small it is.
+MAX_TEMPLATES: Final = 64
 
 
 class WorkloadContext(NamedTuple):
@@ -46,6 +49,7 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
         return PartialResponse(compose_allowed(), "allowed")
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
+    places = places[:MAX_TEMPLATES]
     decisions = [(place, _decide(place, request.namespace, context)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):

@@ -192,6 +192,34 @@ async def test_a_busy_worker_denies_a_large_pod_with_429() -> None:
     assert "try again" in response.status["message"]
 
 
+async def test_a_busy_worker_allows_a_large_workload() -> None:
+    harness = DispatcherHarness()
+    harness.worker.is_busy = True
+    object_ = deployment(pod({"nvidia.com/gpu": "1"}))
+    response = read_response(await harness.dispatcher.review_workload(review(object_)), object_)
+    assert response.allowed
+    assert response.warnings == [
+        "too many large objects are in review; the pods of this one were not checked"
+    ]
+
+
+@pytest.mark.parametrize(("count", "is_large"), [(3, False), (40, True)])
+async def test_a_workload_with_many_templates_is_not_handled_in_the_event_loop(
+    count: int,
+    is_large: bool,  # noqa: FBT001  # a column
+) -> None:
+    harness = DispatcherHarness()
+    template = {"spec": pod({"nvidia.com/gpu": "1"})["spec"]}
+    groups = [{"groupName": f"g{i}", "template": template} for i in range(count)]
+    spec = {"headGroupSpec": {"template": template}, "workerGroupSpecs": groups}
+    object_ = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {}, "spec": spec}
+    body = review(object_)
+    assert len(body) <= MAX_INLINE_BYTES
+    reply = await harness.dispatcher.review_workload(body)
+    assert bool(harness.worker.calls) is is_large
+    assert reply == await harness.admission.review_workload(body)
+
+
 async def test_a_large_malformed_body_gets_status_400() -> None:
     harness = DispatcherHarness()
     reply = await harness.dispatcher.review_pod(b"[" * (MAX_INLINE_BYTES + 1))

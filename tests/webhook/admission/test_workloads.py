@@ -1,6 +1,7 @@
 """Reviews of objects that create pods."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from registration.controller_codes import NAME_NOT_ACTIVE
 from tests.tables import YamlValue, load_cases
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
+from webhook.admission import pods
 from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.pods import PodDecision
+from webhook.admission.workloads import MAX_TEMPLATES
 
 CASES = load_cases(Path(__file__).parent / "cases" / "workloads.yaml")
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
@@ -78,3 +82,28 @@ async def test_a_very_long_kind_does_not_exceed_the_warning_length() -> None:
     spec = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
     answer = await AdmissionHarness().workload(deployment({}, spec), kind=kind)
     assert answer.warnings[-1].startswith("details: kubectl get kkk")
+
+
+async def test_a_review_translates_a_limited_number_of_templates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decided: list[int] = []
+    decide = pods.decide
+
+    def record(*args: Any, **named: Any) -> PodDecision:  # noqa: ANN401  # as `decide`
+        decided.append(1)
+        return decide(*args, **named)
+
+    monkeypatch.setattr(pods, "decide", record)
+    bad = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "-1"}}}]}
+    denied = {}
+    for count in (MAX_TEMPLATES, MAX_TEMPLATES + 1):
+        tasks = [{"template": {"spec": bad}}] * count
+        object_ = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}}
+        harness = AdmissionHarness()
+        harness.configure({}, FACTS)
+        answer = await harness.workload({**object_, "spec": {"tasks": tasks}})
+        denied[count] = not answer.allowed
+    assert len(decided) == 2 * MAX_TEMPLATES
+    # A template that was not translated may be able to start.
+    assert denied == {MAX_TEMPLATES: True, MAX_TEMPLATES + 1: False}
