@@ -1,7 +1,7 @@
 """Run functions in another process, one at a time, and end it if the caller does not wait longer.
 
 The two processes exchange pickled values over pipes, each with its length. The other process ends
-when its standard input closes, also if this process is killed.
+when its standard input closes, also during a call and if this process is killed.
 """
 
 import asyncio
@@ -9,9 +9,11 @@ import contextlib
 import gc
 import os
 import pickle
+import select
 import signal
 import struct
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
@@ -24,6 +26,7 @@ Ts = TypeVarTuple("Ts")
 MAX_WAITING: Final = 16
 _LENGTH: Final = struct.Struct(">Q")
 _READ_BUFFER: Final = 1024 * 1024
+_CLOSE_SECONDS: Final = 5.0
 
 
 class WorkerProcess:
@@ -62,7 +65,10 @@ class WorkerProcess:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            # asyncio also waits until nobody holds the pipes, such as a process that ours started.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await process.wait()
 
     async def _call(self, message: bytes) -> Any:  # noqa: ANN401  # the result of the function
         try:
@@ -120,12 +126,21 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
         gc.collect()
 
 
+def _end_with_parent() -> None:
+    """End this process when its standard input closes, whatever the main thread does."""
+    closed = select.poll()
+    closed.register(sys.stdin.fileno(), 0)  # reports only that the other end is closed
+    closed.poll()
+    os._exit(1)
+
+
 def main() -> None:
     """Serve standard input and output. Only the parent process ends this one."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # text on standard output would break replies
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import webhook.admission.large_reviews  # noqa: F401, PLC0415  # slow, before the first call
 
     gc.freeze()

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -78,3 +80,40 @@ async def test_the_process_ignores_signals_that_stop_the_webhook() -> None:
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
         assert await worker.run(os.getpid) == pid
+
+
+PARENT = """
+import asyncio, os, signal
+from webhook.server.worker_process import WorkerProcess
+
+async def main():
+    worker = WorkerProcess()
+    pid = await worker.run(os.getpid)
+    call = asyncio.create_task(worker.run(signal.pause))
+    await asyncio.sleep(0)
+    print(pid, flush=True)
+    await call
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_the_process_ends_with_its_parent_during_a_call(number: signal.Signals) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PARENT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert parent.stdout is not None
+    assert parent.stderr is not None
+    pid = int(await parent.stdout.readline())
+    try:
+        parent.send_signal(number)
+        async with asyncio.timeout(20):  # a failure, not a measurement
+            await parent.stderr.read()  # the worker holds the other end until it ends
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        await parent.wait()
