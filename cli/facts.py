@@ -17,7 +17,6 @@ from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from documents.document import LocatedFinding
 from dra import gates
-from dra.finding import Finding
 from facts import serialized
 from facts.gather import FactsInput, gather_facts
 from facts.networks import read_network
@@ -77,7 +76,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     except ClusterReadError as error:
         output.print_findings((error.located,), streams.err)
         return ERRORS
-    enabled = read_gates(options.kubernetes_version or version, options.feature_gates)
+    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(enabled, gates.Gates):
         output.print_findings((LocatedFinding(each, "", 0, 0) for each in enabled), streams.err)
         return ERRORS
@@ -115,9 +114,3 @@ def facts_input(files: ClusterObjects) -> FactsInput:
     """Select the objects that facts are computed from."""
     networks = (read_network(each.value) for each in files.others)
     return FactsInput(files.slices, files.classes, files.nodes, tuple(filter(None, networks)))
-
-
-def read_gates(version: str, overrides: str) -> gates.Gates | tuple[Finding, ...]:
-    """Read the feature gates from two options, or return the findings about them."""
-    parsed = gates.parse_gates(overrides)
-    return parsed if isinstance(parsed, tuple) else gates.gates_of_version(version, parsed)

@@ -4,10 +4,13 @@ A module of its own, because counting facts imports the CEL engine, which takes 
 a translation takes to run.
 """
 
+import argparse
+
 from cli.input_files import read_sources
 from cli.streams import Streams
 from documents.document import Document, LocatedFinding, Source
 from documents.read import read_documents
+from dra import gates
 from facts import serialized
 from facts.model import Facts
 
@@ -30,3 +33,13 @@ def read_facts(
     if len(found) != 1:
         return tuple(LocatedFinding(each, name, 0, 0) for each in facts)
     return tuple(found[0].locate_finding(each) for each in facts)
+
+
+def read_gates(
+    options: argparse.Namespace, version: str
+) -> gates.Gates | tuple[LocatedFinding, ...]:
+    """Return the gates of the options, by default those of `version`; or findings about them."""
+    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, gates.Gates):
+        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+    return enabled

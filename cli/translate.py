@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cli import config, live_cluster, output
 from cli.effective_configuration import read_effective_configuration
-from cli.facts_file import read_facts
+from cli.facts_file import read_facts, read_gates
 from cli.input_files import read_sources
 from cli.live_cluster import ClusterReadError
 from cli.namespace_labels import find_admin_access
@@ -154,43 +154,51 @@ def _read_context(
     networks: Sequence[NetworkFacts],
 ) -> TranslationContext | None:
     """Read the configuration and the facts; None after an error, and then nothing is translated."""
-    live = options.context is not None or (options.kubeconfig and not options.cluster)
     configuration, findings = read_effective_configuration(
-        options, streams, asks_cluster=bool(live)
+        options, streams, asks_cluster=_asks_cluster(options)
     )
     result.findings += findings
     if configuration is None:
         return None
+    facts = _read_facts(options, streams, configuration, result)
+    if isinstance(facts, tuple):
+        result.findings += facts
+        return None
+    return make_context(add_networks(configuration, networks), facts)
+
+
+def _asks_cluster(options: argparse.Namespace) -> bool:
+    return options.context is not None or bool(options.kubeconfig and not options.cluster)
+
+
+def _read_facts(
+    options: argparse.Namespace, streams: Streams, configuration: Configuration, result: _Result
+) -> Facts | tuple[LocatedFinding, ...] | None:
+    """Return the facts if the options name a source of them, or findings about errors."""
     facts: Facts | None = None
-    if options.cluster or live:
+    if options.cluster or _asks_cluster(options):
         gathered = _gather_facts(options, streams, configuration, result)
         if not isinstance(gathered, Facts):
-            result.findings += gathered
-            return None
+            return gathered
         facts = gathered
     if options.facts:
         from_file = read_facts(options.facts, streams, facts)
-        if isinstance(from_file, Facts):
-            from_file = _with_version(from_file, options)
-        if not isinstance(from_file, Facts):
-            result.findings += from_file
-            return None
-        facts = from_file
-    return make_context(add_networks(configuration, networks), facts)
+        return _with_version(from_file, options) if isinstance(from_file, Facts) else from_file
+    if facts is None and isinstance(enabled := read_gates(options, gates.NEWEST), tuple):
+        return enabled
+    return facts
 
 
 def _with_version(facts: Facts, options: argparse.Namespace) -> Facts | tuple[LocatedFinding, ...]:
     """Return the facts of a file, with the version and the gates of the options if there are."""
     if not (options.kubernetes_version or options.feature_gates):
         return facts
-    # These imports load the CEL engine, which takes longer than a translation.
-    from cli.facts import read_gates  # noqa: PLC0415
+    # This import loads the CEL engine, which takes longer than a translation.
     from facts.gather import describe_cluster  # noqa: PLC0415
 
-    version = options.kubernetes_version or facts.cluster.version
-    enabled = read_gates(version, options.feature_gates)
+    enabled = read_gates(options, facts.cluster.version)
     if not isinstance(enabled, gates.Gates):
-        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+        return enabled
     return replace(facts, cluster=describe_cluster(enabled))
 
 
@@ -210,16 +218,16 @@ def _gather_facts(
 ) -> Facts | tuple[LocatedFinding, ...]:
     """Return the facts about the live cluster, or findings about why it cannot be read."""
     # These imports load the CEL engine, which takes longer than a translation.
-    from cli.facts import facts_input, read_gates, read_objects  # noqa: PLC0415
+    from cli.facts import facts_input, read_objects  # noqa: PLC0415
     from facts.gather import gather_facts  # noqa: PLC0415
 
     try:
         files, version = read_objects(options, streams)
     except ClusterReadError as error:
         return (error.located,)
-    enabled = read_gates(options.kubernetes_version or version, options.feature_gates)
+    enabled = read_gates(options, version)
     if not isinstance(enabled, gates.Gates):
-        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+        return enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
     result.findings += (*files.findings, *files.located(with_policies))

@@ -133,3 +133,9 @@ def parse_gates(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
             return (codes.GATES_UNREADABLE.at("--feature-gates", message),)
         overrides[gate[1]] = gate[2].lower() == "true"
     return overrides
+
+
+def read_gates(version: str, overrides: str) -> Gates | tuple[Finding, ...]:
+    """Read the gates of a version with overrides as text, or return the findings about them."""
+    parsed = parse_gates(overrides)
+    return parsed if isinstance(parsed, tuple) else gates_of_version(version, parsed)

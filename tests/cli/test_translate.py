@@ -209,6 +209,26 @@ def test_gates_that_a_version_does_not_have_are_reported_with_facts(tmp_path: Pa
     assert [each["code"] for each in read["findings"]] == ["KubernetesVersionUnsupported"]
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "code"),
+    [
+        ("--kubernetes-version", "1.20", "KubernetesVersionUnsupported"),
+        ("--feature-gates", "Foo", "FeatureGatesUnreadable"),
+        ("--feature-gates", "Foo=true", "FeatureGateUnknown"),
+        ("--feature-gates", "DRAAdminAccess=false", "FeatureGateLocked"),
+    ],
+)
+def test_invalid_options_are_reported_without_a_cluster(option: str, text: str, code: str) -> None:
+    exit_code, read = printed(POD, option, text)
+    assert (exit_code, read["changed"]) == (2, 0)
+    assert [each["code"] for each in read["findings"]] == [code]
+
+
+def test_valid_versions_and_gates_need_no_cluster() -> None:
+    options = ("--kubernetes-version", "1.35", "--feature-gates", "DRAExtendedResource=true")
+    assert printed(POD, *options) == printed(POD)
+
+
 def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
