@@ -1,7 +1,8 @@
 """Translates one pod or pod template to edits, claim templates and findings.
 
 A refused pod gets no edits at all. A translated pod keeps the user's own claims. Translating a
-translated pod changes nothing, because it has no requests left to translate.
+translated pod changes nothing: the requests that are left are decided together with the original
+ones, for the same nodes.
 """
 
 import itertools
@@ -21,7 +22,7 @@ from facts.model import Facts
 from translate import essence
 from translate.changes import dual_nodes, environment, scheduler
 from translate.changes.annotation_size import check_annotation_size
-from translate.changes.patch import Patch
+from translate.changes.patch import Patch, restore_original
 from translate.changes.returned_requests import remove_returned_requests
 from translate.changes.template import ClaimTemplate
 from translate.codes import POD_TOO_COMPLEX
@@ -34,6 +35,7 @@ from translate.decisions.codes import (
     SERVER_UNKNOWN,
 )
 from translate.decisions.memo import TranslationCache
+from translate.decisions.node_offers import PodAsks
 from translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
 from translate.decisions.partition_policy import apply_partition_policy
 from translate.legacy.asks import Ask, PodRequests, SourceField
@@ -190,7 +192,7 @@ def _translate(given: _PodInput, context: TranslationContext) -> Translation:
     )
     if _has_error(findings):
         return Translation(findings=findings)
-    outcome = _resolve_asks(requests.asks, given.admin_access, context, budget)
+    outcome = _resolve_asks(given, requests.asks, context, budget)
     findings += outcome.findings
     if outcome.refused:
         return Translation(findings=findings)
@@ -200,21 +202,30 @@ def _translate(given: _PodInput, context: TranslationContext) -> Translation:
 
 
 def _resolve_asks(
-    asks: tuple[Ask, ...],
-    admin_access: bool | None,  # noqa: FBT001  # what translate() was given
-    context: TranslationContext,
-    budget: WorkBudget,
+    given: _PodInput, asks: tuple[Ask, ...], context: TranslationContext, budget: WorkBudget
 ) -> Outcome:
     """Resolve the asks of a pod, or return the cached outcome of equal asks."""
-    admin = check_admin_access(asks, context.configuration, labelled=admin_access)
-    key = (asks, admin)
+    admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
+    key = PodAsks(asks, admin, _read_original_asks(given, context, budget))
     cached = context.outcomes.get(key) if context.outcomes is not None else None
     if cached is not None:
         return cached
-    outcome = resolve_asks(asks, admin, context.facts, context.configuration, budget)
+    outcome = resolve_asks(key, context.facts, context.configuration, budget)
     if context.outcomes is not None:
         context.outcomes.put(key, outcome)
     return outcome
+
+
+def _read_original_asks(
+    given: _PodInput, context: TranslationContext, budget: WorkBudget
+) -> tuple[Ask, ...]:
+    """Return the asks of a translated pod before its translation; empty for any other pod."""
+    original = restore_original(given.pod, budget) if context.facts is not None else None
+    if original is None:
+        return ()
+    pod = _with_namespace(original, given.namespace)
+    requests = read_pod(pod, context.configuration.legacy, budget)
+    return apply_partition_policy(requests, context.facts).asks
 
 
 def _without_translation(findings: Iterable[Finding], outcome: Outcome) -> tuple[Finding, ...]:

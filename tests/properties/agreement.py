@@ -32,7 +32,7 @@ Causes: TypeAlias = Mapping[str, Mapping[str, Any]]
 UNSERVED: Final = "ServedByNobody"
 # The findings that name the server of a request, and how they begin.
 LEFT: Final = frozenset({"LeftToClass", "LeftToPlugin", "LeftAsItIs"})
-_STAYS: Final = re.compile(r"(\S+(?:, \S+)*) stays ")
+_STAYS: Final = re.compile(r"(\S+(?:, \S+)*) stays? ")
 
 
 class PreparedCluster:

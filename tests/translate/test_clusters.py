@@ -1,9 +1,9 @@
 """What is left and what is translated, from whole clusters: nodes with plugins, slices and classes.
 
 A case has `nodes`: for each node the names that a plugin advertises (`plugins`), its `slices` as
-`driver mode`, and whether HAMi registers it; `classes` with the names that they map; a `version`
-and `gates` that differ from its defaults. A pod has a list of `limits`, one for each container.
-`claims` are the classes of its requests, `codes` the findings.
+`driver mode`, its `shape`, and whether HAMi registers it; `classes` with the names that they map; a
+`version` and `gates` that differ from its defaults. A pod has a list of `limits`, one for each
+container. `claims` are the classes of its requests, `codes` the findings.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from config.model import Configuration
+from documents.patch import apply_edits
 from dra.finding import Severity
 from dra.gates import Gates, gates_of_version
 from dra.nodes import Node
@@ -41,7 +42,7 @@ def facts(case: YamlValue) -> Facts:
         each
         for name, described in case["nodes"].items()
         for word in described.get("slices", [])
-        for each in worlds.slices_of_node(name, SHAPE, *word.split())
+        for each in worlds.slices_of_node(name, described.get("shape", SHAPE), *word.split())
     )
     classes = tuple(
         clusters.device_class(
@@ -62,6 +63,13 @@ def pod(case: YamlValue) -> YamlValue:
         "metadata": {"annotations": case.get("annotations", {})},
         "spec": {"tolerations": [{"operator": "Exists"}], "containers": containers},
     }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
+    context = make_context(Configuration(), facts(case))
+    once = apply_edits(pod(case), translate(pod(case), context).edits)
+    assert translate(once, context).edits == ()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

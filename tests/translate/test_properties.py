@@ -26,7 +26,7 @@ from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_legacy
 from tests.translate.test_pods import PODS, untouched
 from translate.changes.patch import restore_original, to_operations
-from translate.decisions.admin_access import AdminAccess
+from translate.decisions.node_offers import PodAsks
 from translate.decisions.outcome import resolve_asks
 from translate.legacy.read import read_pod
 from translate.manifests.workloads import find_places
@@ -100,8 +100,7 @@ def asked(pod: YamlValue) -> YamlValue:
 def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
     """The devices that the translated asks of a pod are for, by kind."""
     asks = resolve_asks(
-        read_pod(pod, by.configuration.legacy).asks,
-        AdminAccess.ALLOWED,
+        PodAsks(read_pod(pod, by.configuration.legacy).asks),
         by.facts,
         by.configuration,
         WorkBudget(pod),

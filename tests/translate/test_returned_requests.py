@@ -109,13 +109,21 @@ def test_a_request_for_other_devices_than_those_of_the_claim_is_an_error(
 
 
 def test_a_request_of_another_kind_of_device_gets_a_claim_of_its_own() -> None:
-    changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1})), SHARE)
-    found = translate(changed, CONTEXT)
+    words = ("dgx-a100 hami-core-gpu.project-hami.io", "dgx-a100 gpu.nvidia.com static-mig")
+    context = make_context(Configuration(), worlds.facts(words))
+    changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1}), context), SHARE)
+    found = translate(changed, context)
     assert len(found.templates) == 1
     again: YamlValue = apply_edits(changed, found.edits)
     claims = again["spec"]["containers"][0]["resources"]["claims"]
     assert [each["name"] for each in claims] == ["drawbridge", "drawbridge-2"]
     assert restore_original(again) == add_later(build_pod({"nvidia.com/mig-1g.5gb": 1}), SHARE)
+
+
+def test_a_request_that_no_node_serves_beside_the_claim_is_refused() -> None:
+    changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1})), SHARE)
+    found = translate(changed, CONTEXT)
+    assert ([each.code for each in found.findings], found.edits) == (["NoNodeOffersAll"], ())
 
 
 def test_a_request_of_a_container_without_a_claim_gets_a_claim() -> None:

@@ -318,7 +318,7 @@ _REMOVED_WHEN_EMPTY: Final = frozenset(
 )
 
 
-def restore_original(pod: Value) -> Value | None:
+def restore_original(pod: Value, budget: WorkBudget | None = None) -> Value | None:
     """Restore the original pod; None without an undo annotation, or if it does not fit.
 
     Later changes of others stay. A copied or forged annotation has no other effect than its result.
@@ -327,7 +327,7 @@ def restore_original(pod: Value) -> Value | None:
     if not steps:
         return None
     try:
-        return apply_undo(pod, steps, WorkBudget(pod))[0]
+        return apply_undo(pod, steps, budget or WorkBudget(pod))[0]
     except EditError:
         return None
 

@@ -38,10 +38,7 @@ class ServedBy(enum.StrEnum):
     NOBODY = "nobody"
 
 
-_SERVERS: Final = {
-    ServedBy.PLUGIN: "the device plugin that serves it",
-    ServedBy.CLASS: "the DeviceClass that serves it",
-}
+_SERVERS: Final = {ServedBy.PLUGIN: "device plugin", ServedBy.CLASS: "DeviceClass"}
 
 
 _MOVE: Final = "Install the DRA driver, without the device plugin, on nodes that have the devices."
@@ -111,11 +108,12 @@ def decide(
         decision = _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
         return replace(decision, findings=(*decision.findings, *mapped))
     if any(stays_with_plugin(ask, facts) for ask in asks):
-        message = "stays with its device plugin, which shares the device between pods"
+        message = f"{_stays_with_its(asks)} device plugin, which shares the device between pods"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
     if served_by is ServedBy.PLUGIN and facts and not facts.offers_classes(result.classes):
         names = " and ".join(result.classes)
-        message = f"stays with its device plugin: no node offers devices of {names} to claims"
+        stays = _stays_with_its(asks)
+        message = f"{stays} device plugin: no node offers devices of {names} to claims"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=_MOVE),))
     findings = (*result.findings, *_report_always_lost(asks, result), *mapped)
     if rating is Expressibility.EQUAL and (
@@ -142,8 +140,11 @@ def _leave_or_refuse(
     why = why or [_make_finding(NOTHING_SAYS_IT, asks, _no_counterpart(asks[0]), ": ")]
     if served_by is ServedBy.PLUGIN or (served_by is ServedBy.CLASS and native):
         named = any(ask.resources for ask in asks)
-        server = _SERVERS[served_by] if named else "the component that reads it"
-        message = f"stays with {server}: {why[0].message.removeprefix(f'{_names(asks)}: ')}"
+        one = len(_list_names(asks)) == 1
+        server = f"{_SERVERS[served_by]} that serves" if named else "component that reads"
+        stays, it = ("stays", "it") if one else ("stay", "them")
+        reason = why[0].message.removeprefix(f"{_names(asks)}: ")
+        message = f"{stays} with the {server} {it}: {reason}"
         remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
         return Decision(
             Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=remedy),)
@@ -213,6 +214,13 @@ def _make_finding(
     return code.at(path, f"{_names(asks)}{separator}{message}", remedy=remedy)
 
 
+def _stays_with_its(asks: Sequence[Ask]) -> str:
+    return "stays with its" if len(_list_names(asks)) == 1 else "stay with their"
+
+
 def _names(asks: Sequence[Ask]) -> str:
-    names = (name for ask in asks for name in (ask.resources or (ask.row,)))
-    return ", ".join(dict.fromkeys(names))
+    return ", ".join(_list_names(asks))
+
+
+def _list_names(asks: Sequence[Ask]) -> Sequence[str]:
+    return tuple(dict.fromkeys(name for ask in asks for name in (ask.resources or (ask.row,))))

@@ -28,6 +28,14 @@ from translate.work_budget import WorkBudget
 MAX_KINDS: Final = 16
 
 
+class PodAsks(msgspec.Struct, frozen=True):
+    """The asks of a pod, and whether they may have admin access."""
+
+    asks: tuple[Ask, ...]
+    admin: AdminAccess = AdminAccess.ALLOWED
+    original: tuple[Ask, ...] = ()  # of a translated pod: all asks before its translation
+
+
 class DecidedAsks(msgspec.Struct, frozen=True):
     """The decisions about the asks of a pod: translated ones with their results, and left ones."""
 
@@ -52,33 +60,47 @@ class NodeNeed(msgspec.Struct, frozen=True):
 
 
 def decide_for_one_node(
-    asks: Sequence[Ask],
-    admin: AdminAccess,
-    facts: Facts | None,
-    configuration: Configuration,
-    budget: WorkBudget,
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
 ) -> DecidedAsks:
     """Decide about all asks of a pod; refuse them if no node serves them together.
 
+    The asks of a translated pod are decided for the nodes that serve its original asks together.
     Raises WorkLimitError if that takes more work than the budget allows.
     """
+    if not pod.original:
+        return _choose_facts(pod, facts, configuration, budget)[0]
+    whole, chosen = _choose_facts(
+        replace(pod, asks=pod.original, original=()), facts, configuration, budget
+    )
+    rest = _decide_each(pod.asks, pod.admin, chosen, configuration)
+    # Claims that exist stay; only a new one can be refused.
+    return whole if whole.refused and rest.results else rest
+
+
+def _choose_facts(
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+) -> tuple[DecidedAsks, Facts | None]:
+    """Decide about asks, and return the facts to decide by: of all nodes, or of one kind."""
+    asks, admin = pod.asks, pod.admin
     budget.charge(estimate_work(asks, facts))
     decided = _decide_each(asks, admin, facts, configuration)
     if facts is None or not facts.knows_offers or decided.refused or not decided.results:
-        return decided
+        return decided, facts
     needs = _list_known_needs(decided, facts)
     open_offers = _list_open_offers(decided, facts, configuration)
     if not needs or _is_met(needs, open_offers):
-        return decided
+        return decided, facts
     for offer in _list_kinds(asks, facts):
         budget.charge(estimate_work(asks, facts))
         # As in a cluster that has only nodes of this kind.
-        other = _decide_each(asks, admin, facts.narrowed(offer), configuration)
+        narrowed = facts.narrowed(offer)
+        other = _decide_each(asks, admin, narrowed, configuration)
         is_open = offer in _list_open_offers(other, facts, configuration)
         if is_open and not other.refused and _is_met(_list_needs(other, facts), [offer]):
-            return other
+            return other, narrowed
     # A dual node may become open again, and a finding reports it.
-    return decided if _is_met(needs, facts.offers) else _refuse(asks, decided, needs)
+    met = _is_met(needs, facts.offers)
+    return (decided if met else _refuse(asks, decided, needs)), facts
 
 
 def _refuse(asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed]) -> DecidedAsks:

@@ -4,8 +4,6 @@ The outcome depends only on the asks, their admin access, the facts and the conf
 with equal asks share one cached outcome.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from config.model import Configuration
@@ -16,14 +14,11 @@ from facts.model import Facts
 from translate.changes import dual_nodes
 from translate.changes.template import ClaimTemplate, make_template
 from translate.codes import TOO_MANY_CLAIMS
-from translate.decisions.admin_access import AdminAccess
 from translate.decisions.memo import TranslationCache
-from translate.decisions.node_offers import decide_for_one_node
+from translate.decisions.node_offers import PodAsks, decide_for_one_node
 from translate.legacy.asks import Ask
 from translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
 from translate.work_budget import WorkBudget
-
-Asks = tuple[Ask, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -31,27 +26,23 @@ class Outcome(msgspec.Struct, frozen=True):
 
     findings: tuple[Finding, ...] = ()
     refused: bool = False
-    asks: Asks = ()  # the translated ones
+    asks: tuple[Ask, ...] = ()  # the translated ones
     claims: tuple[tuple[ComposedClaim, ClaimTemplate], ...] = ()
     dual_findings: tuple[Finding, ...] = ()  # nodes that offer the same devices twice
     classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
 
 
-OutcomeCache = TranslationCache[tuple[Asks, AdminAccess], Outcome]
+OutcomeCache = TranslationCache[PodAsks, Outcome]
 
 
 def resolve_asks(
-    asks: Sequence[Ask],
-    admin: AdminAccess,
-    facts: Facts | None,
-    configuration: Configuration,
-    budget: WorkBudget,
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
 ) -> Outcome:
     """Decide about the asks of a pod, and compose the claims of the translated ones.
 
     Raises WorkLimitError if that takes more work than the budget allows.
     """
-    decided = decide_for_one_node(asks, admin, facts, configuration, budget)
+    decided = decide_for_one_node(pod, facts, configuration, budget)
     if decided.refused or not decided.results:
         left = () if decided.refused else dual_nodes.report_left(decided.left, facts)
         return Outcome((*decided.findings, *left), decided.refused)
