@@ -118,23 +118,7 @@ def _stage_shortage(
     if loss is None:
         if len(filtered.remaining) >= requested:
             return None
-        name = option.device_class.metadata.name
-        have = len(filtered.remaining)
-        text = (
-            f"the node has {have} {'device' if have == 1 else 'devices'}, "
-            f"{requested} of class {name} requested"
-            if have
-            else "the node has no devices"
-        )
-        return Reason(
-            codes.NO_DEVICE_OF_CLASS.name,
-            "class selector",
-            have,
-            have,
-            1,
-            node_view.node.name,
-            text,
-        )
+        return _class_shortage(option, len(filtered.remaining), requested, node_view)
     first = loss.rejected[0][0]
     return Reason(
         codes.CODE_BY_STAGE[loss.stage].name,
@@ -145,6 +129,19 @@ def _stage_shortage(
         f"{node_view.node.name}: {first}",
         stage_message(option, loss, requested, node_view),
     )
+
+
+def _class_shortage(option: Option, have: int, requested: int, node_view: NodeView) -> Reason:
+    """Return the reason of a node that has too few devices before any is rejected."""
+    name = option.device_class.metadata.name
+    text = (
+        f"the node has {have} {'device' if have == 1 else 'devices'}, "
+        f"{requested} of class {name} requested"
+        if have
+        else "the node has no devices"
+    )
+    code = codes.NO_DEVICE_OF_CLASS.name
+    return Reason(code, "class selector", have, have, 1, node_view.node.name, text)
 
 
 def _constraint_shortage(

@@ -7,7 +7,8 @@ from types import FrameType
 import msgspec
 import pytest
 
-from bench.hostile import SHAPES, container, contexts, make_pod, pod, share, work
+from bench.hostile import contexts, make_pod, work
+from bench.hostile_shapes import SHAPES, container, pod, share
 from config.model import Configuration
 from documents.patch import EditError, apply_edits
 from facts.model import Facts
