@@ -22,6 +22,7 @@ GUARD_KIND: Final = "ValidatingWebhookConfiguration"
 CONDITION_NAME: Final = "asks-for-devices"
 # Only in the guard, while the condition of the webhook for pods changes.
 TRANSITION_NAME: Final = "was-sent-to-pods-webhook"
+_EVERY_POD: Final = {CONDITION_NAME: "true"}
 _FAIL, _IGNORE = "Fail", "Ignore"
 _MAX_SHOWN: Final = 5
 _SELECTOR_REMEDY: Final = (
@@ -35,9 +36,13 @@ MatchConditions = Mapping[str, Mapping[str, str]]
 
 
 def derive_conditions(configuration: Configuration) -> MatchConditions:
-    """Return the conditions that the configuration requires; with `everyPod`, none."""
+    """Return the conditions that the configuration requires.
+
+    With `everyPod` they select every pod. Removing them would fail if another field manager, such
+    as that of `kubectl replace`, owns them too.
+    """
     if configuration.admission.every_pod:
-        return {POD_WEBHOOK: {}, GUARD_WEBHOOK: {}}
+        return {POD_WEBHOOK: _EVERY_POD, GUARD_WEBHOOK: _EVERY_POD}
     return build_conditions(derive_interest(configuration))
 
 
@@ -124,10 +129,12 @@ def _find_common_conditions(
     pods: JSONObject, guard: JSONObject | None, wanted: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return conditions of the guard that select no pod that only the old or new ones select."""
-    if not wanted:  # the webhook for pods is about to get every pod
+    if wanted == _EVERY_POD:
         return _read_conditions(guard or {})
     old = _read_conditions(pods).get(CONDITION_NAME)
-    return {**wanted, TRANSITION_NAME: old} if old else wanted
+    if old is None or {CONDITION_NAME: old} == _EVERY_POD:
+        return wanted
+    return {**wanted, TRANSITION_NAME: old}
 
 
 def _compose_guard(
