@@ -124,7 +124,7 @@ def no_gpu_is_allocated_by_both_a_plugin_and_a_driver(stage: Stage) -> None:
     probe = legacy_pod(stage, "probe")
     wait_for_facts(stage, cluster, probe)
     ran = cluster.kubectl.inside(stage.namespace).apply(probe, words=("--dry-run=server",)).check()
-    assert any("advertised by a plugin on 2 nodes" in each for each in ran.warnings), ran
+    assert any("advertises nvidia.com/gpu on 2 nodes" in each for each in ran.warnings), ran
     idle = f"idle DRA devices: {2 * EACH} on 2 nodes"
     words = (*both, idle)
     stage.wait("the log names them", lambda: _say(told(cluster, "DualNodes"), words))

@@ -138,7 +138,7 @@ def a_workload_warns_when_its_pods_bypass_the_webhook(stage: Stage) -> None:
         (line,) = stage.wait("a warning is printed", told)
     finally:
         stage.client.patch(HOOKS, {"webhooks": before})
-    assert "has no webhook pods.drawbridge.dev" in line, line
+    assert "webhook pods.drawbridge.dev is missing" in line, line
     stage.wait("no warning is printed", lambda: not told())
 
 
