@@ -53,6 +53,8 @@ from webhook.admission.replies import (
 TEMPLATE_TIMEOUT: Final = 4.0
 _OPT_OUT: Final = TRANSLATE_LABEL.encode()
 _ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
+# Comparing values recurses. The API server sends such values only for kinds without a schema.
+_TOO_DEEP: Final = "the object is nested too deeply"
 EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
@@ -152,7 +154,10 @@ class AdmissionHandler:
             self._cluster.limit_ranges(request.namespace),
             self._cluster.inactive_conditions(),
         )
-        response = workloads.respond(request, workload_context)
+        try:
+            response = workloads.respond(request, workload_context)
+        except RecursionError:
+            response = Malformed(_TOO_DEEP)
         if isinstance(response, Malformed):
             return reply_invalid(request, response.why)
         return compose_reply(request, response)
@@ -303,7 +308,10 @@ class AdmissionHandler:
         if not updates.is_translated(old):
             return compose_reply(request, _allow())
         context = self._cluster.translation_context() or TranslationContext()
-        edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
+        try:
+            edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
+        except RecursionError:
+            return reply_invalid(request, _TOO_DEEP)
         findings = tuple(apply_policies(found, context.configuration.findings))
         decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
         command = _build_command(request.name, request.namespace, Mode.ENFORCE)

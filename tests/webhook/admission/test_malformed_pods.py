@@ -13,7 +13,7 @@ import pytest
 from documents.paths import Path, get_value
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
+from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, review
 
 WRONG_VALUES: tuple[YamlValue, ...] = (
     None, 1, -1, 1.5, True, "text", "\u2028", [], {}, [None], [{}], [1, "a"], {"a": None},
@@ -97,3 +97,23 @@ async def test_malformed_workloads_get_a_response(seed: int) -> None:
         workload = damage({**DEPLOYMENT, "spec": spec}, random_)
         response = await harness.workload({**workload, **DEPLOYMENT}, name="w")
         assert not response.patch
+
+
+def nest(depth: int) -> YamlValue:
+    value: YamlValue = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.asyncio
+async def test_updates_that_are_nested_too_deeply_get_a_response() -> None:
+    harness = AdmissionHarness()
+    deep = {"schedulerName": nest(800)}
+    before = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": deep}
+    reply = await harness.admission.review_pod(review(before, operation="UPDATE", old=before))
+    assert b'"message":"the object is nested too deeply"' in reply.body
+    workload = {**DEPLOYMENT, "spec": {"template": {"spec": deep}}}
+    body = review(workload, operation="UPDATE", old=workload)
+    reply = await harness.admission.review_workload(body)
+    assert b'"message":"the object is nested too deeply"' in reply.body
