@@ -122,8 +122,8 @@ def claims_and_device_plugin_pods_share_a_quota(stage: Stage) -> None:
     """Created one after the other they use at most ten GPUs. A finding names the quota."""
     cluster = installed(stage)
     stage.enter(shared(stage, cluster))
-    said = f"requests.{LEGACY}: {MOST} in gpus: no class maps the name, so claims of {GPU} and pods"
-    stage.wait("the finding", lambda: any(said in each for each in stage.events("gpus")))
+    words = f"no DeviceClass maps {LEGACY}, so pods and claims of {GPU} share the limit"
+    stage.wait("the finding", lambda: any(words in each for each in stage.events("gpus")))
     for number in range(MOST // 2):
         for kind in KINDS:
             assert not create(stage, kind, number)
