@@ -256,8 +256,10 @@ class AdmissionHandler:
     ) -> PartialResponse:
         """Deny a pod that should have been translated, or warn."""
         decision, context = cached.decision, pod_request.context
-        if pod_request.mode is Mode.REPORT or not (decision.edits or decision.is_denied):
+        if pod_request.mode is Mode.REPORT:
             return response
+        if not (decision.edits or decision.is_denied):
+            return _allow()  # the webhook for pods has reported its findings
         value = review.decode_review_object(pod_request.received.body)
         metadata = created_pod.decode_metadata(pod)
         if isinstance(value, Malformed) or isinstance(metadata, Malformed):
