@@ -3,6 +3,7 @@
 Each pod requests one GPU unless a scenario says otherwise, on a machine with eight. The devices of
 a pod are read from the records of the drivers.
 """
+# house: long module, one scenario for each kind of workload
 
 import os
 from collections.abc import Callable, Mapping
