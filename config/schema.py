@@ -213,6 +213,9 @@ targets: []
 decisions:
   allowLossOf: []
   nativeExtendedNames: leave
+  adminAccess: refuse
+admission:
+  everyPod: false
 findings: {}
 compatibility: []
 unsetGroups: alone
