@@ -5,7 +5,7 @@ flat requests of v1beta1. Fields that Drawbridge does not use are not decoded. `
 checks the limits of the API.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -184,18 +184,6 @@ def refers_to(entries: Collection[str], name: str) -> bool:
     An empty list includes all. The name of a request includes all its subrequests.
     """
     return not entries or name in entries or name.partition("/")[0] in entries
-
-
-def fewest_devices(devices: Devices, of_all: Callable[[Choice], int] = lambda _: 0) -> int:
-    """Return the minimum number of devices of a claim. `of_all` counts those of mode All."""
-
-    def count(choice: Choice) -> int:
-        return of_all(choice) if choice.requested.allocation_mode == ALL else choice.requested.count
-
-    return sum(
-        min((count(choice) for choice in request_choices(request)), default=0)
-        for request in devices.requests
-    )
 
 
 class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):

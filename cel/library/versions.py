@@ -23,7 +23,6 @@ from cel.library.sets import SETS
 from cel.library.standard import STANDARD, STANDARD_1_37
 from cel.library.strings import STRINGS, STRINGS_1_37
 from cel.library.url import URLS
-from cel.types import Type
 
 _ALWAYS = (
     URLS, REGEX, KUBERNETES_LISTS, AUTHORIZATION, OPTIONALS, QUANTITIES, SETS, ADDRESSES, NETWORKS,
@@ -68,8 +67,3 @@ def functions(given: Iterable[Library]) -> dict[str, Function]:
                 estimate=known.estimate or function.estimate,
             )
     return table
-
-
-def type_names(given: Iterable[Library]) -> dict[str, Type]:
-    """Return the names that refer to types."""
-    return {name: type_ for library in given for name, type_ in library.types.items()}

@@ -13,7 +13,6 @@ from dra.claim import (
     Request,
     SubRequest,
     Template,
-    fewest_devices,
     read_claim,
     read_template,
     refers_to,
@@ -262,14 +261,6 @@ def test_choices_have_the_names_of_results() -> None:
     assert [(each.name, each.admin_access) for each in request_choices(ONE)] == [("one", True)]
     assert [each.name for each in request_choices(TWO)] == ["two/big", "two/all"]
     assert list(request_names(Devices((ONE, TWO)))) == ["one", "two", "two/big", "two/all"]
-
-
-def test_the_minimum_of_devices_uses_the_smallest_alternatives() -> None:
-    devices = Devices((ONE, TWO))
-    assert fewest_devices(devices) == 2
-    assert fewest_devices(devices, lambda _: 3) == 5
-    assert fewest_devices(devices, lambda _: 9) == 6
-    assert fewest_devices(Devices()) == 0
 
 
 LEAVES = st.sampled_from([None, True, 0, -1, 2**70, 1.5, "", "a", "A/b", "1Gi"])

@@ -24,6 +24,7 @@ from cluster.session import ApiError, Session
 from config.model import Configuration
 from dra.finding import Finding
 from dra.names import FACTS_CONFIG_MAP, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from facts.model import Facts
 from registration import match_conditions, published_facts
 from registration.other_webhooks import find_other_webhooks
 from runtime import metrics
@@ -124,7 +125,7 @@ class WatchedClusterView:
         self._recent.configurations.set(configuration)
         if self._context is not None:
             context = self._context
-            self._context = make_context(configuration, context.facts, context.facts_digest)
+            self._context = _build_context(configuration, context.facts, context.facts_digest)
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts, or None until the facts have been loaded."""
@@ -215,7 +216,7 @@ class WatchedClusterView:
             return
         metrics.FACTS_READS.labels("success").inc()
         log_event(_LOG, logging.INFO, "facts in use", hash=digest)
-        self._context = make_context(self._configuration, facts, digest)
+        self._context = _build_context(self._configuration, facts, digest)
 
     def _on_namespace(
         self,
@@ -255,3 +256,11 @@ def _forget(
     for cached in (before, after):
         if cached is not None:
             by_namespace.pop(cached.namespace, None)
+
+
+def _build_context(
+    configuration: Configuration, facts: Facts | None, digest: str
+) -> TranslationContext:
+    """Build a context without a cache of translations: the answer cache has the same keys."""
+    context = make_context(configuration, facts, digest)
+    return msgspec.structs.replace(context, translations=None)
