@@ -49,6 +49,7 @@ _TOOL_PREFIXES: Final = (
     "helm.sh/",
 )
 _TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
+_READ_METADATA: Final = frozenset(METADATA_FIELDS)
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -72,7 +73,7 @@ def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
     result = {**pod}
     if isinstance(metadata, dict):
         kept: dict[str, Value] = {
-            key: value if key in METADATA_FIELDS else None for key, value in metadata.items()
+            key: value if key in _READ_METADATA else None for key, value in metadata.items()
         }
         for part in ("labels", "annotations"):
             if isinstance(texts := kept.get(part), dict):
@@ -112,12 +113,14 @@ def _reduce_container(one: Value) -> Value:
 
 def _reduce_environment(listed: list[Value]) -> Value:
     """Keep the variables about devices; of every other variable only the name stays."""
-    kept = []
-    for each in listed:
-        name = each.get("name") if isinstance(each, dict) else None
-        other = isinstance(name, str) and not name.startswith(_ENVIRONMENT)
-        kept.append({"name": name} if other else each)
-    return kept
+    return [
+        {"name": name}
+        if isinstance(each, dict)
+        and isinstance(name := each.get("name"), str)
+        and not name.startswith(_ENVIRONMENT)
+        else each
+        for each in listed
+    ]
 
 
 def _reduce_volume(one: Value) -> Value:

@@ -37,7 +37,7 @@ class AnswerKey(NamedTuple):
     namespace: str
     mode: str
     admin_access: bool
-    metadata: tuple[bytes, ...]  # the fields of translate.pod_fields
+    metadata: bytes  # the fields of translate.pod_fields, separated by commas
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
 
@@ -48,22 +48,22 @@ class AnswerKey(NamedTuple):
     @property
     def size(self) -> int:
         """The size of the raw parts in bytes."""
-        return len(self.spec) + sum(map(len, self.metadata))
+        return len(self.spec) + len(self.metadata)
 
 
-_ESSENCE: Final = (b"essence",)  # no pod has this metadata
+_ESSENCE: Final = b"essence"  # no pod has this metadata
 _READ_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 
 
 def build_key(pod: RawPod, name: str, namespace: NamespaceDecision) -> AnswerKey:
     """Build the key of a pod in a namespace with this name."""
-    scope = (name, namespace.mode, namespace.admin_access)
-    metadata = pod.metadata
-    raw = tuple(map(bytes, _READ_METADATA(metadata)))
-    if not metadata.owner_references:
-        return AnswerKey(*scope, raw, _normalize_spec(bytes(pod.spec), ""))
-    spec = _normalize_spec(bytes(pod.spec), _name_in_spec(metadata))
-    return AnswerKey(*scope, tuple([each and _clear_index(each) for each in raw]), spec)
+    metadata, own_name = pod.metadata, ""
+    # Each field is one JSON value or empty, so no two lists of fields have the same bytes.
+    raw = b",".join(_READ_METADATA(metadata))
+    if metadata.owner_references:
+        raw, own_name = _clear_index(raw), _name_in_spec(metadata)
+    spec = _normalize_spec(bytes(pod.spec), own_name)
+    return AnswerKey(name, namespace.mode, namespace.admin_access, raw, spec)
 
 
 def unique_name(pod: RawPod) -> str:

@@ -42,6 +42,7 @@ from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScope
 from webhook.admission.pods import PartialResponse, PodDecision, PodResponse, ResponseOptions
 from webhook.admission.protocols import ClusterView, TemplateEnsurer, TemplateStatus
 from webhook.admission.replies import (
+    PendingReply,
     Reply,
     compose_reply,
     reply_invalid,
@@ -58,19 +59,13 @@ _TOO_DEEP: Final = "the object is nested too deeply"
 EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
-class _Received(NamedTuple):
-    """The body of a request, the time for it, and which webhook received it."""
-
-    body: bytes
-    seconds: float | None = None
-    is_guarded: bool = False  # whether all mutating webhooks have run
-
-
 class _PodRequest(NamedTuple):
     """A request for a pod that is being created, and the inputs of the response."""
 
     request: RequestEnvelope
-    received: _Received
+    body: bytes
+    seconds: float | None
+    is_guarded: bool  # whether all mutating webhooks have run
     namespace: NamespaceDecision
     context: TranslationContext
 
@@ -93,19 +88,21 @@ class AdmissionHandler:
         self._interest: tuple[Configuration, Interest] | None = None
         self._scopes = NamespaceScopes(cluster)
 
-    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+    def review_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
-        return await self._review_pod(_Received(body, seconds))
+        return self._review_pod(body, seconds, is_guarded=False)
 
-    async def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of a created pod after all mutating webhooks."""
-        return await self._review_pod(_Received(body, seconds, is_guarded=True))
+        return self._review_pod(body, seconds, is_guarded=True)
 
-    async def _review_pod(self, received: _Received) -> Reply:
-        created = created_pod.decode_create_request(received.body)
+    async def _review_pod(self, body: bytes, seconds: float | None, *, is_guarded: bool) -> Reply:
+        created = created_pod.decode_create_request(body)
         if created is not None and created.object is not None:
-            return await self._review_create(created, created.object, received)
-        request = review.decode_review(received.body)
+            return await self._review_create(
+                created, created.object, body, seconds, is_guarded=is_guarded
+            )
+        request = review.decode_review(body)
         if isinstance(request, Malformed):
             return reply_malformed(request)
         if request.kind.kind != "Pod" or request.kind.group:
@@ -114,10 +111,17 @@ class AdmissionHandler:
             return compose_reply(request, _allow())
         if request.operation == "UPDATE":
             return self._review_update(request)
-        return await self._review_create(request, created_pod.decode_pod(request.object), received)
+        pod = created_pod.decode_pod(request.object)
+        return await self._review_create(request, pod, body, seconds, is_guarded=is_guarded)
 
     async def _review_create(
-        self, request: RequestEnvelope, pod: RawPod | Malformed, received: _Received
+        self,
+        request: RequestEnvelope,
+        pod: RawPod | Malformed,
+        body: bytes,
+        seconds: float | None,
+        *,
+        is_guarded: bool,
     ) -> Reply:
         context = self._cluster.translation_context()
         if context is None:
@@ -125,14 +129,18 @@ class AdmissionHandler:
         if not request.namespace:
             return reply_invalid(request, "request.namespace is empty, but pods are namespaced")
         configured = context.configuration.scope
-        namespace = await self._scopes.decide(request.namespace, configured, received.seconds)
+        name = request.namespace
+        namespace = self._scopes.find(name, configured) or await self._scopes.decide(
+            name, configured, seconds
+        )
         if namespace is None:
             return reply_unready(request, f"namespace {request.namespace} is not cached yet")
         if namespace.mode is Mode.OFF:
             return compose_reply(request, _allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
             return reply_invalid(request, pod.why)
-        return await self._translate(pod, _PodRequest(request, received, namespace, context))
+        pod_request = _PodRequest(request, body, seconds, is_guarded, namespace, context)
+        return await self._translate(pod, pod_request)
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of an object that creates pods: warn or deny, but never change it."""
@@ -173,7 +181,7 @@ class AdmissionHandler:
         if isinstance(cached, Malformed):
             return reply_invalid(request, cached.why)
         response = self._apply_namespace_limits(pod, cached, pod_request)
-        if pod_request.received.is_guarded:
+        if pod_request.is_guarded:
             response = self._guard(pod, cached, response, pod_request)
         elif response.outcome == "translated":
             response = await self._ensure_templates(cached, response, pod_request)
@@ -188,7 +196,7 @@ class AdmissionHandler:
         cached = self._cache.get(key, name)
         if cached is not None:
             return cached
-        value = review.decode_review_object(pod_request.received.body)
+        value = review.decode_review_object(pod_request.body)
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._get_interest(context)):
@@ -260,7 +268,7 @@ class AdmissionHandler:
             return response
         if not (decision.edits or decision.is_denied):
             return _allow()  # the webhook for pods has reported its findings
-        value = review.decode_review_object(pod_request.received.body)
+        value = review.decode_review_object(pod_request.body)
         metadata = created_pod.decode_metadata(pod)
         if isinstance(value, Malformed) or isinstance(metadata, Malformed):
             return response
@@ -276,7 +284,7 @@ class AdmissionHandler:
         """Ensure the templates. Deny the pod if one has a conflict or cannot be created."""
         request, context = pod_request.request, pod_request.context
         ensure = self._templates.preview if request.dry_run else self._templates.ensure
-        seconds = pod_request.received.seconds
+        seconds = pod_request.seconds
         seconds = TEMPLATE_TIMEOUT if seconds is None else seconds
         templates, namespace = cached.decision.templates, request.namespace
         states: Sequence[TemplateStatus | Finding]

@@ -34,6 +34,14 @@ class NamespaceScopes:
     def __len__(self) -> int:
         return len(self._decisions)
 
+    def find(self, name: str, configured: Scope) -> NamespaceDecision | None:
+        """Return the decision for a namespace, if it is cached and still valid."""
+        cached = self._decisions.get(name)
+        if cached is None or cached[0] is not configured:
+            return None
+        decision = cached[1]
+        return decision if self._cluster.namespace_labels(name) is decision.labels else None
+
     async def decide(
         self, name: str, configured: Scope, seconds: float | None
     ) -> NamespaceDecision | None:
@@ -41,6 +49,9 @@ class NamespaceScopes:
 
         Return None if it is still unknown.
         """
+        cached = self.find(name, configured)
+        if cached is not None:
+            return cached
         labels = self._cluster.namespace_labels(name)
         if labels is None:
             # The rest of the time is for the templates.
@@ -48,9 +59,6 @@ class NamespaceScopes:
             labels = await self._cluster.read_namespace_labels(name, timeout)
         if labels is None:
             return None
-        cached = self._decisions.get(name)
-        if cached is not None and cached[0] is configured and cached[1].labels is labels:
-            return cached[1]
         mode, findings = decide_namespace_scope(name, labels, configured)
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
         decision = NamespaceDecision(mode, findings, admin_access, labels)

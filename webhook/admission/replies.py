@@ -1,5 +1,8 @@
 """Compose the replies of the webhooks: the body for the API server, and values for metrics."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import msgspec
 
 from runtime import review
@@ -22,6 +25,9 @@ class Reply(msgspec.Struct, frozen=True):
     codes: tuple[str, ...] = ()
     namespace: str = ""
     name: str = ""
+
+
+PendingReply = Coroutine[Any, Any, Reply]
 
 
 def compose_reply(request: RequestEnvelope, response: PartialResponse, name: str = "") -> Reply:

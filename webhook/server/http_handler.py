@@ -9,7 +9,7 @@ import functools
 import logging
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import web
@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from runtime import metrics, review, timeouts
 from runtime.logs import log_event, log_event_buffered
 from runtime.review import Denial
-from webhook.admission.replies import Reply
+from webhook.admission.replies import PendingReply, Reply
 
 _LOG: Final = logging.getLogger("serve.admission")
 JSON: Final = "application/json"
@@ -30,9 +30,6 @@ MIB: Final = 1 << 20
 _REASONS: Final = {500: "InternalError", 504: "Timeout"}
 # Outcomes that change pods are logged at info. The others need the level debug.
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
-
-
-PendingReply = Coroutine[Any, Any, Reply]
 
 
 class ReviewHandler(Protocol):
