@@ -29,6 +29,7 @@ from translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.templates import TemplateCache
+from webhook.server.endpoints import list_endpoints
 from webhook.server.http_handler import AdmissionHTTPHandler
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
@@ -64,9 +65,8 @@ async def serve(certificate: str, key: str) -> None:
     pair = ServingCertificate(certificate, key)
     pair.refresh()
     made = TemplateCache(MemoryTemplateStore(), lambda: datetime.now(UTC))
-    handler = AdmissionHTTPHandler(
-        AdmissionHandler(SampleClusterView(sampled()), made, AnswerCache()), list
-    )
+    reviews = AdmissionHandler(SampleClusterView(sampled()), made, AnswerCache())
+    handler = AdmissionHTTPHandler(list_endpoints(reviews), list)
 
     async def handle(request: web.BaseRequest) -> web.Response:
         return await (echo(request) if request.raw_path == ECHO else handler.handle(request))

@@ -15,7 +15,7 @@ from cli.main import parser_for
 from config.load import load_configuration
 from config.model import Configuration
 from translate.manifests.workloads import SPECS, TEMPLATES
-from webhook.server import http_handler
+from webhook.server import endpoints
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 NAMESPACE = "drawbridge-system"
@@ -238,8 +238,8 @@ def test_the_service_selects_the_webhook() -> None:
     assert port["targetPort"] in names
 
 
-def test_the_http_handler_serves_the_webhook_paths() -> None:
-    source = inspect.getsource(http_handler)
+def test_the_webhook_serves_the_paths_of_the_manifests() -> None:
+    source = inspect.getsource(endpoints)
     assert f'"{PODS}"' in source
     assert f'"{WORKLOADS}"' in source
 

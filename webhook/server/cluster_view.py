@@ -6,7 +6,7 @@ readable one.
 
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -95,9 +95,13 @@ class WatchedClusterView:
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:
-        """All caches. The caller must run each of them."""
+        """All caches."""
         required = (self.namespaces, self.ranges, self.quotas, self.webhooks, self.facts)
         return (*required, self.templates)
+
+    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Return the watches of all caches."""
+        return (each.run() for each in self.caches)
 
     def named_caches(self) -> Iterator[tuple[str, Cache[Any]]]:
         """Return all caches with their names in metrics."""

@@ -1,4 +1,4 @@
-"""The HTTP handler of the webhook: validate requests, and call the admission handler.
+"""The HTTP handler of the processes that review objects: validate requests, call the reviewer.
 
 Checks method, path, content type, size, time and concurrency, cheapest first. An unhandled
 exception fails one request only.
@@ -10,7 +10,7 @@ import logging
 import time
 import types
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
@@ -32,17 +32,14 @@ _REASONS: Final = {500: "InternalError", 504: "Timeout"}
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
-class ReviewHandler(Protocol):
-    """Handles reviews."""
+Reviewer = Callable[[bytes, float], PendingReply]
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
-        """Handle the review of a pod."""
 
-    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
-        """Handle the review of a pod after all mutating webhooks."""
+class Endpoint(NamedTuple):
+    """What handles the reviews of a path, and the label of the path in metrics and logs."""
 
-    def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
-        """Handle the review of an object with a pod template."""
+    webhook: str
+    reviewer: Reviewer
 
 
 class RequestLimits(NamedTuple):
@@ -55,14 +52,13 @@ class RequestLimits(NamedTuple):
 
 
 DEFAULT_LIMITS: Final = RequestLimits()
-_Reviewer = Callable[[bytes, float], PendingReply]
 
 
 class _Route(NamedTuple):
     """The handler of a path, and the timeout of the caller."""
 
     webhook: str
-    reviewer: _Reviewer | None
+    reviewer: Reviewer | None
     seconds: float
 
 
@@ -80,20 +76,16 @@ class AdmissionHTTPHandler:
 
     def __init__(
         self,
-        reviews: ReviewHandler,
+        endpoints: Mapping[str, Endpoint],
         check_ready: Callable[[], Sequence[str]],
         limits: RequestLimits = DEFAULT_LIMITS,
     ) -> None:
         self.closing = False
-        self._reviewers: Mapping[str, _Reviewer] = {
-            "/admit/pods": reviews.review_pod,
-            "/admit/workloads": reviews.review_workload,
-            "/guard/pods": reviews.review_guarded_pod,
-        }
+        self._endpoints = endpoints
         self._check_ready = check_ready
         self._limits = limits
         self._routes: dict[str, _Route] = {}
-        self._running = dict.fromkeys((*map(_webhook_of, self._reviewers), _UNKNOWN), 0)
+        self._running = dict.fromkeys((*(each.webhook for each in endpoints.values()), _UNKNOWN), 0)
         for webhook in self._running:
             # Read at scrape time: a gauge that changes with each request costs more.
             count = functools.partial(self._running.__getitem__, webhook)
@@ -146,9 +138,9 @@ class AdmissionHTTPHandler:
         _record(reply, route, started)
         return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
 
-    def _validate(self, request: web.BaseRequest, route: _Route) -> _Reviewer:
+    def _validate(self, request: web.BaseRequest, route: _Route) -> Reviewer:
         if route.reviewer is None:
-            raise RejectedRequestError(404, f"the valid paths are {' and '.join(self._reviewers)}")
+            raise RejectedRequestError(404, f"the valid paths are {' and '.join(self._endpoints)}")
         if request.method != "POST":
             raise RejectedRequestError(405, "the method must be POST", Allow="POST")
         headers = request.headers
@@ -213,18 +205,13 @@ class AdmissionHTTPHandler:
 
     def _find_route(self, path: str) -> _Route:
         name, _, query = path.partition("?")
-        reviewer = self._reviewers.get(name)
-        if reviewer is None:  # not cached: the number of unknown paths is unlimited
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:  # not cached: the number of unknown paths is unlimited
             return _Route(_UNKNOWN, None, timeouts.DEFAULT)
-        route = _Route(_webhook_of(name), reviewer, timeouts.read_timeout(query))
+        route = _Route(endpoint.webhook, endpoint.reviewer, timeouts.read_timeout(query))
         if len(self._routes) < _MAX_ROUTES:
             self._routes[path] = route
         return route
-
-
-def _webhook_of(path: str) -> str:
-    """Return the label of a path in metrics and logs."""
-    return "guard" if path == "/guard/pods" else path.rpartition("/")[2]
 
 
 async def _await_reply(seconds: float, pending: PendingReply) -> Reply:

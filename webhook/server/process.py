@@ -1,10 +1,8 @@
 """Run `drawbridge serve webhook`: connect its parts, serve requests, and shut down gracefully."""
 
 import argparse
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,9 +11,7 @@ from cluster.write import Writer
 from dra.finding import Finding
 from registration.codes import CODES
 from runtime import logs, metrics
-from runtime.health import ReadinessCheck, serve_operations
-from runtime.listener import TLSListener
-from runtime.process import REFUSED, run_background, run_process
+from runtime.process import REFUSED, run_process
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 from runtime.tls import ServingCertificate
@@ -26,13 +22,12 @@ from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.protocols import TemplateEnsurer, TemplateStatus
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
-from webhook.server.http_handler import AdmissionHTTPHandler
+from webhook.server.endpoints import list_endpoints
+from webhook.server.serving import ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
 
 _LOG: Final = logging.getLogger("runtime")
-# Drain time and this timeout together are shorter than the default grace period of 30 s.
-_CLOSE_TIMEOUT: Final = 5.0
 
 
 class _CountedTemplates:
@@ -99,44 +94,15 @@ async def _serve(
     session: Session,
 ) -> None:
     webhook = _Webhook(options, settings, session)
-
-    def check_ready() -> list[str]:
-        return [*(["stopping"] if stop.is_requested else []), *find_missing()]
-
-    def find_missing() -> list[str]:
-        return [*webhook.cluster.find_missing(), *filter(None, (certificate.find_problem(),))]
-
-    handler = AdmissionHTTPHandler(webhook.reviews, find_missing)
-    listener = TLSListener(options.listen, certificate, handler.handle)
-    async with _serve_health(options, check_ready, webhook.cluster, webhook.answers):
-        await listener.open()
-        watches = (each.run() for each in webhook.cluster.caches)
-        background = (settings.run(), certificate.run(), webhook.worker.start(), *watches)
-        async with contextlib.aclosing(webhook.worker), run_background(background):
-            await stop.wait()
-            # Keep serving until all clients use another replica.
-            handler.closing = True
-            await asyncio.sleep(options.drain)
-            await listener.close(_CLOSE_TIMEOUT)
-
-
-@contextlib.asynccontextmanager
-async def _serve_health(
-    options: argparse.Namespace,
-    check_ready: ReadinessCheck,
-    cluster: WatchedClusterView,
-    answers: AnswerCache,
-) -> AsyncIterator[None]:
-    """Serve health and metrics, including the metrics of the caches."""
     collectors = (
-        metrics.CacheCollector(cluster.named_caches),
-        metrics.AnswerCacheCollector(answers),
+        metrics.CacheCollector(webhook.cluster.named_caches),
+        metrics.AnswerCacheCollector(webhook.answers),
     )
-    for each in collectors:
-        metrics.REGISTRY.register(each)
-    try:
-        async with serve_operations(options.health, options.metrics, check_ready):
-            yield
-    finally:
-        for each in collectors:
-            metrics.REGISTRY.unregister(each)
+    service = ReviewService(
+        list_endpoints(webhook.reviews),
+        webhook.cluster.find_missing,
+        lambda: (settings.run(), webhook.worker.start(), *webhook.cluster.run()),
+        collectors,
+    )
+    async with contextlib.aclosing(webhook.worker):
+        await serve_reviews(options, certificate, stop, service)

@@ -15,6 +15,7 @@ from runtime.tls import ServingCertificate
 from tests.runtime import http_client
 from tests.runtime.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
 from webhook.admission.replies import Reply
+from webhook.server.endpoints import list_endpoints
 from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits
 
 ANY = Address("127.0.0.1", 0)
@@ -99,7 +100,7 @@ async def serve(
     reviews, pair = FakeReviewHandler(), create_pair()
     certificate = ServingCertificate(*write_pair(folder, pair))
     certificate.refresh()
-    handler = AdmissionHTTPHandler(reviews, find_missing, limits)
+    handler = AdmissionHTTPHandler(list_endpoints(reviews), find_missing, limits)
     listener = TLSListener(
         ANY, certificate, handler.handle, max_connections=max_connections, linger=0.05
     )

@@ -1,0 +1,80 @@
+"""Serve reviews over TLS until a stop signal, with health and metrics, and stop gracefully."""
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from prometheus_client.registry import Collector
+
+from runtime import metrics
+from runtime.health import serve_operations
+from runtime.listener import TLSListener
+from runtime.process import run_background
+from runtime.shutdown import StopSignal
+from runtime.tls import ServingCertificate
+from webhook.server.http_handler import (
+    DEFAULT_LIMITS,
+    AdmissionHTTPHandler,
+    Endpoint,
+    RequestLimits,
+)
+
+# Drain time and this timeout together are shorter than the default grace period of 30 s.
+_CLOSE_TIMEOUT: Final = 5.0
+
+
+class ReviewService(NamedTuple):
+    """What a process serves, and what runs beside it.
+
+    `find_missing` returns the reasons why reviews cannot be handled yet, and `start` the coroutines
+    that run until the stop.
+    """
+
+    endpoints: Mapping[str, Endpoint]
+    find_missing: Callable[[], Sequence[str]]
+    start: Callable[[], Iterable[Coroutine[Any, Any, None]]]
+    collectors: Sequence[Collector]
+    limits: RequestLimits = DEFAULT_LIMITS
+
+
+async def serve_reviews(
+    options: argparse.Namespace,
+    certificate: ServingCertificate,
+    stop: StopSignal,
+    service: ReviewService,
+) -> None:
+    """Serve until the stop signal. Then continue until clients use another replica."""
+
+    def check_ready() -> list[str]:
+        return [*(["stopping"] if stop.is_requested else []), *find_missing()]
+
+    def find_missing() -> list[str]:
+        return [*service.find_missing(), *filter(None, (certificate.find_problem(),))]
+
+    handler = AdmissionHTTPHandler(service.endpoints, find_missing, service.limits)
+    listener = TLSListener(options.listen, certificate, handler.handle)
+    async with (
+        _registered(service.collectors),
+        serve_operations(options.health, options.metrics, check_ready),
+    ):
+        await listener.open()
+        async with run_background((certificate.run(), *service.start())):
+            await stop.wait()
+            # Keep serving until all clients use another replica.
+            handler.closing = True
+            await asyncio.sleep(options.drain)
+            await listener.close(_CLOSE_TIMEOUT)
+
+
+@contextlib.asynccontextmanager
+async def _registered(collectors: Sequence[Collector]) -> AsyncIterator[None]:
+    """Add collectors to the metrics until the context exits."""
+    for each in collectors:
+        metrics.REGISTRY.register(each)
+    try:
+        yield
+    finally:
+        for each in collectors:
+            metrics.REGISTRY.unregister(each)
