@@ -24,8 +24,10 @@ from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
 from dra.gates import NEWEST
 from dra.names import RULES_ANNOTATION
-from judge import claims, classes, slices
+from judge import classes, slices
 from judge.codes import NOTHING_TO_JUDGE
+from judge.rules_annotation import find_rule_errors
+from judge.subject import Subject, claim_subject, template_subject
 
 NAME = "lint"
 HELP = "check ResourceSlices, DeviceClasses and the rules of claims for errors"
@@ -119,15 +121,21 @@ def _record_places(
 
 def _judge_rules(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
     """Check the rules of claims; an unreadable claim has findings already."""
-    claim, template = claim_reader(), template_reader()
     for each in documents:
-        kind = get_value(each.value, ("kind",))
-        if kind in (CLAIM, TEMPLATE):
-            decoded = (claim if kind == CLAIM else template).read(each.value, ordinal=each.index)
-            if not isinstance(decoded, tuple):
-                yield from (
-                    each.locate_finding(one) for one in claims.judge_claim(decoded, each.name)
-                )
+        subject = _read_subject(each)
+        if subject is not None:
+            yield from map(each.locate_finding, find_rule_errors(subject))
+
+
+def _read_subject(document: Document) -> Subject | None:
+    kind = get_value(document.value, ("kind",))
+    if kind == CLAIM:
+        claim = claim_reader().read(document.value, ordinal=document.index)
+        return None if isinstance(claim, tuple) else claim_subject(claim, document.name)
+    if kind == TEMPLATE:
+        template = template_reader().read(document.value, ordinal=document.index)
+        return None if isinstance(template, tuple) else template_subject(template, document.name)
+    return None
 
 
 def _judge(

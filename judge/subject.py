@@ -1,0 +1,76 @@
+"""What is judged: the claims of one object together, and who made them.
+
+A claim or a template is a subject with one claim. A pod, or the pod template of a workload, is a
+subject with all of its claims, because one node must satisfy all of them.
+"""
+
+import enum
+
+import msgspec
+
+from dra.claim import Claim, ClaimMetadata, Template
+from dra.validation import format_object_name
+from ledger.pods import Pod
+
+
+class Origin(enum.StrEnum):
+    """Who made an object. The control plane's objects are never refused."""
+
+    USER = "user"
+    CONTROL_PLANE = "control plane"
+
+
+class JudgedClaim(msgspec.Struct, frozen=True):
+    """One claim, and where its spec is written.
+
+    `object` and `path` locate the spec: `spec` in a claim, `spec.spec` in a template. A claim that
+    a pod refers to keeps its own object, so that a finding names what must be changed.
+    """
+
+    claim: Claim
+    object: str
+    path: str = "spec"
+
+    def request_path(self, request: int, alternative: int | None = None) -> str:
+        """Return the path of a request, or of one of its alternatives."""
+        path = f"{self.path}.devices.requests[{request}]"
+        return path if alternative is None else f"{path}.firstAvailable[{alternative}]"
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The object of one judgement.
+
+    `pod` is set for pods and workloads; `pod_path` is the path of the pod in the object, empty for
+    a pod itself.
+    """
+
+    object: str
+    namespace: str
+    claims: tuple[JudgedClaim, ...] = ()
+    pod: Pod | None = None
+    pod_path: str = ""
+    origin: Origin = Origin.USER
+
+
+def claim_subject(claim: Claim, about: str = "", *, origin: Origin = Origin.USER) -> Subject:
+    """Return the subject of a claim; `about` is its name in findings."""
+    about = about or format_object_name("ResourceClaim", claim.metadata)
+    return Subject(
+        about, claim.metadata.namespace or "default", (JudgedClaim(claim, about),), origin=origin
+    )
+
+
+def template_subject(
+    template: Template, about: str = "", *, origin: Origin = Origin.USER
+) -> Subject:
+    """Return the subject of a template: the claim that it generates."""
+    about = about or format_object_name("ResourceClaimTemplate", template.metadata)
+    namespace = template.metadata.namespace or "default"
+    metadata = ClaimMetadata(
+        name=template.metadata.name,
+        namespace=namespace,
+        labels=template.spec.metadata.labels,
+        annotations=template.spec.metadata.annotations,
+    )
+    claim = Claim(metadata=metadata, spec=template.spec.spec)
+    return Subject(about, namespace, (JudgedClaim(claim, about, "spec.spec"),), origin=origin)

@@ -1,0 +1,84 @@
+"""When a finding about devices is an error, and when it becomes a warning that says why."""
+
+import pytest
+
+from config.model import Policy
+from config.string_formats import FindingCode
+from dra.claim import Claim, ClaimMetadata
+from dra.finding import Code, Finding, Severity
+from dra.inventory import build_inventory
+from facts.fleet import FleetVerdict
+from judge.context import JudgeContext
+from judge.severity import DeviceFinding, settle_all
+from judge.subject import Origin, claim_subject
+from solver.world import World
+
+CODE = Code(name="Never", severity=Severity.ERROR, text="", example="", remedy="Ask for less.")
+GPU = frozenset({"gpu"})
+CLAIM = Claim(metadata=ClaimMetadata(name="c", namespace="ns"))
+CLOSED = FleetVerdict(closed=True)
+OPEN = FleetVerdict(closed=False, reason="node a has a node-group label")
+
+
+def context(
+    verdict: FleetVerdict | None = CLOSED,
+    policy: Policy | None = None,
+    doubts: tuple[str, ...] = (),
+) -> JudgeContext:
+    """A context with one class, `gpu`."""
+    return JudgeContext(
+        World(build_inventory(())),
+        fleet={"gpu": verdict} if verdict else {},
+        policies={FindingCode("Never"): policy} if policy else {},
+        doubts=doubts,
+    )
+
+
+def settle(
+    of: JudgeContext, *, unproved: str = "", origin: Origin = Origin.USER
+) -> tuple[Finding, ...]:
+    """The findings that one finding about devices becomes."""
+    found = DeviceFinding(CODE.at("spec", "no gpu fits"), GPU, unproved)
+    return tuple(settle_all([found], claim_subject(CLAIM, origin=origin), of))
+
+
+def test_a_proved_finding_about_a_closed_fleet_is_an_error_that_names_the_setting() -> None:
+    (found,) = settle(context())
+    assert found.severity is Severity.ERROR
+    assert found.message == "no gpu fits"
+    assert "`fleet`" in found.remedy
+    assert "class gpu" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("of", "unproved", "origin", "reason"),
+    [
+        (context(OPEN), "", Origin.USER, "node a has a node-group label"),
+        (context(None), "", Origin.USER, "nothing is known about the fleet of class gpu"),
+        (context(doubts=("the cache is stale",)), "", Origin.USER, "the cache is stale"),
+        (context(), "the search was cut", Origin.USER, "the search was cut"),
+        (context(), "", Origin.CONTROL_PLANE, "the control plane made the object"),
+    ],
+)
+def test_a_doubtful_finding_is_a_warning_that_says_why(
+    of: JudgeContext, unproved: str, origin: Origin, reason: str
+) -> None:
+    (found,) = settle(of, unproved=unproved, origin=origin)
+    assert found.severity is Severity.WARNING
+    assert found.message == f"no gpu fits (not refused, because {reason})"
+
+
+def test_the_policy_enforce_proves_nothing() -> None:
+    (found,) = settle(context(OPEN, Policy.ENFORCE))
+    assert found.severity is Severity.WARNING
+
+
+def test_the_policies_warn_and_off_lower_an_error() -> None:
+    (found,) = settle(context(policy=Policy.WARN))
+    assert found.severity is Severity.WARNING
+    assert settle(context(policy=Policy.OFF)) == ()
+
+
+def test_an_error_without_devices_needs_no_closed_fleet() -> None:
+    plain = CODE.at("spec", "wrong in itself")
+    assert tuple(settle_all([plain], claim_subject(CLAIM), context(OPEN))) == (plain,)
