@@ -8,7 +8,7 @@ from config.model import Scope
 from dra.finding import Finding
 from dra.names import ADMIN_ACCESS_LABEL
 from registration.scope import Mode, decide_namespace_scope
-from webhook.admission.protocols import ClusterView
+from webhook.admission.protocols import NamespaceView
 
 _MAX_ENTRIES: Final = 10_000
 # How long to wait for an unknown namespace if the request has no timeout.
@@ -27,7 +27,7 @@ class NamespaceDecision(NamedTuple):
 class NamespaceScopes:
     """Decides the scope of namespaces. A decision is valid for the same labels and settings."""
 
-    def __init__(self, cluster: ClusterView) -> None:
+    def __init__(self, cluster: NamespaceView) -> None:
         self._cluster = cluster
         self._decisions: OrderedDict[str, tuple[Scope, NamespaceDecision]] = OrderedDict()
 

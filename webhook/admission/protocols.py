@@ -43,14 +43,8 @@ class RecentInputs(msgspec.Struct, frozen=True):
     is_complete: bool = False
 
 
-class ClusterView(Protocol):
-    """The state of the cluster, from memory. Only the method that reads waits."""
-
-    def translation_context(self) -> TranslationContext | None:
-        """Return configuration and facts: the same object until one of them changes.
-
-        Return None until both have been loaded.
-        """
+class NamespaceView(Protocol):
+    """The labels of namespaces, from memory. Only the method that reads waits."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace: the same object until they change.
@@ -62,6 +56,16 @@ class ClusterView(Protocol):
         """Read the labels of an unknown namespace from the API server.
 
         Return None if it does not respond in time, or if the namespace does not exist.
+        """
+
+
+class ClusterView(NamespaceView, Protocol):
+    """The state of the cluster, from memory."""
+
+    def translation_context(self) -> TranslationContext | None:
+        """Return configuration and facts: the same object until one of them changes.
+
+        Return None until both have been loaded.
         """
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:

@@ -4,8 +4,6 @@ Implements `webhook.admission.protocols.ClusterView`. An unreadable object does 
 readable one.
 """
 
-import functools
-import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,43 +11,28 @@ import msgspec
 
 from cluster.cache import Cache, CachedObject
 from cluster.resources import (
-    CONFIG_MAPS,
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
-    NAMESPACES,
     RESOURCE_QUOTAS,
     TEMPLATES,
 )
-from cluster.session import ApiError, Session
+from cluster.session import Session
 from config.model import Configuration
 from dra.finding import Finding
-from dra.names import FACTS_CONFIG_MAP, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from dra.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from facts.model import Facts
-from registration import match_conditions, published_facts
+from registration import match_conditions
 from registration.other_webhooks import find_other_webhooks
-from runtime import metrics
-from runtime.logs import log_event
 from translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 from webhook.admission.resource_quotas import ResourceQuota
-from webhook.server.namespace_reads import NamespaceReads
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import WatchedTemplate
+from webhook.server.watched_facts import WatchedFacts
+from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
 
-_LOG: Final = logging.getLogger("webhook.server.cluster_view")
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
-_NO_LABELS: Final[Mapping[str, str]] = {}
-
-
-class _LabeledMetadata(msgspec.Struct, frozen=True):
-    labels: Mapping[str, str] | None = None
-
-
-class NamespaceObject(msgspec.Struct, frozen=True):
-    """A Namespace with its labels only."""
-
-    metadata: _LabeledMetadata = _LabeledMetadata()
 
 
 class OpaqueObject(msgspec.Struct, frozen=True):
@@ -66,17 +49,16 @@ class WatchedClusterView:
         configuration: Configuration,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
-        self.namespaces = Cache(session, NAMESPACES, NamespaceObject)
+        self._namespaces = WatchedNamespaces(session)
+        self.namespaces = self._namespaces.cache
         self.ranges = Cache(session, LIMIT_RANGES, LimitRange)
         self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
         self.webhooks = Cache(session, MUTATING_WEBHOOKS, OpaqueObject)
         self.templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
-        facts, name = published_facts.FactsConfigMap, f"metadata.name={FACTS_CONFIG_MAP}"
-        self.facts = Cache(session, CONFIG_MAPS, facts, namespace=namespace, fields=name)
-        self._facts_name = f"{namespace}/{FACTS_CONFIG_MAP}"
+        self._facts = WatchedFacts(session, namespace)
+        self.facts = self._facts.cache
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
-        self._reads = NamespaceReads(functools.partial(_read_labels, session))
         self._context: TranslationContext | None = None
         self._is_complete = False
         self._ranges_by_namespace: dict[str, tuple[LimitRange, ...]] = {}
@@ -87,7 +69,7 @@ class WatchedClusterView:
         self._subscribe()
 
     def _subscribe(self) -> None:
-        self.facts.subscribe(self._on_facts)
+        self._facts.subscribe(self._on_facts)
         self.namespaces.subscribe(self._on_namespace)
         self.ranges.subscribe(lambda *both: _forget(self._ranges_by_namespace, *both))
         self.quotas.subscribe(lambda *both: _forget(self._quotas_by_namespace, *both))
@@ -114,10 +96,7 @@ class WatchedClusterView:
         # The template cache is optional: missing templates are read from the API server.
         waiting = (each for each in self.caches[:-1] if not each.synced)
         missing = [f"{each.resource.plural} are not synced yet: {each.problem}" for each in waiting]
-        if self._context is None:
-            missing.append(
-                f"no facts: the controller has not published ConfigMap {self._facts_name} yet"
-            )
+        missing += self._facts.find_missing()
         self._is_complete = not missing
         if self._is_complete:
             self._recent.start()
@@ -141,15 +120,14 @@ class WatchedClusterView:
         A namespace without the translate label is also unknown if the API server sends only pods of
         labeled namespaces: a user has added the label since.
         """
-        cached = self.namespaces.get(name)
-        labels = None if cached is None else cached.value.metadata.labels or _NO_LABELS
+        labels = self._namespaces.labels(name)
         if labels is None or (TRANSLATE_LABEL not in labels and self._requires_namespace_label()):
-            return self._reads.get(name)
+            return self._namespaces.recently_read(name)
         return labels
 
     async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
         """Read the labels of an unknown namespace from the API server."""
-        return await self._reads.read(name, seconds)
+        return await self._namespaces.read(name, seconds)
 
     def _requires_namespace_label(self) -> bool:
         if self._requires_label is None:
@@ -194,33 +172,11 @@ class WatchedClusterView:
 
     def recent_inputs(self) -> RecentInputs:
         """Return what any replica may have used for a pod a short time ago."""
+        self._recent.config_map = self._facts.config_map
         return self._recent.read()
 
-    def _on_facts(
-        self,
-        before: CachedObject[published_facts.FactsConfigMap] | None,
-        after: CachedObject[published_facts.FactsConfigMap] | None,
-    ) -> None:
-        if after is None:
-            text = "facts ConfigMap deleted, the last facts stay in use"
-            log_event(_LOG, logging.WARNING, text, config_map=self._facts_name)
-            return
-        self._recent.config_map = after.value
-        try:
-            digest = published_facts.read_current_hash(after.value)
-            in_use = self._context is not None and digest == self._context.facts_digest
-            # Facts with the same hash may have other counts, which messages quote.
-            if in_use and before is not None and before.value == after.value:
-                return
-            facts = published_facts.read_facts(after.value)
-        except published_facts.PublishedFactsError as error:
-            metrics.FACTS_READS.labels("error").inc()
-            text = "facts cannot be read, the last facts stay in use"
-            log_event(_LOG, logging.ERROR, text, config_map=self._facts_name, reason=str(error))
-            return
-        metrics.FACTS_READS.labels("success").inc()
-        log_event(_LOG, logging.INFO, "facts in use", hash=digest)
-        self._context = _build_context(self._configuration, facts, digest)
+    def _on_facts(self) -> None:
+        self._context = _build_context(self._configuration, self._facts.facts, self._facts.digest)
 
     def _on_namespace(
         self,
@@ -228,9 +184,6 @@ class WatchedClusterView:
         after: CachedObject[NamespaceObject] | None,
     ) -> None:
         """Forget the derived values of a deleted namespace, even if they are empty."""
-        changed = before or after
-        if changed is not None:
-            self._reads.forget(changed.name)
         if before is not None and after is None:
             self._ranges_by_namespace.pop(before.name, None)
             self._quotas_by_namespace.pop(before.name, None)
@@ -239,16 +192,6 @@ class WatchedClusterView:
         self._other_webhooks = self._inactive_conditions = self._requires_label = None
         live = self._read_own_webhooks()
         self._recent.webhooks.set(match_conditions.select_pod_webhook(live))
-
-
-async def _read_labels(session: Session, name: str) -> Mapping[str, str] | None:
-    try:
-        raw = await session.call("GET", NAMESPACES.path(name=name), seconds=5)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-    return msgspec.json.decode(raw, type=NamespaceObject).metadata.labels or _NO_LABELS
 
 
 def _forget(
