@@ -127,6 +127,8 @@ class _Listing(Generic[T]):
 class Cache(Generic[T]):
     """All objects of a kind, or those that a namespace and selectors select, decoded as `shape`.
 
+    Without `keep_raw`, the JSON of the objects is dropped after decoding.
+
     Listeners run in the event loop after each change, in order. A listener that raises is counted
     in `listener_failures` and logged. `restarts` counts the watches and lists that ended.
     """
@@ -152,12 +154,13 @@ class Cache(Generic[T]):
         page: int = 500,
         watch_list: bool = True,
         decode: Callable[[bytes], T] | None = None,
+        keep_raw: bool = True,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.resource = resource
         self._session = session
-        self._index = ObjectIndex(resource, make_decoder(shape, decode))
+        self._index = ObjectIndex(resource, make_decoder(shape, decode), keep_raw=keep_raw)
         self._path = resource.path(namespace)
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         self._selectors = {name: text for name, text in selectors.items() if text}

@@ -20,7 +20,10 @@ _LOG = logging.getLogger("cluster.cache")
 
 
 class CachedObject(msgspec.Struct, Generic[T], frozen=True):
-    """One object: `raw` is the complete JSON, `value` the decoded fields."""
+    """One object: `raw` is the complete JSON, `value` the decoded fields.
+
+    `raw` is empty in a cache that keeps only the decoded fields.
+    """
 
     namespace: str
     name: str
@@ -65,8 +68,11 @@ def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
 class ObjectIndex(Generic[T]):
     """Objects by namespace and name; notifies listeners of each change, in order."""
 
-    def __init__(self, resource: Resource, decode: Callable[[bytes], T]) -> None:
+    def __init__(
+        self, resource: Resource, decode: Callable[[bytes], T], *, keep_raw: bool = True
+    ) -> None:
         self._resource = resource
+        self._keep_raw = keep_raw
         self._decode = decode
         self._type_prefix = b'{"kind":"%b","apiVersion":"%b",' % (
             resource.kind.encode(),
@@ -102,7 +108,8 @@ class ObjectIndex(Generic[T]):
             self._record_decode_error(key, f"{error}")
             return None
         self._decode_errors.pop(key, None)
-        return CachedObject(key[0], key[1], metadata.uid, metadata.resource_version, raw, value)
+        kept = raw if self._keep_raw else b""
+        return CachedObject(key[0], key[1], metadata.uid, metadata.resource_version, kept, value)
 
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""

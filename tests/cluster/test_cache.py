@@ -69,6 +69,16 @@ async def test_raw_is_complete_and_namespaces_are_separate(rig: Rig) -> None:
     assert cache.get("a", "nowhere") is None
 
 
+async def test_a_cache_can_drop_the_json_of_listed_and_watched_objects(rig: Rig) -> None:
+    rig.api.put(text("listed", "1"))
+    cache = rig.made(keep_raw=False)
+    async with rig.running():
+        await cache.wait_until_synced()
+        rig.api.put(text("told", "2"))
+        await rig.holds(listed="1", told="2")
+    assert [each.raw for each in cache.all()] == [b"", b""]
+
+
 async def test_an_object_of_one_and_a_half_mebibytes_is_cached(rig: Rig) -> None:
     large = "x" * 1_500_000
     rig.api.put(text("listed", large))
