@@ -32,7 +32,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from cluster.backoff import Backoff
-from cluster.errors import ApiError, UnreachableError, error_from_status, requires_list
+from cluster.errors import ApiError, UnreachableError, error_from_status, level_of, requires_list
 from cluster.resources import Resource
 from cluster.session import Session
 from cluster.store import (
@@ -242,8 +242,7 @@ class Cache(Generic[T]):
     async def _back_off(self, error: ApiError) -> None:
         self.problem = f"{error}"
         pause = self._backoff.pause(error.retry_after)
-        level = logging.WARNING if error.forbidden else logging.INFO
-        _LOG.log(level, "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
+        _LOG.log(level_of(error), "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
         await self._pause(pause)
 
     async def _list_and_watch(self) -> None:

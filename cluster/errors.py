@@ -1,5 +1,6 @@
 """Exceptions for failed requests to the API server."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,17 @@ def _parse_seconds(text: str) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < 86_400 else None
+
+
+def level_of(error: Exception) -> int:
+    """Return the level to log a failure that is retried.
+
+    Without a permission, a retry fails until a person acts. The session logs an outage once, so
+    that each failure of it has level debug.
+    """
+    if isinstance(error, UnreachableError):
+        return logging.DEBUG
+    return logging.WARNING if isinstance(error, ApiError) and error.forbidden else logging.INFO
 
 
 def requires_list(error: ApiError) -> bool:

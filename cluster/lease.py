@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cluster.errors import ApiError, NotLeadingError
+from cluster.errors import ApiError, NotLeadingError, level_of
 from cluster.resources import LEASES, ApiObject
 from cluster.session import Session
 
@@ -126,11 +126,9 @@ class LeaderElector:
         except (ApiError, TimeoutError) as error:
             # Another process, or a request without a response, may have changed the Lease.
             self._is_current = False
-            forbidden = isinstance(error, ApiError) and error.forbidden
             # Without this permission no replica ever leads, and no other log line tells why.
-            level = logging.WARNING if forbidden else logging.INFO
             _LOG.log(
-                level,
+                level_of(error),
                 "cannot acquire or renew the Lease %s: %s",
                 self._name,
                 str(error) or "no response in time",

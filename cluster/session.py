@@ -16,6 +16,7 @@ import msgspec
 from cluster.credentials import Access, Credentials
 from cluster.errors import AccessError, ApiError, UnreachableError, error_from_response
 from cluster.lines import LineSplitter
+from cluster.reachability import Reachability, describe_failure
 
 __all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
 
@@ -43,6 +44,7 @@ class Session:
     ) -> None:
         self._credentials = credentials
         self._pause = pause
+        self.reachability = Reachability()
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
             # Compression costs more CPU time than it saves on a cluster network.
@@ -97,6 +99,7 @@ class Session:
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         request = _Request(method, path, query, data, content_type)
         deadline = asyncio.get_running_loop().time() + seconds
+        started = self.reachability.now()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 async with asyncio.timeout_at(deadline):
@@ -104,7 +107,7 @@ class Session:
                         await check()
                     return await self._send_authenticated(request)
             except TimeoutError:
-                raise UnreachableError(f"{method} {path}: no response in {seconds:g} s") from None
+                raise self._no_response(request, seconds, started) from None
             except ApiError as error:
                 pause = _pause_before_retry(request, error, attempt)
                 if pause is None or asyncio.get_running_loop().time() + pause > deadline:
@@ -131,14 +134,32 @@ class Session:
             raise UnreachableError(f"credentials: {error}", permanent=True) from None
 
     async def _send_once(self, access: Access, request: "_Request") -> bytes:
+        started = self.reachability.now()
         try:
             async with self._open_request(access, request) as response:
                 body = await response.read()
+                self.reachability.record_response()
                 if response.status >= 400:
                     raise error_from_response(response.status, response.headers, body)
                 return body
         except _CONNECTION_ERRORS as error:
-            raise _unreachable(request, error) from None
+            raise self._unreachable(request, error, started) from None
+
+    def _no_response(self, request: "_Request", seconds: float, started: float) -> UnreachableError:
+        reason = f"no response in {seconds:g} s"
+        self.reachability.record_failure(started, reason)
+        return UnreachableError(f"{request.method} {request.path}: {reason}")
+
+    def _unreachable(
+        self, request: "_Request", error: Exception, started: float
+    ) -> UnreachableError:
+        reason = describe_failure(error)
+        self.reachability.record_failure(started, reason)
+        return UnreachableError(
+            f"{request.method} {request.path}: {reason}",
+            may_have_arrived=not isinstance(error, _CONNECT_ERRORS),
+            permanent=isinstance(error, aiohttp.ClientSSLError),
+        )
 
     def _open_request(
         self, access: Access, request: "_Request", idle_seconds: float | None = None
@@ -177,20 +198,35 @@ class Session:
         rejected: Access | None = None
         while True:
             access = await self._access(rejected)
+            started = self.reachability.now()
             async with contextlib.AsyncExitStack() as stack:
                 try:
                     opened = self._open_request(access, request, idle_seconds)
                     response = await stack.enter_async_context(opened)
                     error_body = await response.read() if response.status >= 400 else b""
                 except _CONNECTION_ERRORS as error:
-                    raise _unreachable(request, error) from None
+                    raise self._unreachable(request, error, started) from None
+                self.reachability.record_response()
                 if response.status == 401 and rejected is None:
                     rejected = access
                     continue
                 if response.status >= 400:
                     raise error_from_response(response.status, response.headers, error_body)
-                yield _read_lines(response, request)
+                yield self._read_lines(response, request)
                 return
+
+    async def _read_lines(
+        self, response: aiohttp.ClientResponse, request: "_Request"
+    ) -> AsyncGenerator[list[bytes], None]:
+        splitter = LineSplitter()
+        try:
+            async for chunk in response.content.iter_any():
+                if lines := splitter.feed(chunk):
+                    yield lines
+        except _CONNECTION_ERRORS as error:
+            # An API server that restarts ends all watches. In an outage, the next requests fail.
+            reason = f"{request.method} {request.path}: {describe_failure(error)}"
+            raise UnreachableError(reason) from None
 
     async def version(self) -> str:
         """Return the minor version of the server, such as `1.36`."""
@@ -214,26 +250,6 @@ class _Request(NamedTuple):
 
 _CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
 _CONNECT_ERRORS: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-
-
-async def _read_lines(
-    response: aiohttp.ClientResponse, request: _Request
-) -> AsyncGenerator[list[bytes], None]:
-    splitter = LineSplitter()
-    try:
-        async for chunk in response.content.iter_any():
-            if lines := splitter.feed(chunk):
-                yield lines
-    except _CONNECTION_ERRORS as error:
-        raise _unreachable(request, error) from None
-
-
-def _unreachable(request: _Request, error: Exception) -> UnreachableError:
-    return UnreachableError(
-        f"{request.method} {request.path}: {str(error) or type(error).__name__}",
-        may_have_arrived=not isinstance(error, _CONNECT_ERRORS),
-        permanent=isinstance(error, aiohttp.ClientSSLError),
-    )
 
 
 def _pause_before_retry(request: _Request, error: ApiError, attempt: int) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import ApiError, NotLeadingError
+from cluster.errors import ApiError, NotLeadingError, UnreachableError
 from cluster.events import EventRecorder, InvolvedObject
 from cluster.resources import Resource
 from cluster.session import Session
@@ -168,7 +168,9 @@ def report_result(reconciler: str, error: Exception | None) -> None:
         return
     text = "reconciliation failed and will be retried"
     if isinstance(error, _API_ERRORS):
-        log_event(_LOG, logging.WARNING, text, reconciler=reconciler, reason=f"{error}")
+        # The session logs an outage once.
+        level = logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
+        log_event(_LOG, level, text, reconciler=reconciler, reason=f"{error}")
     else:
         metrics.CONTROLLER_PANICS.inc()
         _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})

@@ -182,6 +182,38 @@ class CacheCollector(Collector):
         yield from (age, synced, restarts)
 
 
+class ReachabilityStatistics(Protocol):
+    """The statistics of a session with the API server."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the API server responded to the last request."""
+
+    @property
+    def failures(self) -> int:
+        """The number of requests without a response."""
+
+
+class ReachabilityCollector(Collector):
+    """Reads at scrape time whether the API server responds."""
+
+    def __init__(self, session: ReachabilityStatistics) -> None:
+        self._session = session
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the state and the number of failures."""
+        yield GaugeMetricFamily(
+            "drawbridge_api_server_reachable",
+            "1 if the API server responded to the last request.",
+            float(self._session.reachable),
+        )
+        yield CounterMetricFamily(
+            "drawbridge_api_server_unreachable",
+            "Requests to the API server that got no response.",
+            self._session.failures,
+        )
+
+
 class AnswerCacheStatistics(Protocol):
     """The statistics of an answer cache."""
 

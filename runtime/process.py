@@ -4,10 +4,11 @@ import argparse
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from cluster.session import AccessError, Session
+from runtime import metrics
 from runtime.logs import log_event
 from runtime.shutdown import StopSignal
 
@@ -28,7 +29,8 @@ async def run_process(
     stop.install()
     try:
         async with await Session.open(options.kubeconfig, options.context) as session:
-            await serve(stop, session)
+            with _reachability_measured(session):
+                await serve(stop, session)
     except AccessError as error:
         log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))
         return REFUSED
@@ -42,6 +44,16 @@ async def run_process(
     finally:
         stop.remove()
     return 0
+
+
+@contextlib.contextmanager
+def _reachability_measured(session: Session) -> Iterator[None]:
+    collector = metrics.ReachabilityCollector(session.reachability)
+    metrics.REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        metrics.REGISTRY.unregister(collector)
 
 
 @contextlib.asynccontextmanager

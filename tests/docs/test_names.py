@@ -72,7 +72,11 @@ def registered() -> set[str]:
         metric.name + ("_total" if metric.type == "counter" else "")
         for metric in metrics.REGISTRY.collect()
     }
-    kept = (metrics.CacheCollector(lambda: ()), metrics.AnswerCacheCollector(Nothing()))
+    kept = (
+        metrics.CacheCollector(lambda: ()),
+        metrics.AnswerCacheCollector(Nothing()),
+        metrics.ReachabilityCollector(Nothing()),
+    )
     for collector in kept:
         for metric in collector.collect():
             found.add(metric.name + ("_total" if metric.type == "counter" else ""))
@@ -80,9 +84,10 @@ def registered() -> set[str]:
 
 
 class Nothing:
-    """An unused cache."""
+    """An unused cache and an unused session."""
 
-    hits = misses = 0
+    hits = misses = failures = 0
+    reachable = True
 
     def __len__(self) -> int:
         return 0
