@@ -7,6 +7,7 @@ import argparse
 
 import config.codes
 from cli import output
+from cli.config_map import KEY, find_configurations
 from cli.input_files import read_sources
 from cli.streams import Streams
 from config.load import configuration_to_plain, load_configuration
@@ -34,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def add_config_option(parser: argparse.ArgumentParser) -> None:
     """Declare `--config`."""
     parser.add_argument(
-        "--config", metavar="FILE", help="the configuration file (- for standard input)"
+        "--config",
+        metavar="FILE",
+        help="the configuration file, or a ConfigMap with it (- for standard input)",
     )
 
 
@@ -82,15 +85,24 @@ def read_configuration_file(
 
 
 def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, ...]:
-    """Read the one Configuration of these files, or return the findings about them."""
-    found = [each for file in files for each in documents_of(file) if not each.empty]
+    """Read the one Configuration of these files, or return the findings about them.
+
+    The Configuration can be in a ConfigMap, as in the manifests.
+    """
+    documents = [each for file in files for each in documents_of(file) if not each.empty]
+    found = find_configurations(documents)
     if unread := tuple(located for each in found for located in each.findings):
         return unread
     if len(found) != 1:
         message = f"found {len(found)} documents in the file, expected one Configuration"
         name = files[0].name if files else ""
         return (LocatedFinding(config.codes.NOT_ONE.at("", message), name, 0, 0),)
-    loaded = load_configuration(found[0].value, known_codes())
+    value = found[0].document.value
+    if isinstance(value, dict) and value.get("kind") == "ConfigMap":
+        message = f"{found[0].document.name} has no key {KEY} with a Configuration"
+        remedy = f"Put the Configuration under data, key {KEY}."
+        return (found[0].locate_finding(config.codes.NOT_ONE.at("data", message, remedy=remedy)),)
+    loaded = load_configuration(value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded
     located = (found[0].locate_finding(finding) for finding in loaded)

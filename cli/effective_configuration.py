@@ -8,6 +8,7 @@ import argparse
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli import codes, config, live_cluster
+from cli.config_map import KEY
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from config.model import Configuration
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cluster.session import Session
 
 # The names in the manifests of Drawbridge. The namespace is read from the webhook registration.
-KEY: Final = "config.yaml"
 WEBHOOK: Final = "drawbridge"
 _FORBIDDEN: Final = 403
 

@@ -129,3 +129,66 @@ def test_policies_accept_the_codes_about_clusters_but_not_those_about_files() ->
         else:
             assert set(known_codes()) >= set(package)
     assert set(known_codes()) == set(CODES)  # as in the webhook and the controller
+
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: drawbridge-config
+data:
+  config.yaml: |
+    # A comment.
+    apiVersion: drawbridge.dev/v1alpha1
+    kind: Configuration
+    {setting}
+"""
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\n"
+
+
+@pytest.mark.parametrize("before", ["", DEPLOYMENT], ids=["alone", "beside other objects"])
+def test_a_config_map_is_read_like_its_configuration(before: str) -> None:
+    text = before + CONFIG_MAP.format(setting="scope: {rollout: {percent: 5}}")
+    code, out, err = run("print", "--config", "-", stdin=text.encode())
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(out)["scope"]["rollout"] == {"percent": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (CONFIG_MAP.format(setting="placment: native"), "<stdin>:10: "),
+        (DEPLOYMENT + CONFIG_MAP.format(setting="placment: native"), "<stdin>:14: "),
+        (CONFIG_MAP.format(setting="placement: ["), "<stdin>:10: "),
+        # The lines of the configuration are not lines of this file.
+        (
+            json.dumps(yaml.safe_load(CONFIG_MAP.format(setting="placment: native"))),
+            "<stdin>:1: ",
+        ),
+    ],
+    ids=["literal block", "second document", "unreadable block", "JSON"],
+)
+def test_errors_in_a_config_map_have_the_position_in_the_file(text: str, place: str) -> None:
+    code, _, err = run("print", "--config", "-", stdin=text.encode())
+    assert code == 2
+    assert err.startswith(place), err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\ndata: {other: a}\n", "has no key config.yaml"),
+        (CONFIG_MAP.format(setting="") + "---\n" + CONFIG_MAP.format(setting=""), "found 2"),
+        (CONFIG_MAP.format(setting="") + "---\n" + HEAD, "found 2 documents"),
+    ],
+    ids=["other key", "two ConfigMaps", "ConfigMap and Configuration"],
+)
+def test_a_file_without_exactly_one_configuration_is_an_error(text: str, message: str) -> None:
+    code, _, err = run("print", "--config", "-", stdin=text.encode())
+    assert code == 2
+    assert message in err
+
+
+def test_the_configuration_of_the_manifests_is_read() -> None:
+    code, _, err = run("print", "--config", str(ROOT / "manifests/base/configuration.yaml"))
+    assert (code, err) == (0, "")
