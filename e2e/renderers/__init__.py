@@ -1,0 +1,1 @@
+"""Builds pinned kustomize and helm, which render the manifests in tests."""
