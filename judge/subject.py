@@ -5,11 +5,13 @@ subject with all of its claims, because one node must satisfy all of them.
 """
 
 import enum
+from collections.abc import Iterator
 
 import msgspec
 
 from dra.claim import Claim, ClaimMetadata, Template
 from dra.validation import format_object_name
+from judge.context import ObjectLookups
 from ledger.pods import Pod
 
 
@@ -74,3 +76,36 @@ def template_subject(
     )
     claim = Claim(metadata=metadata, spec=template.spec.spec)
     return Subject(about, namespace, (JudgedClaim(claim, about, "spec.spec"),), origin=origin)
+
+
+def pod_subject(
+    pod: Pod,
+    lookups: ObjectLookups,
+    about: str = "",
+    *,
+    pod_path: str = "",
+    origin: Origin = Origin.USER,
+) -> Subject:
+    """Return the subject of a pod: its claims that exist, and those of templates that exist.
+
+    `about` and `pod_path` locate the pod in the object that has it, such as a Deployment.
+    """
+    about = about or format_object_name("Pod", pod.metadata)
+    claims = tuple(_find_claims(pod, lookups))
+    return Subject(about, pod.namespace, claims, pod, pod_path, origin)
+
+
+def _find_claims(pod: Pod, lookups: ObjectLookups) -> Iterator[JudgedClaim]:
+    """Yield each claim once. Each reference to a template generates a claim of its own."""
+    seen: set[str] = set()
+    for entry in pod.spec.resource_claims:
+        name, template_name = entry.resource_claim_name, entry.resource_claim_template_name
+        if template_name:
+            template = lookups.find_template(pod.namespace, template_name)
+            if template is not None:
+                yield from template_subject(template).claims
+        elif name and name not in seen:
+            seen.add(name)
+            claim = lookups.find_claim(pod.namespace, name)
+            if claim is not None:
+                yield from claim_subject(claim).claims
