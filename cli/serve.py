@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
     webhook.add_argument("--tls-cert", metavar="FILE", required=True, help="serving certificate")
     webhook.add_argument("--tls-key", metavar="FILE", required=True, help="its private key")
-    _add_address(webhook, "--listen", "0.0.0.0:9443", "admission requests")
+    _add_address(webhook, "--listen", ":9443", "admission requests")
     webhook.add_argument(
         "--drain",
         metavar="SECONDS",
@@ -43,8 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
-    _add_address(parser, "--health", "0.0.0.0:8081", "/healthz and /readyz")
-    _add_address(parser, "--metrics", "0.0.0.0:8080", "/metrics")
+    _add_address(parser, "--health", ":8081", "/healthz and /readyz")
+    _add_address(parser, "--metrics", ":8080", "/metrics")
     parser.add_argument(
         "--config", metavar="FILE", help="the configuration file, reloaded when it changes"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,6 +16,8 @@ from runtime.logs import connection_logger, log_event
 from runtime.metrics import REGISTRY
 
 _LOG: Final = logging.getLogger("runtime")
+# What a kernel without IPv6, and an interface without an IPv6 address, report.
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENOPROTOOPT)
 _METHODS: Final = ("GET", "HEAD")
 __all__ = ["Address", "open_listening_socket", "parse_address", "serve_operations"]
 # Returns the reasons why the process is not ready.
@@ -24,18 +27,39 @@ _Handler = Callable[[web.BaseRequest], web.Response]
 
 def open_listening_socket(at: Address, name: str) -> socket.socket:
     """Open a listening socket, and log its address."""
-    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((at.host, at.port))
-        opened.listen(512)
+        opened = _bind_to_all_families(at.port) if not at.host else _bind(at.host, at.port)
     except OSError as error:
-        opened.close()
         message = f"{name} cannot listen on {at.host}:{at.port}: {error.strerror or error}"
         raise OSError(error.errno, message) from None
     opened.setblocking(False)  # noqa: FBT003  # the signature of the socket module
     log_event(_LOG, logging.INFO, "listening", name=name, address=format_address(opened))
+    return opened
+
+
+def _bind_to_all_families(port: int) -> socket.socket:
+    """Listen for IPv6 and IPv4; for IPv4 alone on a node without IPv6."""
+    try:
+        return _bind("::", port, dual_stack=True)
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+        return _bind("0.0.0.0", port)  # noqa: S104  # probes and the API server come from outside
+
+
+def _bind(host: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if dual_stack:
+            # The default depends on a sysctl of the node.
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        opened.bind((host, port))
+        opened.listen(512)
+    except OSError:
+        opened.close()
+        raise
     return opened
 
 

@@ -4,13 +4,14 @@ import asyncio
 import io
 import json
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from runtime import logs
-from runtime.health import Address, parse_address, serve_operations
+from runtime.health import Address, open_listening_socket, parse_address, serve_operations
 from tests.runtime import http_client
 from tests.runtime.http_client import Response
 
@@ -97,7 +98,7 @@ def test_each_port_serves_only_its_own_paths(lines: io.StringIO) -> None:
     [
         ("10.0.0.1:9443", ("10.0.0.1", 9443)),
         ("127.0.0.1:0", ("127.0.0.1", 0)),
-        (":8080", ("0.0.0.0", 8080)),  # noqa: S104  # an empty host means all interfaces
+        (":8080", ("", 8080)),
         ("[::1]:8081", ("::1", 8081)),
         ("[::]:0", ("::", 0)),
     ],
@@ -227,3 +228,52 @@ def test_buffered_lines_are_written_when_the_process_exits(lines: io.StringIO) -
 def test_lines_of_other_libraries_are_json(lines: io.StringIO) -> None:
     logging.getLogger("asyncio").warning("%s took %d", "something", 3)
     assert read(lines)[0]["msg"] == "something took 3"
+
+
+def connects(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"),
+    [("", ["127.0.0.1", "::1"]), ("127.0.0.1", ["127.0.0.1"]), ("::1", ["::1"])],
+    ids=["all", "IPv4", "IPv6"],
+)
+def test_without_a_host_both_families_are_served(host: str, reached: list[str]) -> None:
+    with open_listening_socket(Address(host, 0), "health") as opened:
+        port = opened.getsockname()[1]
+        assert [each for each in ("127.0.0.1", "::1") if connects(each, port)] == reached
+
+
+@pytest.mark.parametrize("failing", ["socket", "bind"])
+def test_without_ipv6_ipv4_is_served(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """A kernel without IPv6 creates no such socket; a disabled one has no address to bind."""
+
+    class WithoutIPv6(socket.socket):
+        def __init__(self, family: int, kind: int) -> None:
+            if failing == "socket" and family == socket.AF_INET6:
+                raise OSError(97, "Address family not supported by protocol")
+            super().__init__(family, kind)
+
+        def bind(self, address: object, /) -> None:
+            if self.family == socket.AF_INET6:
+                raise OSError(99, "Cannot assign requested address")
+            super().bind(address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("runtime.health.socket.socket", WithoutIPv6)
+    with open_listening_socket(Address("", 0), "health") as opened:
+        assert opened.family == socket.AF_INET
+        monkeypatch.undo()
+        assert connects("127.0.0.1", opened.getsockname()[1])
+
+
+def test_a_port_in_use_is_not_taken_for_missing_ipv6() -> None:
+    with (
+        open_listening_socket(Address("", 0), "health") as first,
+        pytest.raises(OSError, match="metrics cannot listen on :"),
+    ):
+        open_listening_socket(Address("", first.getsockname()[1]), "metrics")
