@@ -12,6 +12,7 @@ from dra.slices import Slice
 from dra.validation import format_object_name, validate_class
 from judge import codes
 from judge.expressions import check_class_selectors, published_devices
+from judge.opaque_configs import check_class_configs
 from judge.pools import latest_slices, newest_generations
 
 
@@ -27,6 +28,7 @@ def judge_classes(
     kept = {each.metadata.name: each for each in classes}
     return (
         *(finding for each in kept.values() for finding in validate_class(each)),
+        *(finding for each in kept.values() for finding in check_class_configs(each)),
         *_find_repeated(classes),
         *_find_shared_names(kept.values()),
         *(_check_selectors(kept.values(), slices, selectors) if selectors else ()),

@@ -10,13 +10,14 @@ from typing import Final, TypeAlias
 
 from dra.finding import Finding
 from judge.context import JudgeContext
+from judge.opaque_configs import check_opaque_configs
 from judge.rules_annotation import check_rules_annotation
 from judge.severity import DeviceFinding, settle_all
 from judge.subject import Subject
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
 
-QUESTIONS: Final[tuple[Question, ...]] = (check_rules_annotation,)
+QUESTIONS: Final[tuple[Question, ...]] = (check_rules_annotation, check_opaque_configs)
 
 
 def judge_subject(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:

@@ -5,6 +5,7 @@ from typing import Final
 import dra.codes
 import facts.codes
 import judge.codes
+import judge.config_codes
 import ledger.codes
 import registration.admission_codes
 import registration.controller_codes
@@ -20,6 +21,7 @@ import translate.targets.codes
 TABLES: Final = (
     dra.codes.CODES,
     judge.codes.CODES,
+    judge.config_codes.CODES,
     solver.codes.CODES,
     ledger.codes.CODES,
     facts.codes.CODES,

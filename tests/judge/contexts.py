@@ -1,0 +1,49 @@
+"""Contexts and subjects for the tests of the judge's questions."""
+
+from collections.abc import Mapping, Sequence
+
+from cel.dra import Selectors
+from dra.claim import Claim, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.gates import NEWEST
+from dra.inventory import build_inventory
+from judge.context import JudgeContext
+from judge.subject import Subject, claim_subject
+from solver.world import World
+from tests.tables import YamlValue
+
+SELECTORS = Selectors(NEWEST)
+
+
+def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
+    """Read classes with one selector each."""
+    found = {}
+    for name, expression in classes.items():
+        spec = {"selectors": [{"cel": {"expression": expression}}]}
+        one = read_class({"metadata": {"name": name}, "spec": spec})
+        assert isinstance(one, DeviceClass), one
+        found[name] = one
+    return found
+
+
+def class_context(classes: Mapping[str, str]) -> JudgeContext:
+    """Return the context of a cluster that has only classes."""
+    return JudgeContext(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
+
+
+def subject_of(
+    requests: Sequence[YamlValue],
+    constraints: Sequence[YamlValue] = (),
+    configs: Sequence[YamlValue] = (),
+) -> Subject:
+    """Return the claim `c` in namespace `ns` as a subject."""
+    devices = {"requests": requests, "constraints": constraints, "config": configs}
+    claim = read_claim(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"devices": devices},
+        }
+    )
+    assert isinstance(claim, Claim), claim
+    return claim_subject(claim)

@@ -1,0 +1,133 @@
+"""Configurations of known drivers: which are decoded, refused, or applied to other devices."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.classes import DeviceClass, read_class
+from dra.finding import Severity
+from judge.driver_configs import DRIVERS
+from judge.opaque_configs import check_class_configs, check_opaque_configs
+from tests.judge.contexts import class_context, subject_of
+from tests.tables import YamlValue, load_cases
+
+TABLES = Path(__file__).parent / "cases"
+CONFIGS = load_cases(TABLES / "driver_configs.yaml")
+KINDS = load_cases(TABLES / "config_kinds.yaml")
+NVIDIA = "gpu.nvidia.com"
+
+
+def request(class_name: str, **fields: YamlValue) -> YamlValue:
+    return {"deviceClassName": class_name} | fields
+
+
+def config(driver: str, parameters: YamlValue, requests: YamlValue = ()) -> YamlValue:
+    return {"requests": requests, "opaque": {"driver": driver, "parameters": parameters}}
+
+
+def full_path(path: str) -> str:
+    inside = path.removeprefix("/") if path.startswith("/") else f"opaque.parameters.{path}"
+    return f"config[0].{inside}"
+
+
+@pytest.mark.parametrize("case", CONFIGS, ids=lambda case: case["name"])
+def test_configuration_in_a_claim(case: YamlValue) -> None:
+    requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
+    subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
+    found = tuple(check_opaque_configs(subject, class_context({})))
+    expected = [(code, f"spec.devices.{full_path(path)}") for code, path in case["found"]]
+    assert [(each.code, each.path) for each in found] == expected
+    assert all(each.object == "ResourceClaim/ns/c" for each in found)
+    if "says" in case:
+        assert found[0].message == case["says"]
+
+
+@pytest.mark.parametrize("case", CONFIGS, ids=lambda case: case["name"])
+def test_configuration_in_a_class(case: YamlValue) -> None:
+    spec = {"config": [{"opaque": {"driver": case["driver"], "parameters": case["parameters"]}}]}
+    each = read_class({"metadata": {"name": "a"}, "spec": spec})
+    assert isinstance(each, DeviceClass)
+    found = tuple(check_class_configs(each))
+    expected = [(code, f"spec.{full_path(path)}") for code, path in case["found"]]
+    assert [(one.code, one.path) for one in found] == expected
+    assert all(one.object == "DeviceClass/a" for one in found)
+
+
+@pytest.mark.parametrize("case", KINDS, ids=lambda case: case["name"])
+def test_configuration_for_the_devices_of_a_request(case: YamlValue) -> None:
+    extra = {"selectors": [{"cel": {"expression": text}} for text in case.get("selectors", ())]}
+    if "admin" in case:
+        extra["adminAccess"] = case["admin"]
+    requests = [
+        {"name": name, "exactly": request(class_name, **extra)}
+        for name, class_name in case["requests"].items()
+    ]
+    configs = []
+    for each in case["configs"]:
+        parameters = {
+            "apiVersion": each.get("version", "resource.nvidia.com/v1beta1"),
+            "kind": each["kind"],
+        }
+        if "sharing" in each:
+            parameters["sharing"] = each["sharing"]
+        configs.append(config(each.get("driver", NVIDIA), parameters, each.get("for", ())))
+    context = class_context(case.get("classes", {}))
+    found = tuple(check_opaque_configs(subject_of(requests, configs=configs), context))
+    expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]
+    assert [(each.code, each.path) for each in found] == expected
+    if "says" in case:
+        assert found[0].message == case["says"]
+
+
+def test_configuration_that_names_an_alternative() -> None:
+    alternatives = [
+        {"name": "whole", "deviceClassName": NVIDIA},
+        {"name": "part", "deviceClassName": "mig.nvidia.com"},
+    ]
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "MigDeviceConfig"}
+    requests = [{"name": "gpu", "firstAvailable": alternatives}]
+    for name, codes in (("gpu/part", []), ("gpu/whole", ["ConfigKindWrong"])):
+        subject = subject_of(requests, configs=[config(NVIDIA, parameters, [name])])
+        found = check_opaque_configs(subject, class_context({}))
+        assert [each.code for each in found] == codes
+
+
+def test_documented_configurations_have_no_errors_and_the_others_have() -> None:
+    # The table must have both sides of the rules of each driver.
+    accepted, refused = set(), set()
+    for case in CONFIGS:
+        requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
+        subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
+        found = check_opaque_configs(subject, class_context({}))
+        errors = any(each.severity is Severity.ERROR for each in found)
+        (refused if errors else accepted).add(case["driver"])
+    known = set(DRIVERS) - {"hami-core-gpu.project-hami.io"}  # has the table of NVIDIA
+    assert known <= accepted
+    assert known <= refused
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+FIELDS = st.sampled_from(
+    ["sharing", "strategy", "mpsConfig", "interface", "routes", "vf", "iommu", "rules", "vlan"]
+)
+INNER = st.dictionaries(FIELDS | st.text(max_size=3), SCALARS, max_size=3)
+
+
+@given(
+    st.sampled_from(sorted(DRIVERS)),
+    st.dictionaries(FIELDS, SCALARS | INNER | st.lists(INNER, max_size=2), max_size=4),
+    st.sampled_from([{}, {"typed": True}]),
+)
+def test_any_parameters_have_findings_and_no_exception(
+    driver: str, parameters: dict[str, YamlValue], kind: YamlValue
+) -> None:
+    known = DRIVERS[driver]
+    if kind and known.api_versions:
+        parameters |= {"apiVersion": known.api_versions[0], "kind": known.kinds[0].name}
+    requests = [{"name": "gpu", "exactly": request(NVIDIA)}]
+    subject = subject_of(requests, configs=[config(driver, parameters)])
+    for each in check_opaque_configs(subject, class_context({})):
+        assert each.path.startswith("spec.devices.config[0]")
+        assert each.message
