@@ -61,6 +61,13 @@ def validate_template(template: Template, about: str = "") -> tuple[Finding, ...
     return validator.result()
 
 
+def validate_devices(devices: Devices, path: str, about: str) -> tuple[Finding, ...]:
+    """Return a finding for every violation in the devices of a claim, without its metadata."""
+    validator = ObjectValidator(about)
+    _devices(validator, path, devices)
+    return validator.result()
+
+
 def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
     """Return a finding for every violation in a DeviceClass."""
     validator = ObjectValidator(about or format_object_name(KIND, each.metadata))

@@ -65,6 +65,11 @@ def declares_compatibility(each: Slice) -> bool:
     )
 
 
+def check_expression(text: str, about: str, path: str, selectors: Selectors) -> tuple[Finding, ...]:
+    """Report an expression that the API server rejects in a new object."""
+    return _compile(_Expression(text, about, path), selectors)[1]
+
+
 def check_class_selectors(
     classes: Iterable[DeviceClass], devices: Sequence[PublishedDevice], selectors: Selectors
 ) -> Iterator[Finding]:

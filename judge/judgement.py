@@ -8,7 +8,10 @@ fleet. To add a question, write its module and add the function to `QUESTIONS`.
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from dra.finding import Finding
+from dra.finding import Finding, Severity
+from judge.api_rules import check_api_rules
+from judge.claim_size import check_claim_size
+from judge.constraints import check_constraints
 from judge.context import JudgeContext
 from judge.opaque_configs import check_opaque_configs
 from judge.rules_annotation import check_rules_annotation
@@ -17,10 +20,30 @@ from judge.subject import Subject
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
 
-QUESTIONS: Final[tuple[Question, ...]] = (check_rules_annotation, check_opaque_configs)
+QUESTIONS: Final[tuple[Question, ...]] = (
+    check_rules_annotation,
+    check_opaque_configs,
+    check_claim_size,
+    check_constraints,
+)
 
 
 def judge_subject(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
-    """Return all findings about a subject, in the order of the questions, each once."""
+    """Return all findings about a subject, in the order of the questions, each once.
+
+    The API server must have accepted the subject's claims.
+    """
     found = (each for question in QUESTIONS for each in question(subject, context))
     return tuple(dict.fromkeys(settle_all(found, subject, context)))
+
+
+def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
+    """Return all findings about a subject that no API server has seen.
+
+    What the API server rejects is judged no further: the questions expect valid claims.
+    """
+    rejected = tuple(check_api_rules(subject, context))
+    settled = tuple(dict.fromkeys(settle_all(rejected, subject, context)))
+    if any(each.severity is Severity.ERROR for each in rejected):
+        return settled
+    return tuple(dict.fromkeys((*settled, *judge_subject(subject, context))))

@@ -4,6 +4,7 @@ from typing import Final
 
 import dra.codes
 import facts.codes
+import judge.claim_codes
 import judge.codes
 import judge.config_codes
 import ledger.codes
@@ -21,6 +22,7 @@ import translate.targets.codes
 TABLES: Final = (
     dra.codes.CODES,
     judge.codes.CODES,
+    judge.claim_codes.CODES,
     judge.config_codes.CODES,
     solver.codes.CODES,
     ledger.codes.CODES,

@@ -1,0 +1,22 @@
+"""Checks the number of devices that a claim needs in any case."""
+
+from collections.abc import Iterator
+
+from dra.finding import Finding
+from judge import claim_codes as codes
+from judge.context import JudgeContext
+from judge.subject import Subject
+from solver.demand import MAX_RESULTS, minimum_devices
+
+
+def check_claim_size(subject: Subject, _: JudgeContext) -> Iterator[Finding]:
+    """Report claims that need more devices than an allocation can have.
+
+    Requests for all devices count as none, because the published devices decide their number.
+    """
+    for judged in subject.claims:
+        least = minimum_devices(judged.claim, {})
+        if least > MAX_RESULTS:
+            message = f"the claim needs at least {least} devices, but at most {MAX_RESULTS} are"
+            path = f"{judged.path}.devices.requests"
+            yield codes.TOO_MANY_DEVICES.at(path, f"{message} allowed", object=judged.object)
