@@ -40,19 +40,29 @@ def go_version() -> str:
 
 def pinned(version: str) -> str:
     """Read the full Kubernetes version that `version` (such as 1.36) is pinned to."""
-    text = (HERE / version / "go.mod").read_text(encoding="utf-8")
-    found = re.search(r"k8s\.io/kubernetes v(\S+)", text)
+    return required(HERE / version, "k8s.io/kubernetes")
+
+
+def required(folder: Path, module: str) -> str:
+    """Read the version of a module that the go.mod of a folder requires."""
+    text = (folder / "go.mod").read_text(encoding="utf-8")
+    found = re.search(rf"{re.escape(module)} v(\S+)", text)
     if found is None:
-        raise ValueError(f"{version}/go.mod requires no k8s.io/kubernetes")
+        raise ValueError(f"{folder.name}/go.mod requires no {module}")
     return found[1]
+
+
+def cache_name(label: str, module: Path) -> str:
+    """Name the cache folder of what this Go builds from a module that pins its requirements."""
+    digest = hashlib.sha256(go_version().encode())
+    for name in ("go.mod", "go.sum"):
+        digest.update((module / name).read_bytes())
+    return f"{label}-{digest.hexdigest()[:12]}"
 
 
 def folder(version: str) -> Path:
     """Return the name of the folder of what this pin and this Go build."""
-    digest = hashlib.sha256(go_version().encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((HERE / version / name).read_bytes())
-    return CACHE / f"{version}-{digest.hexdigest()[:12]}"
+    return CACHE / cache_name(version, HERE / version)
 
 
 def binaries(version: str = DEFAULT) -> Path:
@@ -68,25 +78,32 @@ def binaries(version: str = DEFAULT) -> Path:
 
 
 def build(version: str, name: str, target: Path) -> None:
-    """Build one binary; it appears in the folder only when it is whole."""
-    full = pinned(version)
-    major, minor, _ = full.split(".")
-    stamp = " ".join(
-        f"-X k8s.io/component-base/version.{key}={value}"
-        for key, value in {
-            "gitVersion": f"v{full}",
-            "gitMajor": major,
-            "gitMinor": minor,
-        }.items()
+    """Build one program of the control plane."""
+    compile_program(
+        HERE / version, PACKAGES[name], target / name, stamp=version_stamp(pinned(version))
     )
-    partial = target / f"{name}.partial"
+
+
+def version_stamp(full: str) -> str:
+    """Return the linker's options that let a program of Kubernetes state its version."""
+    major, minor, _ = full.split(".")
+    values = {"gitVersion": f"v{full}", "gitMajor": major, "gitMinor": minor}
+    return " ".join(f"-X k8s.io/component-base/version.{key}={values[key]}" for key in values)
+
+
+def compile_program(
+    module: Path, package: str, program: Path, *, stamp: str = "", tags: str = ""
+) -> None:
+    """Build one program of a module; the file appears only when it is whole."""
+    partial = program.with_name(f"{program.name}.partial")
+    flags = ["-trimpath", "-ldflags", f"-s -w {stamp}", "-tags", tags]
     subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", partial, PACKAGES[name]],  # noqa: S607
+        ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
         check=True,
-        cwd=HERE / version,
+        cwd=module,
         env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
     )
-    partial.rename(target / name)
+    partial.rename(program)
 
 
 if __name__ == "__main__":

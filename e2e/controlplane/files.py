@@ -37,20 +37,21 @@ def signing_key(folder: Path) -> tuple[Path, Path]:
     return private, public
 
 
-def token_file(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Write the static token file; the file, and each user's token."""
-    tokens = {user: secrets.token_hex(16) for user in USERS}
+def token_file(folder: Path, more: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """Write the static token file, for `more` users too; the file, and each user's token."""
+    users = {**USERS, **more}
+    tokens = {user: secrets.token_hex(16) for user in users}
     path = folder / "tokens.csv"
     rows = (
         f'{tokens[user]},{user},{number},"{groups}"'
-        for number, (user, groups) in enumerate(USERS.items())
+        for number, (user, groups) in enumerate(users.items())
     )
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     path.chmod(0o600)
     return path, tokens
 
 
-def kubeconfig(path: Path, port: int, authority: Path, token: str) -> Path:
+def kubeconfig(path: Path, server: str, authority: Path, token: str) -> Path:
     """Write a kubeconfig for one user; YAML is a superset of the JSON written here."""
     name = "rig"
     content = {
@@ -61,7 +62,7 @@ def kubeconfig(path: Path, port: int, authority: Path, token: str) -> Path:
             {
                 "name": name,
                 "cluster": {
-                    "server": f"https://127.0.0.1:{port}",
+                    "server": server,
                     "certificate-authority": str(authority),
                 },
             }

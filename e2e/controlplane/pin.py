@@ -11,21 +11,25 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
+CONTROL_PLANE = (
+    "go.etcd.io/etcd/server/v3",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "k8s.io/kubernetes/cmd/kube-scheduler",
+    "k8s.io/kubectl/pkg/cmd",
+    "k8s.io/component-base/cli",
+)
 TOOLS = """//go:build tools
 
-// Package controlplane names what is built, so that go.sum covers it.
-package controlplane
+// Package {name} names what is built, so that go.sum covers it.
+package {name}
 
 import (
-\t_ "go.etcd.io/etcd/server/v3"
-\t_ "k8s.io/kubernetes/cmd/kube-apiserver"
-\t_ "k8s.io/kubernetes/cmd/kube-controller-manager"
-\t_ "k8s.io/kubernetes/cmd/kube-scheduler"
-\t_ "k8s.io/kubectl/pkg/cmd"
-\t_ "k8s.io/component-base/cli"
+{imports}
 )
 """
 
@@ -41,11 +45,12 @@ def upstream(kubernetes: str) -> str:
     return Path(json.loads(answer)["GoMod"]).read_text(encoding="utf-8")
 
 
-def main(kubernetes: str, etcd: str) -> None:
-    """Write the folder of one version."""
+def write(
+    folder: Path, module: str, kubernetes: str, requires: str, packages: Sequence[str]
+) -> None:
+    """Write the module that pins `packages` of one Kubernetes version and what else they need."""
     minor, patch = kubernetes.split(".")[1:]
     staging = f"v0.{minor}.{patch}"
-    folder = HERE / f"1.{minor}"
     folder.mkdir(exist_ok=True)
     source = upstream(kubernetes)
     modules = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", source, re.MULTILINE)
@@ -53,15 +58,28 @@ def main(kubernetes: str, etcd: str) -> None:
     # Without it Go's run-time settings would follow our go line instead of what was released.
     settings = re.search(r"^godebug default=\S+$", source, re.MULTILINE)
     (folder / "go.mod").write_text(
-        f"module drawbridge.dev/e2e/controlplane\n\ngo 1.24\n\n"
+        f"module {module}\n\ngo 1.24\n\n"
         f"{settings[0] if settings else ''}\n\n"
-        f"require (\n\tk8s.io/kubernetes v{kubernetes}\n\tk8s.io/kubectl {staging}\n"
-        f"\tk8s.io/component-base {staging}\n\tgo.etcd.io/etcd/server/v3 v{etcd}\n)\n\n"
+        f"require (\n\tk8s.io/kubernetes v{kubernetes}\n{requires})\n\n"
         f"replace (\n{replaces}\n)\n",
         encoding="utf-8",
     )
-    (folder / "tools.go").write_text(TOOLS, encoding="utf-8")
+    imports = "\n".join(f'\t_ "{package}"' for package in packages)
+    name = module.rpartition("/")[2]
+    (folder / "tools.go").write_text(TOOLS.format(name=name, imports=imports), encoding="utf-8")
     subprocess.run(["go", "mod", "tidy"], check=True, cwd=folder)  # noqa: S607  # go of the PATH
+
+
+def main(kubernetes: str, etcd: str) -> None:
+    """Write the folder of one version."""
+    minor, patch = kubernetes.split(".")[1:]
+    staging = f"v0.{minor}.{patch}"
+    requires = (
+        f"\tk8s.io/kubectl {staging}\n\tk8s.io/component-base {staging}\n"
+        f"\tgo.etcd.io/etcd/server/v3 v{etcd}\n"
+    )
+    module = "drawbridge.dev/e2e/controlplane"
+    write(HERE / f"1.{minor}", module, kubernetes, requires, CONTROL_PLANE)
 
 
 if __name__ == "__main__":

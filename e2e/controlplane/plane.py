@@ -3,13 +3,15 @@
     with ControlPlane() as plane:
         plane.admin.get("/api/v1/nodes")
 
-Everything lives in a temporary folder and on free ports, and ends with the block. There is no
-kubelet and no kube-proxy: nodes are objects that somebody simulates, and a Service's clusterIP is
-an address of the loopback range that `e2e.controlplane.relay` listens on.
+Everything lives in a temporary folder and on free ports, and ends with the block. By default there
+is no kubelet and no kube-proxy: nodes are objects that somebody simulates, and the clusterIP of a
+Service is an address of the loopback range that `e2e.controlplane.relay` listens on. With
+`Options.address` other namespaces reach it, and real kubelets report to it (`e2e.realnodes`).
 """
 
 import contextlib
 import http.client
+import ipaddress
 import shutil
 import ssl
 import sys
@@ -21,12 +23,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from e2e.controlplane import build, files
+from e2e.controlplane import build, certificates, files
 from e2e.controlplane.client import ApiError, Client
 from e2e.controlplane.processes import Process, free_port
 
 # A range for each port, so that two control planes on one machine have different Services.
 SERVICES = "127.{}.0.0/24"
+LOOPBACK = "127.0.0.1"
 CONTROLLERS = (
     "cronjob-controller",
     "daemonset-controller",
@@ -50,7 +53,11 @@ CONTROLLERS = (
 class Options:
     """What a scenario may want otherwise.
 
-    `schedulers` maps a process name to what its KubeSchedulerConfiguration has beyond the usual.
+    `schedulers` maps a process name to what its KubeSchedulerConfiguration has beyond the usual,
+    `users` a static user to its groups. An `address` other than loopback needs a certificate for
+    it, which is made, and endpoints of the API server, which it then writes itself. With `nodes`,
+    real kubelets report: they are authorized and admitted as nodes, and a node has the taints of
+    its conditions.
     """
 
     version: str = build.DEFAULT
@@ -60,6 +67,12 @@ class Options:
         default_factory=lambda: {"kube-scheduler": {}}
     )
     apiserver: tuple[str, ...] = ()
+    users: Mapping[str, str] = field(default_factory=dict)
+    address: str = LOOPBACK
+    service_range: str = ""
+    nodes: bool = False
+    controllers: tuple[str, ...] = CONTROLLERS
+    controller_manager: tuple[str, ...] = ()
 
 
 class ControlPlane:
@@ -74,7 +87,7 @@ class ControlPlane:
         self.etcd_port = free_port()
         self.authority = self.folder / "certs" / "apiserver.crt"
         self.private, self.public = files.signing_key(self.folder)
-        self.token_file, self.tokens = files.token_file(self.folder)
+        self.token_file, self.tokens = files.token_file(self.folder, self.options.users)
         self._admin: Client | None = None
 
     @property
@@ -91,7 +104,8 @@ class ControlPlane:
     def kubeconfig(self, name: str, token: str) -> Path:
         """Write a kubeconfig for the holder of `token`; `name` becomes the file's."""
         path = self.folder / f"{name.replace(':', '-').replace('/', '-')}.kubeconfig"
-        return files.kubeconfig(path, self.port, self.authority, token)
+        server = f"https://{self.options.address}:{self.port}"
+        return files.kubeconfig(path, server, self.authority, token)
 
     def user_config(self, user: str = "admin") -> Path:
         """Write a kubeconfig for one of the static users."""
@@ -165,26 +179,43 @@ class ControlPlane:
 
     def start_apiserver(self) -> None:
         """Start the API server; may be called again after it was stopped or killed."""
-        # TaintNodesByCondition would taint every new node, and only the node lifecycle controller,
-        # which would miss heartbeats here, takes that taint away again.
         self._spawn(
             "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
-            "--bind-address=127.0.0.1",
+            f"--etcd-servers=http://{LOOPBACK}:{self.etcd_port}",
             f"--secure-port={self.port}",
             f"--cert-dir={self.folder / 'certs'}",
-            f"--service-cluster-ip-range={SERVICES.format(100 + self.port % 100)}",
-            "--endpoint-reconciler-type=none",
-            "--authorization-mode=RBAC",
+            *self._reachable(),
+            *self._admission(),
             f"--token-auth-file={self.token_file}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={self.private}",
             f"--service-account-key-file={self.public}",
-            "--disable-admission-plugins=TaintNodesByCondition",
             *self._gates(),
             *self._runtime(),
             *self.options.apiserver,
         ).wait_ready(self._apiserver_ready)
+
+    def _reachable(self) -> tuple[str, ...]:
+        """Return where the API server listens and which addresses Services have."""
+        services = self.options.service_range or SERVICES.format(100 + self.port % 100)
+        option = f"--service-cluster-ip-range={services}"
+        if self.options.address == LOOPBACK:
+            return (f"--bind-address={LOOPBACK}", option, "--endpoint-reconciler-type=none")
+        if not self.authority.exists():
+            # What it makes itself does not serve loopback once it listens everywhere.
+            first = next(ipaddress.ip_network(services).hosts())
+            addresses = (LOOPBACK, self.options.address, str(first))
+            names = ("kubernetes", "kubernetes.default.svc")
+            certificates.self_signed(self.authority.parent, *names, *addresses, stem="apiserver")
+        return ("--bind-address=0.0.0.0", f"--advertise-address={self.options.address}", option)
+
+    def _admission(self) -> tuple[str, ...]:
+        if self.options.nodes:
+            return ("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction")
+        # It would taint every new node, and only the node lifecycle controller, which would miss
+        # heartbeats here, takes that taint away again.
+        disabled = "--disable-admission-plugins=TaintNodesByCondition"
+        return ("--authorization-mode=RBAC", disabled)
 
     def start_controller_manager(self) -> None:
         """Start the controllers that scenarios need, each as its own ServiceAccount."""
@@ -192,7 +223,7 @@ class ControlPlane:
         self._spawn_with_health(
             "kube-controller-manager",
             f"--kubeconfig={access}",
-            f"--controllers={','.join(CONTROLLERS)}",
+            f"--controllers={','.join(self.options.controllers)}",
             "--leader-elect=false",
             "--use-service-account-credentials",
             f"--service-account-private-key-file={self.private}",
@@ -200,6 +231,7 @@ class ControlPlane:
             "--kube-api-qps=2000",
             "--kube-api-burst=2000",
             *self._gates(),
+            *self.options.controller_manager,
         )
 
     def start_scheduler(self, name: str, extra: Mapping[str, Any]) -> None:
