@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from e2e.controlplane.client import JSON, ApiError, Client
 from e2e.nodes import order, protocol
@@ -59,12 +59,15 @@ class Driver:
         self._guard = threading.Lock()
         self._server = self._serve()
 
-    def _serve(self) -> protocol.Server:
-        handlers = {
+    def _serve(self) -> "Server":
+        return protocol.serve(self.socket, self.handlers())
+
+    def handlers(self) -> dict[str, protocol.Handler]:
+        """Return what answers each call."""
+        return {
             protocol.PREPARE: partial(self._each, protocol.PREPARE, self.prepare),
             protocol.UNPREPARE: partial(self._each, protocol.UNPREPARE, self.unprepare),
         }
-        return protocol.Server(self.socket, handlers)
 
     def stop(self) -> None:
         """End the server."""
@@ -121,6 +124,10 @@ class Driver:
         if failing:
             raise protocol.FailedError("the driver fails on request")
 
+    def node_client(self, node: str) -> Client:  # noqa: ARG002  # where nodes have accounts, it counts
+        """Return the account of the driver on a node."""
+        return self.client
+
     def prepare(self, node: str, namespace: str, name: str, uid: str) -> dict[str, Any]:
         """Prepare one claim on one node, or refuse it and record why."""
         claim = self._fetch(node, namespace, name, uid)
@@ -145,7 +152,7 @@ class Driver:
     def _fetch(self, node: str, namespace: str, name: str, uid: str) -> JSON:
         """Do what the driver library does first: get the claim, see that it is the one meant."""
         path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
-        claim = self.client.get(path)
+        claim = self.node_client(node).get(path)
         subject = f"{namespace}/{name}"
         if not claim.get("status", {}).get("allocation"):
             self._refuse("NotAllocated", node, subject, "", "the claim is not allocated")
@@ -218,6 +225,13 @@ class Driver:
 
 class Refused(Exception):  # noqa: N818  # an answer, not an accident
     """The driver does not prepare the claim; says why."""
+
+
+class Server(Protocol):
+    """What serves the calls until it is stopped."""
+
+    def stop(self) -> None:
+        """End it."""
 
 
 Work = Callable[[str, str, str, str], dict[str, Any]]

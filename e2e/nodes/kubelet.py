@@ -236,7 +236,7 @@ class Kubelet:
             raise Retry(f"driver {name} is not registered")
         claim = protocol.reference(held.namespace, held.name, uid)
         try:
-            answer = protocol.ask(driver.socket, call, node, [claim], PREPARE_SECONDS)
+            answer = protocol.ask(driver.socket, call, node, [claim])
         except protocol.FailedError as problem:
             raise Retry(f"driver {name}: {problem}") from problem
         if uid not in answer.claims:

@@ -86,7 +86,7 @@ def test_a_driver_is_asked_over_its_socket_and_told_for_which_node(tmp_path: Pat
 
     handlers = {protocol.PREPARE: prepare, protocol.UNPREPARE: unprepare}
     path = tmp_path / "driver.sock"
-    server = protocol.Server(path, handlers)
+    server = protocol.serve(path, handlers)
     try:
         claims = [protocol.reference("space", name, f"uid-{name}") for name in ("a", "b")]
         answer = protocol.ask(path, protocol.PREPARE, "node-1", claims)
