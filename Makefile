@@ -24,7 +24,7 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 
-e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos
+e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos|node
 	$(BIN)/python -m e2e
 
 bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations

@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, or measures one.
 
-    python -m e2e [smoke|full|compat|chaos|timings|rates|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -12,6 +12,7 @@ import sys
 from types import FrameType
 
 from e2e.rates import rates
+from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
 from e2e.scenarios.registry import SUITES, all_scenarios
 from e2e.timings import timings
@@ -44,6 +45,8 @@ def main() -> int:
     if arguments.what == "rates":
         rates(print_line)
         return 0
+    if arguments.what == "node":
+        return run_node_suite(arguments.part)
     counts = run_suite(arguments.what, arguments.part)
     print_line(summary(counts))
     return 1 if counts["failed"] else 0

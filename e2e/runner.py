@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from subprocess import CalledProcessError
 
 from e2e.controlplane.build import DEFAULT, NoGoError
@@ -84,18 +85,34 @@ def run_all(
     chosen: list[Scenario], version: str, client: Client, plane: ControlPlane | None
 ) -> Counter[str]:
     """Run scenarios one after the other on a cluster."""
-    counts: Counter[str] = Counter()
+    create_classes(client)
+    with Fleet(client) as fleet:
+        return play_all(
+            chosen, version, plane, lambda one: Stage(one.name, version, client, fleet, plane)
+        )
+
+
+def create_classes(client: Client) -> None:
+    """Create the DeviceClasses that the drivers' own charts install."""
     for name, expression in objects.CLASSES.items():
         path = f"{objects.RESOURCE}/deviceclasses/{name}"
         client.apply(path, objects.device_class(name, expression))
-    with Fleet(client) as fleet:
-        for one in chosen:
-            if lacking := [need for need in one.needs if plane is None and need in OPTIONAL_NEEDS]:
-                print_line(f"skip  {version}  {one.name}: needs {', '.join(lacking)}")
-                counts["skipped"] += 1
-                continue
-            stage = Stage(one.name, version, client, fleet, plane)
-            counts["passed" if run_scenario(one, stage) else "failed"] += 1
+
+
+def play_all(
+    chosen: list[Scenario],
+    version: str,
+    plane: ControlPlane | None,
+    make_stage: Callable[[Scenario], Stage],
+) -> Counter[str]:
+    """Run scenarios one after the other, each on a stage of its own."""
+    counts: Counter[str] = Counter()
+    for one in chosen:
+        if lacking := [need for need in one.needs if plane is None and need in OPTIONAL_NEEDS]:
+            print_line(f"skip  {version}  {one.name}: needs {', '.join(lacking)}")
+            counts["skipped"] += 1
+            continue
+        counts["passed" if run_scenario(one, make_stage(one)) else "failed"] += 1
     return counts
 
 

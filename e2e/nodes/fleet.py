@@ -46,7 +46,7 @@ class Fleet:
         self.kubelet = Kubelet(client, self.record)
         self.machines: dict[str, Machine] = {}
         self.published: dict[tuple[str, str], tuple[Layout, int]] = {}
-        self._owners: dict[str, str] = {}
+        self.owners: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="drawbridge-nodes-")
 
     def __enter__(self) -> Self:
@@ -62,16 +62,27 @@ class Fleet:
     ) -> None:
         if not self.asleep:
             self.kubelet.stop()
-        for driver in self.kubelet.drivers.values():
+        for driver in self.drivers.values():
             driver.stop()
         self._folder.cleanup()
 
+    @property
+    def drivers(self) -> dict[str, Driver]:
+        """Return the drivers started so far."""
+        return self.kubelet.drivers
+
     def driver(self, name: str) -> Driver:
         """Return a driver, started when it is first needed."""
-        if name not in self.kubelet.drivers:
-            folder = Path(self._folder.name)
-            self.kubelet.drivers[name] = Driver(FAMILIES[name], self.client, self.record, folder)
-        return self.kubelet.drivers[name]
+        if name not in self.drivers:
+            self.drivers[name] = self._make_driver(name, Path(self._folder.name))
+        return self.drivers[name]
+
+    def _make_driver(self, name: str, folder: Path) -> Driver:
+        return Driver(FAMILIES[name], self.client, self.record, folder)
+
+    def node_client(self, _name: str) -> Client:
+        """Return the account that publishes the devices of a node."""
+        return self.client
 
     def add(  # a node's plan, field by field
         self,
@@ -97,25 +108,29 @@ class Fleet:
 
     def _add(self, plan: NodePlan) -> None:
         hardware = machine(plan.name, plan.shape)
+        self.machines[plan.name] = hardware
+        self._start_node(plan, hardware)
+        for name, mode in plan.drivers.items():
+            self.publish(FAMILIES[name].publish(hardware, mode))
+
+    def _start_node(self, plan: NodePlan, hardware: Machine) -> None:
+        """Create the node with its plugins, before its drivers publish."""
         counts = {resource: len(units) for resource, units in plan.plugins.items()}
         body = node.node(hardware, plan.labels, counts)
-        self._owners[plan.name] = self.client.create("/api/v1/nodes", body)["metadata"]["uid"]
-        self.machines[plan.name] = hardware
+        self.owners[plan.name] = self.client.create("/api/v1/nodes", body)["metadata"]["uid"]
         self.kubelet.plugins[plan.name] = {
             resource: Plugin(plan.name, resource, units, self.record)
             for resource, units in plan.plugins.items()
         }
         self.kubelet.nodes.add(plan.name)
-        for name, mode in plan.drivers.items():
-            self.publish(FAMILIES[name].publish(hardware, mode))
 
     def publish(self, layout: Layout, *, lost: Iterable[str] = (), whole: bool = True) -> int:
         """Publish a pool, as a new generation when it was published before."""
         key = (layout.driver, layout.node)
         generation = self.published[key][1] + 1 if key in self.published else 1
         self.driver(layout.driver).settle(layout, lost)
-        owner = self._owners.get(layout.node, "")
-        slices.publish(self.client, layout, generation, owner, whole=whole)
+        owner = self.owners.get(layout.node, "")
+        slices.publish(self.node_client(layout.node), layout, generation, owner, whole=whole)
         self.published[key] = (layout, generation)
         return generation
 
@@ -144,8 +159,12 @@ class Fleet:
             for number in (generation, generation - 1):
                 slices.withdraw(self.client, layout, number)
             self.driver(layout.driver).forget(name)
-        self.kubelet.forget(name)
         self.machines.pop(name, None)
+        self._end_node(name)
+
+    def _end_node(self, name: str) -> None:
+        """Delete the node; its kubelet forgets it."""
+        self.kubelet.forget(name)
         try:
             self.client.delete(f"/api/v1/nodes/{name}")
         except ApiError as problem:
@@ -161,6 +180,10 @@ class Fleet:
             if uid in held.pods
             for driver, device in held.devices
         )
+
+    def units(self, pod: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Return the units that the plugins have given a pod, by resource."""
+        return self.kubelet.units.get(pod["metadata"]["uid"], {})
 
     def prepared(self, driver: str, name: str) -> list[str]:
         """List the UIDs of the claims that a driver has prepared on a node."""

@@ -69,7 +69,7 @@ class PreparedDevice(msgspec.Struct, frozen=True):
 def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
     """Compare a running pod with the expectation."""
     node = pod["spec"]["nodeName"]
-    assert node.removeprefix(f"{stage.name}-") in pods.at, f"{pods.name} is on {node}"
+    assert node in map(stage.node_name, pods.at), f"{pods.name} is on {node}"
     held = {claim: list(_held(stage, node, claim)) for claim in _claims(pod).values()}
     everything = [one for some in held.values() for one in some]
     prepared = sorted(f"{one.driver}/{node}/{one.device.name}" for one in everything)
@@ -103,7 +103,7 @@ def _containers(
     everything = [id(one) for some in held.values() for one in some]
     together = sum(bool(one.devices) for one in pods.containers.values()) if pods.together else 1
     assert users == dict.fromkeys(everything, together), "each device is in its containers"
-    given = stage.fleet.kubelet.units.get(pod["metadata"]["uid"], {})
+    given = stage.fleet.units(pod)
     wanted = sum((Counter(one.units) for one in pods.containers.values()), Counter())
     assert {name: len(units) for name, units in given.items()} == wanted, f"units: {given}"
 
@@ -145,7 +145,7 @@ def _of_container(
 def _held(stage: Stage, node: str, claim: str) -> Iterator[PreparedDevice]:
     """Read a claim from the books of all drivers on a node."""
     machine = stage.fleet.machines[node]
-    for name, driver in stage.fleet.kubelet.drivers.items():
+    for name, driver in stage.fleet.drivers.items():
         station = driver.stations.get(node)
         for order in list(station.prepared.values()) if station else ():
             if order.claim != f"{stage.namespace}/{claim}":

@@ -107,9 +107,13 @@ class Stage:
         """Return the labels of this stage's nodes."""
         return {LABEL: self.name}
 
+    def node_name(self, suffix: str) -> str:
+        """Return the name of a node of this stage."""
+        return f"{self.name}-{suffix}"
+
     def hardware(self, suffix: str, shape: str) -> Machine:
         """Return the hardware of a node of this stage without adding it."""
-        return machine(f"{self.name}-{suffix}", shape)
+        return machine(self.node_name(suffix), shape)
 
     def node(
         self,
@@ -119,8 +123,7 @@ class Stage:
         plugins: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Machine:
         """Add a node."""
-        name = f"{self.name}-{suffix}"
-        return self.fleet.add(name, shape, drivers, {LABEL: self.name}, plugins)
+        return self.fleet.add(self.node_name(suffix), shape, drivers, {LABEL: self.name}, plugins)
 
     # --- objects -------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Real nodes: kubelet, containerd, runc and kube-proxy in namespaces that the run makes."""

@@ -1,0 +1,117 @@
+"""Gives hardware, drivers and plugins to real nodes, by the interface of the simulated fleet."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from e2e.controlplane.client import Client
+from e2e.nodes.driver import Driver
+from e2e.nodes.family import FAMILIES
+from e2e.nodes.fleet import Fleet, NodePlan
+from e2e.nodes.machine import Machine
+from e2e.nodes.node import node
+from e2e.realnodes import pod_resources
+from e2e.realnodes.device_plugin import DevicePlugin
+from e2e.realnodes.driver import RegisteredDriver
+from e2e.realnodes.node import RealNode
+from e2e.realnodes.pod_resources import ContainerShare
+from e2e.realnodes.rig import NodeRig
+
+# The kubelet's own labels.
+KEPT = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
+
+
+class RealFleet(Fleet):
+    """The real nodes of one rig; a scenario gives them hardware and takes it away again."""
+
+    def __init__(self, rig: NodeRig) -> None:
+        super().__init__(rig.plane.admin, asleep=True)
+        self.rig = rig
+        self.plugins: dict[str, dict[str, DevicePlugin]] = {}
+        self._labels: dict[str, list[str]] = {}
+        self._clients: dict[str, Client] = {}
+
+    def real_node(self, name: str) -> RealNode:
+        """Return the processes of a node."""
+        return self.rig.nodes[name]
+
+    def registered(self, driver: str) -> RegisteredDriver:
+        """Return a driver, with its places on the nodes."""
+        found = self.driver(driver)
+        assert isinstance(found, RegisteredDriver)
+        return found
+
+    def node_client(self, name: str) -> Client:
+        """Return the account of the node's kubelet, which its drivers use."""
+        if name not in self._clients:
+            token = self.rig.plane.tokens[f"system:node:{name}"]
+            self._clients[name] = self.rig.plane.client(token)
+        return self._clients[name]
+
+    def _make_driver(self, name: str, folder: Path) -> Driver:
+        family = FAMILIES[name]
+        return RegisteredDriver(family, self.node_client, self.client, self.record, folder)
+
+    def _start_node(self, plan: NodePlan, hardware: Machine) -> None:
+        """Label the node, register its drivers, and start its plugins."""
+        path = f"/api/v1/nodes/{plan.name}"
+        labels = node(hardware, plan.labels)["metadata"]["labels"]
+        wanted = {name: text for name, text in labels.items() if name not in KEPT}
+        patched = self.client.patch(path, {"metadata": {"labels": wanted}})
+        self._labels[plan.name] = list(wanted)
+        self.owners[plan.name] = patched["metadata"]["uid"]
+        real = self.real_node(plan.name)
+        for name in plan.drivers:
+            self.registered(name).attach(real)
+        for resource, units in plan.plugins.items():
+            plugin = DevicePlugin(real, resource, units, self.record)
+            self.plugins.setdefault(plan.name, {})[resource] = plugin
+            plugin.start()
+            self.wait_allocatable(plan.name, resource, len(units))
+
+    def wait_allocatable(self, name: str, resource: str, count: int) -> None:
+        """Wait until a node offers so many units of a resource."""
+
+        def offered() -> bool:
+            status = self.client.get(f"/api/v1/nodes/{name}")["status"]
+            return int(status["allocatable"].get(resource, "0")) == count
+
+        self.rig.wait(f"{name} offers {resource}: {count}", offered)
+
+    def _end_node(self, name: str) -> None:
+        """Take everything from the node; a new kubelet forgets the capacity of former plugins."""
+        plugins = self.plugins.pop(name, {})
+        for plugin in plugins.values():
+            plugin.stop()
+        if plugins:
+            self.real_node(name).restart_kubelet()
+            for resource in plugins:
+                self._wait_no_capacity(name, resource)
+        labels = dict.fromkeys(self._labels.pop(name, []))
+        self.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def _wait_no_capacity(self, name: str, resource: str) -> None:
+        def forgotten() -> bool:
+            status = self.client.get(f"/api/v1/nodes/{name}")["status"]
+            return status["capacity"].get(resource, "0") == "0" and self.rig.ready(name)
+
+        self.rig.wait(f"{name} has no capacity {resource}", forgotten)
+
+    def shares(self, pod: Mapping[str, Any]) -> list[ContainerShare]:
+        """List what the kubelet says the containers of a pod have."""
+        metadata = pod["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        listed = pod_resources.shares(self.real_node(pod["spec"]["nodeName"]))
+        return [one for one in listed if (one.namespace, one.pod) == key]
+
+    def held_by(self, pod: Mapping[str, Any]) -> list[str]:
+        """List the devices that the kubelet says a pod has, as driver/pool/device."""
+        return sorted(map(str, {device for one in self.shares(pod) for device in one.devices}))
+
+    def units(self, pod: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Return the units that the kubelet says a pod has, by resource."""
+        found: dict[str, tuple[str, ...]] = {}
+        for one in self.shares(pod):
+            for resource, units in one.units.items():
+                found[resource] = (*found.get(resource, ()), *units)
+        return found

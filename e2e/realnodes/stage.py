@@ -1,0 +1,109 @@
+"""Gives a scenario real nodes, containers that print what they have, and their output."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.installed.kubectl import Kubectl
+from e2e.realnodes.cdi import FOLDER, VARIABLE
+from e2e.realnodes.device_plugin import VARIABLE as UNITS
+from e2e.realnodes.fleet import RealFleet
+from e2e.realnodes.images import BUSYBOX
+from e2e.realnodes.rig import NodeRig
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.stage import Stage
+
+END = "printed everything"
+# What a container prints: the variables, device nodes and consumed amounts that it was given.
+PRINT = (
+    f"env | grep -E '^({VARIABLE}|{UNITS})'; "
+    f"ls {FOLDER} 2>/dev/null | sed 's#^#{FOLDER}/#'; echo {END}"
+)
+KEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a container printed of itself: its variables, and its device nodes."""
+
+    variables: dict[str, str]
+    nodes: tuple[str, ...]
+
+
+def container(*, ends: bool = False, **more: Any) -> JSON:  # noqa: ANN401  # fields of a container
+    """Return fields of a container that prints what it has, and stays unless it `ends`."""
+    script = PRINT if ends else f"{PRINT}; {KEEP}"
+    return {"image": BUSYBOX, "command": ["sh", "-c", script], **more}
+
+
+def read_output(text: str) -> Printed | None:
+    """Read what a container printed; None when it is not complete yet."""
+    lines = text.splitlines()
+    if END not in lines:
+        return None
+    pairs = [line.partition("=") for line in lines if re.match(f"({VARIABLE}|{UNITS})", line)]
+    nodes = tuple(sorted(line for line in lines if line.startswith(f"{FOLDER}/")))
+    return Printed({name: value for name, _, value in pairs}, nodes)
+
+
+class RealStage(Stage):
+    """One scenario's part of a cluster with real nodes, which are those of the rig in order."""
+
+    fleet: RealFleet
+
+    def __init__(self, name: str, version: str, fleet: RealFleet) -> None:
+        super().__init__(name, version, fleet.client, fleet, fleet.rig.plane)
+        self.fleet = fleet
+        self._suffixes: list[str] = []
+
+    @property
+    def rig(self) -> NodeRig:
+        """Return the nodes' processes."""
+        return self.fleet.rig
+
+    def node_name(self, suffix: str) -> str:
+        """Return the real node behind a suffix: the first one that no other suffix has."""
+        if suffix not in self._suffixes:
+            assert len(self._suffixes) < len(self.rig.names), f"no node is left for {suffix}"
+            self._suffixes.append(suffix)
+        return self.rig.names[self._suffixes.index(suffix)]
+
+    def set_up(self) -> None:
+        """Wait until every node takes pods."""
+        self.rig.wait("every node is Ready", lambda: all(map(self.rig.ready, self.rig.names)))
+        super().set_up()
+
+    def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Return a pod whose containers print what they have."""
+        pod = super().pod_object(name, **spec)
+        for each in pod["spec"]["containers"]:
+            each.update(container())
+        return pod
+
+    def printed(self, pod: str, name: str = "main") -> Printed:
+        """Wait for the output of a container, and return what it says."""
+
+        def output() -> Printed | None:
+            return read_output(self.output(pod, name))
+
+        found = self.wait(f"{pod}/{name} printed what it has", output)
+        assert found is not None
+        return found
+
+    def output(self, pod: str, name: str = "main") -> str:
+        """Return the output of a container so far."""
+        done = self.kubectl("logs", pod, f"--container={name}")
+        return done.out if done.code == 0 else ""
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """Return kubectl in the stage's namespace."""
+        plane = self.processes
+        cache = plane.folder / "kubectl-cache"
+        return Kubectl(plane.bin / "kubectl", plane.user_config(), cache, self.namespace)
+
+
+def real(stage: Stage) -> RealStage:
+    """Return the stage of a scenario that runs on real nodes."""
+    assert isinstance(stage, RealStage), "this scenario needs real nodes"
+    return stage

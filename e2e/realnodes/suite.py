@@ -1,0 +1,71 @@
+"""Runs the suite `node`: builds outside, then starts the rig in namespaces and plays there."""
+
+import os
+import sys
+from pathlib import Path
+from subprocess import CalledProcessError
+
+from e2e.controlplane.build import DEFAULT, NoGoError, binaries
+from e2e.controlplane.processes import StartError
+from e2e.realnodes.build import NoProgramsError, programs
+from e2e.realnodes.enter import RUN, lacking, run_inside
+from e2e.realnodes.fleet import RealFleet
+from e2e.realnodes.rig import NodeRig, mount_run
+from e2e.realnodes.seed import seeded
+from e2e.realnodes.stage import RealStage
+from e2e.runner import (
+    create_classes,
+    play_all,
+    print_line,
+    report_all_failed,
+    select_scenarios,
+    summary,
+)
+
+SUITE = "node"
+NAMES = ("a", "b", "c")
+
+
+def run_node_suite(part: str) -> int:
+    """Run the scenarios; 1 if one failed or the machine is not as it was before."""
+    if RUN in os.environ:
+        return _play(part)
+    reason = lacking() or _build()
+    if reason:
+        chosen = select_scenarios(SUITE, part)
+        for one in chosen:
+            print_line(f"SKIP  {DEFAULT}  {one.name}: {reason}")
+        print_line(f"0 passed, 0 failed, {len(chosen)} skipped")
+        return 0
+    command = [sys.executable, "-m", "e2e", SUITE, "-k", part]
+    return run_inside(command, print_line)
+
+
+def _build() -> str:
+    """Build everything while there is a network; say what makes it impossible."""
+    try:
+        binaries(DEFAULT)
+        programs(DEFAULT)
+    except (NoGoError, NoProgramsError) as problem:
+        return str(problem)
+    return ""
+
+
+def _play(part: str) -> int:
+    chosen = select_scenarios(SUITE, part)
+    try:
+        mount_run(Path(os.environ[RUN]))
+        built = programs(DEFAULT)
+        seed = seeded(built, [])
+        with NodeRig(DEFAULT, NAMES, built, seed) as rig:
+            times = ", ".join(f"{what} {value:.1f} s" for what, value in rig.timings.items())
+            print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")
+            create_classes(rig.plane.admin)
+            with RealFleet(rig) as fleet:
+                counts = play_all(
+                    chosen, DEFAULT, rig.plane, lambda one: RealStage(one.name, DEFAULT, fleet)
+                )
+    except (StartError, CalledProcessError) as problem:
+        counts = report_all_failed(chosen, DEFAULT, str(problem))
+    print_line(summary(counts))
+    return 1 if counts["failed"] else 0
