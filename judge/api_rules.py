@@ -10,7 +10,7 @@ from dra.claim import request_choices
 from dra.finding import Finding
 from dra.names import ADMIN_ACCESS_LABEL
 from dra.validation import validate_devices
-from judge import claim_codes as codes
+from judge import validity_codes as codes
 from judge.context import JudgeContext
 from judge.expressions import check_expression
 from judge.subject import JudgedClaim, Subject

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dra.finding import Finding
-from judge import claim_codes as codes
+from judge import validity_codes as codes
 from judge.context import JudgeContext
 from judge.subject import Subject
 from solver.demand import MAX_RESULTS, minimum_devices

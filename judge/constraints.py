@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dra.claim import ALL, Choice, Constraint, Devices, Request, refers_to, request_choices
 from dra.finding import Finding
-from judge import claim_codes as codes
+from judge import validity_codes as codes
 from judge.context import JudgeContext
 from judge.subject import Subject
 

@@ -4,9 +4,9 @@ from typing import Final
 
 import dra.codes
 import facts.codes
-import judge.claim_codes
 import judge.codes
 import judge.config_codes
+import judge.validity_codes
 import ledger.codes
 import registration.admission_codes
 import registration.controller_codes
@@ -22,7 +22,7 @@ import translate.targets.codes
 TABLES: Final = (
     dra.codes.CODES,
     judge.codes.CODES,
-    judge.claim_codes.CODES,
+    judge.validity_codes.CODES,
     judge.config_codes.CODES,
     solver.codes.CODES,
     ledger.codes.CODES,

@@ -42,4 +42,6 @@ TOO_MANY_DEVICES = Code(
     remedy="Distribute the devices over several claims of the pod.",
 )
 
-CODES = Codes("judge (claims)", [ADMIN_ACCESS_DENIED, CONSTRAINTS_CONTRADICT, TOO_MANY_DEVICES])
+CODES = Codes(
+    "judge (validity of claims)", [ADMIN_ACCESS_DENIED, CONSTRAINTS_CONTRADICT, TOO_MANY_DEVICES]
+)
