@@ -2,7 +2,8 @@
 
 A cluster of 5,000 nodes with 8 GPUs each, 1,000 namespaces with quotas, 20,000 templates and 5,000
 waiting pods, and one waiting pod with a hostile size. A task on the same loop measures how late it
-wakes; the worst delay has to stay below 50 ms.
+wakes; the worst delay has to stay below 50 ms. On a busy machine, the delay includes the time of
+other processes. The CPU time that all threads of this process used during the delay does not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -48,6 +49,13 @@ _ENFORCE: Final = {"drawbridge.dev/translate": "enforce"}
 _WEBHOOK: Final[Unstructured] = {"webhooks": [{"name": "pods.drawbridge.dev"}]}
 
 T = TypeVar("T")
+
+
+class _Delay(NamedTuple):
+    """How late a task woke, and the CPU time of all threads meanwhile."""
+
+    seconds: float
+    cpu: float
 
 
 class MemoryObject(msgspec.Struct, Generic[T], frozen=True):
@@ -170,14 +178,15 @@ def _hostile() -> Unstructured:
 
 
 @contextlib.asynccontextmanager
-async def _measure(delays: list[float]) -> AsyncIterator[None]:
+async def _measure(delays: list[_Delay]) -> AsyncIterator[None]:
     """Record how late a task wakes that sleeps all the time."""
 
     async def tick() -> None:
         while True:
-            before = time.perf_counter()
+            before, used = time.perf_counter(), time.process_time()
             await asyncio.sleep(TICK)
-            delays.append(time.perf_counter() - before - TICK)
+            late = time.perf_counter() - before - TICK
+            delays.append(_Delay(late, min(late, time.process_time() - used)))
 
     task = asyncio.create_task(tick())
     try:
@@ -190,14 +199,15 @@ async def _measure(delays: list[float]) -> AsyncIterator[None]:
 
 
 async def _row(title: str, reconciler: Reconciler) -> None:
-    delays: list[float] = []
+    delays: list[_Delay] = []
     gc.collect()  # what was built for the row
     async with _measure(delays):
         started = time.perf_counter()
         await reconciler.reconcile()
         seconds = time.perf_counter() - started
-    worst = max(delays, default=seconds) * 1000
-    print(f"{title:44} {seconds:8.2f} s   loop held at most {worst:6.1f} ms")
+    late = max((each.seconds for each in delays), default=seconds) * 1000
+    cpu = max((each.cpu for each in delays), default=seconds) * 1000
+    print(f"{title:44} {seconds:8.2f} s   loop held at most {late:6.1f} ms, CPU {cpu:6.1f} ms")
 
 
 async def _measure_all() -> None:

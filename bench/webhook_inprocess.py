@@ -8,7 +8,7 @@ handler.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,7 +73,7 @@ def _numbers() -> Iterator[int]:
         yield (number := number + 1)
 
 
-_KINDS: Mapping[str, Callable[[int], bytes]] = {
+KINDS: Mapping[str, Callable[[int], bytes]] = {
     "out of scope": lambda i: build_body(i, "abc", namespace=OUT),
     "repeated": lambda i: build_body(i, "abc"),
     "distinct": lambda i: build_body(i, f"owner-{i}", gpus=i % 8 + 1),
@@ -88,20 +88,25 @@ async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float
     return (time.thread_time() - start) / len(bodies) * 1e6
 
 
-async def _rows() -> None:
-    admission = AdmissionHandler(
+def make_review_function() -> Callable[[bytes], Awaitable[object]]:
+    """Return the function of a new handler that reviews the body of a request."""
+    return AdmissionHandler(
         SampleClusterView(make_context(Configuration(), FACTS)),
         TemplateCache(MemoryTemplateStore(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
         AnswerCache(),
-    )
+    ).review_pod
+
+
+async def _rows() -> None:
+    review_pod = make_review_function()
     number = _numbers()
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
         bodies = [build_body(next(number), "abc") for _ in range(CALLS)]
         best["echo"] = min(best.get("echo", 1e9), await _timed(_echo, bodies))
-        for name, make in _KINDS.items():
+        for name, make in KINDS.items():
             bodies = [make(next(number)) for _ in range(CALLS)]
-            best[name] = min(best.get(name, 1e9), await _timed(admission.review_pod, bodies))
+            best[name] = min(best.get(name, 1e9), await _timed(review_pod, bodies))
     print(f"{'':26} {'us':>8} {'of the echo':>12}   ({len(bodies[0])} bytes, best of {ROUNDS})")
     for name, took in best.items():
         print(f"{name:26} {took:8.1f} {best['echo'] / took:12.2f}")

@@ -5,7 +5,6 @@ token. The cache key is the raw pod without these parts. Keys are compared byte 
 that contains the name of a pod is cached for that name only. Entries and bytes are bounded.
 """
 
-import operator
 import re
 from collections import OrderedDict
 from typing import Final, NamedTuple
@@ -13,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from documents.values import Value
-from translate.pod_fields import METADATA_FIELDS
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodResponse
@@ -37,7 +35,7 @@ class AnswerKey(NamedTuple):
     namespace: str
     mode: str
     admin_access: bool
-    metadata: bytes  # the fields of translate.pod_fields, separated by commas
+    metadata: bytes  # the joined fields of translate.pod_fields
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
 
@@ -52,14 +50,13 @@ class AnswerKey(NamedTuple):
 
 
 _ESSENCE: Final = b"essence"  # no pod has this metadata
-_READ_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 
 
-def build_key(pod: RawPod, name: str, namespace: NamespaceDecision) -> AnswerKey:
-    """Build the key of a pod in a namespace with this name."""
-    metadata, own_name = pod.metadata, ""
-    # Each field is one JSON value or empty, so no two lists of fields have the same bytes.
-    raw = b",".join(_READ_METADATA(metadata))
+def build_key(
+    pod: RawPod, raw_metadata: bytes, name: str, namespace: NamespaceDecision
+) -> AnswerKey:
+    """Build the key of a pod with this joined metadata in a namespace with this name."""
+    metadata, own_name, raw = pod.metadata, "", raw_metadata
     if metadata.owner_references:
         raw, own_name = _clear_index(raw), _name_in_spec(metadata)
     spec = _normalize_spec(bytes(pod.spec), own_name)

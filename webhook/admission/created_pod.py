@@ -4,6 +4,7 @@ Labels, annotations and spec stay raw bytes. Most pods have a cached answer, so 
 rarely needed.
 """
 
+import operator
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from registration.scope import PodMetadata, PodOwner
 from runtime import review
 from runtime.review import UNDECODABLE, Malformed, RequestEnvelope
+from translate.pod_fields import METADATA_FIELDS
 
 
 class RawPodMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -47,6 +49,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 _POD_DECODER: Final = msgspec.json.Decoder(RawPod)
 _REVIEW_DECODER: Final = msgspec.json.Decoder(_Review)
 _LABELS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
+_SELECT_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 
 
 def decode_create_request(body: bytes) -> CreateRequest | None:
@@ -69,6 +72,14 @@ def decode_pod(raw: msgspec.Raw) -> RawPod | Malformed:
         return _POD_DECODER.decode(raw)
     except UNDECODABLE as error:
         return Malformed(f"the pod cannot be decoded: {error}")
+
+
+def join_metadata(pod: RawPod) -> bytes:
+    """Return the raw fields that determine the translation, separated by commas.
+
+    Each field is one JSON value or empty, so no two lists of fields have the same bytes.
+    """
+    return b",".join(_SELECT_METADATA(pod.metadata))
 
 
 def decode_metadata(pod: RawPod) -> PodMetadata | Malformed:

@@ -6,7 +6,7 @@ created. Malformed input gets a response. An exception is a bug, and the caller 
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from registration.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from registration.scope import Mode
 from runtime import review
 from runtime.review import AdmissionRequest, Malformed, RequestEnvelope
+from translate.changes.annotation_size import MAX_ANNOTATION_BYTES
 from translate.changes.patch import to_operations
 from translate.changes.template import ClaimTemplate
 from translate.essence import reduce_to_essence
@@ -56,10 +57,11 @@ _OPT_OUT: Final = TRANSLATE_LABEL.encode()
 _ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
 # Comparing values recurses. The API server sends such values only for kinds without a schema.
 _TOO_DEEP: Final = "the object is nested too deeply"
+_ALLOWED: Final = PartialResponse(review.compose_allowed(), "allowed")
 EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
-class _PodRequest(NamedTuple):
+class _PodRequest(msgspec.Struct, frozen=True, gc=False):
     """A request for a pod that is being created, and the inputs of the response."""
 
     request: RequestEnvelope
@@ -68,6 +70,7 @@ class _PodRequest(NamedTuple):
     is_guarded: bool  # whether all mutating webhooks have run
     namespace: NamespaceDecision
     context: TranslationContext
+    metadata: bytes  # the joined raw fields that determine the translation
 
     @property
     def mode(self) -> Mode:
@@ -108,7 +111,7 @@ class AdmissionHandler:
         if request.kind.kind != "Pod" or request.kind.group:
             return reply_invalid(request, f"/admit/pods accepts pods, not {request.kind.kind}")
         if request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
-            return compose_reply(request, _allow())
+            return compose_reply(request, _ALLOWED)
         if request.operation == "UPDATE":
             return self._review_update(request)
         pod = created_pod.decode_pod(request.object)
@@ -139,7 +142,8 @@ class AdmissionHandler:
             return compose_reply(request, _allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
             return reply_invalid(request, pod.why)
-        pod_request = _PodRequest(request, body, seconds, is_guarded, namespace, context)
+        metadata = created_pod.join_metadata(pod)
+        pod_request = _PodRequest(request, body, seconds, is_guarded, namespace, context, metadata)
         return await self._translate(pod, pod_request)
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
@@ -150,7 +154,7 @@ class AdmissionHandler:
         context = self._cluster.translation_context()
         is_write = request.operation in {"CREATE", "UPDATE"}
         if request.sub_resource or not is_write or context is None:
-            return compose_reply(request, _allow())
+            return compose_reply(request, _ALLOWED)
         configured = context.configuration.scope
         decided = await self._scopes.decide(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
@@ -172,11 +176,11 @@ class AdmissionHandler:
 
     async def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply:
         request = pod_request.request
-        excluded = _is_excluded(pod, request.namespace, pod_request.context)
+        excluded = _is_excluded(pod, pod_request)
         if isinstance(excluded, Malformed):
             return reply_invalid(request, excluded.why)
         if excluded:
-            return compose_reply(request, _allow())
+            return compose_reply(request, _ALLOWED)
         cached = self._get_or_compose(pod, pod_request)
         if isinstance(cached, Malformed):
             return reply_invalid(request, cached.why)
@@ -191,7 +195,9 @@ class AdmissionHandler:
         """Return the response from the cache, or compose it and add it to the cache."""
         context, others = pod_request.context, self._cluster.other_webhooks()
         self._cache.invalidate_on_change(context, others)
-        key = answer_cache.build_key(pod, pod_request.request.namespace, pod_request.namespace)
+        key = answer_cache.build_key(
+            pod, pod_request.metadata, pod_request.request.namespace, pod_request.namespace
+        )
         name = answer_cache.unique_name(pod)
         cached = self._cache.get(key, name)
         if cached is not None:
@@ -200,7 +206,7 @@ class AdmissionHandler:
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._get_interest(context)):
-            cached = PodResponse(PodDecision(), _allow())
+            cached = PodResponse(PodDecision(), _ALLOWED)
         else:
             essence = reduce_to_essence(value)
             cached = self._compose_for_essence(essence, key.with_name(name), context, others)
@@ -226,8 +232,10 @@ class AdmissionHandler:
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
             decision = msgspec.structs.replace(decision, findings=about)
-        options = _build_options(own.name, own.namespace, Mode(own.mode), context)
-        cached = PodResponse(decision, pods.compose_response(decision, options))
+        options = pods.build_options(own.name, own.namespace, Mode(own.mode), context)
+        depends_on_namespace = bool(decision.edits) and not decision.is_denied
+        response = pods.compose_response(decision, options)
+        cached = PodResponse(decision, response, depends_on_namespace)
         self._add_to_cache(key, own.name, cached)
         return cached
 
@@ -241,22 +249,19 @@ class AdmissionHandler:
         self, pod: RawPod, cached: PodResponse, pod_request: _PodRequest
     ) -> PartialResponse:
         """Return the response, with findings about current limits, quotas and the pod's label."""
-        decision = cached.decision
-        if not decision.edits or decision.is_denied:
+        if not cached.depends_on_namespace:
             return cached.response
+        decision = cached.decision
         namespace, context = pod_request.request.namespace, pod_request.context
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
-        own = (
-            *_check_label(pod, pod_request.mode, context),
-            *pods.check_annotations(decision, pod.metadata.annotations, context),
-        )
+        own = _check_metadata(pod, decision, pod_request)
         if not ranges and not quotas and not own:
             return cached.response
         findings, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
         if not findings and not edits and not own:
             return cached.response
-        options = _build_options("", namespace, pod_request.mode, context)
+        options = pods.build_options("", namespace, pod_request.mode, context)
         return pods.compose_response(decision, options, (*findings, *own), edits)
 
     def _guard(
@@ -267,7 +272,7 @@ class AdmissionHandler:
         if pod_request.mode is Mode.REPORT:
             return response
         if not (decision.edits or decision.is_denied):
-            return _allow()  # the webhook for pods has reported its findings
+            return _ALLOWED  # the webhook for pods has reported its findings
         value = review.decode_review_object(pod_request.body)
         metadata = created_pod.decode_metadata(pod)
         if isinstance(value, Malformed) or isinstance(metadata, Malformed):
@@ -275,7 +280,7 @@ class AdmissionHandler:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        options = _build_options(pod.metadata.name, name, Mode.ENFORCE, context)
+        options = pods.build_options(pod.metadata.name, name, Mode.ENFORCE, context)
         return pods.compose_response(PodDecision(findings=findings), options)
 
     async def _ensure_templates(
@@ -305,18 +310,18 @@ class AdmissionHandler:
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
         more, edits = pods.check_namespace_limits(cached.decision, ranges, quotas, context)
-        options = _build_options("", namespace, Mode.ENFORCE, context)
+        options = pods.build_options("", namespace, Mode.ENFORCE, context)
         return pods.compose_response(cached.decision, options, (*findings, *more), edits)
 
     def _review_update(self, request: AdmissionRequest) -> Reply:
         """Keep the translation of an updated pod. Allow all other updates unchanged."""
         if _ORIGINAL not in bytes(request.old_object):
-            return compose_reply(request, _allow())
+            return compose_reply(request, _ALLOWED)
         old, new = review.decode_object(request.old_object), review.decode_object(request.object)
         if isinstance(old, Malformed) or isinstance(new, Malformed):
             return reply_invalid(request, "a review of an UPDATE needs object and oldObject")
         if not updates.is_translated(old):
-            return compose_reply(request, _allow())
+            return compose_reply(request, _ALLOWED)
         context = self._cluster.translation_context() or TranslationContext()
         try:
             edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
@@ -324,32 +329,37 @@ class AdmissionHandler:
             return reply_invalid(request, _TOO_DEEP)
         findings = tuple(apply_policies(found, context.configuration.findings))
         decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
-        command = _build_command(request.name, request.namespace, Mode.ENFORCE)
+        command = pods.build_command(request.name, request.namespace, Mode.ENFORCE)
         response = pods.compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
         if not edits or any(each.severity is Severity.ERROR for each in findings):
             return compose_reply(request, response)
         return compose_reply(request, PartialResponse(response.tail, "allowed", response.codes))
 
 
-def _is_excluded(pod: RawPod, namespace: str, context: TranslationContext) -> bool | Malformed:
+def _is_excluded(pod: RawPod, pod_request: _PodRequest) -> bool | Malformed:
     """Return whether the pod opted out, or the rollout does not include it yet."""
-    percent = context.configuration.scope.rollout.percent
-    if percent >= 100 and _OPT_OUT not in bytes(pod.metadata.labels):
+    configured = pod_request.context.configuration.scope
+    if configured.rollout.percent >= 100 and _OPT_OUT not in pod_request.metadata:
         return False
     metadata = created_pod.decode_metadata(pod)
     if isinstance(metadata, Malformed):
         return metadata
-    return not scope.is_included(namespace, metadata, context.configuration.scope)
+    return not scope.is_included(pod_request.request.namespace, metadata, configured)
 
 
-def _check_label(pod: RawPod, mode: Mode, context: TranslationContext) -> tuple[Finding, ...]:
-    """Report a translate label of the pod that has no effect."""
-    if _OPT_OUT not in bytes(pod.metadata.labels):
+def _check_metadata(
+    pod: RawPod, decision: PodDecision, pod_request: _PodRequest
+) -> tuple[Finding, ...]:
+    """Check the label and the annotations of one pod. Cached decisions do not depend on them."""
+    raw, context = pod_request.metadata, pod_request.context
+    # JSON is longer than what it contains.
+    is_short = len(raw) + decision.annotation_bytes <= MAX_ANNOTATION_BYTES
+    if is_short and _OPT_OUT not in raw:
         return ()
+    found = pods.check_annotations(decision, pod.metadata.annotations)
     metadata = created_pod.decode_metadata(pod)
-    if isinstance(metadata, Malformed):
-        return ()
-    found = scope.find_label_without_effect(metadata, mode)
+    if not isinstance(metadata, Malformed):
+        found = (*found, *scope.find_label_without_effect(metadata, pod_request.mode))
     return tuple(apply_policies(found, context.configuration.findings))
 
 
@@ -366,30 +376,10 @@ def _report_template(namespace: str, template: ClaimTemplate, status: TemplateSt
     return TEMPLATE_LATER.at("spec.resourceClaims", f"{name} has not been created yet")
 
 
-def _build_command(name: str, namespace: str, mode: Mode) -> str:
-    """Return the line with the command that prints all findings."""
-    pod = f"{name or 'POD'} -n {namespace}"
-    if mode is Mode.REPORT:
-        # Without nodeName: `drawbridge translate` leaves scheduled pods unchanged.
-        manifest = f"kubectl get pod {pod} -o yaml | grep -v nodeName:"
-        return f"details: {manifest} | drawbridge translate -f - --context"
-    return f"details: kubectl drawbridge explain {pod}"
-
-
-def _build_options(
-    name: str, namespace: str, mode: Mode, context: TranslationContext
-) -> ResponseOptions:
-    return ResponseOptions(mode, context.facts_digest, _build_command(name, namespace, mode))
-
-
-def _allow() -> PartialResponse:
-    return PartialResponse(review.compose_allowed(), "allowed")
-
-
 def _allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
     """Compose the response for a namespace whose pods are not translated."""
     if decided is None or not decided.findings:
-        return _allow()
+        return _ALLOWED
     lines = [messages.shorten(messages.format_finding(each)) for each in decided.findings]
     codes = tuple(each.code for each in decided.findings)
     return PartialResponse(review.compose_allowed((), lines), "allowed", codes)

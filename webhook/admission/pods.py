@@ -22,7 +22,7 @@ from registration.admission_codes import (
 )
 from registration.scope import Mode
 from runtime.review import Denial, compose_allowed, compose_denied
-from translate.changes.annotation_size import MAX_ANNOTATION_BYTES, check_annotation_size
+from translate.changes.annotation_size import check_annotation_size
 from translate.changes.patch import to_operations
 from translate.changes.template import ClaimTemplate
 from translate.pods import TranslationContext, translate
@@ -88,6 +88,24 @@ class PodResponse(msgspec.Struct, frozen=True):
 
     decision: PodDecision
     response: PartialResponse
+    depends_on_namespace: bool = False  # whether limits and quotas can change the response
+
+
+def build_command(name: str, namespace: str, mode: Mode) -> str:
+    """Return the line with the command that prints all findings."""
+    pod = f"{name or 'POD'} -n {namespace}"
+    if mode is Mode.REPORT:
+        # Without nodeName: `drawbridge translate` leaves scheduled pods unchanged.
+        manifest = f"kubectl get pod {pod} -o yaml | grep -v nodeName:"
+        return f"details: {manifest} | drawbridge translate -f - --context"
+    return f"details: kubectl drawbridge explain {pod}"
+
+
+def build_options(
+    name: str, namespace: str, mode: Mode, context: TranslationContext
+) -> ResponseOptions:
+    """Return the options of a response about the pod with this name."""
+    return ResponseOptions(mode, context.facts_digest, build_command(name, namespace, mode))
 
 
 def decide(
@@ -123,18 +141,12 @@ def decide(
     )
 
 
-def check_annotations(
-    decision: PodDecision, raw: msgspec.Raw, context: TranslationContext
-) -> tuple[Finding, ...]:
-    """Check the size of the annotations of one pod; equal decisions are cached without them."""
-    # JSON is longer than what it contains.
-    if len(bytes(raw)) + decision.annotation_bytes <= MAX_ANNOTATION_BYTES:
-        return ()
+def check_annotations(decision: PodDecision, raw: msgspec.Raw) -> tuple[Finding, ...]:
+    """Check the size of the annotations of one translated pod."""
     added = _find_annotation_edits(decision.edits)
     own = msgspec.json.decode(bytes(raw) or b"null")
     metadata: Value = {"annotations": own} if isinstance(own, dict) else {}
-    findings = check_annotation_size(apply_edits({"metadata": metadata}, added))
-    return tuple(apply_policies(findings, context.configuration.findings))
+    return tuple(check_annotation_size(apply_edits({"metadata": metadata}, added)))
 
 
 def _find_annotation_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:

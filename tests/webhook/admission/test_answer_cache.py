@@ -17,7 +17,7 @@ from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, pod, review
 from webhook.admission import answer_cache
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.created_pod import decode_pod
+from webhook.admission.created_pod import decode_pod, join_metadata
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PartialResponse, PodDecision, PodResponse
 
@@ -216,7 +216,7 @@ def build_key(object_: YamlValue) -> answer_cache.AnswerKey:
     read = decode_pod(request.object)
     assert not isinstance(read, Malformed)
     namespace = NamespaceDecision(Mode.ENFORCE, (), admin_access=False, labels={})
-    return answer_cache.build_key(read, "team", namespace)
+    return answer_cache.build_key(read, join_metadata(read), "team", namespace)
 
 
 def test_the_least_recently_used_entry_is_evicted_first() -> None:
