@@ -34,6 +34,7 @@ from controller.protocols import (
 )
 from controller.reconcile import process_each
 from controller.template_use import is_created_ahead
+from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
 from dra.finding import Finding
 from dra.names import USED_ANNOTATION
@@ -103,6 +104,7 @@ class MissingTemplateReconciler:
         self._reporter = reporter
         self._now = now
         self._queue = FairQueue()
+        self._users = TemplateUsers()
         # Pods whose templates cannot be created now.
         self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
@@ -116,6 +118,7 @@ class MissingTemplateReconciler:
         self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None
     ) -> None:
         """Handle a pod event: queue the pod, or forget a deleted pod."""
+        self._users.update(before, after)
         if after is not None and _has_owned_template(after.value):
             self._queue.add((after.namespace, after.name))
         elif after is None and before is not None:
@@ -133,9 +136,7 @@ class MissingTemplateReconciler:
             return
         if after is None:
             self._checked.pop((template.namespace, template.name), None)
-        for pod in self._pods.all(template.namespace):
-            if template.name in pod.value.template_names:
-                self._queue.add((pod.namespace, pod.name))
+        self._queue.update(self._users.find(template.namespace, template.name))
 
     def namespace_changed(
         self,

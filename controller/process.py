@@ -101,7 +101,7 @@ class ControllerCaches:
         self.templates = Cache(session, TEMPLATES, PartialObject)
         self.quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota)
         self.namespaces = Cache(session, NAMESPACES, PartialObject)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, PartialObject)
+        self.webhooks = Cache(session, MUTATING_WEBHOOKS, dict[str, Any])
         self.validating = Cache(session, VALIDATING_WEBHOOKS, PartialObject)
 
     def all(self) -> tuple[Cache[Any], ...]:
@@ -119,13 +119,24 @@ class ControllerCaches:
 
     def webhook_configurations(self) -> list[Unstructured]:
         """Return every mutating and validating webhook configuration."""
-        cached = (*self.webhooks.all(), *self.validating.all())
-        return [msgspec.json.decode(each.raw) for each in cached]
+        raws = (
+            *(each.raw for each in self.webhooks.all()),
+            *(each.raw for each in self.validating.all()),
+        )
+        return [msgspec.json.decode(raw) for raw in raws]
 
     def own_webhook_configuration(self) -> Unstructured | None:
         """Return Drawbridge's own mutating webhooks; None if they do not exist."""
         cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
         return None if cached is None else msgspec.json.decode(cached.raw)
+
+    def read_pod_webhook(self) -> Unstructured | None:
+        """Return the same as `own_webhook_configuration`, decoded once. Callers do not change it.
+
+        The scope of every pod depends on it.
+        """
+        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
+        return None if cached is None else cached.value
 
     def own_validating_configuration(self) -> Unstructured | None:
         """Return Drawbridge's own validating webhooks; None if they do not exist."""
@@ -155,7 +166,7 @@ class Reconcilers:
         self._writer, self._reporter = writer, reporter
         settings = context.settings
         self._scope = AdmissionScope(
-            caches.namespaces, caches.own_webhook_configuration, lambda: settings.current
+            caches.namespaces, caches.read_pod_webhook, lambda: settings.current
         )
         self.probe = FieldProbeReconciler(
             ApiObjectStore(writer, TEMPLATES, context.namespace),

@@ -79,6 +79,9 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
 
     The first exception is raised after the last item. If the API server cannot process any
     request now, the exception is raised immediately and the next run retries all items.
+
+    Other tasks run after each item: tenants decide how many items there are, and an item that
+    needs no request does not wait for anything.
     """
     first: Exception | None = None
     for item in items:
@@ -88,6 +91,7 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
             if _affects_all_requests(error):
                 raise
             first = first or error
+        await asyncio.sleep(0)
     if first is not None:
         raise first
 

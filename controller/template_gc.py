@@ -98,12 +98,16 @@ class TemplateGarbageCollector:
         unused: dict[str, _Templates] = {}
         for template in found:
             unused.setdefault(template.namespace, []).append(template)
-        in_scope = [each for each in sorted(unused.items()) if self._is_enforced(each[0])]
-        await process_each(in_scope, self._collect_namespace)
+        await process_each(sorted(unused.items()), self._collect_namespace)
 
     async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
-        """Delete the templates that no pod of the namespace refers to, and renew the others."""
+        """Delete the templates that no pod of the namespace refers to, and renew the others.
+
+        A namespace out of scope keeps its templates.
+        """
         namespace, templates = unused
+        if not self._is_enforced(namespace):
+            return
         pods = await self._pods.list(namespace)
         referenced = await asyncio.to_thread(referenced_templates, pods)
 
