@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo help test check e2e bench docs lock clean
+.PHONY: demo help test check e2e bench docs image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
 
 help:  ## List the targets
-	@sed -nE "s/^([a-z0-9]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 10
+	@sed -nE "s/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 14
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -33,11 +33,20 @@ bench: $(READY)  ## Run the benchmarks and print ratios to the reference impleme
 docs: $(READY)  ## Write the generated pages of docs/
 	$(BIN)/python -m tools.docs
 
-lock:  ## Update requirements.lock
+image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
+	$(BIN)/python -m tools.image build
+
+image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers now
+	$(BIN)/python -m tools.image lock
+
+lock:  ## Update requirements.lock and requirements-runtime.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --group dev --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --constraint requirements.lock --custom-compile-command "make lock" \
+	  --output-file requirements-runtime.lock pyproject.toml
 
 clean:  ## Delete .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

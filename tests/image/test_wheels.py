@@ -1,0 +1,62 @@
+"""Wheels come from the runtime lock, which has the versions of the lock that the tests use."""
+
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools.image import wheels
+from tools.image.build import PYTHON_LOCK, ROOT
+from tools.image.contents import SITE
+from tools.image.tree import File
+
+METADATA = b"Metadata-Version: 2.4\nName: Some_Thing\nVersion: 1.2\n\nText\n"
+INFO = "some_thing-1.2.dist-info"
+
+
+def wheel(folder: Path, files: dict[str, bytes]) -> Path:
+    path = folder / "some_thing-1.2-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {f"{INFO}/METADATA": METADATA, **files}.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_the_runtime_lock_has_the_versions_that_were_tested() -> None:
+    tested = wheels.locked_versions((ROOT / "requirements.lock").read_text("utf-8"))
+    runtime = wheels.locked_versions(PYTHON_LOCK.read_text("utf-8"))
+    assert {name: tested.get(name) for name in runtime} == runtime, "run `make lock`"
+
+
+def test_the_runtime_lock_has_every_dependency_and_no_test_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {wheels.normalize(each.partition(">")[0]) for each in project["dependencies"]}
+    runtime = set(wheels.locked_versions(PYTHON_LOCK.read_text("utf-8")))
+    assert named <= runtime, "run `make lock`"
+    assert not runtime & {"pytest", "hypothesis", "mypy", "ruff", "uv", "pip", "setuptools"}
+
+
+def test_a_wheel_is_unpacked_to_site_packages(tmp_path: Path) -> None:
+    found = wheels.read(wheel(tmp_path, {"thing/__init__.py": b"x", f"{INFO}/RECORD": b""}))
+    assert (found.name, found.version) == ("some-thing", "1.2")
+    assert found.files == {
+        f"{SITE}/thing/__init__.py": File(b"x"),
+        f"{SITE}/{INFO}/METADATA": File(METADATA),
+    }
+
+
+def test_generated_modules_of_the_client_are_left_out(tmp_path: Path) -> None:
+    files = {
+        "kubernetes/aio/client/models/v1_pod.py": b"",
+        "kubernetes/aio/client/models/__init__.py": b"",
+    }
+    found = wheels.read(wheel(tmp_path, files)).files
+    assert f"{SITE}/kubernetes/aio/client/models/__init__.py" in found
+    assert f"{SITE}/kubernetes/aio/client/models/v1_pod.py" not in found
+
+
+def test_a_wheel_with_files_outside_of_site_packages_is_refused(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"some_thing-1.2.data/scripts/run": b"#!/bin/sh"})
+    with pytest.raises(wheels.WheelError, match="outside of site-packages"):
+        wheels.read(path)

@@ -1,0 +1,1 @@
+"""Builds the container image from locked Debian packages and wheels, without a container engine."""

@@ -1,0 +1,85 @@
+"""Builds the image, or renews the lock of its Debian packages.
+
+python -m tools.image build [--architecture amd64|arm64] [--into FOLDER]
+python -m tools.image tree --into FOLDER    # the files of the image, for the Dockerfile
+python -m tools.image lock
+"""
+
+import argparse
+import io
+import platform
+import sys
+import tarfile
+from pathlib import Path
+
+from tools.image import build, contents, debian
+from tools.image.bytecode import BytecodeError
+from tools.image.tree import pack
+from tools.image.wheels import WheelError
+
+_MIB = 1 << 20
+_FAILURES = (build.IncompleteError, BytecodeError, debian.DebianError, WheelError, OSError)
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def build_image(architecture: str, into: Path) -> None:
+    """Write the archive of the image, and print what it contains."""
+    found = build.gather(architecture)
+    parts = build.assemble(found)
+    archive = build.compose(found, parts)
+    into.mkdir(parents=True, exist_ok=True)
+    path = into / f"drawbridge-{found.version}-{architecture}.tar"
+    path.write_bytes(archive.data)
+    for name, tree, size in zip(parts._fields, parts, archive.layer_sizes, strict=True):
+        print(f"{name:12}  {len(tree):5} files  {size / _MIB:6.1f} MiB compressed")
+    print(f"{path}  {len(archive.data) / _MIB:.1f} MiB")
+    print(f"{build.NAME}:{found.version}  {archive.digest}  commit {found.commit.name}")
+
+
+def write_tree(architecture: str, into: Path) -> None:
+    """Write the files of the image into a folder."""
+    found = build.gather(architecture)
+    for part in build.assemble(found):
+        with tarfile.open(fileobj=io.BytesIO(pack(part, found.commit.epoch))) as archive:
+            archive.extractall(into)  # noqa: S202  # we packed it
+
+
+def renew_lock(cache: Path) -> None:
+    """Write the versions that Debian offers now into the lock, for all architectures."""
+    newest: list[debian.Package] = []
+    for architecture in debian.ARCHITECTURES:
+        apt = debian.Apt(cache / "apt", architecture)
+        apt.update()
+        newest += apt.offered(sorted(contents.PACKAGES), only_newest=True)
+    before = build.DEBIAN_LOCK.read_text(encoding="utf-8") if build.DEBIAN_LOCK.exists() else ""
+    known = set(debian.parse_lock(before))
+    build.DEBIAN_LOCK.write_text(debian.format_lock(newest), encoding="utf-8")
+    changed = [each for each in newest if each not in known]
+    for each in changed:
+        print(f"{each.architecture}  {each.name} {each.version}")
+    print(f"{build.DEBIAN_LOCK.name}: {len(changed)} of {len(newest)} packages changed")
+
+
+def main() -> int:
+    """Run the command; 1 if the image cannot be built."""
+    parser = argparse.ArgumentParser(prog="python -m tools.image", description=__doc__)
+    parser.add_argument("what", choices=("build", "tree", "lock"))
+    own = _MACHINES.get(platform.machine(), "amd64")
+    parser.add_argument("--architecture", choices=debian.ARCHITECTURES, default=own)
+    parser.add_argument("--into", type=Path, default=build.ROOT / "build" / "image")
+    options = parser.parse_args()
+    try:
+        if options.what == "lock":
+            renew_lock(build.CACHE)
+        elif options.what == "tree":
+            write_tree(options.architecture, options.into)
+        else:
+            build_image(options.architecture, options.into)
+    except _FAILURES as failure:
+        print(f"{failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

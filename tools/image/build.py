@@ -1,0 +1,115 @@
+"""Builds the image: packages and wheels to trees, trees to layers, layers to an archive."""
+
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.image import bytecode, contents, debian, elf, oci, wheels
+from tools.image.commit import Commit, read_commit
+from tools.image.tree import File, Node, Tree, join, pack
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache" / "image"
+DEBIAN_LOCK = ROOT / "debian.lock"
+PYTHON_LOCK = ROOT / "requirements-runtime.lock"
+NAME = "drawbridge.dev/drawbridge"
+
+
+class Parts(NamedTuple):
+    """The file systems of the layers. A new commit changes only the last one."""
+
+    system: Tree
+    dependencies: Tree
+    project: Tree
+
+
+class Ingredients(NamedTuple):
+    """What the image is made of."""
+
+    commit: Commit
+    version: str
+    architecture: str
+    packages: Sequence[tuple[debian.Package, str]]  # with control fields
+    system: Tree
+    wheels: Sequence[wheels.Wheel]
+    project: wheels.Wheel
+
+
+class IncompleteError(Exception):
+    """The image lacks files that its programs need."""
+
+
+def gather(architecture: str, cache: Path = CACHE) -> Ingredients:
+    """Download and read everything that the image of an architecture is made of."""
+    commit = read_commit(ROOT)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    locked = debian.parse_lock(DEBIAN_LOCK.read_text(encoding="utf-8"))
+    packages = [each for each in locked if each.architecture == architecture]
+    debian.Apt(cache / "apt", architecture).fetch(packages, cache / "debian")
+    unpacked = [(each, *debian.unpack(cache / "debian", each)) for each in packages]
+    with tempfile.TemporaryDirectory() as folder:
+        own = wheels.read(wheels.build(ROOT, Path(folder), commit.environment()))
+    return Ingredients(
+        commit,
+        str(project["version"]),
+        architecture,
+        [(package, control) for package, _, control in unpacked],
+        join(files for _, files, _ in unpacked),
+        [wheels.read(path) for path in wheels.fetch(PYTHON_LOCK, architecture, cache)],
+        own,
+    )
+
+
+def assemble(found: Ingredients) -> Parts:
+    """Return the file systems of the layers; IncompleteError if a library is missing."""
+    system = join((contents.select_files(found.system), contents.system_files(found.system)))
+    scanned = {
+        f"var/lib/dpkg/status.d/{package.name}": File(control.encode())
+        for package, control in found.packages
+    }
+    dependencies = join(wheel.files for wheel in found.wheels)
+    project = join((found.project.files, contents.commands()))
+    missing = elf.missing_libraries(join((system, dependencies, project)))
+    if missing:
+        raise IncompleteError("\n".join(missing))
+    return Parts(
+        _with_bytecode({**system, **scanned}),
+        _with_bytecode(dependencies),
+        _with_bytecode(project),
+    )
+
+
+def compose(found: Ingredients, parts: Parts) -> oci.Archive:
+    """Return the archive of the image."""
+    commit = found.commit
+    image = oci.Image(
+        name=f"{NAME}:{found.version}",
+        architecture=found.architecture,
+        created=commit.time,
+        config={**contents.RUN, "Labels": _annotations(found)},
+        annotations=_annotations(found),
+    )
+    layers = [
+        oci.Layer(pack(parts.system, commit.epoch), f"Debian {contents.RELEASE} packages"),
+        oci.Layer(pack(parts.dependencies, commit.epoch), "Python packages"),
+        oci.Layer(pack(parts.project, commit.epoch), f"Drawbridge {found.version}"),
+    ]
+    return oci.compose(image, layers, commit.epoch)
+
+
+def _annotations(found: Ingredients) -> dict[str, str]:
+    prefix = "org.opencontainers.image"
+    return {
+        f"{prefix}.title": "drawbridge",
+        f"{prefix}.description": "Migrates pods from device plugins to Dynamic Resource Allocation",
+        f"{prefix}.licenses": "Apache-2.0",
+        f"{prefix}.version": found.version,
+        f"{prefix}.revision": found.commit.name,
+        f"{prefix}.created": found.commit.time,
+    }
+
+
+def _with_bytecode(tree: Tree) -> dict[str, Node]:
+    return {**tree, **bytecode.compile_modules(tree)}
