@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/; with --check, reports the pages that are out of date."""
+"""Writes the generated pages of docs/ and the Helm chart; with --check, reports outdated ones."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ import registration.admission_codes
 import registration.codes
 import registration.controller_codes
 from dra.finding import Code, Codes, render_page
-from tools import joint_page, migrating
+from tools import chart, joint_page, migrating
 
 DOCS = Path(__file__).parent.parent / "docs"
 TABLES = (
@@ -54,8 +54,10 @@ def main() -> int:
     for message in duplicate_names(TABLES):
         print(message)
         stale = 1
-    for name, render in PAGES.items():
-        path = DOCS / name
+    for path, render in {
+        **{DOCS / name: page for name, page in PAGES.items()},
+        **chart.render_all(),
+    }.items():
         text = render()
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")

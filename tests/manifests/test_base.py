@@ -37,6 +37,17 @@ def find_objects(*kinds: str) -> list[Json]:
     return found
 
 
+def list_process_roles() -> list[Json]:
+    """Return the roles of processes; those of people are bound by administrators."""
+    people = {(each["kind"], each["metadata"]["name"]) for each in read_file("roles-people.yaml")}
+    roles = find_objects("Role", "ClusterRole")
+    return [each for each in roles if (each["kind"], each["metadata"]["name"]) not in people]
+
+
+def read_file(name: str) -> list[Json]:
+    return list(yaml.safe_load_all((BASE / name).read_text("utf-8")))
+
+
 def index_by_name(kind: str) -> dict[str, Json]:
     return {each["metadata"]["name"]: each for each in find_objects(kind)}
 
@@ -105,7 +116,7 @@ def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
 def test_write_permissions_are_restricted_by_name() -> None:
     """Drawbridge may write only its own webhook configuration, facts, lease and quotas."""
     writing = {"update", "patch", "delete"}
-    for role in find_objects("Role", "ClusterRole"):
+    for role in list_process_roles():
         for rule in role["rules"]:
             restricted = {
                 "configmaps",
@@ -129,9 +140,7 @@ def test_every_role_is_bound_to_an_existing_service_account() -> None:
             assert subject["kind"] == "ServiceAccount"
             assert subject["name"] in index_by_name("ServiceAccount")
             assert subject["namespace"] == NAMESPACE
-    assert bound == {
-        (each["kind"], each["metadata"]["name"]) for each in find_objects("Role", "ClusterRole")
-    }
+    assert bound == {(each["kind"], each["metadata"]["name"]) for each in list_process_roles()}
 
 
 def test_each_role_is_bound_to_one_process() -> None:
@@ -140,6 +149,34 @@ def test_each_role_is_bound_to_one_process() -> None:
         assert binding["metadata"]["name"].startswith(f"{subject['name']}-")
     accounts = {pod["spec"]["serviceAccountName"] for _, pod in list_pods()}
     assert accounts == set(index_by_name("ServiceAccount"))
+
+
+def test_no_role_of_a_person_is_bound_by_the_installation() -> None:
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in find_objects("RoleBinding", "ClusterRoleBinding")
+    }
+    people = {(each["kind"], each["metadata"]["name"]) for each in read_file("roles-people.yaml")}
+    assert not bound & people
+
+
+def test_the_roles_for_everybody_in_a_namespace_are_aggregated_and_cannot_configure() -> None:
+    """A user of a namespace can neither label it nor change the configuration."""
+    label = "rbac.authorization.k8s.io/aggregate-to-"
+    aggregated = [
+        each
+        for each in read_file("roles-people.yaml")
+        if any(key.startswith(label) for key in each["metadata"].get("labels", {}))
+    ]
+    assert {each["metadata"]["name"] for each in aggregated} == {
+        "drawbridge-view",
+        "drawbridge-edit",
+    }
+    for role in aggregated:
+        for rule in role["rules"]:
+            writes = {"create", "delete", "patch", "update"} & set(rule["verbs"])
+            allowed = {"resourceclaims", "resourceclaimtemplates"}
+            assert not writes or set(rule["resources"]) <= allowed
 
 
 # --- processes -----------------------------------------------------------------------------------
@@ -215,6 +252,15 @@ def test_kustomization_labels_match_the_pod_labels() -> None:
         assert (
             LABELS["app.kubernetes.io/name"] == pod["metadata"]["labels"]["app.kubernetes.io/name"]
         )
+
+
+def test_the_quota_admits_the_priority_class_of_the_pods() -> None:
+    (quota,) = find_objects("ResourceQuota")
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    classes = {pod["spec"]["priorityClassName"] for _, pod in list_pods()}
+    assert set(scope["values"]) == classes
+    pods = sum(2 * deployment["spec"]["replicas"] for deployment, _ in list_pods())
+    assert int(quota["spec"]["hard"]["pods"]) >= pods
 
 
 def test_the_configuration_is_valid() -> None:

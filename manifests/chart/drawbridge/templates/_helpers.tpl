@@ -1,0 +1,20 @@
+{{- define "drawbridge.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The controller sets failurePolicy Fail on the guard once it can deny no pod by mistake. Helm applies on
+the server, so another value would conflict with the controller or take its value back.
+*/}}
+{{- define "drawbridge.guardFailurePolicy" -}}
+{{- $policy := "Ignore" -}}
+{{- $live := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" "drawbridge" -}}
+{{- range (dig "webhooks" (list) ($live | default dict)) -}}
+{{- if eq .name "guard.drawbridge.dev" -}}{{- $policy = .failurePolicy -}}{{- end -}}
+{{- end -}}
+{{- $policy -}}
+{{- end -}}

@@ -1,0 +1,171 @@
+"""The chart and the kustomize base render the same objects, and every value has an effect."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.manifests import rendering
+from tests.manifests.rendering import CHART, ROOT, Json
+from tools import chart, chart_readme
+
+CASES: list[Json] = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "renderings.yaml").read_text("utf-8")
+)
+VALUES: Json = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+SCHEMA: Json = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_chart_and_kustomize_render_the_same_objects(case: Json, tmp_path: Path) -> None:
+    folder = rendering.write_kustomization(tmp_path, case["kustomization"])
+    expected = rendering.index(rendering.render_kustomization(folder))
+    # Helm creates the namespace itself.
+    del expected["Namespace", "", rendering.NAMESPACE]
+    rendered = rendering.index(rendering.render_chart(case["values"], tmp_path))
+    assert sorted(rendered) == sorted(expected)
+    for key, each in expected.items():
+        assert find_difference(normalize(rendered[key]), normalize(each)) == "", key
+
+
+def find_difference(ours: object, theirs: object, path: str = "") -> str:
+    """Return the first path where two values differ, with both values."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
+        found = (find_difference(ours[key], theirs[key], f"{path}.{key}") for key in ours)
+        return next(filter(None, found), "")
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        found = (find_difference(a, b, f"{path}[{i}]") for i, (a, b) in pairs)
+        return next(filter(None, found), "")
+    return "" if ours == theirs else f"{path}: {ours!r} != {theirs!r}"
+
+
+def normalize(each: Json) -> Json:
+    """Parse the configuration, because two texts can be the same YAML."""
+    if (each["kind"], each["metadata"]["name"]) != ("ConfigMap", "drawbridge-config"):
+        return each
+    return {**each, "data": yaml.safe_load(each["data"]["config.yaml"])}
+
+
+def test_the_chart_passes_the_strict_linter() -> None:
+    rendering.run("helm", "lint", "--strict", CHART)
+
+
+def test_another_namespace_is_used_everywhere(tmp_path: Path) -> None:
+    every = {
+        "tls": {"mode": "cert-manager"},
+        **{name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "networkPolicy")},
+        "dashboard": {"enabled": True},
+    }
+    # Digits alone are a number in YAML if they are not quoted.
+    objects = rendering.render_chart(every, tmp_path, "1234")
+    text = json.dumps(objects)
+    assert "drawbridge-system" not in text
+    namespaces = {each["metadata"].get("namespace", "1234") for each in objects}
+    assert namespaces == {"1234"}
+    assert '"namespace": 1234' not in text
+
+
+def test_common_labels_and_annotations_are_on_every_object(tmp_path: Path) -> None:
+    common = {"commonLabels": {"team": "a"}, "commonAnnotations": {"owner": "b"}}
+    for tls in ({}, {"tls": {"mode": "cert-manager"}}):
+        for each in rendering.render_chart({**common, **tls}, tmp_path):
+            metadata = each["metadata"]
+            assert metadata["labels"]["team"] == "a", metadata
+            assert metadata["annotations"]["owner"] == "b", metadata
+
+
+def list_leaves(value: object, path: str = "") -> list[str]:
+    if isinstance(value, dict) and value and path != "configuration":
+        return [
+            leaf
+            for key, item in value.items()
+            for leaf in list_leaves(item, f"{path}.{key}" if path else key)
+        ]
+    return [path]
+
+
+def read_templates() -> dict[str, str]:
+    files = [*(CHART / "templates").iterdir()]
+    return {each.name: each.read_text("utf-8") for each in files}
+
+
+def test_every_value_is_used_and_every_used_value_exists() -> None:
+    templates = read_templates()
+    assert chart.find_unknown_values(templates, VALUES) == set()
+    text = "".join(templates.values())
+    for leaf in list_leaves(VALUES):
+        parents = {leaf, leaf.rpartition(".")[0], leaf.rpartition(".")[0].rpartition(".")[0]} - {""}
+        assert any(f".Values.{each}" in text for each in parents), leaf
+
+
+def test_every_value_has_a_comment() -> None:
+    text = (CHART / "values.yaml").read_text("utf-8")
+    assert chart_readme.find_uncommented(text) == set()
+
+
+def test_no_template_is_left_from_a_removed_file() -> None:
+    generated = {path.name for path in chart.render_all() if path.parent.name == "templates"}
+    written = {"NOTES.txt", "_helpers.tpl", "dashboard.yaml"}
+    assert {each.name for each in (CHART / "templates").iterdir()} == generated | written
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    description = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert {description["version"], description["appVersion"]} == {project}
+    overlay = ROOT / "manifests" / "overlays" / "default" / "kustomization.yaml"
+    assert yaml.safe_load(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
+
+
+def test_the_schema_accepts_the_defaults_and_all_cases() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(VALUES, SCHEMA)
+    for case in CASES:
+        jsonschema.validate(case["values"], SCHEMA)
+
+
+def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
+    if schema.get("additionalProperties") is False and "properties" in schema:
+        return [
+            leaf
+            for key, item in schema["properties"].items()
+            for leaf in list_schema_leaves(item, f"{path}.{key}" if path else key)
+        ]
+    return [path]
+
+
+def test_the_schema_has_exactly_the_values() -> None:
+    optional = {"global", "webhook.resources.claims", "controller.resources.claims"}
+    optional |= {f"{each}.resources.{part}" for each in ("webhook", "controller")
+                 for part in ("requests", "limits")}  # fmt: skip
+    top = {leaf for leaf in list_schema_leaves(SCHEMA) if leaf not in optional}
+    known = {".".join(each.split(".")[:2]) if ".resources." in each else each
+             for each in list_leaves(VALUES)}  # fmt: skip
+    known = {each.removesuffix(".resources") for each in known} - {"webhook", "controller"}
+    top -= {"webhook.resources", "controller.resources"}
+    labels = {"dashboard.labels.grafana_dashboard"}
+    assert top - {"dashboard.labels"} == known - labels
+
+
+WRONG: list[tuple[Json, str]] = [
+    ({"webhok": {}}, "webhok"),
+    ({"webhook": {"replica": 1}}, "replica"),
+    ({"webhook": {"replicas": "two"}}, "replicas"),
+    ({"webhook": {"extraArgs": ["drain=1"]}}, "extraArgs"),
+    ({"admission": {"timeoutSeconds": 30}}, "timeoutSeconds"),
+    ({"admission": {"failurePolicy": "fail"}}, "failurePolicy"),
+    ({"tls": {"mode": "openssl"}}, "mode"),
+    ({"image": {"digest": "latest"}}, "digest"),
+    ({"configuration": {"kind": "Configuration"}}, "configuration"),
+    ({"networkPolicy": {"apiServerPorts": [70000]}}, "apiServerPorts"),
+]
+
+
+@pytest.mark.parametrize(("values", "name"), WRONG, ids=str)
+def test_a_wrong_value_is_refused_with_its_name(values: Json, name: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=name):
+        rendering.render_chart(values, tmp_path)

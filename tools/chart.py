@@ -1,0 +1,117 @@
+"""Generates the templates of the Helm chart from the kustomize base and components.
+
+The base is the source: a change there reaches the chart by `make docs`. `tools.chart_values` says
+which fields the values of the chart control. Tests render both and compare the objects.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tools import chart_readme, chart_values
+from tools.chart_text import Placeholders
+
+JSON = dict[str, Any]
+MANIFESTS: Final = Path(__file__).parent.parent / "manifests"
+CHART: Final = MANIFESTS / "chart" / "drawbridge"
+NAMESPACE: Final = "drawbridge-system"
+# kustomize sets the namespace of all kinds but these.
+_CLUSTER_SCOPED: Final = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "FlowSchema",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "PriorityLevelConfiguration",
+        "ValidatingWebhookConfiguration",
+    }
+)
+# Helm creates the namespace of a release itself.
+_LEFT_OUT: Final = frozenset({"Namespace"})
+HEADER: Final = "{{/* Generated from manifests/%s by `make docs`. Do not edit. */}}\n"
+
+
+def read_base(folder: Path) -> Iterable[tuple[Path, list[JSON]]]:
+    """Yield each file of a kustomization with its objects, as kustomize completes them."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
+    pairs = [each["pairs"] for each in kustomization.get("labels", ())]
+    for name in kustomization.get("resources", ()):
+        path = folder / name
+        objects = list(yaml.safe_load_all(path.read_text("utf-8")))
+        for each in objects:
+            metadata = each["metadata"]
+            for labels in pairs:
+                metadata["labels"] = {**metadata.get("labels", {}), **labels}
+            if "namespace" in kustomization and each["kind"] not in _CLUSTER_SCOPED:
+                metadata["namespace"] = kustomization["namespace"]
+        yield path, objects
+
+
+def render_file(path: Path, objects: list[JSON]) -> str:
+    """Return the template of one file of the base."""
+    texts = [_render_object(each) for each in objects if each["kind"] not in _LEFT_OUT]
+    if not texts:
+        return ""
+    return HEADER % path.relative_to(MANIFESTS) + "".join(texts)
+
+
+def _render_object(source: JSON) -> str:
+    holders = Placeholders()
+    condition = chart_values.edit(source, holders)
+    text = holders.dump(_with_namespace(source, holders))
+    if condition:
+        return f"{{{{- if {condition} }}}}\n---\n{text}{{{{- end }}}}\n"
+    return f"---\n{text}"
+
+
+def _with_namespace(value: Any, holders: Placeholders) -> Any:  # noqa: ANN401  # JSON
+    """Replace the namespace of the base by that of the release, everywhere."""
+    if isinstance(value, dict):
+        return {
+            _with_namespace(key, holders): _with_namespace(item, holders)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_namespace(each, holders) for each in value]
+    if isinstance(value, str) and NAMESPACE in value:
+        return holders.quote(value, NAMESPACE, "{{ .Release.Namespace }}")
+    return value
+
+
+def render_all() -> dict[Path, Callable[[], str]]:
+    """Return the generated files of the chart, each with the function that renders it."""
+    files: dict[Path, Callable[[], str]] = {
+        CHART / "README.md": lambda: chart_readme.render(
+            (CHART / "values.yaml").read_text("utf-8")
+        ),
+        CHART / "files" / "dashboard.json": _read_dashboard,
+    }
+    folders = [MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())]
+    for folder in folders:
+        for path, objects in read_base(folder):
+            if text := render_file(path, objects):
+                files[CHART / "templates" / path.name] = lambda text=text: text  # type: ignore[misc]
+    return files
+
+
+def _read_dashboard() -> str:
+    path = MANIFESTS / "components" / "monitoring" / "dashboard.json"
+    return path.read_text("utf-8")
+
+
+def find_unknown_values(templates: Mapping[str, str], values: Mapping[str, Any]) -> set[str]:
+    """Return the paths that the templates use and the values do not have."""
+    used = {path for text in templates.values() for path in re.findall(r"\.Values\.([\w.]+)", text)}
+    return {path for path in used if not _exists(values, path.split("."))}
+
+
+def _exists(value: Any, names: list[str]) -> bool:  # noqa: ANN401  # JSON
+    for name in names:
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True

@@ -1,0 +1,192 @@
+"""Says which fields of the manifests the values of the Helm chart control.
+
+Each function edits one kind of object in place. `edit` also returns the condition of an object that
+is rendered only with some values.
+"""
+
+from typing import Any, Final
+
+from tools.chart_text import Placeholders
+
+JSON = dict[str, Any]
+_CERT_MANAGER: Final = 'eq .Values.tls.mode "cert-manager"'
+# Objects of the components, and objects of the base that can be turned off.
+_CONDITIONS: Final = {
+    "Certificate": _CERT_MANAGER,
+    "FlowSchema": ".Values.priorityAndFairness.enabled",
+    "Issuer": _CERT_MANAGER,
+    "NetworkPolicy": ".Values.networkPolicy.enabled",
+    "PodDisruptionBudget": ".Values.podDisruptionBudget.enabled",
+    "PodMonitor": ".Values.podMonitor.enabled",
+    "PriorityLevelConfiguration": ".Values.priorityAndFairness.enabled",
+    "PrometheusRule": ".Values.prometheusRule.enabled",
+    "ResourceQuota": ".Values.resourceQuota.enabled",
+}
+_WITH: Final = """\
+{{{{- with {value} }}}}
+{key}:
+  {{{{- toYaml . | nindent %2 }}}}
+{{{{- end }}}}"""
+_MERGED: Final = """\
+{{{{- with {value} }}}}
+{{{{- toYaml . | nindent %0 }}}}
+{{{{- end }}}}"""
+_ANNOTATIONS: Final = """\
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent %2 }}
+{{- end }}"""
+_HOOK_ANNOTATIONS: Final = """\
+{{- if or .Values.commonAnnotations (eq .Values.tls.mode "cert-manager") }}
+annotations:
+  {{- with .Values.commonAnnotations }}
+  {{- toYaml . | nindent %2 }}
+  {{- end }}
+  {{- if eq .Values.tls.mode "cert-manager" }}
+  cert-manager.io/inject-ca-from: "{{ .Release.Namespace }}/drawbridge-webhook"
+  {{- end }}
+{{- end }}"""
+_EXPRESSIONS: Final = """\
+{{- if .Values.admission.requireLabel }}
+- {key: drawbridge.dev/translate, operator: Exists}
+{{- end }}
+- {key: drawbridge.dev/translate, operator: NotIn, values: ["off"]}"""
+_EXCLUDED: Final = """\
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values:
+    {{- toYaml (append .Values.admission.excludeNamespaces .Release.Namespace) | nindent %4 }}
+{{- with .Values.admission.matchExpressions }}
+{{- toYaml . | nindent %0 }}
+{{- end }}"""
+_CA_BUNDLE: Final = """\
+{{- if and (eq .Values.tls.mode "secret") .Values.tls.caBundle }}
+caBundle: {{ .Values.tls.caBundle }}
+{{- end }}"""
+_CONFIGURATION: Final = """\
+config.yaml: |
+  apiVersion: drawbridge.dev/v1alpha1
+  kind: Configuration
+  {{- with .Values.configuration }}
+  {{- toYaml . | nindent %2 }}
+  {{- end }}"""
+
+
+def edit(source: JSON, holders: Placeholders) -> str:
+    """Put the expressions of the values into an object; return its condition, if it has one."""
+    kind, metadata = source["kind"], source["metadata"]
+    metadata.setdefault("labels", {})[holders.lines(_merge(".Values.commonLabels"))] = None
+    hooks = kind.endswith("WebhookConfiguration")
+    metadata[holders.lines(_HOOK_ANNOTATIONS if hooks else _ANNOTATIONS)] = None
+    if kind == "Deployment":
+        _edit_deployment(source, holders)
+    elif hooks:
+        for hook in source["webhooks"]:
+            _edit_webhook(hook, holders)
+    elif kind == "ConfigMap":
+        source["data"] = {holders.lines(_CONFIGURATION): None}
+    elif kind == "PodMonitor":
+        _edit_pod_monitor(source, holders)
+    elif kind == "PrometheusRule":
+        metadata["labels"][holders.lines(_merge(".Values.prometheusRule.labels"))] = None
+    elif kind == "NetworkPolicy":
+        _edit_network_policy(source, holders)
+    elif kind == "ResourceQuota":
+        source["spec"]["hard"]["pods"] = holders.inline(".Values.resourceQuota.pods | quote")
+    elif kind == "PodDisruptionBudget":
+        budget = ".Values.podDisruptionBudget.minAvailable"
+        source["spec"]["minAvailable"] = holders.inline(budget)
+    return _CONDITIONS.get(kind, "")
+
+
+def _merge(value: str) -> str:
+    return _MERGED.format(value=value)
+
+
+def _with(key: str, value: str) -> str:
+    return _WITH.format(key=key, value=value)
+
+
+def _edit_deployment(source: JSON, holders: Placeholders) -> None:
+    name = source["metadata"]["labels"]["app.kubernetes.io/component"]
+    value = f".Values.{name}"
+    source["spec"]["replicas"] = holders.inline(f"{value}.replicas")
+    template = source["spec"]["template"]
+    for field, extra in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+        if field in template["metadata"]:
+            line = holders.lines(_merge(f"{value}.{extra}"))
+            template["metadata"][field][line] = None
+        else:
+            template["metadata"][holders.lines(_with(field, f"{value}.{extra}"))] = None
+    pod = template["spec"]
+    pod["priorityClassName"] = holders.inline(".Values.priorityClassName")
+    spread = _render_spread(pod.pop("topologySpreadConstraints"), f"{value}.topologySpread")
+    pod[holders.lines(spread)] = None
+    pod[holders.lines(_with("imagePullSecrets", ".Values.imagePullSecrets"))] = None
+    for field in ("nodeSelector", "tolerations", "affinity"):
+        pod[holders.lines(_with(field, f"{value}.{field}"))] = None
+    (container,) = pod["containers"]
+    _edit_container(container, value, holders)
+
+
+def _render_spread(constraints: list[JSON], value: str) -> str:
+    """Return the default constraints, unless the values replace them."""
+    holders = Placeholders()
+    default = holders.dump({"topologySpreadConstraints": constraints}).rstrip("\n")
+    return (
+        f'{{{{- if kindIs "invalid" {value} }}}}\n{default}\n{{{{- else if {value} }}}}\n'
+        f"topologySpreadConstraints:\n  {{{{- toYaml {value} | nindent %2 }}}}\n{{{{- end }}}}"
+    )
+
+
+def _edit_container(container: JSON, value: str, holders: Placeholders) -> None:
+    container["image"] = holders.inline('include "drawbridge.image" .')
+    container["imagePullPolicy"] = holders.inline(".Values.image.pullPolicy")
+    container["args"].append(
+        holders.lines(
+            '{{- if ne .Values.logLevel "info" }}\n'
+            "- --log-level={{ .Values.logLevel }}\n{{- end }}\n"
+            f"{{{{- range {value}.extraArgs }}}}\n- {{{{ . | quote }}}}\n{{{{- end }}}}"
+        )
+    )
+    container["resources"] = {
+        holders.lines(f"{{{{- toYaml {value}.resources | nindent %0 }}}}"): None
+    }
+
+
+def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
+    hook["clientConfig"][holders.lines(_CA_BUNDLE)] = None
+    hook["timeoutSeconds"] = holders.inline(
+        f"min {hook['timeoutSeconds']} .Values.admission.timeoutSeconds"
+    )
+    if hook["name"] == "pods.drawbridge.dev":
+        hook["failurePolicy"] = holders.inline(".Values.admission.failurePolicy")
+    if hook["name"] == "guard.drawbridge.dev":
+        # The controller manages the field, and an upgrade must not take it back.
+        hook["failurePolicy"] = holders.inline('include "drawbridge.guardFailurePolicy" .')
+    selector = hook["namespaceSelector"]
+    labelled = len(selector["matchExpressions"]) > 1
+    expressions = ([_EXPRESSIONS] if labelled else []) + [_EXCLUDED]
+    selector["matchExpressions"] = [holders.lines(each) for each in expressions]
+
+
+def _edit_pod_monitor(source: JSON, holders: Placeholders) -> None:
+    line = holders.lines(_merge(".Values.podMonitor.labels"))
+    source["metadata"]["labels"][line] = None
+    for endpoint in source["spec"]["podMetricsEndpoints"]:
+        endpoint["interval"] = holders.inline(".Values.podMonitor.interval")
+
+
+def _edit_network_policy(source: JSON, holders: Placeholders) -> None:
+    admission, metrics = source["spec"]["ingress"]
+    admission[holders.lines(_with("from", ".Values.networkPolicy.admissionFrom"))] = None
+    metrics["from"] = [
+        holders.lines("{{- toYaml .Values.networkPolicy.metricsFrom | nindent %0 }}")
+    ]
+    api_server = source["spec"]["egress"][0]
+    api_server["ports"] = [
+        holders.lines(
+            "{{- range .Values.networkPolicy.apiServerPorts }}\n"
+            "- {port: {{ . }}, protocol: TCP}\n{{- end }}"
+        )
+    ]
