@@ -1,4 +1,4 @@
-"""`drawbridge serve`: runs the webhook or the controller, as the manifests start them."""
+"""`drawbridge serve`: runs the webhook, judge or controller, as the manifests start them."""
 
 import argparse
 import asyncio
@@ -7,13 +7,13 @@ from cli.streams import Streams
 from runtime.addresses import Address, parse_address
 
 NAME = "serve"
-HELP = "run the admission webhook or the controller"
+HELP = "run the admission webhook, the judge or the controller"
 WRONG = 2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the two processes."""
-    commands = parser.add_subparsers(dest="what", metavar="webhook|controller", required=True)
+    """Declare the options of the processes."""
+    commands = parser.add_subparsers(dest="what", metavar="webhook|judge|controller", required=True)
     text = "answer admission reviews of pods and workloads"
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
     webhook.add_argument("--tls-cert", metavar="FILE", required=True, help="serving certificate")
@@ -38,8 +38,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     controller.add_argument(
         "--identity", metavar="NAME", help="holder identity in the Lease (default: the host name)"
     )
-    for each in (webhook, controller):
+    for each in (webhook, _add_judge(commands), controller):
         _add_shared(each)
+
+
+def _add_judge(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    """Declare the options of the judge."""
+    text = "answer admission reviews of claims, templates, classes, and what refers to claims"
+    judge = commands.add_parser("judge", help=text, description=text, allow_abbrev=False)
+    judge.add_argument("--tls-cert", metavar="FILE", required=True, help="serving certificate")
+    judge.add_argument("--tls-key", metavar="FILE", required=True, help="its private key")
+    _add_address(judge, "--listen", ":9443", "admission requests")
+    judge.add_argument(
+        "--drain",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=10.0,
+        help="how long to continue serving after SIGTERM (default: 10)",
+    )
+    judge.add_argument(
+        "--settle",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=300.0,
+        help="how long after the start, or after devices are withdrawn, nothing about devices is"
+        " refused (default: 300)",
+    )
+    return judge
 
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +124,10 @@ def run(options: argparse.Namespace, _streams: Streams) -> int:
         from webhook.server.process import run as webhook  # noqa: PLC0415
 
         return asyncio.run(webhook(options))
+    if options.what == "judge":
+        from webhook.server.judge_process import run as judge  # noqa: PLC0415
+
+        return asyncio.run(judge(options))
     from controller.process import run as controller  # noqa: PLC0415
 
     return asyncio.run(controller(options))

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH
-from dra.gates import NEWEST
+from dra.gates import NEWEST, Gates
 from dra.names import API_VERSION
 
 KIND: Final = "Facts"
@@ -36,6 +36,12 @@ class Cluster(FactsPart, frozen=True):
     def classes_serve_names(self) -> bool:
         """Whether DeviceClasses serve extended resources. The gate is locked on since 1.37."""
         return "extended_resource" in self.gates or self.version >= "1.37"
+
+    @property
+    def feature_gates(self) -> Gates:
+        """The feature gates of the scheduler and the API server."""
+        fields = (field for field in Gates.__struct_fields__ if field != "version")
+        return Gates(self.version, **{field: field in self.gates for field in fields})
 
 
 class ClassFacts(FactsPart, frozen=True):

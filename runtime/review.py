@@ -28,6 +28,12 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class UserInfo(msgspec.Struct, frozen=True):
+    """Who sent the request to the API server."""
+
+    username: str = ""
+
+
 class RequestEnvelope(msgspec.Struct, frozen=True, rename="camel"):
     """An admission request without its objects."""
 
@@ -43,6 +49,7 @@ class RequestEnvelope(msgspec.Struct, frozen=True, rename="camel"):
 class AdmissionRequest(RequestEnvelope, frozen=True):
     """An admission request. The objects are raw bytes, empty if they are missing."""
 
+    user_info: UserInfo = UserInfo()
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 

@@ -45,7 +45,7 @@ _FORBIDDEN: Final = frozenset(
 
 _ANNOTATIONS: Final = ("metadata", "annotations")
 # A denied object does not exist, so the command reads a file.
-_FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
+FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -67,11 +67,15 @@ class PodDecision(msgspec.Struct, frozen=True):
 
 
 class ResponseOptions(msgspec.Struct, frozen=True):
-    """The mode, the hash of the facts, and the command that prints all findings."""
+    """The mode, the hash of the facts, and the commands that print all findings.
+
+    `file_command` is for an object that is denied: it reads a file.
+    """
 
     mode: Mode
     digest: str = ""
     command: str = ""
+    file_command: str = FILE_COMMAND
 
 
 class PartialResponse(msgspec.Struct, frozen=True):
@@ -187,7 +191,7 @@ def compose_response(
     if options.mode is Mode.REPORT:
         return _compose_report(decision, findings, options, denied=denied)
     if denied:
-        return compose_refusal(findings)
+        return compose_refusal(findings, options.file_command)
     codes = tuple(dict.fromkeys(each.code for each in findings))
     lines = [f"translated: {each}" for each in decision.lines]
     warnings = select_warnings(lines, findings, options.command)
@@ -205,12 +209,14 @@ def compose_response(
     return PartialResponse(tail, "translated", codes, has_command)
 
 
-def compose_refusal(findings: Iterable[Finding]) -> PartialResponse:
+def compose_refusal(
+    findings: Iterable[Finding], file_command: str = FILE_COMMAND
+) -> PartialResponse:
     """Compose the response that denies an object because of the errors among the findings."""
     findings = tuple(findings)
     codes = tuple(dict.fromkeys(each.code for each in findings))
     others = (each for each in findings if each.severity is Severity.WARNING)
-    warnings = select_warnings((), others, _FILE_COMMAND)
+    warnings = select_warnings((), others, file_command)
     tail = compose_denied(build_denial(findings), warnings, _audit("denied", codes))
     return PartialResponse(tail, "denied", codes)
 

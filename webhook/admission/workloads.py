@@ -45,7 +45,7 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
     new = decode_object(request.object)
     if isinstance(new, Malformed):
         return new
-    if not _is_rolled_out(new, request, context.translation) or _has_same_pods(request, new):
+    if not _is_rolled_out(new, request, context.translation) or has_same_pods(request, new):
         return PartialResponse(compose_allowed(), "allowed")
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
@@ -133,7 +133,7 @@ def _read_labels(place: Place) -> PodMetadata:
     return PodMetadata(labels={key: text for key, text in labels.items() if isinstance(text, str)})
 
 
-def _has_same_pods(request: AdmissionRequest, new: Value) -> bool:
+def has_same_pods(request: AdmissionRequest, new: Value) -> bool:
     """Return whether an update leaves all pod templates unchanged."""
     if request.operation != "UPDATE":
         return False

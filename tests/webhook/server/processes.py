@@ -1,4 +1,4 @@
-"""Run `drawbridge serve webhook` as a separate process."""
+"""Run `drawbridge serve webhook` or `drawbridge serve judge` as a separate process."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,11 @@ def _simple(line: Line) -> Line:
 
 @contextlib.asynccontextmanager
 async def webhook(
-    folder: Path, kubeconfig: Path, *options: str, pair: KeyPair | None = None
+    folder: Path,
+    kubeconfig: Path,
+    *options: str,
+    pair: KeyPair | None = None,
+    command: str = "webhook",
 ) -> AsyncIterator[Process]:
     """Run the process until the context exits."""
     pair = pair or create_pair()
@@ -78,7 +82,7 @@ async def webhook(
     addresses = [f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics")]
     running = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "cli.main", "serve", "webhook", "--namespace=drawbridge-system"),
+        *("-m", "cli.main", "serve", command, "--namespace=drawbridge-system"),
         *(f"--tls-cert={certificate}", f"--tls-key={key}", f"--kubeconfig={kubeconfig}"),
         *(*addresses, *options),
         cwd=ROOT,

@@ -1,0 +1,147 @@
+"""The judged cluster follows its objects, and remembers which devices were withdrawn."""
+
+from typing import Any
+
+from config.model import Configuration, Placement
+from dra.gates import Gates
+from dra.inventory import PoolID
+from tests.webhook.judging.harness import change
+from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
+from webhook.judging.object_changes import ObjectChange, PendingChanges
+
+Json = dict[str, Any]
+SETTLE = 300.0
+
+
+class Clock:
+    """A clock that a test advances."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def make(name: str = "a", *devices: Json, generation: int = 1, driver: str = "d.io") -> Json:
+    pool = {"name": "p", "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": pool, "nodeName": "n", "devices": list(devices)}
+    return {"kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+def device(name: str = "gpu-0", **fields: Json | list[Json]) -> Json:
+    return {"name": name, **fields}
+
+
+def claim(name: str, devices: int = 0) -> Json:
+    results = [
+        {"request": "r", "driver": "d.io", "pool": "p", "device": f"gpu-{i}"}
+        for i in range(devices)
+    ]
+    status = {"allocation": {"devices": {"results": results}}} if devices else {}
+    metadata = {"name": name, "namespace": "team"}
+    return {"kind": "ResourceClaim", "metadata": metadata, "spec": {}, "status": status}
+
+
+def doubts_after(*changes: ObjectChange, seconds: float = 0) -> tuple[str, ...]:
+    clock = Clock()
+    cluster = JudgedCluster(settle_seconds=SETTLE, now=clock)
+    for each in changes:
+        cluster.apply([each])
+    clock.now += seconds
+    return tuple(cluster.context().doubts)
+
+
+def test_devices_are_doubted_for_a_while_after_they_were_withdrawn() -> None:
+    before = make("a", device("gpu-0"), device("gpu-1"))
+    published = change(None, before)
+    losses = {
+        "a deleted slice": change(before, None),
+        "a removed device": change(before, make("a", device("gpu-0"))),
+        "a changed device": change(
+            before, make("a", device("gpu-0"), device("gpu-1", attributes={"m": {"int": 1}}))
+        ),
+        "a new slice of the same pool": change(None, make("b", generation=2)),
+    }
+    for name, loss in losses.items():
+        (doubt,) = doubts_after(published, loss, seconds=SETTLE - 1)
+        assert doubt.startswith("d.io withdrew"), name
+        assert doubts_after(published, loss, seconds=SETTLE) == (), name
+
+
+def test_what_adds_devices_or_taints_them_is_no_withdrawal() -> None:
+    before = make("a", device("gpu-0"))
+    taint = {"key": "k", "effect": "NoSchedule"}
+    kept = [
+        change(before, make("a", device("gpu-0"), device("gpu-1"))),
+        change(before, make("a", device("gpu-0", taints=[taint]))),
+        change(before, make("a", device("gpu-0"), generation=2)),
+        change(None, make("other", driver="e.io")),
+    ]
+    for each in kept:
+        assert doubts_after(change(None, before), each) == ()
+
+
+def test_the_view_follows_the_claims() -> None:
+    cluster = JudgedCluster(settle_seconds=0)
+    cluster.apply([change(None, make("a", device("gpu-0"))), change(None, claim("c"), 5)])
+    assert not cluster.context().view.use(PoolID("d.io", "p")).holds("gpu-0")
+    cluster.apply([change(claim("c"), claim("c", 1), 6)])
+    assert cluster.context().view.use(PoolID("d.io", "p")).holds("gpu-0")
+    assert cluster.context().lookups.find_claim("team", "c") is not None
+    cluster.apply([change(claim("c", 1), None, 6)])
+    assert not cluster.context().view.use(PoolID("d.io", "p")).holds("gpu-0")
+    assert cluster.context().lookups.find_claim("team", "c") is None
+
+
+def test_a_listed_claim_counts_whatever_its_version() -> None:
+    """The items of a list are ordered by name, so a deletion before them may be newer."""
+    cluster = JudgedCluster(settle_seconds=0)
+    cluster.apply([change(None, claim("z"), 90)])
+    cluster.apply(
+        [
+            change(claim("z"), None, 90),
+            change(None, claim("b", 1), 95),
+            change(None, claim("a", 2), 91),
+        ]
+    )
+    assert cluster.context().view.use(PoolID("d.io", "p")).holds("gpu-1")
+
+
+def test_other_settings_keep_the_objects() -> None:
+    cluster = JudgedCluster(settle_seconds=0)
+    cluster.apply([change(None, make("a", device("gpu-0"))), change(None, claim("c", 1), 5)])
+    before = cluster.context()
+    cluster.configure(JudgeSettings(Configuration(placement=Placement.BRIDGE), Gates("1.35")))
+    after = cluster.context()
+    assert (after.gates.version, before.gates.version) == ("1.35", "1.37")
+    assert after.world.deviations != before.world.deviations
+    assert after.world.inventory.pools == before.world.inventory.pools
+    assert after.view.use(PoolID("d.io", "p")).holds("gpu-0")
+
+
+def test_the_world_stays_the_same_object_until_a_change() -> None:
+    """The caches of the solver compare it by identity."""
+    cluster = JudgedCluster(settle_seconds=0)
+    cluster.apply([change(None, make("a", device("gpu-0")))])
+    first = cluster.context()
+    cluster.apply([])
+    cluster.configure(JudgeSettings())
+    assert cluster.context().world is first.world
+    assert cluster.context().caches is first.caches
+
+
+def test_changes_of_one_object_are_merged_within_a_batch() -> None:
+    pending = PendingChanges()
+    first, second = make("a", device("gpu-0")), make("a", device("gpu-1"))
+    pending.put("resourceslices", change(None, first))
+    pending.put("resourceclaims", change(None, claim("c")))
+    pending.put("resourceslices", change(first, second))
+    assert pending.take() is None
+    pending.seal()
+    pending.put("resourceslices", change(second, None))
+    batch = pending.take()
+    assert batch is not None
+    assert [(each.name, each.before) for each in batch] == [("c", None), ("a", None)]
+    assert batch[1].after == change(None, second).after
+    assert (pending.take(), len(pending)) == (None, 1)

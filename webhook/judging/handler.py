@@ -1,0 +1,89 @@
+"""Handle reviews of the judge: decide the scope, have the object judged, and compose the reply.
+
+The judge never denies for a reason of its own: an object that it cannot read, or not judge in time,
+is allowed.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from registration.scope import Mode
+from runtime import review
+from runtime.review import AdmissionRequest, Malformed
+from webhook.admission import pods
+from webhook.admission.messages import shorten
+from webhook.admission.namespace_scopes import NamespaceScopes
+from webhook.admission.pods import PartialResponse, PodDecision, ResponseOptions
+from webhook.admission.replies import Reply, compose_reply, reply_malformed
+from webhook.judging.protocols import Judge, JudgeBusyError, JudgeView
+
+# How long a judgement may take if the request has no timeout.
+_TIMEOUT: Final = 2.0
+_FILE_COMMAND: Final = "details: drawbridge check -f FILE --context"
+_BUSY: Final = "too many objects are being judged; this one was not"
+_LATE: Final = "this object was not judged in time"
+_WRITES: Final = frozenset({"CREATE", "UPDATE"})
+
+
+class JudgeHandler:
+    """Handles reviews of the kinds that are judged."""
+
+    def __init__(self, view: JudgeView, judge: Judge) -> None:
+        self._view = view
+        self._judge = judge
+        self._scopes = NamespaceScopes(view)
+
+    async def review_object(self, body: bytes, seconds: float | None = None) -> Reply:
+        """Handle the review of an object. `seconds` is the time until the API server gives up."""
+        request = review.decode_review(body)
+        if isinstance(request, Malformed):
+            return reply_malformed(request)
+        if request.sub_resource or request.operation not in _WRITES:
+            return compose_reply(request, _allow())
+        if not request.namespace:  # a DeviceClass has no namespace that could enforce
+            return await self._review(request, Mode.REPORT, {}, seconds)
+        configured = self._view.configuration().scope
+        decided = await self._scopes.decide(request.namespace, configured, seconds)
+        if decided is None or decided.mode is Mode.OFF:
+            return compose_reply(request, _allow())
+        return await self._review(request, decided.mode, decided.labels, seconds)
+
+    async def _review(
+        self,
+        request: AdmissionRequest,
+        mode: Mode,
+        labels: Mapping[str, str],
+        seconds: float | None,
+    ) -> Reply:
+        timeout = _TIMEOUT if seconds is None else seconds
+        try:
+            findings = await self._judge.judge(request, labels, timeout)
+        except TimeoutError:
+            return compose_reply(request, _allow_unjudged(_LATE))
+        except JudgeBusyError:
+            return compose_reply(request, _allow_unjudged(_BUSY))
+        if not findings:
+            return compose_reply(request, _allow())
+        options = ResponseOptions(mode, command=_build_command(request), file_command=_FILE_COMMAND)
+        return compose_reply(
+            request, pods.compose_response(PodDecision(findings=findings), options)
+        )
+
+
+def _allow() -> PartialResponse:
+    return PartialResponse(review.compose_allowed(), "allowed")
+
+
+def _allow_unjudged(why: str) -> PartialResponse:
+    """Allow an object, and say why nothing is known about it."""
+    return PartialResponse(review.compose_allowed((), [f"drawbridge: {why}"]), "error")
+
+
+def _build_command(request: AdmissionRequest) -> str:
+    """Return the command that prints all findings about an object that exists."""
+    if not request.name or request.dry_run:
+        return _FILE_COMMAND
+    kind = f"{request.kind.kind.lower()}{f'.{request.kind.group}' if request.kind.group else ''}"
+    inside = f" -n {request.namespace}" if request.namespace else ""
+    get = f"kubectl get {kind} {request.name}{inside} -o yaml"
+    return shorten(f"details: {get} | drawbridge check -f - --context")

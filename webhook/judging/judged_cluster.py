@@ -1,0 +1,183 @@
+"""The cluster as the judge knows it. One thread owns it, so that no judgement delays the watches.
+
+The watches collect changes, and the thread applies them before a judgement. The world and the
+ledger follow the changes.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from cel.dra import Selectors
+from config.model import Configuration, Placement
+from config.policy import compatibility_declarations
+from dra.claim import Claim, Template
+from dra.classes import DeviceClass
+from dra.compatibility import UnsetGroups
+from dra.gates import DEFAULTS, Gates
+from dra.inventory import PoolID
+from dra.nodes import Node
+from dra.slices import Slice
+from facts.fleet import FleetVerdict
+from judge.context import JudgeCaches, JudgeContext, ObjectLookups
+from ledger.ledger import Ledger
+from ledger.planner import Planner, PlannerObject
+from solver.deviations import Allocator
+from webhook.judging.object_changes import ObjectChange
+from webhook.judging.withdrawn_devices import WithdrawnDevices
+
+T = TypeVar("T")
+# A driver that restarts has published its devices again by then.
+SETTLE_SECONDS: Final = 300.0
+
+
+class JudgeSettings(msgspec.Struct, frozen=True):
+    """The configuration, and the feature gates of the cluster."""
+
+    configuration: Configuration = Configuration()
+    gates: Gates = DEFAULTS
+
+
+DEFAULT_SETTINGS: Final = JudgeSettings()
+
+
+class JudgedCluster:
+    """All objects that a judgement reads."""
+
+    def __init__(
+        self,
+        settings: JudgeSettings = DEFAULT_SETTINGS,
+        settle_seconds: float = SETTLE_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._claims: dict[tuple[str, str], Claim] = {}
+        self._templates: dict[tuple[str, str], Template] = {}
+        self._published: dict[tuple[type, str], PlannerObject] = {}
+        self._withdrawn = WithdrawnDevices(settle_seconds, now)
+        self._derive(settings)
+
+    def configure(self, settings: JudgeSettings) -> None:
+        """Use these settings. If they differ, everything that depends on them is derived again."""
+        if settings is not self._settings and settings != self._settings:
+            self._derive(settings)
+
+    def _derive(self, settings: JudgeSettings) -> None:
+        configuration, gates = settings.configuration, settings.gates
+        is_native = configuration.placement is Placement.NATIVE
+        self._settings = settings
+        self._planner = Planner(
+            gates,
+            compatibility=compatibility_declarations(configuration),
+            unset_groups=UnsetGroups(configuration.unset_groups),
+            allocator=Allocator.UPSTREAM if is_native else Allocator.DRAWBRIDGE,
+        )
+        self._ledger = Ledger(sharing=gates.consumable_capacity)
+        self._selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
+        self._caches = JudgeCaches()
+        for each in self._published.values():
+            self._planner.update(each)
+        for claim in self._claims.values():
+            self._ledger.observe(claim)
+
+    def apply(self, changes: Sequence[ObjectChange]) -> None:
+        """Apply a batch of changes in order. Later batches have only later versions of claims."""
+        pools = self._planner.world().inventory.pools
+        for change in changes:
+            match change.before or change.after:
+                case Claim():
+                    self._apply_claim(change)
+                case Template():
+                    after = change.after
+                    kept = after if isinstance(after, Template) else None
+                    _store(self._templates, change, kept)
+                case Slice():
+                    self._observe_slice(change, known_pools=pools)
+                    self._apply_published(change)
+                case _:
+                    self._apply_published(change)
+        # The ledger forgets the deleted claims of the batch.
+        versions = [each.version for each in changes if isinstance(each.before, Claim)]
+        if versions:
+            self._ledger.observe_bookmark(max(versions, key=_parse_version))
+
+    def _apply_claim(self, change: ObjectChange) -> None:
+        claim = change.after if isinstance(change.after, Claim) else None
+        _store(self._claims, change, claim)
+        if claim is not None:
+            self._ledger.observe(claim)
+        else:
+            self._ledger.observe_deletion(change.uid, change.version)
+
+    def _observe_slice(self, change: ObjectChange, known_pools: Mapping[PoolID, object]) -> None:
+        before, after = change.before, change.after
+        known = isinstance(after, Slice) and PoolID(after.driver, after.pool) in known_pools
+        self._withdrawn.observe(
+            before if isinstance(before, Slice) else None,
+            after if isinstance(after, Slice) else None,
+            known_pool=known,
+        )
+
+    def _apply_published(self, change: ObjectChange) -> None:
+        after = change.after
+        if isinstance(after, Slice | DeviceClass | Node):
+            self._published[type(after), change.name] = after
+            self._planner.update(after)
+        elif isinstance(change.before, Slice | DeviceClass | Node):
+            self._published.pop((type(change.before), change.name), None)
+            self._planner.remove(type(change.before), change.name)
+
+    def context(
+        self,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        doubts: Sequence[str] = (),
+    ) -> JudgeContext:
+        """Return the context of a judgement in a namespace with these labels.
+
+        `doubts` are reasons why the objects may be outdated.
+        """
+        return JudgeContext(
+            world=self._planner.world(),
+            nodes=tuple(self._planner.nodes.values()),
+            view=self._ledger.view(),
+            fleet=self._fleet(),
+            selectors=self._selectors,
+            lookups=ObjectLookups(
+                find_claim=lambda *key: self._claims.get(key),
+                find_template=lambda *key: self._templates.get(key),
+                find_namespace_labels=lambda name: labels if name == namespace else None,
+                complete=True,
+            ),
+            policies=self._settings.configuration.findings,
+            doubts=(*doubts, *self._describe_withdrawn()),
+            caches=self._caches,
+        )
+
+    def classes(self) -> tuple[DeviceClass, ...]:
+        """Return all classes by name."""
+        classes = self._planner.declared_world().classes
+        return tuple(classes[name] for name in sorted(classes))
+
+    def _fleet(self) -> Mapping[str, FleetVerdict]:
+        return {}
+
+    def _describe_withdrawn(self) -> tuple[str, ...]:
+        drivers = sorted(self._withdrawn.recent_drivers())
+        if not drivers:
+            return ()
+        return (f"{', '.join(drivers)} withdrew or changed devices a short time ago",)
+
+
+def _parse_version(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
+
+
+def _store(objects: dict[tuple[str, str], T], change: ObjectChange, after: T | None) -> None:
+    """Store an object after a change, or remove it."""
+    key = (change.namespace, change.name)
+    if after is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = after

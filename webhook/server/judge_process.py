@@ -1,0 +1,64 @@
+"""Run `drawbridge serve judge`: connect its parts, judge objects, and shut down gracefully."""
+
+import argparse
+import logging
+from typing import Final
+
+from cluster.session import Session
+from registration.codes import CODES
+from runtime import logs, metrics
+from runtime.process import REFUSED, run_process
+from runtime.settings import Settings
+from runtime.shutdown import StopSignal
+from runtime.tls import ServingCertificate
+from webhook.judging.handler import JudgeHandler
+from webhook.judging.judged_cluster import JudgedCluster
+from webhook.server.http_handler import MIB, Endpoint, RequestLimits
+from webhook.server.judge_thread import JudgeThread
+from webhook.server.judge_view import WatchedJudgeView
+from webhook.server.serving import ReviewService, serve_reviews
+
+_LOG: Final = logging.getLogger("runtime")
+_LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
+    logs.configure(options.log_level)
+    settings = Settings(options.config, known=CODES)
+    if settings.load():
+        return REFUSED
+    certificate = ServingCertificate(options.tls_cert, options.tls_key)
+    certificate.refresh()
+
+    async def serve(stop: StopSignal, session: Session) -> None:
+        service = _make_service(options, settings, session)
+        await serve_reviews(options, certificate, stop, service)
+
+    code = await run_process(options, _LOG, serve)
+    if not code:
+        logs.log_event(_LOG, logging.INFO, "stopped")
+    return code
+
+
+def _make_service(
+    options: argparse.Namespace, settings: Settings, session: Session
+) -> ReviewService:
+    namespace = options.namespace or session.namespace
+    view = WatchedJudgeView(session, namespace, lambda: settings.current, options.settle)
+    thread = JudgeThread(JudgedCluster(view.settings(), options.settle), view)
+    handler = JudgeHandler(view, thread)
+
+    def find_missing() -> list[str]:
+        return [*view.find_missing(), *filter(None, (thread.find_problem(),))]
+
+    return ReviewService(
+        {
+            f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object)
+            for kind in ("claims", "classes", "pods", "workloads")
+        },
+        find_missing,
+        lambda: (settings.run(), thread.run(), *view.run()),
+        (metrics.CacheCollector(view.named_caches),),
+        _LIMITS,
+    )

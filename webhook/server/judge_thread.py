@@ -1,0 +1,122 @@
+"""Judges reviews in one thread, which owns the judged cluster.
+
+The event loop answers other reviews and follows the watches meanwhile. A judgement that the caller
+no longer waits for still ends: its work is limited by the bytes of the object and by the search
+limit of the solver.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+from dra.finding import Finding
+from runtime.review import AdmissionRequest
+from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
+from webhook.judging.object_changes import PendingChanges
+from webhook.judging.protocols import JudgeBusyError
+from webhook.judging.reviews import judge_review
+
+T = TypeVar("T")
+# The judgements that wait keep their objects in memory.
+MAX_WAITING: Final = 64
+# Without reviews, changes are applied this often, so that the next review finds the world derived.
+APPLY_SECONDS: Final = 2.0
+# A thread that is busy for longer is a bug, and other replicas should answer.
+STUCK_SECONDS: Final = 60.0
+
+
+class JudgedView(Protocol):
+    """The watches of what is judged with."""
+
+    changes: PendingChanges
+
+    def settings(self) -> JudgeSettings:
+        """Return the configuration and the feature gates."""
+
+    def find_doubts(self) -> Iterable[str]:
+        """Return the reasons why the devices may be others than the watches show."""
+
+
+class JudgeThread:
+    """Runs judgements one after the other. Implements `webhook.judging.protocols.Judge`."""
+
+    def __init__(
+        self,
+        cluster: JudgedCluster,
+        view: JudgedView,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._cluster = cluster
+        self._view = view
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._started: float | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
+
+    async def judge(
+        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float
+    ) -> tuple[Finding, ...]:
+        """Return the findings about an object. Raise TimeoutError, or JudgeBusyError."""
+        doubts, settings = tuple(self._view.find_doubts()), self._view.settings()
+        self._view.changes.seal()
+
+        def judge_object() -> tuple[Finding, ...]:
+            self._update(settings)
+            context = self._cluster.context(request.namespace, labels, doubts)
+            return judge_review(request, context)
+
+        return await self._run(seconds, judge_object)
+
+    async def run(self) -> None:
+        """Apply changes from time to time until cancelled."""
+        try:
+            while True:
+                await self._run(None, self._prepare())
+                await asyncio.sleep(APPLY_SECONDS)
+        finally:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _prepare(self) -> Callable[[], None]:
+        """Return the work that lets the next review find everything derived."""
+        settings = self._view.settings()
+        self._view.changes.seal()
+
+        def prepare() -> None:
+            self._update(settings)
+            self._cluster.context()
+
+        return prepare
+
+    def find_problem(self) -> str:
+        """Return why judgements cannot be made, or an empty string."""
+        started = self._started
+        if started is None or time.monotonic() - started < STUCK_SECONDS:
+            return ""
+        return f"one judgement takes more than {STUCK_SECONDS:g} seconds"
+
+    def _update(self, settings: JudgeSettings) -> None:
+        """Bring the judged cluster up to date."""
+        self._cluster.configure(settings)
+        while (batch := self._view.changes.take()) is not None:
+            self._cluster.apply(batch)
+
+    async def _run(self, seconds: float | None, function: Callable[[], T]) -> T:
+        """Run a function in the thread. One that has not started in time never runs."""
+        if seconds is not None and self._waiting >= self._max_waiting:
+            raise JudgeBusyError
+        self._waiting += 1
+        future = self._executor.submit(self._timed, function)
+        future.add_done_callback(lambda _: self._count_done())
+        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+
+    def _count_done(self) -> None:
+        self._waiting -= 1
+
+    def _timed(self, function: Callable[[], T]) -> T:
+        self._started = time.monotonic()
+        try:
+            return function()
+        finally:
+            self._started = None

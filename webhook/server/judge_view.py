@@ -1,0 +1,147 @@
+"""The watches of the judge, and why what they show may be outdated."""
+
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+from cluster.cache import Cache, CachedObject
+from cluster.resources import CLAIMS, CLASSES, NODES, SLICES, TEMPLATES, Resource
+from cluster.session import Session
+from config.model import Configuration
+from dra.claim import Claim, Template, claim_reader, template_reader
+from dra.classes import DeviceClass, class_reader
+from dra.decode import Reader
+from dra.gates import DEFAULTS
+from dra.nodes import Node, node_reader
+from dra.slices import Slice, slice_reader
+from webhook.judging.judged_cluster import SETTLE_SECONDS, JudgeSettings
+from webhook.judging.object_changes import ObjectChange, PendingChanges
+from webhook.server.watched_facts import WatchedFacts
+from webhook.server.watched_namespaces import WatchedNamespaces
+
+T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template)
+
+
+class WatchedJudgeView:
+    """The caches of everything that is judged with. Implements `JudgeView`."""
+
+    def __init__(
+        self,
+        session: Session,
+        namespace: str,
+        configuration: Callable[[], Configuration],
+        settle_seconds: float = SETTLE_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.changes = PendingChanges()
+        self.namespaces = WatchedNamespaces(session)
+        self.facts = WatchedFacts(session, namespace)
+        self._devices: tuple[Cache[Any], ...] = (
+            self._watch(session, SLICES, slice_reader()),
+            self._watch(session, CLASSES, class_reader()),
+            self._watch(session, NODES, node_reader()),
+        )
+        self._requests: tuple[Cache[Any], ...] = (
+            self._watch(session, CLAIMS, claim_reader()),
+            self._watch(session, TEMPLATES, template_reader()),
+        )
+        self._configuration = configuration
+        self._settings = JudgeSettings()
+        self._settle_seconds = settle_seconds
+        self._now = now
+        self._complete_since: float | None = None
+
+    def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
+        shape: type[T] = object  # type: ignore[assignment]  # the decoder decides
+        decode = _decode_with(reader)
+        cache = Cache(session, resource, shape, decode=decode, keep_raw=False)
+        cache.subscribe(lambda before, after: self._on_change(resource, before, after))
+        return cache
+
+    def _on_change(
+        self,
+        resource: Resource,
+        before: CachedObject[T] | None,
+        after: CachedObject[T] | None,
+    ) -> None:
+        changed = after or before
+        if changed is not None:
+            change = ObjectChange(
+                changed.namespace,
+                changed.name,
+                changed.uid,
+                changed.version,
+                None if before is None else before.value,
+                None if after is None else after.value,
+            )
+            self.changes.put(resource.plural, change)
+
+    def configuration(self) -> Configuration:
+        """Return the configuration."""
+        return self._configuration()
+
+    def settings(self) -> JudgeSettings:
+        """Return the configuration and the feature gates: the same object until they change."""
+        configuration, facts = self._configuration(), self.facts.facts
+        gates = DEFAULTS if facts is None else facts.cluster.feature_gates
+        if configuration is not self._settings.configuration or gates != self._settings.gates:
+            self._settings = JudgeSettings(configuration, gates)
+        return self._settings
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, or None if it is unknown."""
+        labels = self.namespaces.labels(name)
+        return self.namespaces.recently_read(name) if labels is None else labels
+
+    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
+        """Read the labels of an unknown namespace from the API server."""
+        return await self.namespaces.read(name, seconds)
+
+    @property
+    def caches(self) -> tuple[Cache[Any], ...]:
+        """All caches."""
+        return (self.namespaces.cache, self.facts.cache, *self._devices, *self._requests)
+
+    def named_caches(self) -> Iterator[tuple[str, Cache[Any]]]:
+        """Return all caches with their names in metrics."""
+        return ((cache.resource.plural, cache) for cache in self.caches)
+
+    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Return the watches of all caches."""
+        return (each.run() for each in self.caches)
+
+    def find_missing(self) -> list[str]:
+        """Return the reasons why objects cannot be judged yet."""
+        if self._complete_since is not None:
+            return []
+        waiting = (each for each in self.caches if not each.synced)
+        missing = [f"{each.resource.plural} are not synced yet: {each.problem}" for each in waiting]
+        missing += self.facts.find_missing()
+        if not missing:
+            self._complete_since = self._now()
+        return missing
+
+    def find_doubts(self) -> Iterator[str]:
+        """Yield the reasons why the devices may be others than the caches show."""
+        for each in self._devices:
+            name = each.resource.plural
+            if not each.fresh:
+                yield f"the {name} are {each.age():.0f} seconds old"
+            if each.undecodable:
+                yield f"{each.undecodable} of the {name} cannot be read"
+        since = self._complete_since
+        if since is None or self._now() - since < self._settle_seconds:
+            yield "the judge started a short time ago and knows no earlier devices"
+
+
+def _decode_with(reader: Reader[T]) -> Callable[[bytes], T]:
+    """Return a decoder that raises ValueError for an object that cannot be read."""
+
+    def decode(raw: bytes) -> T:
+        found = reader.read(raw)
+        if isinstance(found, tuple):
+            first = found[0]
+            raise ValueError(f"{first.path}: {first.message}")  # noqa: TRY004  # not a type check
+        return found
+
+    return decode
