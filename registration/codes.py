@@ -6,6 +6,7 @@ import dra.codes
 import facts.codes
 import judge.codes
 import judge.config_codes
+import judge.reference_codes
 import judge.validity_codes
 import ledger.codes
 import registration.admission_codes
@@ -23,6 +24,7 @@ TABLES: Final = (
     dra.codes.CODES,
     judge.codes.CODES,
     judge.validity_codes.CODES,
+    judge.reference_codes.CODES,
     judge.config_codes.CODES,
     solver.codes.CODES,
     ledger.codes.CODES,
