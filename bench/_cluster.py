@@ -11,10 +11,10 @@ import msgspec
 
 from documents.values import Value
 from dra.finding import Finding
+from dra.resource_quotas import ResourceQuota
 from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
-from webhook.admission.resource_quotas import ResourceQuota
 
 OUT: Final = "outside"
 IN: Final = "inside"

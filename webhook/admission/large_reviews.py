@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dra.finding import Finding
+from dra.resource_quotas import ResourceQuota
 from runtime import review
 from runtime.review import Malformed, RequestEnvelope
 from translate.changes.template import ClaimTemplate
@@ -29,7 +30,6 @@ from webhook.admission.protocols import (
     WorkerError,
 )
 from webhook.admission.replies import Reply, reply_busy, reply_malformed, reply_unreviewed
-from webhook.admission.resource_quotas import ResourceQuota
 
 # A body of this size takes at most about 25 ms, whatever it contains.
 MAX_INLINE_BYTES: Final = 32 * 1024

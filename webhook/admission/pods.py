@@ -14,6 +14,7 @@ from config.policy import apply_policies
 from documents.patch import Edit, apply_edits
 from documents.values import Value
 from dra.finding import Finding, Severity
+from dra.resource_quotas import ResourceQuota
 from registration.admission_codes import (
     LIMIT_EXCEEDED,
     LIMIT_UNMEETABLE,
@@ -36,7 +37,6 @@ from webhook.admission.messages import (
     shorten,
 )
 from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
-from webhook.admission.resource_quotas import ResourceQuota
 
 # Errors that depend on the namespace, not on the pod: the same pod may be admitted later.
 _FORBIDDEN: Final = frozenset(

@@ -12,11 +12,11 @@ import msgspec
 from config.model import Configuration
 from documents.values import Value
 from dra.finding import Finding
+from dra.resource_quotas import ResourceQuota
 from facts.model import Facts
 from translate.changes.template import ClaimTemplate
 from translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.resource_quotas import ResourceQuota
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -6,36 +6,11 @@ no user sees the error.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
 from dra.finding import Finding
-from dra.quantity import Quantity, QuantityError, from_json
+from dra.quantity import Quantity
 from dra.quota import DEVICES, REQUESTS
+from dra.resource_quotas import ResourceQuota
 from registration.admission_codes import QUOTA_ELSEWHERE, QUOTA_EXCEEDED
-from webhook.admission.limit_ranges import NamedMetadata, QuantityMap
-
-
-class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The spec of a ResourceQuota."""
-
-    hard: QuantityMap | None = None
-    scopes: Sequence[str] | None = None
-    scope_selector: Mapping[str, object] | None = None
-
-
-class ResourceQuotaStatus(msgspec.Struct, frozen=True):
-    """The status of a ResourceQuota."""
-
-    hard: QuantityMap | None = None
-    used: QuantityMap | None = None
-
-
-class ResourceQuota(msgspec.Struct, frozen=True):
-    """A ResourceQuota in its wire format."""
-
-    metadata: NamedMetadata = NamedMetadata()
-    spec: ResourceQuotaSpec = ResourceQuotaSpec()
-    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 def check_quotas(
@@ -52,16 +27,15 @@ def check_quotas(
 
 
 def _find_exceeded(charges: Mapping[str, int], quota: ResourceQuota) -> Iterator[Finding]:
-    if quota.spec.scopes or quota.spec.scope_selector:
-        return  # a quota with scopes counts pods only
-    hard = quota.status.hard or quota.spec.hard or {}
+    if quota.counts_pods_only:
+        return
     for key, requested in charges.items():
-        most, used = _read(hard, key), _read(quota.status.used, key) or Quantity.of(0)
-        if most is not None and most < used + Quantity.of(requested):
+        limit = quota.find_limit(key)
+        if limit is not None and limit.most < limit.used + Quantity.of(requested):
             yield QUOTA_EXCEEDED.at(
                 "spec",
                 f"ResourceQuota {quota.metadata.name}: {key}: the claims of the pod request"
-                f" {requested}, but {used} of {most} are in use",
+                f" {requested}, but {limit.used} of {limit.most} are in use",
             )
 
 
@@ -85,12 +59,3 @@ def _report_uncounted(
         return QUOTA_ELSEWHERE.at("spec", f"{message}, but {', '.join(enforced)} {verb}")
     remedy = f"Limit {' and '.join(classes)} in the namespace."
     return QUOTA_ELSEWHERE.at("spec", f"{message}; no quota limits them", remedy=remedy)
-
-
-def _read(amounts: QuantityMap | None, key: str) -> Quantity | None:
-    if not amounts or key not in amounts:
-        return None
-    try:
-        return from_json(amounts[key])
-    except QuantityError:
-        return None

@@ -20,13 +20,13 @@ from cluster.session import Session
 from config.model import Configuration
 from dra.finding import Finding
 from dra.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from dra.resource_quotas import ResourceQuota
 from facts.model import Facts
 from registration import match_conditions
 from registration.other_webhooks import find_other_webhooks
 from translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
-from webhook.admission.resource_quotas import ResourceQuota
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import WatchedTemplate
 from webhook.server.watched_facts import WatchedFacts

@@ -18,6 +18,7 @@ from config.model import Configuration
 from documents.paths import get_value
 from documents.values import Value
 from dra.finding import Finding
+from dra.resource_quotas import ResourceQuota
 from facts.model import Facts
 from facts.serialized import read_facts
 from tests.tables import YamlValue
@@ -28,7 +29,6 @@ from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs, TemplateStoreError
 from webhook.admission.replies import Reply
-from webhook.admission.resource_quotas import ResourceQuota
 from webhook.admission.templates import TemplateCache
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from dra.names import ORIGINAL_ANNOTATION
+from dra.resource_quotas import ResourceQuota
 from registration.admission_codes import TEMPLATE_LATER
 from tests.tables import YamlValue, load_cases
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
 from translate.changes.patch import restore_original
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.resource_quotas import ResourceQuota
 
 pytestmark = pytest.mark.asyncio
 CASES = load_cases(Path(__file__).parent / "cases" / "pods.yaml")
