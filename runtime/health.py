@@ -12,6 +12,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from runtime.addresses import Address, parse_address
+from runtime.http_server import HTTPServer
 from runtime.logs import connection_logger, log_event
 from runtime.metrics import REGISTRY
 
@@ -87,7 +88,7 @@ async def _serve(at: Address, name: str, handler: _Handler) -> AsyncIterator[Non
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
         return handler(request)
 
-    server = web.Server(handle, logger=connection_logger(), access_log=None, keepalive_timeout=75)
+    server = HTTPServer(handle, logger=connection_logger(), access_log=None, keepalive_timeout=75)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, sock=open_listening_socket(at, name))
     try:

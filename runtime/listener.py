@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from runtime.health import Address, open_listening_socket
+from runtime.http_server import HTTPServer
 from runtime.logs import connection_logger, log_event
 from runtime.tls import ServingCertificate
 
@@ -30,7 +31,7 @@ MAX_CONNECTIONS: Final = 800
 HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class _BoundedServer(web.Server):
+class _BoundedServer(HTTPServer):
     """Bounds the number of idle connections. A new one closes the longest idle one."""
 
     def __init__(

@@ -23,7 +23,7 @@ from webhook.admission.replies import PendingReply, Reply
 
 _LOG: Final = logging.getLogger("serve.admission")
 JSON: Final = "application/json"
-_JSON_HEADERS: Final = {"Content-Type": JSON, "Server": "drawbridge"}
+_JSON_HEADERS: Final = {"Content-Type": JSON}
 _UNKNOWN: Final = "unknown"
 _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
 MIB: Final = 1 << 20
