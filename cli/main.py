@@ -49,9 +49,11 @@ class _Version(argparse.Action):
     """Prints the version. Reads it on demand, because that doubles the start-up time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version  # noqa: PLC0415  # takes 20 ms
+        from runtime.build_info import UNKNOWN, read_build_info  # noqa: PLC0415  # takes 20 ms
 
-        print(f"drawbridge {version('drawbridge')}")  # noqa: T201  # as argparse does
+        info = read_build_info()
+        commit = "unknown, not a built release" if info.commit == UNKNOWN else info.commit
+        print(f"drawbridge {info.version} (commit {commit}; Python {info.python})")  # noqa: T201  # as argparse does
         parser.exit()
 
 
@@ -83,7 +85,7 @@ def parser_for(names: Iterable[str], called: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         parents=[shared],
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print version and commit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in names:
         command = load(name)

@@ -22,6 +22,12 @@ REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
+BUILD_INFO: Final = Gauge(
+    "drawbridge_build_info",
+    "1; the labels are the version, the commit and the version of Python.",
+    ["version", "commit", "python"],
+    registry=REGISTRY,
+)
 REQUESTS: Final = UnlockedCounter(
     "controller_runtime_webhook_requests",
     "Admission requests by webhook and HTTP status.",

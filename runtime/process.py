@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cluster.session import AccessError, Session
 from runtime import metrics
+from runtime.build_info import read_build_info
 from runtime.logs import log_event
 from runtime.shutdown import StopSignal
 
@@ -25,6 +26,7 @@ async def run_process(
     Return 0 after a graceful stop, 2 if the process cannot continue, or 3 after an unhandled
     exception.
     """
+    _announce_build(log)
     stop = StopSignal()
     stop.install()
     try:
@@ -44,6 +46,12 @@ async def run_process(
     finally:
         stop.remove()
     return 0
+
+
+def _announce_build(log: logging.Logger) -> None:
+    info = read_build_info()
+    metrics.BUILD_INFO.labels(**info._asdict()).set(1)
+    log_event(log, logging.INFO, "starting", **info._asdict())
 
 
 @contextlib.contextmanager

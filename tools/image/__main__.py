@@ -12,13 +12,14 @@ import sys
 import tarfile
 from pathlib import Path
 
+from tools.commit import NoCommitError
 from tools.image import build, contents, debian
 from tools.image.bytecode import BytecodeError
 from tools.image.tree import pack
 from tools.image.wheels import WheelError
 
 _MIB = 1 << 20
-_FAILURES = (build.IncompleteError, BytecodeError, debian.DebianError, WheelError, OSError)
+_FAILURES = (build.IncompleteError, BytecodeError, debian.DebianError, NoCommitError, WheelError)
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

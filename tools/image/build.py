@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.commit import Commit, read_commit
 from tools.image import bytecode, contents, debian, elf, oci, wheels
-from tools.image.commit import Commit, read_commit
 from tools.image.tree import File, Node, Tree, join, pack
 
 ROOT = Path(__file__).parents[2]
