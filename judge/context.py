@@ -13,6 +13,7 @@ from config.string_formats import FindingCode
 from dra.claim import Claim, Template
 from dra.gates import Gates
 from dra.nodes import Node
+from dra.resource_quotas import ResourceQuota
 from facts.fleet import FleetVerdict
 from solver.memo import Memo
 from solver.search import STEPS
@@ -21,6 +22,10 @@ from solver.world import View, World
 
 def _finds_nothing(*_: str) -> None:
     return None
+
+
+def _finds_no_quotas(_: str) -> Sequence[ResourceQuota]:
+    return ()
 
 
 class ObjectLookups(msgspec.Struct, frozen=True):
@@ -32,6 +37,7 @@ class ObjectLookups(msgspec.Struct, frozen=True):
     find_claim: Callable[[str, str], Claim | None] = _finds_nothing
     find_template: Callable[[str, str], Template | None] = _finds_nothing
     find_namespace_labels: Callable[[str], Mapping[str, str] | None] = _finds_nothing
+    find_quotas: Callable[[str], Sequence[ResourceQuota]] = _finds_no_quotas
     complete: bool = False
 
 

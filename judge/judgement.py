@@ -14,6 +14,7 @@ from judge.claim_size import check_claim_size
 from judge.constraints import check_constraints
 from judge.context import JudgeContext
 from judge.opaque_configs import check_opaque_configs
+from judge.quotas import check_quotas
 from judge.references import check_references
 from judge.rules_annotation import check_rules_annotation
 from judge.severity import DeviceFinding, settle_all
@@ -27,6 +28,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     check_claim_size,
     check_constraints,
     check_references,
+    check_quotas,
 )
 
 

@@ -23,6 +23,7 @@ from judge.context import JudgeContext
 from judge.device_types import possible_types, serves_driver
 from judge.driver_configs import DRIVERS
 from judge.driver_configs.model import ConfigDriver, ConfigFields, ConfigKind
+from judge.severity import DeviceFinding
 from judge.subject import Subject
 
 
@@ -44,11 +45,16 @@ def check_class_configs(each: DeviceClass) -> Iterator[Finding]:
             yield replace(found, object=about)
 
 
-def check_opaque_configs(subject: Subject, context: JudgeContext) -> Iterator[Finding]:
+def check_opaque_configs(
+    subject: Subject, context: JudgeContext
+) -> Iterator[Finding | DeviceFinding]:
     """Report configurations of claims that their driver does not decode, refuses or ignores."""
     for judged in subject.claims:
         for each in _check_devices(judged.claim.spec.devices, f"{judged.path}.devices", context):
-            yield replace(each, object=judged.object)
+            found = replace(each, object=judged.object)
+            # The class decides this one, and a cache may still have an older class.
+            wrong = each.code == codes.CONFIG_KIND_WRONG.name
+            yield DeviceFinding(found) if wrong else found
 
 
 def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterator[Finding]:

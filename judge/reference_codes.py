@@ -65,13 +65,57 @@ POD_CLAIM_INVALID = Code(
     remedy="Name one claim or one template in each entry, and use each entry's name once.",
 )
 
+QUOTA_TOO_SMALL = Code(
+    name="QuotaTooSmall",
+    severity=Severity.ERROR,
+    text=(
+        "An object alone needs more than a ResourceQuota of its namespace allows. Its claims are "
+        "never created, even if nothing else is in use. A request for all devices is charged as 32."
+    ),
+    example=(
+        "spec.spec.devices.requests: ResourceQuota team limits "
+        "gpu.nvidia.com.deviceclass.resource.k8s.io/devices to 4, but the object needs 8"
+    ),
+    remedy="Request fewer devices, or ask the administrator for a larger quota.",
+)
+QUOTA_USED_UP = Code(
+    name="QuotaUsedUp",
+    severity=Severity.WARNING,
+    text=(
+        "A ResourceQuota of the namespace leaves less than an object needs. Its claims are created "
+        "when others are deleted."
+    ),
+    example=(
+        "spec.devices.requests: ResourceQuota team limits count/resourceclaims.resource.k8s.io to "
+        "10, of which 10 are in use; the object needs 1"
+    ),
+    remedy="Delete claims that are not needed, or ask the administrator for a larger quota.",
+)
+QUOTA_OF_LEGACY_NAME = Code(
+    name="QuotaOfLegacyName",
+    severity=Severity.WARNING,
+    text=(
+        "A ResourceQuota limits a legacy name, and the claims of an object need more than it "
+        "allows. The API server does not charge claims to such an entry. The controller of "
+        "Drawbridge mirrors entries for numbers of devices, so the claims may not be created."
+    ),
+    example=(
+        "spec.devices.requests: ResourceQuota team limits requests.nvidia.com/gpu to 4, of which 0 "
+        "are in use; the object needs 8, which the API server does not charge to this entry"
+    ),
+    remedy="Request less, or ask the administrator which limit applies to claims.",
+)
+
 CODES = Codes(
-    "judge (references)",
+    "judge (references and quotas)",
     [
         CLASS_NOT_FOUND,
         CLAIM_NOT_FOUND,
         REQUEST_NOT_FOUND,
         CONTAINER_CLAIM_UNKNOWN,
         POD_CLAIM_INVALID,
+        QUOTA_TOO_SMALL,
+        QUOTA_USED_UP,
+        QUOTA_OF_LEGACY_NAME,
     ],
 )

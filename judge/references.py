@@ -11,11 +11,12 @@ from dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from dra.finding import Finding
 from judge import reference_codes as codes
 from judge.context import JudgeContext, ObjectLookups
+from judge.severity import DeviceFinding
 from judge.subject import JudgedClaim, Subject
 from ledger.pods import Pod, PodClaim
 
 
-def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding]:
+def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
     """Report references of claims and pods to what does not exist."""
     if context.lookups.complete:
         for judged in subject.claims:
@@ -35,7 +36,9 @@ def _check_classes(judged: JudgedClaim, known: Collection[str]) -> Iterator[Find
                 yield codes.CLASS_NOT_FOUND.at(path, message, object=judged.object)
 
 
-def _check_pod(subject: Subject, pod: Pod, lookups: ObjectLookups) -> Iterator[Finding]:
+def _check_pod(
+    subject: Subject, pod: Pod, lookups: ObjectLookups
+) -> Iterator[Finding | DeviceFinding]:
     above = f"{subject.pod_path}." if subject.pod_path else ""
     found: dict[str, tuple[str, Devices] | None] = {}
     for i, entry in enumerate(pod.spec.resource_claims):
@@ -86,7 +89,7 @@ def _check_entry(
 
 def _check_containers(
     pod: Pod, above: str, about: str, found: dict[str, tuple[str, Devices] | None]
-) -> Iterator[Finding]:
+) -> Iterator[Finding | DeviceFinding]:
     for kind, containers in (
         ("initContainers", pod.spec.init_containers),
         ("containers", pod.spec.containers),
@@ -104,7 +107,7 @@ def _check_containers(
 
 def _check_request(
     request: str, owner: str, devices: Devices, path: str, about: str
-) -> Iterator[Finding]:
+) -> Iterator[DeviceFinding]:
     known = [each.name for each in devices.requests]
     if request in known:
         return
@@ -114,7 +117,8 @@ def _check_request(
     else:
         hint = suggest(request, known)
     message = f"{owner} has no request {request}{hint}"
-    yield codes.REQUEST_NOT_FOUND.at(path, message, object=about)
+    # A cache may still have an older object of this name.
+    yield DeviceFinding(codes.REQUEST_NOT_FOUND.at(path, message, object=about))
 
 
 def suggest(name: str, known: Collection[str]) -> str:

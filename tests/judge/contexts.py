@@ -1,13 +1,15 @@
 """Contexts and subjects for the tests of the judge's questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cel.dra import Selectors
 from dra.claim import Claim, read_claim
 from dra.classes import DeviceClass, read_class
+from dra.finding import Finding
 from dra.gates import NEWEST
 from dra.inventory import build_inventory
 from judge.context import JudgeContext
+from judge.severity import DeviceFinding
 from judge.subject import Subject, claim_subject
 from solver.world import World
 from tests.tables import YamlValue
@@ -29,6 +31,11 @@ def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
 def class_context(classes: Mapping[str, str]) -> JudgeContext:
     """Return the context of a cluster that has only classes."""
     return JudgeContext(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
+
+
+def findings(found: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:
+    """Return findings before their severity is settled."""
+    return tuple(each.finding if isinstance(each, DeviceFinding) else each for each in found)
 
 
 def subject_of(

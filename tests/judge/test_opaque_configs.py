@@ -10,7 +10,7 @@ from dra.classes import DeviceClass, read_class
 from dra.finding import Severity
 from judge.driver_configs import DRIVERS
 from judge.opaque_configs import check_class_configs, check_opaque_configs
-from tests.judge.contexts import class_context, subject_of
+from tests.judge.contexts import class_context, findings, subject_of
 from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"
@@ -36,7 +36,7 @@ def full_path(path: str) -> str:
 def test_configuration_in_a_claim(case: YamlValue) -> None:
     requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
     subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
-    found = tuple(check_opaque_configs(subject, class_context({})))
+    found = findings(check_opaque_configs(subject, class_context({})))
     expected = [(code, f"spec.devices.{full_path(path)}") for code, path in case["found"]]
     assert [(each.code, each.path) for each in found] == expected
     assert all(each.object == "ResourceClaim/ns/c" for each in found)
@@ -74,7 +74,7 @@ def test_configuration_for_the_devices_of_a_request(case: YamlValue) -> None:
             parameters["sharing"] = each["sharing"]
         configs.append(config(each.get("driver", NVIDIA), parameters, each.get("for", ())))
     context = class_context(case.get("classes", {}))
-    found = tuple(check_opaque_configs(subject_of(requests, configs=configs), context))
+    found = findings(check_opaque_configs(subject_of(requests, configs=configs), context))
     expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]
     assert [(each.code, each.path) for each in found] == expected
     if "says" in case:
@@ -90,7 +90,7 @@ def test_configuration_that_names_an_alternative() -> None:
     requests = [{"name": "gpu", "firstAvailable": alternatives}]
     for name, codes in (("gpu/part", []), ("gpu/whole", ["ConfigKindWrong"])):
         subject = subject_of(requests, configs=[config(NVIDIA, parameters, [name])])
-        found = check_opaque_configs(subject, class_context({}))
+        found = findings(check_opaque_configs(subject, class_context({})))
         assert [each.code for each in found] == codes
 
 
@@ -100,7 +100,7 @@ def test_documented_configurations_have_no_errors_and_the_others_have() -> None:
     for case in CONFIGS:
         requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
         subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
-        found = check_opaque_configs(subject, class_context({}))
+        found = findings(check_opaque_configs(subject, class_context({})))
         errors = any(each.severity is Severity.ERROR for each in found)
         (refused if errors else accepted).add(case["driver"])
     known = set(DRIVERS) - {"hami-core-gpu.project-hami.io"}  # has the table of NVIDIA
@@ -128,6 +128,6 @@ def test_any_parameters_have_findings_and_no_exception(
         parameters |= {"apiVersion": known.api_versions[0], "kind": known.kinds[0].name}
     requests = [{"name": "gpu", "exactly": request(NVIDIA)}]
     subject = subject_of(requests, configs=[config(driver, parameters)])
-    for each in check_opaque_configs(subject, class_context({})):
+    for each in findings(check_opaque_configs(subject, class_context({}))):
         assert each.path.startswith("spec.devices.config[0]")
         assert each.message

@@ -11,7 +11,7 @@ from judge.context import JudgeContext, ObjectLookups
 from judge.references import check_references
 from judge.subject import Subject, pod_subject
 from ledger.pods import Pod, pod_reader
-from tests.judge.contexts import class_context, subject_of
+from tests.judge.contexts import class_context, findings, subject_of
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "references.yaml")
@@ -71,7 +71,7 @@ def pod_of(case: YamlValue, context: JudgeContext, pod_path: str = "") -> Subjec
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_references_of_a_pod(case: YamlValue) -> None:
     context = cluster(complete=case.get("cluster", True))
-    found = tuple(check_references(pod_of(case, context), context))
+    found = findings(check_references(pod_of(case, context), context))
     assert [[each.code, each.path] for each in found] == case["found"]
     assert all(each.object == "Pod/ns/p" for each in found)
     if "says" in case:
@@ -81,7 +81,7 @@ def test_references_of_a_pod(case: YamlValue) -> None:
 def test_paths_in_a_workload_start_at_its_pod_template() -> None:
     context = cluster()
     case = {"claims": [{"name": "a", "resourceClaimName": "shared"}], "uses": [{"name": "b"}]}
-    (found,) = check_references(pod_of(case, context, "spec.template"), context)
+    (found,) = findings(check_references(pod_of(case, context, "spec.template"), context))
     assert found.path == "spec.template.spec.containers[0].resources.claims[0].name"
 
 
@@ -91,7 +91,7 @@ def test_class_that_does_not_exist_is_a_warning_with_the_nearest_name() -> None:
         {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "other"}]},
         GPU,
     ]
-    found = tuple(check_references(subject_of(requests), cluster()))
+    found = findings(check_references(subject_of(requests), cluster()))
     assert [(each.path, each.message) for each in found] == [
         (
             "spec.devices.requests[0].exactly.deviceClassName",
@@ -103,4 +103,4 @@ def test_class_that_does_not_exist_is_a_warning_with_the_nearest_name() -> None:
         ),
     ]
     assert {each.severity for each in found} == {Severity.WARNING}
-    assert not tuple(check_references(subject_of(requests), cluster(complete=False)))
+    assert not findings(check_references(subject_of(requests), cluster(complete=False)))
