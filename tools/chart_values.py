@@ -10,6 +10,7 @@ from tools.chart_text import Placeholders
 
 JSON = dict[str, Any]
 _CERT_MANAGER: Final = 'eq .Values.tls.mode "cert-manager"'
+_JUDGE: Final = ".Values.judge.enabled"
 # Objects of the components, and objects of the base that can be turned off.
 _CONDITIONS: Final = {
     "Certificate": _CERT_MANAGER,
@@ -96,7 +97,15 @@ def edit(source: JSON, holders: Placeholders) -> str:
     elif kind == "PodDisruptionBudget":
         budget = ".Values.podDisruptionBudget.minAvailable"
         source["spec"]["minAvailable"] = holders.inline(budget)
-    return _CONDITIONS.get(kind, "")
+    return _find_condition(source)
+
+
+def _find_condition(source: JSON) -> str:
+    """Return the condition of an object's kind, and of the judge for its objects."""
+    condition = _CONDITIONS.get(source["kind"], "")
+    if source["metadata"]["labels"].get("app.kubernetes.io/component") != "judge":
+        return condition
+    return f"and {_JUDGE} ({condition})" if condition else _JUDGE
 
 
 def _merge(value: str) -> str:
@@ -164,7 +173,9 @@ def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
     if hook["name"] == "guard.drawbridge.dev":
         # The controller manages the field, and an upgrade must not take it back.
         hook["failurePolicy"] = holders.inline('include "drawbridge.guardFailurePolicy" .')
-    selector = hook["namespaceSelector"]
+    selector = hook.get("namespaceSelector")
+    if selector is None:  # objects without a namespace
+        return
     labelled = len(selector["matchExpressions"]) > 1
     expressions = ([_EXPRESSIONS] if labelled else []) + [_EXCLUDED]
     selector["matchExpressions"] = [holders.lines(each) for each in expressions]

@@ -59,6 +59,7 @@ def test_another_namespace_is_used_everywhere(tmp_path: Path) -> None:
         "tls": {"mode": "cert-manager"},
         **{name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "networkPolicy")},
         "dashboard": {"enabled": True},
+        "judge": {"enabled": True},
     }
     # Digits alone are a number in YAML if they are not quoted.
     objects = rendering.render_chart(every, tmp_path, "1234")
@@ -139,14 +140,14 @@ def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
 
 
 def test_the_schema_has_exactly_the_values() -> None:
-    optional = {"global", "webhook.resources.claims", "controller.resources.claims"}
-    optional |= {f"{each}.resources.{part}" for each in ("webhook", "controller")
-                 for part in ("requests", "limits")}  # fmt: skip
+    processes = ("webhook", "controller", "judge")
+    optional = {"global"} | {f"{each}.resources.{part}" for each in processes
+                             for part in ("claims", "requests", "limits")}  # fmt: skip
     top = {leaf for leaf in list_schema_leaves(SCHEMA) if leaf not in optional}
     known = {".".join(each.split(".")[:2]) if ".resources." in each else each
              for each in list_leaves(VALUES)}  # fmt: skip
-    known = {each.removesuffix(".resources") for each in known} - {"webhook", "controller"}
-    top -= {"webhook.resources", "controller.resources"}
+    known = {each.removesuffix(".resources") for each in known} - {*processes}
+    top -= {f"{each}.resources" for each in processes}
     labels = {"dashboard.labels.grafana_dashboard"}
     assert top - {"dashboard.labels"} == known - labels
 

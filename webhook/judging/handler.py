@@ -23,6 +23,8 @@ _FILE_COMMAND: Final = "details: drawbridge check -f FILE --context"
 _BUSY: Final = "too many objects are being judged; this one was not"
 _LATE: Final = "this object was not judged in time"
 _WRITES: Final = frozenset({"CREATE", "UPDATE"})
+_DRA: Final = "resource.k8s.io"
+_CLAIMS: Final = b'"resourceClaims"'
 
 
 class JudgeHandler:
@@ -38,7 +40,11 @@ class JudgeHandler:
         request = review.decode_review(body)
         if isinstance(request, Malformed):
             return reply_malformed(request)
-        if request.sub_resource or request.operation not in _WRITES:
+        if (
+            request.sub_resource
+            or request.operation not in _WRITES
+            or (request.kind.group != _DRA and _CLAIMS not in bytes(request.object))
+        ):
             return compose_reply(request, _allow())
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
             return await self._review(request, Mode.REPORT, {}, seconds)

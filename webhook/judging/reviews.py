@@ -30,7 +30,7 @@ _TEMPLATES: Final = template_reader()
 _CLASSES: Final = class_reader()
 _PODS: Final = pod_reader()
 # The users of the controller that creates claims from templates, and of the scheduler.
-_CONTROL_PLANE: Final = frozenset(
+CONTROL_PLANE_USERS: Final = frozenset(
     {
         "system:kube-controller-manager",
         "system:kube-scheduler",
@@ -92,7 +92,7 @@ def find_origin(new: dict[str, Value], request: AdmissionRequest) -> Origin:
         get_value(each, ("kind",)) == "Pod" and get_value(each, ("controller",)) is True
         for each in owners
     )
-    is_control_plane = owned and request.user_info.username in _CONTROL_PLANE
+    is_control_plane = owned and request.user_info.username in CONTROL_PLANE_USERS
     return Origin.CONTROL_PLANE if is_control_plane else Origin.USER
 
 

@@ -19,6 +19,8 @@ from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.serving import ReviewService, serve_reviews
 
 _LOG: Final = logging.getLogger("runtime")
+# The paths, one for each webhook, so that their metrics are apart.
+KINDS: Final = ("claims", "classes", "pods", "workloads")
 _LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)
 
 
@@ -53,10 +55,7 @@ def _make_service(
         return [*view.find_missing(), *filter(None, (thread.find_problem(),))]
 
     return ReviewService(
-        {
-            f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object)
-            for kind in ("claims", "classes", "pods", "workloads")
-        },
+        {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         find_missing,
         lambda: (settings.run(), thread.run(), *view.run()),
         (metrics.CacheCollector(view.named_caches),),
