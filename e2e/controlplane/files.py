@@ -87,3 +87,16 @@ def scheduler_configuration(path: Path, access: Path, extra: Mapping[str, Any]) 
     }
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def audit_policy(folder: Path, group: str) -> Path:
+    """Write an audit policy that records the requests of one group, without their bodies."""
+    path = folder / "audit-policy.yaml"
+    content = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "userGroups": [group]}, {"level": "None"}],
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path

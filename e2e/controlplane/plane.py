@@ -12,6 +12,7 @@ Service is an address of the loopback range that `e2e.controlplane.relay` listen
 import contextlib
 import http.client
 import ipaddress
+import os
 import shutil
 import ssl
 import sys
@@ -30,6 +31,9 @@ from e2e.controlplane.processes import Process, free_port
 # A range for each port, so that two control planes on one machine have different Services.
 SERVICES = "127.{}.0.0/24"
 LOOPBACK = "127.0.0.1"
+# Whose requests the API server logs, and where.
+AUDITED = "system:serviceaccounts:drawbridge-system"
+AUDIT_LOG = "audit.log"
 CONTROLLERS = (
     "cronjob-controller",
     "daemonset-controller",
@@ -160,6 +164,7 @@ class ControlPlane:
         """End everything, etcd last: the API server holds on to it while it ends."""
         for name in reversed(list(self.processes)):
             self.processes.pop(name).stop()
+        self._keep_audit_log()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_etcd(self) -> None:
@@ -192,6 +197,7 @@ class ControlPlane:
             f"--service-account-key-file={self.public}",
             *self._gates(),
             *self._runtime(),
+            *self._audit(),
             *self.options.apiserver,
         ).wait_ready(self._apiserver_ready)
 
@@ -216,6 +222,18 @@ class ControlPlane:
         # heartbeats here, takes that taint away again.
         disabled = "--disable-admission-plugins=TaintNodesByCondition"
         return ("--authorization-mode=RBAC", disabled)
+
+    def _audit(self) -> tuple[str, ...]:
+        """Return the options that log which rights the installation uses."""
+        policy = files.audit_policy(self.folder, AUDITED)
+        return (f"--audit-policy-file={policy}", f"--audit-log-path={self.folder / AUDIT_LOG}")
+
+    def _keep_audit_log(self) -> None:
+        """Copy the audit log to the folder that DRAWBRIDGE_E2E_AUDIT names, for `e2e.audit`."""
+        kept, log = os.environ.get("DRAWBRIDGE_E2E_AUDIT"), self.folder / AUDIT_LOG
+        if kept and log.exists():
+            Path(kept).mkdir(parents=True, exist_ok=True)
+            shutil.copy(log, Path(kept) / f"{self.folder.name}.log")
 
     def start_controller_manager(self) -> None:
         """Start the controllers that scenarios need, each as its own ServiceAccount."""

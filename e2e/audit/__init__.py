@@ -1,0 +1,1 @@
+"""Compares the rights that the manifests grant with the requests in the audit log of the rig."""
