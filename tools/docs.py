@@ -13,7 +13,7 @@ import registration.admission_codes
 import registration.codes
 import registration.controller_codes
 from dra.finding import Code, Codes, render_page
-from tools import chart, joint_page, migrating
+from tools import chart, joint_page, migrating, rbac_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 TABLES = (
@@ -27,6 +27,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": config.schema.render_page,
     "joint.md": joint_page.build_page,
     "migrating.md": migrating.render_page,
+    "rbac.md": rbac_page.render_page,
     "rules.md": dra.rules.render_page,
 }
 

@@ -14,6 +14,7 @@ import yaml
 from cli.main import parser_for
 from config.load import load_configuration
 from config.model import Configuration
+from tools import rbac_page
 from translate.manifests.workloads import SPECS, TEMPLATES
 from webhook.server import endpoints
 
@@ -127,6 +128,14 @@ def test_write_permissions_are_restricted_by_name() -> None:
             }
             if writing & set(rule["verbs"]) and restricted & set(rule["resources"]):
                 assert rule.get("resourceNames"), role["metadata"]["name"]
+
+
+def test_every_role_and_every_rule_states_its_reason() -> None:
+    for role in rbac_page.list_roles():
+        assert len(role.reason.split()) >= 3, role.name
+        assert role.reason.endswith("."), role.name
+        for rule, reason in zip(role.rules, role.rule_reasons, strict=True):
+            assert len(reason.split()) >= 3, (role.name, rule)
 
 
 def test_every_role_is_bound_to_an_existing_service_account() -> None:

@@ -1,0 +1,187 @@
+"""Alerts, dashboard and documentation name only metrics, labels and values that exist."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime import metrics
+from tests.manifests.rendering import MANIFESTS, ROOT, Json
+
+FOLDER = MANIFESTS / "components" / "monitoring"
+RULES: list[Json] = yaml.safe_load((FOLDER / "alerts.yaml").read_text("utf-8"))["spec"]["groups"][
+    0
+]["rules"]
+DASHBOARD: Json = json.loads((FOLDER / "dashboard.json").read_text("utf-8"))
+OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
+# What Prometheus and the operator add to each sample.
+TARGET_LABELS = {"namespace", "pod", "container", "job", "instance", "component"}
+OTHERS = {"up": set[str](), "process_resident_memory_bytes": set[str]()}
+NAME = re.compile(
+    r"\b(up|process_[a-z_]+|(?:drawbridge|controller_runtime)_[a-z_]+)\b(?:{([^}]*)})?"
+)
+GROUPED = re.compile(r"\bby \(([^)]*)\)")
+
+
+def read_metrics() -> dict[str, set[str]]:
+    """Return the labels of every metric, by the name that Prometheus stores."""
+    found: dict[str, set[str]] = dict(OTHERS)
+    collectors = [*vars(metrics).values()]
+    for each in collectors:
+        family = getattr(each, "_family", None)
+        if family is not None:
+            add(
+                found,
+                family[0],
+                (getattr(each, "_bounds", None) and "histogram") or "counter",
+                family[2],
+            )
+        elif hasattr(each, "_labelnames") and hasattr(each, "_type"):
+            add(found, each._name, each._type, each._labelnames)  # noqa: SLF001  # not public
+    for collector in (
+        metrics.CacheCollector(lambda: ()),
+        metrics.AnswerCacheCollector(Nothing()),
+        metrics.ReachabilityCollector(Nothing()),
+    ):
+        for metric in collector.collect():
+            add(found, metric.name, metric.type, getattr(metric, "_labelnames", ()))
+    return found
+
+
+class Nothing:
+    """An unused cache and an unused session."""
+
+    hits = misses = failures = 0
+    reachable = True
+
+    def __len__(self) -> int:
+        return 0
+
+
+def add(found: dict[str, set[str]], name: str, kind: str, labels: Any) -> None:  # noqa: ANN401  # private fields
+    if kind == "counter":
+        found[f"{name}_total"] = {*labels}
+    elif kind == "histogram":
+        found |= {f"{name}_{part}": {*labels, "le"} for part in ("bucket", "count", "sum")}
+        found[name] = {*labels}
+    else:
+        found[name] = {*labels}
+
+
+METRICS = read_metrics()
+
+
+def list_expressions() -> Iterator[tuple[str, str]]:
+    for rule in RULES:
+        yield rule["alert"], rule["expr"]
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+def check_expression(expression: str) -> list[str]:
+    """Return the names and labels in an expression that do not exist."""
+    wrong = []
+    known: set[str] = set()
+    for name, selector in NAME.findall(expression):
+        if name not in METRICS:
+            wrong.append(name)
+            continue
+        known |= METRICS[name] | TARGET_LABELS
+        used = set(re.findall(r"([a-z_]+)(?:=~|!=|!~|=)", selector))
+        wrong += sorted(f"{name}{{{each}}}" for each in used - METRICS[name] - TARGET_LABELS)
+    for group in GROUPED.findall(expression):
+        wrong += sorted({each.strip() for each in group.split(",")} - known)
+    return wrong
+
+
+def test_the_metrics_of_the_code_are_found() -> None:
+    assert METRICS["drawbridge_translations_total"] == {"webhook", "operation", "outcome"}
+    assert METRICS["drawbridge_cache_age_seconds"] == {"resource"}
+    assert "le" in METRICS["controller_runtime_webhook_latency_seconds_bucket"]
+    assert METRICS["drawbridge_controller_leading"] == set()
+
+
+@pytest.mark.parametrize(("title", "expression"), list(list_expressions()))
+def test_an_expression_names_only_metrics_and_labels_that_exist(
+    title: str, expression: str
+) -> None:
+    assert NAME.search(expression), title
+    assert check_expression(expression) == [], title
+
+
+WRONG = [
+    ("drawbridge_translation_total", ["drawbridge_translation_total"]),
+    ("drawbridge_translations", ["drawbridge_translations"]),
+    ('drawbridge_findings_total{kind="a"}', ["drawbridge_findings_total{kind}"]),
+    ("sum by (reason) (drawbridge_findings_total)", ["reason"]),
+    ('sum by (code) (drawbridge_findings_total{code!="a", namespace="b"})', []),
+]
+
+
+@pytest.mark.parametrize(("expression", "wrong"), WRONG)
+def test_a_wrong_expression_is_found(expression: str, wrong: list[str]) -> None:
+    assert check_expression(expression) == wrong
+
+
+def test_values_of_labels_exist_in_the_code() -> None:
+    source = "".join(
+        file.read_text("utf-8")
+        for package in ("webhook", "controller", "runtime")
+        for file in (ROOT / package).rglob("*.py")
+    )
+    for title, expression in list_expressions():
+        for value in re.findall(r'\b(?:outcome|result)="([a-z]+)"', expression):
+            assert f'"{value}"' in source, (title, value)
+
+
+def test_every_alert_is_documented_and_every_documented_alert_exists() -> None:
+    documented = re.findall(r"^\| `(Drawbridge\w+)` \|", OPERATING, re.MULTILINE)
+    assert documented == [rule["alert"] for rule in RULES]
+
+
+def test_every_alert_says_what_it_means_and_where_to_look() -> None:
+    severities = {rule["labels"]["severity"] for rule in RULES}
+    assert severities <= {"critical", "warning", "info"}
+    for rule in RULES:
+        assert set(rule["annotations"]) == {"summary", "runbook"}
+        page, _, section = rule["annotations"]["runbook"].partition("#")
+        text = (ROOT / page).read_text("utf-8").lower()
+        assert re.search(rf"^#+ {section.replace('-', ' ')}$", text, re.MULTILINE), rule["alert"]
+
+
+def test_the_metrics_of_an_alert_are_in_its_row() -> None:
+    rows = {
+        name: row
+        for row in OPERATING.splitlines()
+        for name in re.findall(r"^\| `(Drawbridge\w+)`", row)
+    }
+    for rule in RULES:
+        for name, _ in NAME.findall(rule["expr"]):
+            documented = name.removesuffix("_bucket")
+            assert name == "up" or documented in rows[rule["alert"]], (rule["alert"], name)
+
+
+def test_the_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
+        assert not taken & cells, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_pod_monitor_selects_the_port_of_every_process() -> None:
+    monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text("utf-8"))["spec"]
+    labels = monitor["selector"]["matchLabels"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    for file in sorted((MANIFESTS / "base").glob("deployment-*.yaml")):
+        pod = yaml.safe_load(file.read_text("utf-8"))["spec"]["template"]
+        assert labels.items() <= pod["metadata"]["labels"].items()
+        for container in pod["spec"]["containers"]:
+            assert endpoint["port"] in {each["name"] for each in container["ports"]}

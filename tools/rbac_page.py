@@ -1,0 +1,101 @@
+"""Renders docs/rbac.md from the role files: their rules, with the comments as reasons."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+_TEMPLATE: Final = Path(__file__).with_name("rbac.md")
+_BASE: Final = Path(__file__).parent.parent / "manifests" / "base"
+_HEAD: Final = "| resources | names | verbs | for |\n|---|---|---|---|\n"
+
+
+class Role(NamedTuple):
+    """A role, the comment above it, and the comment above each rule."""
+
+    kind: str
+    name: str
+    account: str
+    rules: list[dict[str, Any]]
+    reason: str
+    rule_reasons: list[str]
+
+
+def read_roles(file: Path) -> Iterator[Role]:
+    """Yield the roles of a file with their reasons."""
+    text = file.read_text("utf-8")
+    bound = {
+        each["roleRef"]["name"]: each["subjects"][0]["name"]
+        for each in yaml.safe_load_all(text)
+        if "roleRef" in each
+    }
+    for part in re.split(r"^---$", text, flags=re.MULTILINE):
+        source = yaml.safe_load(part)
+        if source["kind"] in ("Role", "ClusterRole"):
+            name = source["metadata"]["name"]
+            yield Role(
+                source["kind"],
+                name,
+                bound.get(name, ""),
+                source["rules"],
+                _read_comment(part.strip().splitlines()),
+                [_read_comment(lines) for lines in _split_rules(part)],
+            )
+
+
+def _split_rules(text: str) -> Iterator[list[str]]:
+    """Yield the comment lines before each rule."""
+    comment: list[str] = []
+    for line in text.partition("\nrules:\n")[2].splitlines():
+        if line.startswith("  - "):
+            yield comment
+        comment = [*comment, line.strip()] if line.strip().startswith("#") else []
+
+
+def _read_comment(lines: list[str]) -> str:
+    """Return the last paragraph of the comment at the start."""
+    found: list[str] = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        found = [] if line == "#" else [*found, line.removeprefix("#").strip()]
+    return " ".join(found)
+
+
+def list_roles() -> list[Role]:
+    """Return all roles of the base."""
+    return [role for file in sorted(_BASE.glob("roles-*.yaml")) for role in read_roles(file)]
+
+
+def render_page() -> str:
+    """Return the page."""
+    roles = list_roles()
+    accounts = dict.fromkeys(role.account for role in roles if role.account)
+    processes = [
+        f"## Roles of `{account}`\n\n"
+        + "".join(_render_role(each) for each in roles if each.account == account)
+        for account in accounts
+    ]
+    people = [_render_role(each) for each in roles if not each.account]
+    page = _TEMPLATE.read_text("utf-8")
+    return page.replace("{processes}\n", "".join(processes)).replace("{people}\n", "".join(people))
+
+
+def _render_role(role: Role) -> str:
+    where = "in the whole cluster" if role.kind == "ClusterRole" else "in `drawbridge-system`"
+    pairs = zip(role.rules, role.rule_reasons, strict=True)
+    rows = "".join(_render_rule(rule, reason) for rule, reason in pairs)
+    return f"### {role.kind} `{role.name}`\n\n{role.reason} Applies {where}.\n\n{_HEAD}{rows}\n"
+
+
+def _render_rule(rule: dict[str, Any], reason: str) -> str:
+    resources = [
+        f"`{group}/{resource}`" if group else f"`{resource}`"
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+    names = [f"`{each}`" for each in rule.get("resourceNames", ())]
+    cells = [", ".join(resources), ", ".join(names) or "all", ", ".join(rule["verbs"]), reason]
+    return f"| {' | '.join(cells)} |\n"
