@@ -24,6 +24,7 @@ class Node(msgspec.Struct, frozen=True):
     """The fields of a node that affect devices.
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.
+    `provider_id` names the machine at its provider.
     """
 
     name: str
@@ -31,6 +32,11 @@ class Node(msgspec.Struct, frozen=True):
     declared_features: tuple[str, ...] = ()
     allocatable: Mapping[str, Quantity] = {}
     registrations: tuple[str, ...] = ()
+    provider_id: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    provider_id: str = msgspec.field(default="", name="providerID")
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,6 +45,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Node(Object, frozen=True, rename="camel"):
+    spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
@@ -55,6 +62,7 @@ def _convert(wire: _Node) -> Node:
         status.declared_features,
         status.allocatable,
         registrations_of(wire.metadata.annotations),
+        wire.spec.provider_id,
     )
 
 

@@ -9,6 +9,29 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from config.model import Fleet
+from dra.nodes import Node
+
+# Nodes of these providers are machines that somebody set up by hand.
+_LOCAL_PROVIDERS = ("kind://", "k3s://", "minikube://")
+# The labels with which node groups mark their nodes, by prefix.
+_NODE_GROUP_LABELS = (
+    "karpenter.sh/",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "doks.digitalocean.com/node-pool",
+    "lke.linode.com/pool-id",
+    "vke.vultr.com/node-pool",
+    "oci.oraclecloud.com/oke-",
+    "ibm-cloud.kubernetes.io/worker-pool-id",
+    "node.kubernetes.io/worker-pool",
+    "worker.gardener.cloud/pool",
+    "alibabacloud.com/nodepool-id",
+    "tke.cloud.tencent.com/nodepool-id",
+    "machine-pool.cluster.x-k8s.io/",
+    "cluster-autoscaler.kubernetes.io/",
+)
 
 OPEN_BY_SETTING = "the configuration sets fleet[].closed to false for the class"
 
@@ -35,6 +58,23 @@ class PublishedClass(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_CLASS = PublishedClass()
+
+
+def find_autoscaler(nodes: Iterable[Node], objects: Iterable[str] = ()) -> str:
+    """Return a sign that an autoscaler can add nodes, as a reason; empty if there is none.
+
+    `objects` names the objects of autoscalers in the cluster, such as `NodePool/default`.
+    """
+    for name in objects:
+        return f"{name} can add nodes"
+    for node in nodes:
+        label = next((each for each in node.labels if each.startswith(_NODE_GROUP_LABELS)), "")
+        if label:
+            return f"node {node.name} has label {label}, so an autoscaler can add nodes"
+        if node.provider_id and not node.provider_id.startswith(_LOCAL_PROVIDERS):
+            provider = node.provider_id.partition(":")[0]
+            return f"node {node.name} is of cloud provider {provider}, which can add nodes"
+    return ""
 
 
 def fleet_verdicts(

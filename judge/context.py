@@ -3,18 +3,23 @@
 A context is immutable but for the caches in it, which are bounded and never change a result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from cel.dra import Selectors
-from config.model import Policy
+from config.model import Fleet, Policy
 from config.string_formats import FindingCode
 from dra.claim import Claim, Template
 from dra.gates import Gates
 from dra.nodes import Node
 from dra.resource_quotas import ResourceQuota
-from facts.fleet import FleetVerdict
+from dra.slices import Slice
+from facts.fleet import FleetVerdict, find_autoscaler, fleet_verdicts
+from judge.device_index import DeviceIndex, SliceNumbers
+from judge.expressions import declares_compatibility
+from judge.published_classes import find_published_classes
 from solver.memo import Memo
 from solver.search import STEPS
 from solver.world import View, World
@@ -42,34 +47,109 @@ class ObjectLookups(msgspec.Struct, frozen=True):
 
 
 class JudgeCaches:
-    """The caches of the questions that need devices. They belong to one process."""
+    """The caches of the judgements of one process, for one world after the other."""
 
     def __init__(self) -> None:
         self.proofs = Memo()
+        self.with_taints = Memo()
         self.current = Memo()
+        self.numbers = SliceNumbers()
 
 
 class JudgeContext(msgspec.Struct, frozen=True, eq=False):
-    """The cluster, and what is known about its completeness.
+    """The cluster, and what is known about its completeness; `build_context` makes one.
 
-    `world` answers as the allocator that will allocate: upstream's or ours. `view` is the current
-    use of its devices, or None if it is unknown. `doubts` are reasons why the context may not show
-    the cluster as it is, such as a stale cache: with any of them, no finding about devices is an
-    error. `steps` limits the search on each node.
+    `world` answers as the allocator that will allocate: upstream's or ours. `relaxed` is the world
+    for proofs, `with_taints` the same with the taints of devices. `view` is the current use of the
+    devices, or None if it is unknown. `doubts` are reasons why the context may not show the cluster
+    as it is, such as a stale cache: with any of them, no finding about devices is an error. `steps`
+    limits the search on each node.
     """
 
     world: World
-    nodes: tuple[Node, ...] = ()
+    relaxed: World
+    with_taints: World
+    index: DeviceIndex
+    fleet: Mapping[str, FleetVerdict]
+    selectors: Selectors
     view: View | None = None
-    fleet: Mapping[str, FleetVerdict] = {}
-    selectors: Selectors = msgspec.field(default_factory=Selectors)
     lookups: ObjectLookups = ObjectLookups()
     policies: Mapping[FindingCode, Policy] = {}
     doubts: Sequence[str] = ()
     caches: JudgeCaches = msgspec.field(default_factory=JudgeCaches)
     steps: int = STEPS
+    # Whether any device has a compatibleOnlyWith rule that the allocator reads.
+    has_rules: bool = False
 
     @property
     def gates(self) -> Gates:
         """The feature gates of the cluster."""
         return self.world.gates
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, including those that only slices name."""
+        return self.index.nodes
+
+
+def build_context(  # house: long, one argument for each part of a cluster  # noqa: PLR0913  # the same
+    world: World,
+    nodes: Iterable[Node] = (),
+    *,
+    fleet: Iterable[Fleet] = (),
+    autoscalers: Iterable[str] = (),
+    departed: Iterable[Slice] = (),
+    selectors: Selectors | None = None,
+    view: View | None = None,
+    lookups: ObjectLookups = ObjectLookups(),  # noqa: B008  # frozen
+    policies: Mapping[FindingCode, Policy] = {},
+    doubts: Sequence[str] = (),
+    caches: JudgeCaches | None = None,
+    steps: int = STEPS,
+) -> JudgeContext:
+    """Index a cluster for judgements.
+
+    `autoscalers` names objects such as `NodePool/default` that show that nodes can be added,
+    `departed` the slices that were deleted a short time ago. With the same `caches`, only what
+    changed since the last context is indexed again.
+    """
+    caches = caches or JudgeCaches()
+    gates = world.gates
+    selectors = selectors or Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    nodes = tuple(nodes)
+    index = DeviceIndex(world.inventory, nodes, caches.numbers)
+    of_proofs = relaxed(world)
+    caches.proofs.bind(of_proofs)
+    published = find_published_classes(
+        index, world.classes, selectors, caches.proofs.expressions, departed
+    )
+    return JudgeContext(
+        world=world,
+        relaxed=of_proofs,
+        with_taints=replace(of_proofs, inventory=world.inventory),
+        index=index,
+        fleet=fleet_verdicts(fleet, published, find_autoscaler(nodes, autoscalers)),
+        selectors=selectors,
+        view=view,
+        lookups=lookups,
+        policies=policies,
+        doubts=doubts,
+        caches=caches,
+        steps=steps,
+        has_rules=world.compatibility is not None
+        and (bool(world.compatibility) or any(map(declares_compatibility, world.inventory.slices))),
+    )
+
+
+def relaxed(world: World) -> World:
+    """Return the world for proofs, in which a claim without a solution never has one.
+
+    It is never stricter than the scheduler's world: an error rejects a device instead of the pod,
+    because the device may be in use by then, and no device has a taint, because a taint can be
+    removed.
+    """
+    gates = replace(world.inventory.gates, device_taints=False)
+    # Upstream ends the pod with an error where ours continues.
+    deviations = replace(world.deviations, all_goes_back=True, several_terms_bind=True)
+    inventory = replace(world.inventory, gates=gates)
+    return replace(world, inventory=inventory, deviations=deviations, errors_reject=True)

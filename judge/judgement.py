@@ -13,6 +13,7 @@ from judge.api_rules import check_api_rules
 from judge.claim_size import check_claim_size
 from judge.constraints import check_constraints
 from judge.context import JudgeContext
+from judge.devices import check_devices
 from judge.opaque_configs import check_opaque_configs
 from judge.quotas import check_quotas
 from judge.references import check_references
@@ -29,6 +30,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     check_constraints,
     check_references,
     check_quotas,
+    check_devices,
 )
 
 

@@ -53,6 +53,13 @@ class Subject(msgspec.Struct, frozen=True):
     pod_path: str = ""
     origin: Origin = Origin.USER
 
+    @property
+    def claims_path(self) -> str:
+        """The path of a finding about all claims together."""
+        if self.pod is not None:
+            return f"{self.pod_path}.spec.resourceClaims".removeprefix(".")
+        return f"{self.claims[0].path}.devices" if self.claims else ""
+
 
 def claim_subject(claim: Claim, about: str = "", *, origin: Origin = Origin.USER) -> Subject:
     """Return the subject of a claim; `about` is its name in findings."""

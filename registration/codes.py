@@ -4,6 +4,7 @@ from typing import Final
 
 import dra.codes
 import facts.codes
+import judge.claim_codes
 import judge.codes
 import judge.config_codes
 import judge.reference_codes
@@ -26,6 +27,7 @@ TABLES: Final = (
     judge.validity_codes.CODES,
     judge.reference_codes.CODES,
     judge.config_codes.CODES,
+    judge.claim_codes.CODES,
     solver.codes.CODES,
     ledger.codes.CODES,
     facts.codes.CODES,

@@ -46,7 +46,7 @@ def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
             if state.check_selectors(option, candidate) is not None:
                 continue
             # Allocated capacity does not count here: a full device is rejected later, not skipped.
-            if checks_capacity and state.required_capacity(option, candidate).misfit is not None:
+            if checks_capacity and state.required_capacity(option, candidate).unsuitable:
                 continue
             taken.append(candidate)
     return tuple(taken)

@@ -43,6 +43,11 @@ class CapacityNeed(NamedTuple):
     misfit: Misfit | None = None
     error: CapacityError | None = None
 
+    @property
+    def unsuitable(self) -> bool:
+        """Whether even the unused device is unsuitable."""
+        return self.misfit is not None or self.error is not None
+
 
 SELECTED = SelectorVerdict()
 UNSUPPORTED = SelectorVerdict(Stage.SUPPORT)

@@ -19,6 +19,7 @@ from dra.device import Attribute, Device
 from dra.gates import Gates
 
 MAX_OUTCOMES = 100_000
+MAX_EXPRESSIONS = 4096
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
 
@@ -57,23 +58,22 @@ class ExpressionEvaluator:
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
-        compiled = self._selectors.get(source)
-        if compiled is None:
-            compiled = self._selectors[source] = _CompiledExpression(
-                source, self._environment(derived=False)
-            )
+        compiled = self._selectors.get(source) or self._compile(self._selectors, source)
         outcome = self._evaluate(compiled, driver, device, derived=False)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
-        compiled = self._derived.get(source)
-        if compiled is None:
-            compiled = self._derived[source] = _CompiledExpression(
-                source, self._environment(derived=True)
-            )
+        compiled = self._derived.get(source) or self._compile(self._derived, source)
         outcome = self._evaluate(compiled, driver, device, derived=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
+
+    def _compile(self, known: dict[str, _CompiledExpression], source: str) -> _CompiledExpression:
+        if len(known) >= MAX_EXPRESSIONS:
+            known.clear()
+        environment = self._environment(derived=known is self._derived)
+        compiled = known[source] = _CompiledExpression(source, environment)
+        return compiled
 
     def _environment(self, *, derived: bool) -> Environment:
         compiled = self._environments.get(derived)

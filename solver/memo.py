@@ -41,7 +41,13 @@ class Memo:
 
     def bind(self, world: World) -> None:
         """Drop what is not valid for this world."""
-        settings = (world.gates, world.compatibility, world.unset_groups, world.deviations)
+        settings = (
+            world.gates,
+            world.compatibility,
+            world.unset_groups,
+            world.deviations,
+            world.errors_reject,
+        )
         if settings != self._settings:
             self._settings = settings
             self._inventory = None

@@ -84,6 +84,7 @@ class State:
         ]
         self._gates = node_view.gates
         self._deviations = node_view.world.deviations
+        self._errors_reject = node_view.world.errors_reject
 
     def take(self, option: Option, candidate: Candidate) -> Rejection | None:
         """Choose a device, or return the stage that rejects it; raises Abort."""
@@ -138,18 +139,20 @@ class State:
         """Check the selectors, then whether the device is available to the node."""
         verdict = option.request_filter.check_selectors(candidate)
         if verdict is not SELECTED:
-            if verdict.failed is not None:
+            if verdict.failed is not None and not self._errors_reject:
                 raise self._selector_error(option, candidate, verdict)
             return Rejection(verdict.stage or Stage.SUPPORT, verdict)
         try:
             return None if self.node_view.is_on_node(candidate) else OTHER_NODE
         except NodeSelectorError as error:
+            if self._errors_reject:
+                return OTHER_NODE
             raise Abort(Cause.NODE_SELECTOR, f"device {candidate}: {error}") from None
 
     def required_capacity(self, option: Option, candidate: Candidate) -> CapacityNeed:
         """Return the amounts an option consumes; raises Abort if they cannot be computed."""
         need = option.request_filter.required_capacity(candidate)
-        if need.error is not None:
+        if need.error is not None and not self._errors_reject:
             where = self._describe_request(option)
             raise Abort(Cause.CAPACITY, f"{where}: device {candidate}: {need.error}")
         return need
@@ -166,7 +169,7 @@ class State:
         if not self._gates.consumable_capacity:
             return None
         need = self.required_capacity(option, candidate)
-        if need.misfit is not None:
+        if need.unsuitable:
             return Rejection(Stage.CAPACITY, need.misfit)
         held = self.node_view.uses[candidate.pool].shares.get(candidate.name)
         mine = self._shares.get(candidate, NO_SHARES)
@@ -306,6 +309,8 @@ class State:
             found = expressions.derive(source, candidate.pool.driver, candidate.device)
             candidate.derived_values[source] = found
         if isinstance(found, EvaluationFailure):
+            if self._errors_reject:
+                return None
             where = (
                 f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
             )

@@ -24,6 +24,10 @@ class World(msgspec.Struct, frozen=True, eq=False):
 
     `compatibility` holds the declarations of the configuration; they override those of slices.
     With None, no declaration and no `compatibleOnlyWith` has an effect, as in the stock scheduler.
+
+    With `errors_reject`, an error rejects the device on which it occurs, instead of the pod. No
+    scheduler decides so. Proofs do: the scheduler does not reach the error while the device is in
+    use, so the error does not exclude a solution for ever.
     """
 
     inventory: Inventory
@@ -31,6 +35,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     compatibility: tuple[Declaration, ...] | None = ()
     unset_groups: UnsetGroups = UnsetGroups.ALONE
     deviations: Deviations = OURS
+    errors_reject: bool = False
 
     @property
     def gates(self) -> Gates:

@@ -8,7 +8,7 @@ from dra.classes import DeviceClass, read_class
 from dra.finding import Finding
 from dra.gates import NEWEST
 from dra.inventory import build_inventory
-from judge.context import JudgeContext
+from judge.context import JudgeContext, build_context
 from judge.severity import DeviceFinding
 from judge.subject import Subject, claim_subject
 from solver.world import World
@@ -30,7 +30,7 @@ def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
 
 def class_context(classes: Mapping[str, str]) -> JudgeContext:
     """Return the context of a cluster that has only classes."""
-    return JudgeContext(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
+    return build_context(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
 
 
 def findings(found: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:

@@ -1,6 +1,7 @@
 """When a finding about devices is an error, and when it becomes a warning that says why."""
 
 import pytest
+from msgspec.structs import replace
 
 from config.model import Policy
 from config.string_formats import FindingCode
@@ -8,7 +9,7 @@ from dra.claim import Claim, ClaimMetadata
 from dra.finding import Code, Finding, Severity
 from dra.inventory import build_inventory
 from facts.fleet import FleetVerdict
-from judge.context import JudgeContext
+from judge.context import JudgeContext, build_context
 from judge.severity import DeviceFinding, settle_all
 from judge.subject import Origin, claim_subject
 from solver.world import World
@@ -26,12 +27,9 @@ def context(
     doubts: tuple[str, ...] = (),
 ) -> JudgeContext:
     """A context with one class, `gpu`."""
-    return JudgeContext(
-        World(build_inventory(())),
-        fleet={"gpu": verdict} if verdict else {},
-        policies={FindingCode("Never"): policy} if policy else {},
-        doubts=doubts,
-    )
+    policies = {FindingCode("Never"): policy} if policy else {}
+    built = build_context(World(build_inventory(())), policies=policies, doubts=doubts)
+    return replace(built, fleet={"gpu": verdict} if verdict else {})
 
 
 def settle(

@@ -1,0 +1,57 @@
+"""Says why a request alone is impossible on every node: the first stage that no node passes."""
+
+from collections.abc import Iterator
+
+from dra.claim import Claim
+from dra.finding import Finding
+from judge import never_enough, never_fits, never_matches, never_together
+from judge.class_devices import (
+    RequestDevices,
+    RequestPlace,
+    node_devices,
+    options_of,
+    sort_devices,
+)
+from judge.context import JudgeContext
+from judge.proof import Proof, ProofOutcome
+from judge.severity import DeviceFinding
+from judge.subject import JudgedClaim
+from solver.abort import Abort
+
+
+def explain_request(
+    judged: JudgedClaim, number: int, alone: Claim, proof: Proof, context: JudgeContext
+) -> Iterator[DeviceFinding]:
+    """Yield a finding for each alternative of the request `number`.
+
+    `alone` is the claim with only this request, and `proof` the proof that it is impossible.
+    """
+    try:
+        options = options_of(alone, context)
+    except Abort:
+        return  # invalid in itself, which other questions report
+    nodes = node_devices(alone, context)
+    # Another alternative may use devices that still come, so the fleets of all classes count.
+    classes = frozenset(option.device_class.metadata.name for option in options)
+    unproved = proof.why if proof.outcome is ProofOutcome.UNDECIDED else ""
+    prioritized = bool(alone.spec.devices.requests[0].first_available)
+    for index, option in enumerate(options):
+        path = judged.request_path(number, index if prioritized else None)
+        place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
+        devices = sort_devices(option, nodes, context)
+        yield DeviceFinding(_explain(devices, place, alone, proof, context), classes, unproved)
+
+
+def _explain(
+    devices: RequestDevices,
+    place: RequestPlace,
+    alone: Claim,
+    proof: Proof,
+    context: JudgeContext,
+) -> Finding:
+    return (
+        never_matches.explain_selectors(devices, place, context)
+        or never_fits.explain_capacity(devices, place)
+        or never_enough.explain_count(devices, place)
+        or never_together.explain_request(devices, place, alone, proof, context)
+    )

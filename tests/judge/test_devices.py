@@ -1,0 +1,121 @@
+"""Claims and pods judged by the published devices: a case table, and what it cannot express."""
+
+from pathlib import Path
+
+import pytest
+
+from dra.claim import ClaimMetadata
+from dra.finding import Finding, Severity
+from dra.inventory import PoolID
+from judge.context import JudgeContext
+from judge.judgement import judge_subject
+from judge.subject import JudgedClaim, Origin, Subject, claim_subject
+from ledger.pods import Pod
+from solver.world import PoolUse, View
+from tests.judge.fleets import FLEETS, claim, context
+from tests.tables import YamlValue, load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases/devices.yaml")
+GPUS = PoolID("gpu.example.com", "a")
+
+
+def judge(short: YamlValue, of: JudgeContext) -> tuple[Finding, ...]:
+    """The findings about one claim."""
+    return judge_subject(claim_subject(claim(short)), of)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_claim_that_is_never_satisfied(case: YamlValue) -> None:
+    found = judge(case["refused"], context(FLEETS[case["fleet"]]))
+    code, path, message = case["found"]
+    first = found[0]
+    where = f"spec.devices.{path}" if path else "spec.devices"
+    assert (first.code, first.path, first.message) == (code, where, message)
+    assert first.object == "ResourceClaim/ns/c"
+    assert {each.severity.value for each in found} == {case.get("severity", "error")}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_nearest_claim_that_is_satisfied(case: YamlValue) -> None:
+    assert judge(case["accepted"], context(FLEETS[case["fleet"]])) == ()
+
+
+def pod(*shorts: YamlValue) -> Subject:
+    """A pod with these claims."""
+    claims = [claim(short, f"c{number}") for number, short in enumerate(shorts)]
+    return Subject(
+        "Pod/ns/p",
+        "ns",
+        tuple(JudgedClaim(each, f"ResourceClaim/ns/{each.metadata.name}") for each in claims),
+        Pod(metadata=ClaimMetadata(name="p", namespace="ns")),
+    )
+
+
+def test_the_claims_of_a_pod_are_judged_together() -> None:
+    fleet = context(FLEETS["GPU and NIC on different nodes"])
+    gpu, nic = {"requests": [{"class": "gpu"}]}, {"requests": [{"class": "nic"}]}
+    (found,) = judge_subject(pod(gpu, gpu, nic), fleet)
+    assert found.code == "DevicesNeverTogether"
+    assert (found.object, found.path) == ("Pod/ns/p", "spec.resourceClaims")
+    # The claim that is not needed for the contradiction is not named.
+    assert "the claims of ResourceClaim/ns/c1, ResourceClaim/ns/c2 together" in found.message
+    assert judge_subject(pod(gpu, gpu), fleet) == ()
+
+
+def test_a_claim_of_a_pod_that_is_impossible_alone_is_named_where_it_is_written() -> None:
+    fleet = context(FLEETS["two products"])
+    possible, impossible = ({"requests": [{"class": "gpu", "count": n}]} for n in (1, 9))
+    (found,) = judge_subject(pod(possible, impossible), fleet)
+    assert (found.code, found.object) == ("CountNeverFits", "ResourceClaim/ns/c1")
+
+
+def test_devices_in_use_are_no_reason_to_refuse() -> None:
+    used = frozenset(f"gpu-{number}" for number in range(8))
+    view = View({GPUS: PoolUse(dedicated=used)})
+    short = {"requests": [{"class": "gpu", "count": 8}]}
+    (found,) = judge(short, context(FLEETS["two products"], view=view))
+    assert (found.code, found.severity) == ("NoRoomNow", Severity.WARNING)
+    assert "8 of 8 in use" in found.message
+    assert judge({"requests": [{"class": "gpu"}]}, context(FLEETS["two products"], view=view)) == ()
+
+
+def test_a_claim_of_the_control_plane_is_never_refused() -> None:
+    subject = claim_subject(
+        claim({"requests": [{"class": "gpu", "count": 9}]}), origin=Origin.CONTROL_PLANE
+    )
+    (found,) = judge_subject(subject, context(FLEETS["two products"]))
+    assert found.severity is Severity.WARNING
+
+
+def test_a_selector_that_fails_on_a_device_is_no_proof() -> None:
+    # The scheduler skips the device without `index` while it is in use.
+    fleet = {
+        "nodes": {
+            "a": {
+                "gpu": {"count": 2, "attributes": [{"model": "A100"}, {"model": "A", "index": 1}]}
+            }
+        }
+    }
+    short = {
+        "requests": [{"class": "gpu", "where": 'device.attributes["gpu.example.com"].index == 1'}]
+    }
+    assert not any(each.severity is Severity.ERROR for each in judge(short, context(fleet)))
+
+
+def test_an_exhausted_search_refuses_nothing() -> None:
+    short = {"requests": [{"class": "gpu", "count": 3}]}
+    found = judge(short, context(FLEETS["partitions"], steps=1))
+    assert found
+    assert all(each.severity is Severity.WARNING for each in found)
+    assert "reached its limit" in found[0].message
+
+
+def test_slices_of_a_pool_that_was_just_deleted_keep_the_fleet_open() -> None:
+    (gone,) = context(FLEETS["tainted"]).world.inventory.slices
+    other = {"nodes": {"b": {"gpu": {"count": 1, "attributes": {"model": "T4"}}}}}
+    short = {"requests": [{"class": "gpu", "count": 2}]}
+    (found,) = judge(short, context(other))
+    assert found.severity is Severity.ERROR
+    (found,) = judge(short, context(other, departed=[gone]))
+    assert found.severity is Severity.WARNING
+    assert "pool a of gpu.example.com was deleted a short time ago" in found.message
