@@ -16,7 +16,7 @@ from dra.gates import Gates
 from dra.nodes import Node
 from dra.resource_quotas import ResourceQuota
 from dra.slices import Slice
-from facts.fleet import FleetVerdict, find_autoscaler, fleet_verdicts
+from facts.fleet import FleetVerdict, PublishedClass, find_autoscaler, fleet_verdicts
 from judge.device_index import DeviceIndex, SliceNumbers
 from judge.expressions import declares_compatibility
 from judge.published_classes import find_published_classes
@@ -46,10 +46,23 @@ class ObjectLookups(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
+class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
+    """What is derived from a world and its nodes, whatever the settings of the administrator."""
+
+    world: World
+    objects: tuple[tuple[Node, ...], tuple[Slice, ...]]
+    relaxed: World
+    index: DeviceIndex
+    published: Mapping[str, PublishedClass]
+    autoscaler: str
+    has_rules: bool
+
+
 class JudgeCaches:
     """The caches of the judgements of one process, for one world after the other."""
 
     def __init__(self) -> None:
+        self.indexed: _IndexedWorld | None = None
         self.proofs = Memo()
         self.with_taints = Memo()
         self.current = Memo()
@@ -111,24 +124,19 @@ def build_context(  # house: long, one argument for each part of a cluster  # no
 
     `autoscalers` names objects such as `NodePool/default` that show that nodes can be added,
     `departed` the slices that were deleted a short time ago. With the same `caches`, only what
-    changed since the last context is indexed again.
+    changed since the last context is indexed again, and an unchanged world is not.
     """
     caches = caches or JudgeCaches()
     gates = world.gates
     selectors = selectors or Selectors(gates.version, list_attributes=gates.list_type_attributes)
-    nodes = tuple(nodes)
-    index = DeviceIndex(world.inventory, nodes, caches.numbers)
-    of_proofs = relaxed(world)
-    caches.proofs.bind(of_proofs)
-    published = find_published_classes(
-        index, world.classes, selectors, caches.proofs.expressions, departed
-    )
+    indexed = _index(world, tuple(nodes), tuple(departed), selectors, caches)
+    autoscaler = find_autoscaler((), autoscalers) or indexed.autoscaler
     return JudgeContext(
         world=world,
-        relaxed=of_proofs,
-        with_taints=replace(of_proofs, inventory=world.inventory),
-        index=index,
-        fleet=fleet_verdicts(fleet, published, find_autoscaler(nodes, autoscalers)),
+        relaxed=indexed.relaxed,
+        with_taints=replace(indexed.relaxed, inventory=world.inventory),
+        index=indexed.index,
+        fleet=fleet_verdicts(fleet, indexed.published, autoscaler),
         selectors=selectors,
         view=view,
         lookups=lookups,
@@ -136,9 +144,39 @@ def build_context(  # house: long, one argument for each part of a cluster  # no
         doubts=doubts,
         caches=caches,
         steps=steps,
-        has_rules=world.compatibility is not None
-        and (bool(world.compatibility) or any(map(declares_compatibility, world.inventory.slices))),
+        has_rules=indexed.has_rules,
     )
+
+
+def _index(
+    world: World,
+    nodes: tuple[Node, ...],
+    departed: tuple[Slice, ...],
+    selectors: Selectors,
+    caches: JudgeCaches,
+) -> _IndexedWorld:
+    """Index a world, or return the last index if nothing changed."""
+    known = caches.indexed
+    objects = (nodes, departed)
+    if known is not None and known.world is world and known.objects == objects:
+        return known
+    of_proofs = relaxed(world)
+    caches.proofs.bind(of_proofs)
+    index = DeviceIndex(world.inventory, nodes, caches.numbers)
+    declared = world.compatibility is not None
+    caches.indexed = _IndexedWorld(
+        world,
+        objects,
+        of_proofs,
+        index,
+        find_published_classes(
+            index, world.classes, selectors, caches.proofs.expressions, departed
+        ),
+        find_autoscaler(nodes),
+        has_rules=declared
+        and (bool(world.compatibility) or any(map(declares_compatibility, index.inventory.slices))),
+    )
+    return caches.indexed
 
 
 def relaxed(world: World) -> World:

@@ -20,8 +20,7 @@ from dra.gates import DEFAULTS, Gates
 from dra.inventory import PoolID
 from dra.nodes import Node
 from dra.slices import Slice
-from facts.fleet import FleetVerdict
-from judge.context import JudgeCaches, JudgeContext, ObjectLookups
+from judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from ledger.ledger import Ledger
 from ledger.planner import Planner, PlannerObject
 from solver.deviations import Allocator
@@ -138,11 +137,11 @@ class JudgedCluster:
 
         `doubts` are reasons why the objects may be outdated.
         """
-        return JudgeContext(
-            world=self._planner.world(),
-            nodes=tuple(self._planner.nodes.values()),
+        return build_context(
+            self._planner.world(),
+            self._planner.nodes.values(),
+            fleet=self._settings.configuration.fleet,
             view=self._ledger.view(),
-            fleet=self._fleet(),
             selectors=self._selectors,
             lookups=ObjectLookups(
                 find_claim=lambda *key: self._claims.get(key),
@@ -159,9 +158,6 @@ class JudgedCluster:
         """Return all classes by name."""
         classes = self._planner.declared_world().classes
         return tuple(classes[name] for name in sorted(classes))
-
-    def _fleet(self) -> Mapping[str, FleetVerdict]:
-        return {}
 
     def _describe_withdrawn(self) -> tuple[str, ...]:
         drivers = sorted(self._withdrawn.recent_drivers())
