@@ -5,12 +5,12 @@ with Fleet(client) as fleet:
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from e2e.controlplane.client import ApiError, Client
 from e2e.nodes import node, slices
@@ -23,6 +23,7 @@ from e2e.nodes.plugin import Plugin
 from e2e.nodes.record import Record
 
 WRITERS = 8
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,12 @@ class Fleet:
         for plan in plans:
             for name in plan.drivers:
                 self.driver(name)
+        self._for_each(self._add, plans)
+
+    def _for_each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
+        """Do the same for many nodes at once."""
         with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(self._add, plans))
+            list(pool.map(work, items))
 
     def _add(self, plan: NodePlan) -> None:
         hardware = machine(plan.name, plan.shape)
@@ -149,8 +154,7 @@ class Fleet:
     def remove(self, names: Iterable[str] | None = None) -> None:
         """Delete nodes (all, if none are named) with everything published of them."""
         gone = list(self.machines) if names is None else list(names)
-        with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(self._remove, gone))
+        self._for_each(self._remove, gone)
 
     def _remove(self, name: str) -> None:
         for key in [key for key in list(self.published) if key[1] == name]:

@@ -75,6 +75,8 @@ class RegisteredDriver(Driver):
 
     def attach(self, node: RealNode) -> None:
         """Run on a node; returns when the kubelet has accepted the driver."""
+        if node.name in self.seats:
+            self.seats[node.name].stop()
         self.seats[node.name] = Seat(node)
         self.start_on(node.name)
 
@@ -83,6 +85,11 @@ class RegisteredDriver(Driver):
         seat = self.seats[name]
         self._serve_on(seat)
         self.wait_accepted(name)
+
+    def acceptances(self, name: str) -> int:
+        """Return how often the kubelet of a node has accepted the driver since it started."""
+        registration = self.seats[name].registration
+        return registration.acceptances if registration else 0
 
     def wait_accepted(self, name: str) -> None:
         """Wait until the kubelet of a node has accepted the driver."""

@@ -1,8 +1,8 @@
 """Gives hardware, drivers and plugins to real nodes, by the interface of the simulated fleet."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from e2e.controlplane.client import Client
 from e2e.nodes.driver import Driver
@@ -17,6 +17,7 @@ from e2e.realnodes.node import RealNode
 from e2e.realnodes.pod_resources import ContainerShare
 from e2e.realnodes.rig import NodeRig
 
+T = TypeVar("T")
 # The kubelet's own labels.
 KEPT = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 
@@ -51,6 +52,11 @@ class RealFleet(Fleet):
     def _make_driver(self, name: str, folder: Path) -> Driver:
         family = FAMILIES[name]
         return RegisteredDriver(family, self.node_client, self.client, self.record, folder)
+
+    def _for_each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
+        # A process ends with the thread that started it, so no other thread may start a kubelet.
+        for item in items:
+            work(item)
 
     def _start_node(self, plan: NodePlan, hardware: Machine) -> None:
         """Label the node, register its drivers, and start its plugins."""
@@ -89,6 +95,20 @@ class RealFleet(Fleet):
                 self._wait_no_capacity(name, resource)
         labels = dict.fromkeys(self._labels.pop(name, []))
         self.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def kill_node(self, name: str) -> None:
+        """End a node with its containers and drivers, as a power failure does."""
+        self.real_node(name).kill()
+        for driver in self.drivers:
+            if name in self.registered(driver).seats:
+                self.registered(driver).stop_on(name)
+
+    def start_node(self, name: str) -> None:
+        """Start a node that died, and the drivers on it."""
+        self.real_node(name).start()
+        for driver in self.drivers:
+            if name in self.registered(driver).seats:
+                self.registered(driver).start_on(name)
 
     def _wait_no_capacity(self, name: str, resource: str) -> None:
         def forgotten() -> bool:

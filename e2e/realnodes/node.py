@@ -147,6 +147,11 @@ class RealNode:
         for name in reversed(list(self.processes)):
             self.processes.pop(name).kill()
 
+    @property
+    def alive(self) -> bool:
+        """Return whether the node runs."""
+        return "node" in self.processes
+
     def kill_kubelet(self) -> None:
         """Kill the kubelet; containers stay."""
         self.processes.pop("kubelet").kill()

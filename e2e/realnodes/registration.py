@@ -30,6 +30,8 @@ class Registration:
 
     def __init__(self, socket: Path, driver: str, endpoint: Path) -> None:
         self.accepted = threading.Event()
+        # A kubelet that starts anew asks again.
+        self.acceptances = 0
         self.error = ""
         self._info = MESSAGES["PluginInfo"](
             type=DRA, name=driver, endpoint=str(endpoint), supported_versions=[DRA_SERVICE]
@@ -47,6 +49,7 @@ class Registration:
     def _take_status(self, status: Any, _metadata: Mapping[str, str]) -> Any:  # noqa: ANN401  # protobuf
         self.error = status.error
         if status.plugin_registered:
+            self.acceptances += 1
             self.accepted.set()
         return MESSAGES["RegistrationStatusResponse"]()
 

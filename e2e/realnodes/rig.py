@@ -152,13 +152,16 @@ class NodeRig:
         """Wait until the answer is yes; StartError when time runs out or a program ends."""
         deadline = time.monotonic() + seconds
         while not question():
-            for node in self.nodes.values():
-                for process in node.processes.values():
-                    if process.child.poll() is not None:
-                        raise StartError(f"{process.name} ended\n{process.tail()}")
+            self._check_processes()
             if time.monotonic() > deadline:
                 raise StartError(f"not within {seconds:g} s: {what}")
             time.sleep(POLL_SECONDS)
+
+    def _check_processes(self) -> None:
+        for node in self.nodes.values():
+            for process in node.processes.values():
+                if process.child.poll() is not None:
+                    raise StartError(f"{process.name} ended\n{process.tail()}")
 
     def print_logs(self) -> None:
         """Print the end of the logs of all nodes."""

@@ -73,12 +73,51 @@ class RealStage(Stage):
         self.rig.wait("every node is Ready", lambda: all(map(self.rig.ready, self.rig.names)))
         super().set_up()
 
+    def clean_up(self) -> None:
+        """Start nodes that a scenario left dead, then take everything away."""
+        for name, node in self.rig.nodes.items():
+            if not node.alive:
+                self.fleet.start_node(name)
+        deployments = self.path("deployments", "", "/apis/apps/v1")
+        for one in self.client.get(deployments)["items"]:
+            self.client.delete(f"{deployments}/{one['metadata']['name']}", grace=None)
+        super().clean_up()
+
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Return a pod whose containers print what they have."""
         pod = super().pod_object(name, **spec)
         for each in pod["spec"]["containers"]:
             each.update(container())
         return pod
+
+    def deployment(self, name: str, replicas: int, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Create a Deployment whose containers print what they have."""
+        pod = self.pod_object(name, **spec)
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]},
+            },
+        }
+        return self.client.create(self.path("deployments", "", "/apis/apps/v1"), body)
+
+    def pods_of(self, name: str, *, ready: bool = True) -> list[JSON]:
+        """List the pods of a Deployment, only those that are ready and not ending if `ready`."""
+        found = self.client.get(self.pod_path(), labelSelector=f"app={name}")["items"]
+        return [pod for pod in found if not ready or _is_ready(pod)]
+
+    def wait_ready_pods(self, name: str, count: int, seconds: float = 60.0) -> list[JSON]:
+        """Wait until so many pods of a Deployment are ready."""
+        self.wait(
+            f"{count} pods of {name} are ready",
+            lambda: len(self.pods_of(name)) == count,
+            seconds,
+        )
+        return self.pods_of(name)
 
     def printed(self, pod: str, name: str = "main") -> Printed:
         """Wait for the output of a container, and return what it says."""
@@ -107,3 +146,9 @@ def real(stage: Stage) -> RealStage:
     """Return the stage of a scenario that runs on real nodes."""
     assert isinstance(stage, RealStage), "this scenario needs real nodes"
     return stage
+
+
+def _is_ready(pod: JSON) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")
