@@ -91,8 +91,11 @@ class WorkerError(Exception):
 class Worker(Protocol):
     """Runs functions outside the event loop."""
 
-    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        """Return the result of a function. Raise WorkerError if the worker cannot run it."""
+    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: str = "") -> T:
+        """Return the result of a function. Raise WorkerError if the worker cannot run it.
+
+        Calls with the same key do not delay those with another key by more than one call.
+        """
 
 
 class TemplateEnsurer(Protocol):

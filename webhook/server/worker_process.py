@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
 
 from webhook.admission.protocols import WorkerError
+from webhook.server.fair_turns import FairTurns
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -30,33 +31,26 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 class WorkerProcess:
-    """Runs functions of modules in another process. Calls wait for each other."""
+    """Runs functions of modules in another process. Calls wait for each other, keys in turn."""
 
     def __init__(self, max_waiting: int = MAX_WAITING) -> None:
-        self._max_waiting = max_waiting
-        self._waiting = 0
-        self._turn = asyncio.Lock()
+        self._turns = FairTurns(max_waiting)
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: str = "") -> T:
         """Return the result of a function. The function and all values must support pickle.
 
-        Raise WorkerError if too many calls wait, or if the process ends. An exception of the
-        function becomes a RuntimeError. A cancelled call ends the process.
+        A key with many calls waits longer. Raise WorkerError if too many calls wait, or if the
+        process ends. An exception of the function becomes a RuntimeError. A cancelled call ends the
+        process.
         """
-        if self._waiting >= self._max_waiting:
-            raise WorkerError("too many calls wait")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                result: T = await self._call(pickle.dumps((function, args)))
-                return result
-        finally:
-            self._waiting -= 1
+        async with self._turns.take(key):
+            result: T = await self._call(pickle.dumps((function, args)))
+            return result
 
     async def start(self) -> None:
         """Start the process, so that the first call does not wait for it."""
-        async with self._turn:
+        async with self._turns.take(""):
             await self._ensure_started()
 
     async def aclose(self) -> None:

@@ -1,9 +1,11 @@
 """Large bodies are handled outside the event loop, with the same replies as small ones."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from config.model import Configuration
@@ -31,13 +33,15 @@ class InlineWorker:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.keys: list[str] = []
         self.is_busy = False
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+    async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
         """Run a function."""
         if self.is_busy:
             raise WorkerError("busy")
         self.calls.append(function.__name__)
+        self.keys.append(key)
         # The handler of the worker runs an event loop of its own.
         return await asyncio.to_thread(function, *args)
 
@@ -156,10 +160,10 @@ async def test_a_small_pod_does_not_wait_for_a_large_one() -> None:
     started, unblocked = asyncio.Event(), asyncio.Event()
 
     class BlockedWorker(InlineWorker):
-        async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
             started.set()
             await unblocked.wait()
-            return await super().run(function, *args)
+            return await super().run(function, *args, key=key)
 
     dispatcher = ReviewDispatcher(
         harness.admission, harness.cluster, harness.templates, BlockedWorker()
@@ -231,11 +235,11 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     snapshots: list[large_reviews.ClusterSnapshot] = []
 
     class RecordingWorker(InlineWorker):
-        async def run(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
             snapshots.extend(
                 each for each in args if isinstance(each, large_reviews.ClusterSnapshot)
             )
-            return await super().run(function, *args)
+            return await super().run(function, *args, key=key)
 
     dispatcher = ReviewDispatcher(
         harness.admission, harness.cluster, harness.templates, RecordingWorker()
@@ -245,3 +249,29 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     assert snapshot.context is not None
     assert snapshot.context.outcomes is None
     assert snapshot.context.translations is None
+
+
+@pytest.mark.parametrize(("versions", "is_large"), [(1, False), (3, False), (30, True)])
+async def test_a_guarded_pod_with_many_decisions_is_not_handled_in_the_event_loop(
+    versions: int,
+    is_large: bool,  # noqa: FBT001  # a column
+) -> None:
+    harness = DispatcherHarness()
+    harness.cluster.recent = msgspec.structs.replace(recent(), facts=(FACTS,) * versions)
+    object_ = pod({"nvidia.com/gpu": "1"})
+    object_["metadata"]["annotations"] = {"padding": "x" * (MAX_INLINE_BYTES // 4)}
+    body = review(object_)
+    reply = await harness.dispatcher.review_guarded_pod(body)
+    assert bool(harness.worker.calls) is is_large
+    assert reply == await harness.admission.review_guarded_pod(body)
+
+
+@pytest.mark.parametrize("namespace", ["team", "x" * 63])
+async def test_the_reviews_of_a_namespace_wait_for_each_other(namespace: str) -> None:
+    harness = DispatcherHarness()
+    body = json.loads(review(large({"nvidia.com/gpu": "1"})))
+    body["request"] = {"name": '"namespace":"forged"', "namespace": namespace} | {
+        name: each for name, each in body["request"].items() if name != "namespace"
+    }
+    await harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode())
+    assert set(harness.worker.keys) == {namespace}
