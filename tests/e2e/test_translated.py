@@ -108,7 +108,9 @@ class World:
             "status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "made"}]},
         }
         about = {"name": "one", "at": ["a"], **wanted}
-        stage = SimpleNamespace(name="stage", namespace="e2e-stage", fleet=self.fleet)
+        stage = SimpleNamespace(
+            namespace="e2e-stage", fleet=self.fleet, node_name=lambda suffix: f"stage-{suffix}"
+        )
         holdings.compare(cast("Stage", stage), msgspec.convert(about, holdings.ExpectedPods), pod)
 
 
