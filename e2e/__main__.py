@@ -32,7 +32,12 @@ def main() -> int:
         default=os.environ.get("SUITE", "smoke"),
         choices=[*SUITES, "timings", "rates", "list"],
     )
-    parser.add_argument("-k", dest="part", default="", help="only names that contain this")
+    parser.add_argument(
+        "-k",
+        dest="part",
+        default="",
+        help="only names that contain one of these words, which commas separate",
+    )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
     if arguments.what == "list":

@@ -29,8 +29,13 @@ def print_line(line: str) -> None:
 
 
 def select_scenarios(suite: str, part: str) -> list[Scenario]:
-    """Return the scenarios of a suite whose name contains `part`."""
-    return [one for one in registry.all_scenarios() if one.in_suite(suite) and part in one.name]
+    """Return the scenarios of a suite whose name contains `part`, or one of several."""
+    parts = part.split(",")
+    return [
+        one
+        for one in registry.all_scenarios()
+        if one.in_suite(suite) and any(each in one.name for each in parts)
+    ]
 
 
 def summary(counts: Counter[str]) -> str:

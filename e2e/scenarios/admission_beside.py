@@ -110,6 +110,39 @@ def asked_like(pod: JSON) -> JSON:
 
 
 @scenario("full", rig="installed", needs=NEEDS)
+def a_request_that_another_webhook_puts_back_is_removed_again(stage: Stage) -> None:
+    """HAMi's webhook adds a count to a container. The pod has one claim with one device."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    body = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, body)
+    put_back: list[str] = []
+
+    def put_request_back(pod: JSON) -> list[JSON]:
+        resources = pod["spec"]["containers"][0]["resources"]
+        if "claims" not in resources:
+            return []
+        put_back.append(pod["metadata"]["name"])
+        path = "/spec/containers/0/resources"
+        return [
+            {"op": "add", "path": f"{path}/{part}", "value": {LEGACY: "1"}}
+            for part in ("limits", "requests")
+        ]
+
+    with other_webhook(stage, AFTER, put_request_back):
+        stage.wait("the webhook is called", lambda: dry_run(stage, body) and put_back)
+        cluster.kubectl.inside(stage.namespace).apply(body).check()
+    pod = stage.wait_running("train")
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources["claims"] == BOTH[0]["claims"], resources
+    assert LEGACY not in json.dumps(resources), resources
+    claims = claims_of(stage, "train")
+    assert list(claims) == ["drawbridge"]
+    assert len(held(stage, claims)) == 1
+    assert held(stage, claims) == stage.fleet.held_by(pod)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
 def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
     """It requests no device, so the reinvoked webhook changes nothing."""
     cluster = installed(stage)

@@ -121,9 +121,11 @@ class Stage:
         shape: str,
         drivers: Mapping[str, str | None] | None = None,
         plugins: Mapping[str, tuple[str, ...]] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Machine:
         """Add a node."""
-        return self.fleet.add(self.node_name(suffix), shape, drivers, {LABEL: self.name}, plugins)
+        own = {**(labels or {}), LABEL: self.name}
+        return self.fleet.add(self.node_name(suffix), shape, drivers, own, plugins)
 
     # --- objects -------------------------------------------------------------------------------
 

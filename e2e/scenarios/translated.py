@@ -1,9 +1,9 @@
 """Scenarios: the `drawbridge` command translates legacy manifests, and the pods run.
 
-Each case of `translated.yaml` is a scenario. The command translates the manifest with facts of the
-running cluster, and `kubectl` applies the output with its templates. The devices of each pod are
-read from the records of drivers and plugins and compared with the hardware. The module imports no
-product package.
+Each case of `translated.yaml` and `translated_meaning.yaml` is a scenario. The command translates
+the manifest with facts of the running cluster, and `kubectl` applies the output with its templates.
+The devices of each pod are read from the records of drivers and plugins and compared with the
+hardware. The module imports no product package.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[2]
-CASES = Path(__file__).with_name("translated.yaml")
+CASES = ("translated.yaml", "translated_meaning.yaml")
 DRAWBRIDGE = Path(sys.executable).with_name("drawbridge")
 SECONDS = 60
 CODE = re.compile(r"(?:warning|error): .* \[(\w+)\]$", re.MULTILINE)
@@ -47,11 +47,12 @@ class Advertised(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine with its drivers (and their modes) and plugins (by resource)."""
+    """A machine with its drivers (and their modes), plugins (by resource) and labels."""
 
     shape: str
     drivers: dict[str, str | None] = {}
     plugins: dict[str, Advertised] = {}
+    labels: dict[str, str] = {}
 
 
 class ManifestCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,9 +79,13 @@ class ManifestCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: bool = False
 
 
+_CASE_LIST = list[ManifestCase]
+
+
 def cases() -> list[ManifestCase]:
     """Read the cases."""
-    return msgspec.convert(yaml.safe_load(CASES.read_text(encoding="utf-8")), list[ManifestCase])
+    texts = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in CASES)
+    return [one for text in texts for one in msgspec.convert(yaml.safe_load(text), _CASE_LIST)]
 
 
 JOINT = """---
@@ -143,7 +148,7 @@ def build(case: ManifestCase, stage: Stage) -> None:
     for suffix, node in case.nodes.items():
         machine = stage.hardware(suffix, node.shape)
         plugins = {name: _units(machine, name, one) for name, one in node.plugins.items()}
-        stage.node(suffix, node.shape, node.drivers, plugins)
+        stage.node(suffix, node.shape, node.drivers, plugins, node.labels)
     for name, like in case.serves.items():
         body = device_class(f"serves-{like}", CLASSES[like], extendedResourceName=name)
         stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
