@@ -32,12 +32,7 @@ def main() -> int:
         default=os.environ.get("SUITE", "smoke"),
         choices=[*SUITES, "timings", "rates", "list"],
     )
-    parser.add_argument(
-        "-k",
-        dest="part",
-        default="",
-        help="only names that contain one of these words, which commas separate",
-    )
+    parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
     if arguments.what == "list":
