@@ -11,7 +11,7 @@ from cel import CompileError
 from cel.dra import Selectors, find_reads
 from dra.classes import DeviceClass
 from dra.device import Device, NodeSelector
-from dra.inventory import Inventory, PoolID
+from dra.inventory import Inventory
 from dra.nodes import matches_selector, selector_problems
 from dra.slices import Slice
 from facts.fleet import PublishedClass
@@ -38,7 +38,8 @@ def find_published_classes(
 ) -> Mapping[str, PublishedClass]:
     """Return what is published for each class.
 
-    `departed` are slices that were deleted a short time ago, for example by a driver's restart.
+    `departed` are slices as they were before they were deleted or changed a short time ago, for
+    example by a driver's restart.
     """
     doubtful = _doubtful_drivers(index, departed)
     drivers = frozenset(pool.driver for pool in index.inventory.pools)
@@ -147,9 +148,8 @@ def _doubtful_drivers(
             reason = f"no known node can use slice {each.name} of {each.driver}"
             found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
     for each in departed:
-        if PoolID(each.driver, each.pool) not in inventory.pools:
-            reason = f"pool {each.pool} of {each.driver} was deleted a short time ago"
-            found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
+        reason = f"{each.driver} withdrew or changed devices of pool {each.pool} a short time ago"
+        found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
     return found
 
 

@@ -118,4 +118,4 @@ def test_slices_of_a_pool_that_was_just_deleted_keep_the_fleet_open() -> None:
     assert found.severity is Severity.ERROR
     (found,) = judge(short, context(other, departed=[gone]))
     assert found.severity is Severity.WARNING
-    assert "pool a of gpu.example.com was deleted a short time ago" in found.message
+    assert "gpu.example.com withdrew or changed devices of pool a a short time ago" in found.message

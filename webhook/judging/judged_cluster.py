@@ -17,8 +17,9 @@ from dra.claim import Claim, Template
 from dra.classes import DeviceClass
 from dra.compatibility import UnsetGroups
 from dra.gates import DEFAULTS, Gates
-from dra.inventory import PoolID
+from dra.inventory import Inventory, PoolID
 from dra.nodes import Node
+from dra.resource_quotas import ResourceQuota
 from dra.slices import Slice
 from judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from ledger.ledger import Ledger
@@ -53,6 +54,7 @@ class JudgedCluster:
     ) -> None:
         self._claims: dict[tuple[str, str], Claim] = {}
         self._templates: dict[tuple[str, str], Template] = {}
+        self._quotas: dict[tuple[str, str], ResourceQuota] = {}
         self._published: dict[tuple[type, str], PlannerObject] = {}
         self._withdrawn = WithdrawnDevices(settle_seconds, now)
         self._derive(settings)
@@ -82,17 +84,17 @@ class JudgedCluster:
 
     def apply(self, changes: Sequence[ObjectChange]) -> None:
         """Apply a batch of changes in order. Later batches have only later versions of claims."""
-        pools = self._planner.world().inventory.pools
+        inventory = self._planner.world().inventory
         for change in changes:
             match change.before or change.after:
                 case Claim():
                     self._apply_claim(change)
                 case Template():
-                    after = change.after
-                    kept = after if isinstance(after, Template) else None
-                    _store(self._templates, change, kept)
+                    _store(self._templates, change, Template)
+                case ResourceQuota():
+                    _store(self._quotas, change, ResourceQuota)
                 case Slice():
-                    self._observe_slice(change, known_pools=pools)
+                    self._observe_slice(change, inventory)
                     self._apply_published(change)
                 case _:
                     self._apply_published(change)
@@ -102,21 +104,22 @@ class JudgedCluster:
             self._ledger.observe_bookmark(max(versions, key=_parse_version))
 
     def _apply_claim(self, change: ObjectChange) -> None:
-        claim = change.after if isinstance(change.after, Claim) else None
-        _store(self._claims, change, claim)
-        if claim is not None:
-            self._ledger.observe(claim)
+        _store(self._claims, change, Claim)
+        if isinstance(change.after, Claim):
+            self._ledger.observe(change.after)
         else:
             self._ledger.observe_deletion(change.uid, change.version)
 
-    def _observe_slice(self, change: ObjectChange, known_pools: Mapping[PoolID, object]) -> None:
+    def _observe_slice(self, change: ObjectChange, inventory: Inventory) -> None:
+        """Record the devices that a change withdraws from the inventory before the batch."""
         before, after = change.before, change.after
-        known = isinstance(after, Slice) and PoolID(after.driver, after.pool) in known_pools
-        self._withdrawn.observe(
-            before if isinstance(before, Slice) else None,
-            after if isinstance(after, Slice) else None,
-            known_pool=known,
-        )
+        if isinstance(before, Slice):
+            kept = after if isinstance(after, Slice) else None
+            self._withdrawn.observe_change(before, kept)
+        elif isinstance(after, Slice):
+            # By its generation, a new slice can replace the others of its pool.
+            pool = PoolID(after.driver, after.pool)
+            self._withdrawn.observe_new_slice(after, inventory.published_slices(pool))
 
     def _apply_published(self, change: ObjectChange) -> None:
         after = change.after
@@ -137,6 +140,7 @@ class JudgedCluster:
 
         `doubts` are reasons why the objects may be outdated.
         """
+        withdrawn = self._withdrawn.recent()
         return build_context(
             self._planner.world(),
             self._planner.nodes.values(),
@@ -146,11 +150,13 @@ class JudgedCluster:
             lookups=ObjectLookups(
                 find_claim=lambda *key: self._claims.get(key),
                 find_template=lambda *key: self._templates.get(key),
+                find_quotas=self._find_quotas,
                 find_namespace_labels=lambda name: labels if name == namespace else None,
                 complete=True,
             ),
             policies=self._settings.configuration.findings,
-            doubts=(*doubts, *self._describe_withdrawn()),
+            departed=withdrawn.slices,
+            doubts=(*doubts, *withdrawn.doubts),
             caches=self._caches,
         )
 
@@ -159,21 +165,18 @@ class JudgedCluster:
         classes = self._planner.declared_world().classes
         return tuple(classes[name] for name in sorted(classes))
 
-    def _describe_withdrawn(self) -> tuple[str, ...]:
-        drivers = sorted(self._withdrawn.recent_drivers())
-        if not drivers:
-            return ()
-        return (f"{', '.join(drivers)} withdrew or changed devices a short time ago",)
+    def _find_quotas(self, namespace: str) -> tuple[ResourceQuota, ...]:
+        return tuple(each for (own, _), each in self._quotas.items() if own == namespace)
 
 
 def _parse_version(version: str) -> int:
     return int(version) if version.isdecimal() else 0
 
 
-def _store(objects: dict[tuple[str, str], T], change: ObjectChange, after: T | None) -> None:
+def _store(objects: dict[tuple[str, str], T], change: ObjectChange, kind: type[T]) -> None:
     """Store an object after a change, or remove it."""
     key = (change.namespace, change.name)
-    if after is None:
-        objects.pop(key, None)
+    if isinstance(change.after, kind):
+        objects[key] = change.after
     else:
-        objects[key] = after
+        objects.pop(key, None)

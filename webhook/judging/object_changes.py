@@ -8,9 +8,10 @@ import msgspec
 from dra.claim import Claim, Template
 from dra.classes import DeviceClass
 from dra.nodes import Node
+from dra.resource_quotas import ResourceQuota
 from dra.slices import Slice
 
-JudgedObject: TypeAlias = Slice | DeviceClass | Node | Claim | Template
+JudgedObject: TypeAlias = Slice | DeviceClass | Node | Claim | Template | ResourceQuota
 
 
 class ObjectChange(msgspec.Struct, frozen=True):

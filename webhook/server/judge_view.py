@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from cluster.cache import Cache, CachedObject
-from cluster.resources import CLAIMS, CLASSES, NODES, SLICES, TEMPLATES, Resource
+from cluster.resources import CLAIMS, CLASSES, NODES, RESOURCE_QUOTAS, SLICES, TEMPLATES, Resource
 from cluster.session import Session
 from config.model import Configuration
 from dra.claim import Claim, Template, claim_reader, template_reader
@@ -13,13 +13,14 @@ from dra.classes import DeviceClass, class_reader
 from dra.decode import Reader
 from dra.gates import DEFAULTS
 from dra.nodes import Node, node_reader
+from dra.resource_quotas import ResourceQuota, quota_reader
 from dra.slices import Slice, slice_reader
 from webhook.judging.judged_cluster import SETTLE_SECONDS, JudgeSettings
 from webhook.judging.object_changes import ObjectChange, PendingChanges
 from webhook.server.watched_facts import WatchedFacts
 from webhook.server.watched_namespaces import WatchedNamespaces
 
-T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template)
+T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template, ResourceQuota)
 
 
 class WatchedJudgeView:
@@ -44,6 +45,7 @@ class WatchedJudgeView:
         self._requests: tuple[Cache[Any], ...] = (
             self._watch(session, CLAIMS, claim_reader()),
             self._watch(session, TEMPLATES, template_reader()),
+            self._watch(session, RESOURCE_QUOTAS, quota_reader()),
         )
         self._configuration = configuration
         self._settings = JudgeSettings()

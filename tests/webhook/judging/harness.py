@@ -9,6 +9,7 @@ from config.model import Configuration
 from dra.claim import read_claim, read_template
 from dra.classes import read_class
 from dra.finding import Finding
+from dra.resource_quotas import quota_reader
 from dra.slices import read_slice
 from runtime.review import AdmissionRequest
 from tests.tables import YamlValue
@@ -24,6 +25,7 @@ _READERS: Final = {
     "ResourceClaimTemplate": read_template,
     "DeviceClass": read_class,
     "ResourceSlice": read_slice,
+    "ResourceQuota": quota_reader().read,
 }
 _GROUPS: Final = {
     "Pod": ("", "v1"),

@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from config.model import Configuration, Placement
 from dra.gates import Gates
 from dra.inventory import PoolID
-from tests.webhook.judging.harness import change
+from dra.slices import Slice
+from tests.webhook.judging.harness import change, read
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
 from webhook.judging.object_changes import ObjectChange, PendingChanges
+from webhook.judging.withdrawn_devices import MAX_SLICES, WithdrawnDevices
 
 Json = dict[str, Any]
 SETTLE = 300.0
@@ -23,9 +27,11 @@ class Clock:
         return self.now
 
 
-def make(name: str = "a", *devices: Json, generation: int = 1, driver: str = "d.io") -> Json:
-    pool = {"name": "p", "generation": generation, "resourceSliceCount": 1}
-    spec = {"driver": driver, "pool": pool, "nodeName": "n", "devices": list(devices)}
+def make(
+    name: str, *devices: Json, generation: int = 1, driver: str = "d.io", pool: str = "p"
+) -> Json:
+    published = {"name": pool, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": published, "nodeName": "n", "devices": list(devices)}
     return {"kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
 
 
@@ -43,16 +49,29 @@ def claim(name: str, devices: int = 0) -> Json:
     return {"kind": "ResourceClaim", "metadata": metadata, "spec": {}, "status": status}
 
 
-def doubts_after(*changes: ObjectChange, seconds: float = 0) -> tuple[str, ...]:
+CLASS = {
+    "kind": "DeviceClass",
+    "metadata": {"name": "d"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "d.io"'}}]},
+}
+# Another slice, so that the class always has a device.
+OTHER = make("other", device("gpu-9"), pool="other")
+OTHER_SLICE = read(OTHER)
+assert isinstance(OTHER_SLICE, Slice)
+
+
+def find_doubt(*changes: ObjectChange, seconds: float = 0) -> str:
+    """Return why the fleet of the class is not closed after changes, or an empty string."""
     clock = Clock()
     cluster = JudgedCluster(settle_seconds=SETTLE, now=clock)
+    cluster.apply([change(None, CLASS), change(None, OTHER)])
     for each in changes:
         cluster.apply([each])
     clock.now += seconds
-    return tuple(cluster.context().doubts)
+    return cluster.context().fleet["d"].reason
 
 
-def test_devices_are_doubted_for_a_while_after_they_were_withdrawn() -> None:
+def test_a_fleet_is_open_for_a_while_after_devices_were_withdrawn() -> None:
     before = make("a", device("gpu-0"), device("gpu-1"))
     published = change(None, before)
     losses = {
@@ -61,12 +80,13 @@ def test_devices_are_doubted_for_a_while_after_they_were_withdrawn() -> None:
         "a changed device": change(
             before, make("a", device("gpu-0"), device("gpu-1", attributes={"m": {"int": 1}}))
         ),
-        "a new slice of the same pool": change(None, make("b", generation=2)),
+        "a new generation of the pool": change(None, make("b", device("gpu-0"), generation=2)),
     }
+    assert find_doubt(published) == ""
     for name, loss in losses.items():
-        (doubt,) = doubts_after(published, loss, seconds=SETTLE - 1)
-        assert doubt.startswith("d.io withdrew"), name
-        assert doubts_after(published, loss, seconds=SETTLE) == (), name
+        doubt = find_doubt(published, loss, seconds=SETTLE - 1)
+        assert doubt == "d.io withdrew or changed devices of pool p a short time ago", name
+        assert find_doubt(published, loss, seconds=SETTLE) == "", name
 
 
 def test_what_adds_devices_or_taints_them_is_no_withdrawal() -> None:
@@ -76,10 +96,39 @@ def test_what_adds_devices_or_taints_them_is_no_withdrawal() -> None:
         change(before, make("a", device("gpu-0"), device("gpu-1"))),
         change(before, make("a", device("gpu-0", taints=[taint]))),
         change(before, make("a", device("gpu-0"), generation=2)),
-        change(None, make("other", driver="e.io")),
+        change(None, make("new", device("gpu-0"), pool="q")),
     ]
     for each in kept:
-        assert doubts_after(change(None, before), each) == ()
+        assert find_doubt(change(None, before), each) == ""
+
+
+def test_a_class_of_another_driver_stays_closed() -> None:
+    kept = make("kept", device("nic-0"), driver="e.io", pool="kept")
+    gone = make("gone", device("nic-0"), driver="e.io", pool="gone")
+    published = [change(None, kept), change(None, gone)]
+    assert find_doubt(*published, change(gone, None)) == ""
+
+
+def test_withdrawn_slices_are_forgotten_beyond_a_limit_but_not_that_there_were_more() -> None:
+    clock = Clock()
+    withdrawn = WithdrawnDevices(SETTLE, clock)
+    slices = [replace(OTHER_SLICE, name=f"s-{i}") for i in range(MAX_SLICES + 1)]
+    for each in slices[:-1]:
+        withdrawn.observe_change(each, None)
+    assert withdrawn.recent() == (tuple(slices[:-1]), ())
+    withdrawn.observe_change(slices[-1], None)
+    found, (doubt,) = withdrawn.recent()
+    assert (len(found), "more than" in doubt) == (MAX_SLICES, True)
+    clock.now += SETTLE
+    assert withdrawn.recent() == ((), ())
+
+
+def test_the_first_state_of_a_pool_that_changes_in_steps_is_kept() -> None:
+    withdrawn = WithdrawnDevices(SETTLE, Clock())
+    first, second = replace(OTHER_SLICE, pool="1"), replace(OTHER_SLICE, pool="2")
+    withdrawn.observe_change(first, second)
+    withdrawn.observe_change(second, None)
+    assert withdrawn.recent().slices == (first,)
 
 
 def test_the_view_follows_the_claims() -> None:

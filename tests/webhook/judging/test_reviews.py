@@ -12,9 +12,16 @@ CASES = load_cases(Path(__file__).parent / "cases" / "reviews.yaml")
 OPTIONS = ("operation", "user", "namespace", "sub_resource", "dry_run", "old")
 
 
+CLASS = {
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]},
+}
+
+
 def build_harness(case: YamlValue) -> JudgeHarness:
     namespaces = {"team": case.get("labels", ENFORCE), "kube-system": ENFORCE}
-    return JudgeHarness(namespaces, *case.get("cluster", ()))
+    return JudgeHarness(namespaces, CLASS, *case.get("cluster", ()))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
