@@ -18,6 +18,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "scope": (),
     "legacy": (),
     "targets": (),
+    "fleet": (),
     "decisions": (),
     "admission": (),
     "findings": (),

@@ -20,6 +20,7 @@ from config.string_formats import (
     LabelKey,
     LabelValue,
     NetworkName,
+    NodeShapeText,
     ObjectName,
     ResourceName,
 )
@@ -189,7 +190,10 @@ class Target(ConfigurationPart, frozen=True):
 
 
 class Fleet(ConfigurationPart, frozen=True):
-    """Devices and nodes that can be added to the cluster later."""
+    """Devices and nodes that can be added to the cluster later.
+
+    The first entry of a class applies.
+    """
 
     class_: Annotated[ObjectName, describe("The DeviceClass that the entry applies to.")] = (
         msgspec.field(name="class")
@@ -197,12 +201,20 @@ class Fleet(ConfigurationPart, frozen=True):
     closed: Annotated[
         Literal["auto"] | bool,
         describe(
-            "Whether no new kinds of devices will be added. Requests that fit none are denied."
+            "Whether the published devices are all kinds that there will be, so that requests that"
+            " none of them can ever satisfy are denied instead of warned about. `auto`: yes if the"
+            " class has devices in complete pools and no node shows an autoscaler (a cloud's"
+            " `providerID`, a label of a node group)."
         ),
     ] = "auto"
     expected_shapes: Annotated[
-        tuple[str, ...],
-        describe("Shapes of nodes that can be added, in addition to the existing ones."),
+        tuple[NodeShapeText, ...],
+        describe(
+            "Nodes that can be added, for example by node pools without nodes: the number of"
+            " devices of the class, and the attributes and capacities that are known of them, such"
+            " as `8x productName=NVIDIA H200, memory=141Gi`. Requests that such a node may satisfy"
+            " are not denied. A property that is not stated may have any value."
+        ),
     ] = ()
 
 

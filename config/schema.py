@@ -210,6 +210,7 @@ legacy:
   networks: {}
   labels: {}
 targets: []
+fleet: []
 decisions:
   allowLossOf: []
   nativeExtendedNames: leave
@@ -224,8 +225,8 @@ unsetGroups: alone
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 
 ```console
-$ printf 'fleet: []\nunsetgroups: all\n' | drawbridge config print --config -
-<stdin>:1: error: Configuration fleet: fleet is not available in this version: it would have no effect [FieldUnavailable]
+$ printf 'quotas: []\nunsetgroups: all\n' | drawbridge config print --config -
+<stdin>:1: error: Configuration quotas: quotas is not available in this version: it would have no effect [FieldUnavailable]
 ...
 <stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
     Correct the spelling or remove the field.

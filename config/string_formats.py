@@ -13,6 +13,7 @@ from dra.quantity import Quantity, from_json
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_PROPERTY: Final = r"[A-Za-z0-9_./-]+=[^,]+"
 _MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 
 
@@ -145,6 +146,27 @@ class ExpressionText(Text):
         if not text.strip():
             return "must not be blank"
         return formats.check_length(text, _MAX_EXPRESSION_LENGTH)
+
+
+class NodeShapeText(Text):
+    """The devices of a class that an expected node has: a number, and what is known of them."""
+
+    NAME = "node shape"
+    PATTERN = rf"[1-9][0-9]{{0,3}}x( {_PROPERTY}(, *{_PROPERTY})*)?"
+    MAX_LENGTH = 1024
+
+    @staticmethod
+    def problem(text: str) -> str | None:
+        """Return what is wrong if the shape is not a number and properties."""
+        if len(text) > NodeShapeText.MAX_LENGTH:
+            return f"must have at most {NodeShapeText.MAX_LENGTH} characters"
+        if re.fullmatch(NodeShapeText.PATTERN, text) is None:
+            return "must be a number of devices and what is known of them, such as 8x memory=141Gi"
+        names = [each.partition("=")[0].strip() for each in text.partition(" ")[2].split(",")]
+        wrong = (formats.check_qualified_name(name) for name in names if name)
+        if problem := next(filter(None, wrong), None):
+            return f"has a property whose name {problem}"
+        return "names a property twice" if len(set(names)) < len(names) else None
 
 
 def read_text(kind: type, value: object) -> object:

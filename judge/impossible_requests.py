@@ -39,7 +39,8 @@ def explain_request(
         path = judged.request_path(number, index if prioritized else None)
         place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
         devices = sort_devices(option, nodes, context)
-        yield DeviceFinding(_explain(devices, place, alone, proof, context), classes, unproved)
+        found = _explain(devices, place, alone, proof, context)
+        yield DeviceFinding(found, classes, unproved, demand=(alone,))
 
 
 def _explain(

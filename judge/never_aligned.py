@@ -23,7 +23,7 @@ def explain_constraints(judged: JudgedClaim, context: JudgeContext) -> DeviceFin
     needed = smallest_part(devices.constraints, is_impossible)
     part = part_of(judged.claim, devices.requests, needed)
     reason = best_reason(prove((part,), context))
-    return DeviceFinding(_describe(judged, needed, reason), classes_of(part))
+    return DeviceFinding(_describe(judged, needed, reason), classes_of(part), demand=(part,))
 
 
 def _describe(judged: JudgedClaim, needed: Sequence[Constraint], reason: str) -> Finding:

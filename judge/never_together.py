@@ -86,7 +86,7 @@ def explain_requests(judged: JudgedClaim, context: JudgeContext) -> DeviceFindin
     message = f"no node can satisfy requests {names} together: {reason}"
     path = f"{judged.path}.devices.requests"
     finding = codes.DEVICES_NEVER_TOGETHER.at(path, message, object=judged.object)
-    return DeviceFinding(finding, classes_of(part))
+    return DeviceFinding(finding, classes_of(part), demand=(part,))
 
 
 def explain_claims(
@@ -105,7 +105,7 @@ def explain_claims(
     message = f"no node can satisfy the claims of {names} together: {reason}"
     finding = codes.DEVICES_NEVER_TOGETHER.at(subject.claims_path, message, object=subject.object)
     classes = frozenset(name for each in needed for name in classes_of(each.claim))
-    return DeviceFinding(finding, classes)
+    return DeviceFinding(finding, classes, demand=tuple(each.claim for each in needed))
 
 
 def smallest_part(parts: Sequence[T], is_impossible: Callable[[Sequence[T]], bool]) -> list[T]:

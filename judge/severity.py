@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from config.model import Policy
 from config.policy import apply_policies
 from config.string_formats import FindingCode
+from dra.claim import Claim
 from dra.finding import Finding, Severity
 from judge.context import JudgeContext
+from judge.expected_shapes import ShapeReader, may_satisfy
 from judge.subject import Origin, Subject
 
 BY_CONTROL_PLANE = "the control plane made the object"
@@ -23,12 +25,14 @@ class DeviceFinding(msgspec.Struct, frozen=True):
     """A finding that holds for the published devices of `classes`.
 
     `unproved` says why the proof is missing, for example an exhausted search. It is empty for a
-    finding that no state of the devices can disprove.
+    finding that no state of the devices can disprove. `demand` is the part of the claims that is
+    impossible; expected nodes are compared with it.
     """
 
     finding: Finding
     classes: frozenset[str] = frozenset()
     unproved: str = ""
+    demand: tuple[Claim, ...] = ()
 
 
 def settle_all(
@@ -75,6 +79,10 @@ def _find_doubt(each: DeviceFinding, context: JudgeContext) -> str:
             return f"nothing is known about the fleet of class {name}"
         if not verdict.closed:
             return verdict.reason
+        reader = ShapeReader(context.selectors, context.caches.proofs.expressions)
+        for shape in verdict.expected:
+            if may_satisfy(shape, name, each.demand, reader):
+                return f"the configuration expects nodes with {shape} for class {name}"
     return ""
 
 

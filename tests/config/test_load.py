@@ -53,6 +53,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "scope": {"excludeNamespaces": ["kube-system"], "rollout": {"percent": 100}},
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],
+        "fleet": [],
         "decisions": {"allowLossOf": [], "nativeExtendedNames": "leave", "adminAccess": "refuse"},
         "admission": {"everyPod": False},
         "findings": {},

@@ -40,6 +40,7 @@ BEYOND = {
     "a physical device without an expression",
     "operators and their values",
     "an expression that does not compile",
+    "an expected node with a property twice",
 }
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 GATES = Gates(device_compatibility_groups=True)
 
 
-def context(fleet: YamlValue, **changes: YamlValue) -> JudgeContext:
+def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
     """The context of a fleet in the short form."""
     slices = [
         each

@@ -1,0 +1,40 @@
+"""Requests that a node may satisfy which the configuration expects are not refused."""
+
+from pathlib import Path
+
+import pytest
+
+from config.model import Fleet
+from config.string_formats import NodeShapeText, ObjectName
+from dra.finding import Finding, Severity
+from judge.judgement import judge_subject
+from judge.subject import claim_subject
+from tests.judge.fleets import FLEETS, claim, context
+from tests.tables import YamlValue, load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases/expected_shapes.yaml")
+
+
+def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
+    """The findings about requests in a cluster that expects the nodes of a case."""
+    entry = Fleet(class_=ObjectName("gpu"), expected_shapes=(NodeShapeText(case["shape"]),))
+    short = {"requests": requests, "constraints": case.get("constraints", [])}
+    of = context(FLEETS["two products"], fleet=[entry])
+    return judge_subject(claim_subject(claim(short)), of)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: YamlValue) -> None:
+    found = judge(case, case["may"])
+    assert found
+    for each in found:
+        assert each.severity is Severity.WARNING
+        expected = f"the configuration expects nodes with {case['shape']} for class gpu"
+        assert each.message.endswith(f"(not refused, because {expected})")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_request_that_no_expected_node_satisfies_is_refused(case: YamlValue) -> None:
+    found = judge(case, case["never"])
+    assert found
+    assert {each.severity for each in found} == {Severity.ERROR}
