@@ -122,12 +122,13 @@ def _record_places(
 def _judge_rules(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
     """Check the rules of claims; an unreadable claim has findings already."""
     for each in documents:
-        subject = _read_subject(each)
+        subject = read_claim_subject(each)
         if subject is not None:
             yield from map(each.locate_finding, find_rule_errors(subject))
 
 
-def _read_subject(document: Document) -> Subject | None:
+def read_claim_subject(document: Document) -> Subject | None:
+    """Return a claim or a template as a subject; None for other and for unreadable objects."""
     kind = get_value(document.value, ("kind",))
     if kind == CLAIM:
         claim = claim_reader().read(document.value, ordinal=document.index)

@@ -20,6 +20,7 @@ from cli.streams import Streams, process_streams
 
 COMMANDS = {
     "cel": "cli.cel",
+    "check": "cli.check",
     "config": "cli.config",
     "explain": "cli.explain",
     "facts": "cli.facts",

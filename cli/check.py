@@ -1,0 +1,193 @@
+"""`drawbridge check`: judges manifests before they are applied.
+
+Reads claims, templates, pods, workloads, classes and slices, and prints what can never work, what
+waits for something that does not exist, and what does not fit now. Needs no cluster; with one, it
+also judges devices, references and quotas. Exit code 0 without errors, 1 with warnings and
+`--strict`, 2 with errors or bad input.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from cel.dra import Selectors
+from cli import config, live_cluster, output
+from cli.checked_cluster import CheckedCluster, read_cluster
+from cli.cluster_objects import sort_documents
+from cli.effective_configuration import read_effective_configuration
+from cli.input_files import read_documents
+from cli.lint import read_claim_subject
+from cli.live_cluster import ClusterReadError
+from cli.pod_verdicts import TranslatedPod, judge_pod, translate_pods
+from cli.streams import Streams
+from config.policy import apply_policies, compatibility_declarations
+from documents.document import Document, LayoutCache, LocatedFinding
+from dra import gates
+from dra.compatibility import UnsetGroups
+from dra.finding import Finding, Severity
+from judge.classes import judge_classes
+from judge.codes import NOTHING_TO_JUDGE
+from judge.judgement import judge_file
+from judge.slices import judge_slices
+from solver.deviations import Allocator
+
+NAME = "check"
+HELP = "judge claims, pods, workloads, classes and slices before they are applied"
+
+CLEAN, WARNINGS, ERRORS = 0, 1, 2
+_CLASS: Final = "DeviceClass"
+_SLICE: Final = "ResourceSlice"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the manifests, the cluster and the output format."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR|-",
+        action="append",
+        required=True,
+        help="manifests to judge; can be repeated",
+    )
+    parser.add_argument(
+        "--cluster",
+        "--inventory",
+        metavar="PATH",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files and folders with the objects of the cluster",
+    )
+    live_cluster.add_options(parser)
+    config.add_config_option(parser)
+    _add_answer_options(parser)
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml"],
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def _add_answer_options(parser: argparse.ArgumentParser) -> None:
+    """Declare whose answer the judgement predicts."""
+    parser.add_argument(
+        "--allocator",
+        choices=[*Allocator],
+        help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
+        " (default: by `placement` of the configuration, native or bridge)",
+    )
+    parser.add_argument(
+        "--kubernetes-version",
+        metavar="VERSION",
+        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        metavar="GATE=true,...",
+        default="",
+        help="feature gates that differ from their defaults",
+    )
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the findings; the exit code is that of the most severe one."""
+    found = check_files(options, streams)
+    if options.output == "text":
+        output.print_findings(found, streams.out, color=streams.color)
+    else:
+        output.print_value(output.findings_as_data(found), options.output, streams.out)
+    severities = {each.finding.severity for each in found}
+    if Severity.ERROR in severities:
+        return ERRORS
+    return WARNINGS if options.strict and Severity.WARNING in severities else CLEAN
+
+
+def check_files(options: argparse.Namespace, streams: Streams) -> Sequence[LocatedFinding]:
+    """Return all findings about the manifests, in the order of files and lines."""
+    asks_cluster = options.context is not None
+    configuration, before = read_effective_configuration(
+        options, streams, asks_cluster=asks_cluster
+    )
+    if configuration is None:
+        return before
+    read = list(read_documents(options.filename, streams.stdin))
+    files = sort_documents(read)
+    try:
+        cluster = read_cluster(options, files, configuration, streams)
+    except ClusterReadError as error:
+        return (*before, error.located)
+    if not isinstance(cluster, CheckedCluster):
+        return (*before, *(LocatedFinding(each, "", 0, 0) for each in cluster))
+    documents = [each for each in read if isinstance(each, Document)]
+    found = _locate(_judge(documents, cluster), documents)
+    return (*before, *cluster.cluster.findings, *_sort((*files.findings, *found), read))
+
+
+def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[Finding]:
+    """Judge all objects of the manifests; each finding once."""
+    readable = [each for each in documents if isinstance(each.value, dict)]
+    found = [*_judge_published(cluster)]
+    translation = cluster.translation_context()
+    pods = list[TranslatedPod]()
+    for document in readable:
+        of_document = translate_pods(document, translation)
+        pods += of_document.pods
+        found += of_document.findings
+    context = cluster.judge_context(one for each in pods for one in each.templates)
+    claims = [each for each in map(read_claim_subject, readable) if each is not None]
+    for subject in claims:
+        found += judge_file(subject, context)
+    for each in pods:
+        found += judge_pod(each, context, cluster)
+    if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
+        message = "no claim, template, pod, workload, DeviceClass or ResourceSlice in the input"
+        yield NOTHING_TO_JUDGE.at("", message)
+    yield from dict.fromkeys(found)
+
+
+def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:
+    """Judge classes and slices of the manifests, together with those of the cluster."""
+    files, others = cluster.input, cluster.cluster
+    configuration = cluster.configuration
+    selectors = Selectors(cluster.gates.version, list_attributes=cluster.gates.list_type_attributes)
+    names = {each.name for each in files.slices}
+    own = {f"{_SLICE}/{name}" for name in names}
+    slices = (*(each for each in others.slices if each.name not in names), *files.slices)
+    found = list[Finding]()
+    if files.slices:
+        unset = UnsetGroups(configuration.unset_groups)
+        declared = compatibility_declarations(configuration)
+        found += judge_slices(slices, unset, declared, selectors)
+    if files.classes:
+        names = {each.metadata.name for each in files.classes}
+        own |= {f"{_CLASS}/{name}" for name in names}
+        known = [each for each in others.classes if each.metadata.name not in names]
+        found += judge_classes((*known, *files.classes), slices, selectors)
+    yield from apply_policies(
+        (each for each in found if each.object in own), configuration.findings
+    )
+
+
+def _locate(found: Iterable[Finding], documents: Sequence[Document]) -> Iterator[LocatedFinding]:
+    """Add the file and line of the object; findings about other objects have none."""
+    # In a cluster, the last one of several objects with one name replaces the others.
+    places = {each.name: each.without_value() for each in documents}
+    layouts = LayoutCache()
+    for each in found:
+        document = places.get(each.object)
+        if document is None:
+            yield LocatedFinding(each, "", 0, 0)
+        else:
+            yield document.locate_finding(each, layouts)
+
+
+def _sort(
+    found: Iterable[LocatedFinding], read: Iterable[Document | LocatedFinding]
+) -> list[LocatedFinding]:
+    sources = (each.source.name if isinstance(each, Document) else each.source for each in read)
+    order = {name: number for number, name in enumerate(dict.fromkeys(sources))}
+    last = len(order)
+    return sorted(found, key=lambda each: (order.get(each.source, last), each.line, each.column))

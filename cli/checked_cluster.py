@@ -1,0 +1,179 @@
+"""The cluster that `drawbridge check` judges objects against: files, a live cluster, and the input.
+
+The objects of the input count as if they were applied together. Without files or a live cluster,
+nothing is known about other objects, so none is reported as missing.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cli import live_cluster
+from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.facts import facts_input
+from cli.input_files import read_documents
+from cli.simulate import default_allocator
+from cli.streams import Streams
+from config.model import Configuration
+from config.policy import compatibility_declarations
+from documents.paths import get_value
+from dra import gates
+from dra.claim import Claim, Template
+from dra.compatibility import UnsetGroups
+from dra.finding import Finding
+from dra.gates import Gates
+from dra.names import ADMIN_ACCESS_LABEL
+from dra.resource_quotas import ResourceQuota, quota_reader
+from facts.gather import gather_facts
+from judge.context import JudgeContext, ObjectLookups, build_context
+from ledger.ledger import Ledger
+from ledger.planner import Planner, PlannerObject
+from solver.deviations import Allocator
+from translate.legacy.networks import add_networks
+from translate.pods import TranslationContext, make_context
+
+if TYPE_CHECKING:
+    from cluster.session import Session
+
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class CheckedCluster:
+    """The objects of the cluster and of the input, and what is derived from them."""
+
+    input: ClusterObjects
+    cluster: ClusterObjects
+    known: bool
+    gates: Gates
+    configuration: Configuration
+    allocator: Allocator
+
+    def translation_context(self) -> TranslationContext:
+        """Return the context of translations; without a cluster, nothing is known about it."""
+        facts_of = facts_input(
+            ClusterObjects(
+                slices=(*self.cluster.slices, *self.input.slices),
+                classes=(*self.cluster.classes, *self.input.classes),
+                nodes=(*self.cluster.nodes, *self.input.nodes),
+                others=(*self.cluster.others, *self.input.others),
+            )
+        )
+        facts = None
+        if self.known:
+            facts = gather_facts(facts_of, self.configuration, self.gates).facts
+        context = make_context(add_networks(self.configuration, facts_of.networks), facts)
+        labels = _namespace_labels((self.cluster, self.input))
+        admin = {name: one.get(ADMIN_ACCESS_LABEL) == "true" for name, one in labels}
+        return replace(context, admin_access=admin)
+
+    def judge_context(self, generated: Iterable[Template] = ()) -> JudgeContext:
+        """Return the context of judgements; `generated` are templates that do not exist yet."""
+        planner = Planner(
+            self.gates,
+            compatibility=compatibility_declarations(self.configuration),
+            unset_groups=UnsetGroups(self.configuration.unset_groups),
+            allocator=self.allocator,
+        )
+        ledger = Ledger(sharing=self.gates.consumable_capacity)
+        for files in (self.cluster, self.input):
+            published: tuple[tuple[PlannerObject, ...], ...] = (
+                files.slices, files.taint_rules, files.classes, files.nodes,
+            )  # fmt: skip
+            for each in chain.from_iterable(published):
+                planner.update(each)
+            for claim in files.claims:
+                ledger.observe(claim)
+        return build_context(
+            planner.world(),
+            planner.nodes.values(),
+            fleet=self.configuration.fleet,
+            view=ledger.view() if self.known else None,
+            policies=self.configuration.findings,
+            lookups=self._lookups(generated),
+        )
+
+    def _lookups(self, generated: Iterable[Template]) -> ObjectLookups:
+        both = (self.cluster, self.input)
+        claims = {_key(each): each for files in both for each in files.claims}
+        templates = {_key(each): each for files in both for each in files.templates}
+        templates |= {_key(each): each for each in generated}
+        labels = dict(_namespace_labels(both))
+        quotas: dict[str, list[ResourceQuota]] = {}
+        for each in _read_quotas(both):
+            quotas.setdefault(each.metadata.namespace or _DEFAULT, []).append(each)
+        return ObjectLookups(
+            find_claim=lambda *key: claims.get(key),
+            find_template=lambda *key: templates.get(key),
+            find_namespace_labels=labels.get,
+            find_quotas=lambda namespace: quotas.get(namespace, ()),
+            complete=self.known,
+        )
+
+
+def read_cluster(
+    options: argparse.Namespace,
+    files: ClusterObjects,
+    configuration: Configuration,
+    streams: Streams,
+) -> CheckedCluster | tuple[Finding, ...]:
+    """Read the cluster that the options name; raises ClusterReadError."""
+    cluster, version = _read_objects(options, streams)
+    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, Gates):
+        return enabled
+    known = bool(options.cluster) or options.context is not None
+    chosen = Allocator(options.allocator) if options.allocator else default_allocator(configuration)
+    return CheckedCluster(files, cluster, known, enabled, configuration, chosen)
+
+
+def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:
+    """Read the objects of the cluster, and the version of its API server."""
+    if options.context is None:
+        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
+
+    async def read(session: "Session") -> tuple[ClusterObjects, str]:
+        from cluster import resources  # noqa: PLC0415  # loaded on demand
+
+        needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
+        optional = (
+            resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
+            resources.TAINT_RULES, resources.NETWORKS,
+        )  # fmt: skip
+        found = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
+        for kind in optional:
+            found += await live_cluster.list_if_served(session, kind)
+        from_files = read_documents(options.cluster, streams.stdin)
+        documents = (*live_cluster.as_documents(found), *from_files)
+        return sort_documents(documents), await session.version()
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _key(each: Claim | Template) -> tuple[str, str]:
+    return each.metadata.namespace or _DEFAULT, each.metadata.name
+
+
+def _namespace_labels(
+    files: Iterable[ClusterObjects],
+) -> Iterable[tuple[str, Mapping[str, str]]]:
+    for document in (each for one in files for each in one.others):
+        kind = get_value(document.value, ("apiVersion",)), get_value(document.value, ("kind",))
+        name = get_value(document.value, ("metadata", "name"))
+        if kind == ("v1", "Namespace") and isinstance(name, str):
+            labels = get_value(document.value, ("metadata", "labels"))
+            known = labels if isinstance(labels, dict) else {}
+            yield name, {key: value for key, value in known.items() if isinstance(value, str)}
+
+
+def _read_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:
+    reader = quota_reader()
+    for document in (each for one in files for each in one.others):
+        if get_value(document.value, ("kind",)) == "ResourceQuota":
+            quota = reader.read(document.value)
+            if isinstance(quota, ResourceQuota):
+                yield quota

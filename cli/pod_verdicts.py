@@ -1,0 +1,146 @@
+"""Judges the pods of a manifest as what they become: after translation, with its claims.
+
+A pod that requests devices in the old way is translated first. A request that stays and that a
+class serves gets the claim that the scheduler makes for it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from cli.checked_cluster import CheckedCluster
+from documents.document import Document
+from documents.patch import apply_edits
+from documents.paths import format_path, get_value, parse_path
+from documents.values import Value
+from dra.claim import TEMPLATE, Template, template_reader
+from dra.finding import Finding, Severity
+from facts.offers import served_resources
+from judge.context import JudgeContext
+from judge.judgement import judge_file
+from judge.subject import JudgedClaim, Subject, pod_subject
+from ledger.extended_resources import class_by_resource_name, compose_requests, requested_names
+from ledger.generated_claims import claim_for_extended_resources
+from ledger.pods import Pod, pod_reader
+from translate.changes.template import ClaimTemplate
+from translate.manifests import argo
+from translate.manifests.objects import translate_object
+from translate.manifests.workloads import Place, find_places, map_path
+from translate.pods import TranslationContext, translate
+
+_DEFAULT: Final = "default"
+# In findings about the claim that the scheduler makes, until they are moved to the pod.
+_SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"
+
+
+class TranslatedPod(NamedTuple):
+    """A pod of an object after its translation, and the templates that the translation added."""
+
+    document: Document
+    place: Place
+    pod: Pod
+    templates: tuple[Template, ...]
+
+
+class PodsOfDocument(NamedTuple):
+    """The pods of a document, and the errors that keep them from being judged."""
+
+    pods: tuple[TranslatedPod, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def translate_pods(document: Document, context: TranslationContext) -> PodsOfDocument:
+    """Translate the pods of a document; pods that cannot be translated stay as they are."""
+    places = (*find_places(document.value), *argo.find_places(document.value))
+    if not places:
+        return PodsOfDocument()
+    translated = translate_object(document.value, document.name, context)
+    errors = [each for each in translated.findings if each.severity is Severity.ERROR]
+    pods = []
+    for place in places:
+        read = _translate_place(document, place, context, keep=bool(errors))
+        if isinstance(read, TranslatedPod):
+            pods.append(read)
+        else:
+            errors += [_move(each, document.name, place) for each in read]
+    return PodsOfDocument(tuple(pods), tuple(errors))
+
+
+def _translate_place(
+    document: Document, place: Place, context: TranslationContext, *, keep: bool
+) -> TranslatedPod | tuple[Finding, ...]:
+    namespace = get_value(document.value, ("metadata", "namespace"))
+    space = namespace if isinstance(namespace, str) and namespace else _DEFAULT
+    value, added = place.pod, tuple[ClaimTemplate, ...]()
+    if not keep:
+        translation = translate(value, context, space)
+        value, added = apply_edits(value, translation.edits), translation.templates
+    metadata = get_value(value, ("metadata",))
+    known = metadata if isinstance(metadata, dict) else {}
+    name = get_value(document.value, ("metadata", "name"))
+    pod = pod_reader().read(
+        {
+            "metadata": {"name": name, **known, "namespace": space},
+            "spec": get_value(value, ("spec",)),
+        }
+    )
+    if not isinstance(pod, Pod):
+        return pod
+    templates = (_read_template(each, space) for each in added)
+    return TranslatedPod(document, place, pod, tuple(filter(None, templates)))
+
+
+def _read_template(each: ClaimTemplate, namespace: str) -> Template | None:
+    metadata = get_value(each.object, ("metadata",))
+    known: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
+    found = template_reader().read({**each.object, "metadata": {**known, "namespace": namespace}})
+    return found if isinstance(found, Template) else None
+
+
+def judge_pod(
+    each: TranslatedPod, context: JudgeContext, cluster: CheckedCluster
+) -> Iterator[Finding]:
+    """Judge a pod with all of its claims; findings about claims that it brings name its object."""
+    generated = {
+        f"{TEMPLATE}/{one.metadata.namespace}/{one.metadata.name}" for one in each.templates
+    }
+    subject = pod_subject(each.pod, context.lookups, each.document.name)
+    subject = _with_schedulers_claim(subject, each.pod, cluster, context)
+    for found in judge_file(subject, context):
+        if found.object in generated or found.object == _SCHEDULERS_CLAIM:
+            message = f"the claim for its devices: {found.message}"
+            moved = replace(found, path="spec", message=message)
+        elif found.object == subject.object:
+            moved = found
+        else:
+            yield found
+            continue
+        yield _move(moved, each.document.name, each.place)
+
+
+def _with_schedulers_claim(
+    subject: Subject, pod: Pod, cluster: CheckedCluster, context: JudgeContext
+) -> Subject:
+    """Add the claim that the scheduler makes for extended resources that only classes serve."""
+    if not context.gates.extended_resource:
+        return subject
+    legacy = cluster.configuration.legacy
+    plugins = {name for node in context.nodes for name in served_resources(node, legacy)}
+    classes = class_by_resource_name(context.world.classes.values())
+    served = {
+        name: classes[name]
+        for name in requested_names(pod)
+        if name in classes and name not in plugins
+    }
+    requests = compose_requests(pod, served)
+    if not requests:
+        return subject
+    claim = claim_for_extended_resources(pod, requests)
+    return replace(subject, claims=(*subject.claims, JudgedClaim(claim, _SCHEDULERS_CLAIM)))
+
+
+def _move(found: Finding, about: str, place: Place) -> Finding:
+    """Return a finding about a pod as one about the object that contains the pod."""
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(found.path))
+    return replace(found, object=about, path=format_path(map_path(tuple(tokens), place)))

@@ -1,0 +1,242 @@
+"""`drawbridge check`: verdicts with their lines, whose answer they are, and exit codes."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.cluster.fake.api import FakeApi
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+INVENTORY = str(EXAMPLES / "inventory")
+TEMPLATE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one, namespace: ml}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpu
+        exactly: {deviceClassName: gpu.nvidia.com}
+"""
+MISCONFIGURED = f"""\
+{TEMPLATE}\
+      config:
+      - opaque:
+          driver: gpu.nvidia.com
+          parameters:
+            apiVersion: resource.nvidia.com/v1beta1
+            kind: GpuConfig
+            shared: true
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: ml}
+spec:
+  template:
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+      containers:
+      - name: c
+        resources: {claims: [{name: gpu, request: gpus}]}
+"""
+OLD_POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: old, namespace: ml}
+spec:
+  containers:
+  - name: c
+    resources: {limits: {nvidia.com/gpu: %d}}
+"""
+QUOTA = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: team, namespace: ml}
+spec: {hard: {gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 1}}
+"""
+CLAIM = """\
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaim
+metadata: {name: c, namespace: ml}
+spec:
+  devices:
+    requests: [{name: gpu, deviceClassName: gpu.nvidia.com, count: %d}]
+"""
+CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: %s}
+spec: {extendedResourceName: e.com/gpu}
+"""
+
+
+def check(*arguments: str, stdin: str = "") -> tuple[int, str]:
+    streams = Streams(io.BytesIO(stdin.encode()), io.StringIO(), io.StringIO())
+    code = dispatch(["check", *arguments], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    assert not streams.err.getvalue()
+    return code, streams.out.getvalue()
+
+
+def findings(text: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    code, out = check("-f", "-", *arguments, "-o", "json", stdin=text)
+    printed = json.loads(out)
+    assert list(printed) == ["findings"]
+    for each in printed["findings"]:
+        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+    return code, printed["findings"]
+
+
+def codes(text: str, *arguments: str) -> list[tuple[str, str]]:
+    return [(each["code"], each["object"]) for each in findings(text, *arguments)[1]]
+
+
+def joined(*documents: str) -> str:
+    return "---\n".join(documents)
+
+
+def inventory(*kinds: str) -> list[dict[str, Any]]:
+    return [
+        each
+        for file in sorted(Path(INVENTORY).glob("*.yaml"))
+        for each in yaml.safe_load_all(file.read_text("utf-8"))
+        if each and each["kind"] in kinds
+    ]
+
+
+def test_text_begins_with_file_and_line_and_ends_with_the_code() -> None:
+    code, out = check("-f", "-", stdin=MISCONFIGURED)
+    assert code == 2
+    first, remedy = out.splitlines()
+    assert first == (
+        "<stdin>:16: error: ResourceClaimTemplate/ml/one spec.spec.devices.config[0].opaque."
+        "parameters.shared: unknown field shared; did you mean sharing? [ConfigInvalid]"
+    )
+    assert remedy.startswith("    Correct the configuration.")
+
+
+def test_pod_template_is_judged_with_the_templates_of_the_files() -> None:
+    assert codes(joined(DEPLOYMENT, TEMPLATE)) == [("RequestNotFound", "Deployment/ml/web")]
+    # Without the template, and without a cluster, it may exist.
+    assert codes(DEPLOYMENT) == []
+    found = codes(DEPLOYMENT, "--cluster", INVENTORY)
+    assert found == [("ClaimNotFound", "Deployment/ml/web")]
+
+
+def test_claims_that_exist_in_the_cluster_are_judged_where_they_are(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(MISCONFIGURED)
+    fixed = DEPLOYMENT.replace("request: gpus", "request: gpu")
+    (found,) = findings(fixed, "--cluster", str(cluster), INVENTORY)[1]
+    assert (found["code"], found["object"]) == ("ConfigInvalid", "ResourceClaimTemplate/ml/one")
+
+
+@pytest.mark.parametrize(("count", "found"), [(8, []), (9, ["CountNeverFits"])])
+def test_pod_is_judged_as_what_its_translation_becomes(count: int, found: list[str]) -> None:
+    # The sample cluster serves the name by no plugin, and no node has more than 8 GPUs.
+    printed = findings(OLD_POD % count, "--cluster", INVENTORY)[1]
+    assert [each["code"] for each in printed] == found
+    assert all(each["object"] == "Pod/ml/old" for each in printed)
+    assert all(each["path"] == "spec" for each in printed)
+
+
+@pytest.mark.parametrize(
+    "text", [OLD_POD % 2, CLAIM % 2, TEMPLATE.replace("gpu.nvidia.com", "gpu.nvidia.com, count: 2")]
+)
+def test_quota_of_the_files_limits_every_kind(text: str) -> None:
+    (found,) = findings(joined(text, QUOTA))[1]
+    assert found["code"] == "QuotaTooSmall"
+    assert found["message"].endswith("to 1, but the object needs 2")
+
+
+def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler(
+    tmp_path: Path,
+) -> None:
+    served = tmp_path / "class.yaml"
+    documents = inventory("DeviceClass", "ResourceSlice", "Node")
+    for each in documents:
+        if each["kind"] == "DeviceClass" and each["metadata"]["name"] == "gpu.nvidia.com":
+            each["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    served.write_text(yaml.safe_dump_all(documents))
+    for count, found in ((8, []), (9, [("CountNeverFits", "Pod/ml/old")])):
+        assert codes(OLD_POD % count, "--cluster", str(served)) == found
+
+
+def test_unreadable_document_does_not_stop_the_others() -> None:
+    broken = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: b}\nspec: 5\n"
+    code, found = findings(joined(broken, MISCONFIGURED))
+    assert code == 2
+    assert [each["code"] for each in found] == ["WrongType", "ConfigInvalid"]
+
+
+def test_warnings_change_the_exit_code_only_with_strict() -> None:
+    arguments = ("-f", "-", "--cluster", INVENTORY)
+    assert check(*arguments, stdin=DEPLOYMENT)[0] == 0
+    assert check(*arguments, "--strict", stdin=DEPLOYMENT)[0] == 1
+    assert check("-f", "-", "--strict", stdin=TEMPLATE) == (0, "")
+
+
+def test_input_without_anything_to_judge_is_an_info() -> None:
+    code, found = findings("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "--strict")
+    assert (code, [each["code"] for each in found]) == (0, ["NothingToJudge"])
+
+
+def test_policy_of_the_configuration_applies(tmp_path: Path) -> None:
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text(
+        "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nfindings: {ConfigInvalid: off}\n"
+    )
+    assert findings(MISCONFIGURED, "--config", str(configuration)) == (0, [])
+
+
+def test_answer_is_that_of_the_kubernetes_version() -> None:
+    code, found = findings(CLAIM % 1, "--kubernetes-version", "1.20")
+    assert (code, [each["code"] for each in found]) == (2, ["KubernetesVersionUnsupported"])
+
+
+def test_classes_and_slices_are_judged_with_those_of_the_cluster(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(CLASS % "a")
+    assert codes(CLASS % "b", "--cluster", str(cluster)) == [
+        ("ExtendedNameShared", "DeviceClass/b")
+    ]
+    # An update of the class is no second class.
+    assert codes(CLASS % "a", "--cluster", str(cluster)) == []
+
+
+def test_examples_of_pods_have_no_errors() -> None:
+    legacy = [
+        str(EXAMPLES / "legacy" / "nvidia.yaml"),
+        str(EXAMPLES / "legacy" / "koordinator.yaml"),
+    ]
+    code, out = check("-f", legacy[0], "-f", legacy[1], "--cluster", INVENTORY)
+    assert code == 0, out
+
+
+def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
+    objects = inventory("DeviceClass", "ResourceSlice", "Node")
+    quota = yaml.safe_load(QUOTA)
+    text = joined(CLAIM % 9, DEPLOYMENT)
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all([*objects, quota]))
+
+    async def on_live() -> list[tuple[str, str]]:
+        async with FakeApi(version="1.36") as api:
+            for each in (*objects, quota):
+                api.put(each)
+            access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
+            return await asyncio.to_thread(codes, text, *access)
+
+    expected = codes(text, "--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert asyncio.run(on_live()) == expected
+    assert {code for code, _ in expected} == {"CountNeverFits", "QuotaTooSmall", "ClaimNotFound"}
