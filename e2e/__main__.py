@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, or measures one.
 
-    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART] [--image]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -11,10 +11,11 @@ import signal
 import sys
 from types import FrameType
 
+from e2e.installed.installation import image_options
 from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
-from e2e.scenarios.registry import SUITES, all_scenarios
+from e2e.scenarios.registry import RIGS, SUITES, all_scenarios
 from e2e.timings import timings
 
 
@@ -33,7 +34,10 @@ def main() -> int:
         choices=[*SUITES, "timings", "rates", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
+    parser.add_argument("--image", action="store_true", help="run Drawbridge from its image")
     arguments = parser.parse_args()
+    if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
+        RIGS["installed"] = image_options
     signal.signal(signal.SIGTERM, _end)
     if arguments.what == "list":
         for one in all_scenarios():

@@ -14,6 +14,7 @@ from e2e.controlplane.build import DEFAULT, NoGoError
 from e2e.controlplane.client import Client
 from e2e.controlplane.plane import ControlPlane
 from e2e.controlplane.processes import StartError
+from e2e.installed.image import NoImageError
 from e2e.nodes.fleet import Fleet
 from e2e.scenarios import objects, registry
 from e2e.scenarios.registry import RIGS, Scenario
@@ -63,7 +64,7 @@ def run_rig(rig: str, version: str, chosen: list[Scenario]) -> Counter[str]:
     started = time.monotonic()
     try:
         plane = ControlPlane(RIGS[rig](version))
-    except NoGoError as problem:
+    except (NoGoError, NoImageError) as problem:
         for one in chosen:
             print_line(f"SKIP  {version}  {one.name}: {problem}")
         return Counter(skipped=len(chosen))

@@ -61,7 +61,7 @@ class Options:
     `users` a static user to its groups. An `address` other than loopback needs a certificate for
     it, which is made, and endpoints of the API server, which it then writes itself. With `nodes`,
     real kubelets report: they are authorized and admitted as nodes, and a node has the taints of
-    its conditions.
+    its conditions. With `image`, what is installed runs from its image instead of this checkout.
     """
 
     version: str = build.DEFAULT
@@ -77,6 +77,7 @@ class Options:
     nodes: bool = False
     controllers: tuple[str, ...] = CONTROLLERS
     controller_manager: tuple[str, ...] = ()
+    image: bool = False
 
 
 class ControlPlane:

@@ -14,8 +14,8 @@ import base64
 import contextlib
 import json
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,22 +24,22 @@ import yaml
 
 from e2e.controlplane.certificates import self_signed
 from e2e.controlplane.client import ApiError
-from e2e.controlplane.plane import ControlPlane
+from e2e.controlplane.plane import ControlPlane, Options
 from e2e.controlplane.relay import Backend, Relay
 from e2e.installed import manifest
+from e2e.installed.image import image_root
 from e2e.installed.kubectl import CommandResult, Kubectl, run
+from e2e.installed.launch import COMMANDS, Replication, start_from_checkout, start_from_image
 from e2e.installed.manifest import JSON
 from e2e.installed.replica import Replica
 from e2e.nodes.record import Record, Violation
 from e2e.scenarios.registry import RIGS, default_options
 from e2e.scenarios.stage import Stage
 
-# The folder of this environment's commands, `drawbridge` among them.
-COMMANDS = Path(sys.executable).parent
 NAMESPACE = "drawbridge-system"
 WEBHOOK, CONTROLLER = "drawbridge-webhook", "drawbridge-controller"
 SERVICE = f"{WEBHOOK}.{NAMESPACE}.svc"
-LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--namespace={NAMESPACE}")
+LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0")
 # The relay stops sending at once; a Service of a cluster takes longer.
 # The guard only warns for the settle time, by default five minutes.
 SERVING = ("--listen=127.0.0.1:0", "--drain=0.5", "--settle=3")
@@ -49,7 +49,14 @@ DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'
 TEMPLATES = "resourceclaimtemplates"
 
 
+def image_options(version: str) -> Options:
+    """Return the control plane whose installation runs from the image."""
+    image_root()  # raises NoImageError before anything starts
+    return replace(default_options(version), image=True)
+
+
 RIGS["installed"] = default_options
+RIGS["image"] = image_options
 
 
 class Installation:
@@ -138,15 +145,18 @@ class Installation:
             for volume, source in manifest.volumes(deployment).items()
         }
         token = self.plane.account_token(NAMESPACE, name)
-        access = f"--kubeconfig={self.plane.kubeconfig(name, token)}"
         replicas = []
         for number in range(count):
             own = f"{name}-{number}"
-            identity = (f"--identity={own}",) if name == CONTROLLER else ()
-            words = manifest.command(deployment, folders, (access, *LOCAL, *more, *identity))
-            words[0] = str(COMMANDS / words[0])
+            pod = Replication(own, deployment, folders, self.folder / "pods", NAMESPACE, token)
+            words = self._start_command(pod, (*LOCAL, *more))
             replicas.append(Replica(own, words, self.folder / f"{own}.log"))
         return replicas
+
+    def _start_command(self, pod: Replication, more: tuple[str, ...]) -> Sequence[str | Path]:
+        if self.plane.options.image:
+            return start_from_image(self.plane, image_root(), pod, more)
+        return start_from_checkout(self.plane, pod, more)
 
     def _mounted(self, kind: str, name: str) -> Path:
         """Write a Secret or ConfigMap to a folder, as a kubelet mounts it."""

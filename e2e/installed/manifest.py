@@ -25,14 +25,19 @@ def container(deployment: JSON) -> JSON:
     return dict(only)
 
 
+def mount_paths(deployment: JSON, folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return where the container has its volumes: path inside to folder on this machine."""
+    return {
+        mount["mountPath"]: str(folders[mount["name"]])
+        for mount in container(deployment).get("volumeMounts", ())
+        if mount["name"] in folders
+    }
+
+
 def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) -> list[str]:
     """Return the words of its process; `folders` maps volumes to where they are on this machine."""
     one = container(deployment)
-    mounts = {
-        mount["mountPath"]: folders[mount["name"]]
-        for mount in one.get("volumeMounts", ())
-        if mount["name"] in folders
-    }
+    mounts = mount_paths(deployment, folders)
     words = [*one["command"], *one.get("args", ())]
     for inside, outside in mounts.items():
         words = [word.replace(f"{inside}/", f"{outside}/") for word in words]

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from e2e.installed.installation import (
-    COMMANDS,
     dry_run,
     installed,
     set_mode,
@@ -19,6 +18,7 @@ from e2e.installed.installation import (
     wait_for_facts,
 )
 from e2e.installed.kubectl import CommandResult, Kubectl, run
+from e2e.installed.launch import COMMANDS
 from e2e.scenarios.admission import (
     GPU,
     LEGACY,
