@@ -13,23 +13,16 @@ import datetime as dt
 import logging
 import random
 import secrets
-import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from cluster.errors import ApiError, NotLeadingError, level_of
 from cluster.resources import LEASES, ApiObject
+from cluster.server_clock import boot_time
 from cluster.session import Session
 
 _LOG = logging.getLogger("cluster.lease")
-
-
-def boot_time() -> float:
-    """Return monotonic time that includes system suspend, when another process can take over."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 def format_micro_time(now: dt.datetime | None = None) -> str:

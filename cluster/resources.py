@@ -42,6 +42,7 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=Fal
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 SLICES: Final = Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespaced=False)
 CLASSES: Final = Resource(_DRA, "v1", "deviceclasses", "DeviceClass", namespaced=False)
@@ -78,6 +79,7 @@ ALL: Final = (
     RESOURCE_QUOTAS,
     LIMIT_RANGES,
     CONFIG_MAPS,
+    SECRETS,
     DEPLOYMENTS,
     SLICES,
     CLASSES,

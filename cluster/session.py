@@ -17,6 +17,7 @@ from cluster.credentials import Access, Credentials
 from cluster.errors import AccessError, ApiError, UnreachableError, error_from_response
 from cluster.lines import LineSplitter
 from cluster.reachability import Reachability, describe_failure
+from cluster.server_clock import ServerClock
 
 __all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
 
@@ -34,7 +35,10 @@ _READ_BUFFER: Final = 1024 * 1024
 
 
 class Session:
-    """A connection pool to one API server, as one user; an async context manager."""
+    """A connection pool to one API server, as one user; an async context manager.
+
+    `clock` tells the time of that server.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Session:
         self._credentials = credentials
         self._pause = pause
         self.reachability = Reachability()
+        self.clock = ServerClock()
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
             # Compression costs more CPU time than it saves on a cluster network.
@@ -137,6 +142,7 @@ class Session:
         started = self.reachability.now()
         try:
             async with self._open_request(access, request) as response:
+                self.clock.observe(response.headers.get("Date"))
                 body = await response.read()
                 self.reachability.record_response()
                 if response.status >= 400:
@@ -203,6 +209,7 @@ class Session:
                 try:
                     opened = self._open_request(access, request, idle_seconds)
                     response = await stack.enter_async_context(opened)
+                    self.clock.observe(response.headers.get("Date"))
                     error_body = await response.read() if response.status >= 400 else b""
                 except _CONNECTION_ERRORS as error:
                     raise self._unreachable(request, error, started) from None

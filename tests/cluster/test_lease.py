@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from cluster.errors import NotLeadingError
-from cluster.lease import LeaderElector, boot_time
+from cluster.lease import LeaderElector
 from cluster.resources import CONFIG_MAPS
 from cluster.session import Session
 from cluster.write import Writer
@@ -328,7 +328,3 @@ async def test_the_fence_is_checked_before_every_retry(rig: Rig) -> None:
         gate.set()
 
     assert len(rig.api.asked("POST", "configmaps")) == 1
-
-
-async def test_the_boot_time_is_monotonic() -> None:
-    assert boot_time() <= boot_time()

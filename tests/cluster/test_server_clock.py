@@ -1,0 +1,61 @@
+"""The clock of the API server is followed, whatever the own clock says."""
+
+import logging
+
+import pytest
+
+from cluster.server_clock import ServerClock, boot_time
+
+DATE = "Sat, 21 Nov 2026 02:48:28 GMT"
+TOLD = 1_795_229_308.0
+
+
+class Times:
+    """A wall clock and a monotonic clock that a test sets."""
+
+    def __init__(self, wall: float) -> None:
+        self.wall_time, self.elapsed_time = wall, 100.0
+
+    def wall(self) -> float:
+        """Return the wall clock."""
+        return self.wall_time
+
+    def elapsed(self) -> float:
+        """Return the monotonic clock."""
+        return self.elapsed_time
+
+
+@pytest.mark.parametrize("error", [-90 * 86_400.0, -3600.0, 3600.0, 400 * 86_400.0])
+def test_a_wrong_clock_is_corrected_and_a_later_step_changes_nothing(
+    error: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = Times(TOLD + error)
+    clock = ServerClock(times.wall, times.elapsed)
+    assert clock.now() == TOLD + error
+    with caplog.at_level(logging.WARNING):
+        clock.observe(DATE)
+    assert clock.now() == TOLD
+    assert f"{error:.0f} s" in caplog.text
+    times.wall_time += 1e9
+    times.elapsed_time += 5
+    assert clock.now() == TOLD + 5
+
+
+@pytest.mark.parametrize("difference", [-1.9, 0.0, 0.9, 1.9])
+def test_a_difference_below_the_precision_of_the_header_is_ignored(difference: float) -> None:
+    times = Times(TOLD + difference)
+    clock = ServerClock(times.wall, times.elapsed)
+    clock.observe(DATE)
+    assert clock.now() == TOLD + difference
+
+
+@pytest.mark.parametrize("header", [None, "", "yesterday", "Sat, 99 Nov 2026 99:99:99 GMT", "\x00"])
+def test_a_header_that_is_no_date_is_ignored(header: str | None) -> None:
+    times = Times(TOLD)
+    clock = ServerClock(times.wall, times.elapsed)
+    clock.observe(header)
+    assert clock.now() == TOLD
+
+
+def test_the_boot_time_is_monotonic() -> None:
+    assert boot_time() <= boot_time()
