@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 from runtime.health import Address, open_listening_socket
 from runtime.http_server import HTTPServer
 from runtime.logs import connection_logger, log_event
-from runtime.tls import ServingCertificate
+from runtime.tls import CertificateSource
 
 _LOG: Final = logging.getLogger("runtime")
 # Longer than the 90 s for which the API server keeps an idle connection. A shorter timeout could
@@ -72,7 +72,7 @@ class TLSListener:
     def __init__(
         self,
         at: Address,
-        certificate: ServingCertificate,
+        certificate: CertificateSource,
         handle: HandleFunction,
         *,
         max_connections: int = MAX_CONNECTIONS,

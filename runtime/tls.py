@@ -1,8 +1,8 @@
-"""Load the serving certificate from files, and reload it when they change.
+"""The SSL context of a listener, and the serving certificate from files.
 
-Open connections are not affected. Each certificate gets its own SSL context, because loading a
-mismatched key pair would break an existing context. The handshake switches to the newest context.
-An invalid pair is logged, and the last valid one stays in use.
+Open connections are not affected by a new certificate. Each certificate gets its own SSL context,
+because loading a mismatched key pair would break an existing context. The handshake switches to the
+newest context. An invalid pair is logged, and the last valid one stays in use.
 """
 
 import asyncio
@@ -12,35 +12,113 @@ import ssl
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+from cryptography import x509
 
 from runtime import metrics
+from runtime.key_pair import find_pair_problem
 from runtime.logs import log_event
 
 _LOG: Final = logging.getLogger("runtime.tls")
 POLL_INTERVAL: Final = 5.0  # seconds; the kubelet updates a mounted Secret about once a minute
-_NO_CERTIFICATE: Final = "no serving certificate yet"
+NO_CERTIFICATE: Final = "no serving certificate yet"
 
 
-class ServingCertificate:
-    """A certificate and its key in two files, and the SSL context that serves them."""
+class CertificateSource(Protocol):
+    """A serving certificate that renews itself: from files, or signed by the process."""
 
-    def __init__(self, certificate: str, key: str) -> None:
-        self._files = (certificate, key)
-        self._seen = b""
-        self._newest: ssl.SSLContext | None = None
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the listener, which always serves the newest certificate."""
+
+    def find_problem(self) -> str:
+        """Return why there is no valid certificate, or an empty string."""
+
+    async def run(self) -> None:
+        """Renew the certificate until cancelled."""
+
+
+class ServingContext:
+    """An SSL context that serves the newest certificate.
+
+    With `client_ca`, a file of certificates in PEM form, clients must present a certificate that
+    one of them signed.
+    """
+
+    def __init__(self, client_ca: str = "") -> None:
+        self.client_ca = client_ca
         self.expires: float | None = None  # Unix time
+        self._newest: ssl.SSLContext | None = None
         # The listener keeps this context. Its callback switches to the newest context.
         self.context = _create_context()
         self.context.sni_callback = self._use_newest
+        if client_ca:
+            # A handshake takes the mode from here, and the trusted certificates from the newest.
+            self.context.verify_mode = ssl.CERT_REQUIRED
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether there is a certificate."""
+        return self._newest is not None
+
+    def read_client_ca(self) -> bytes:
+        """Read the certificates that clients are verified with; raises OSError."""
+        return Path(self.client_ca).read_bytes() if self.client_ca else b""
+
+    def use(self, certificate: str, key: str, client_ca: bytes = b"") -> float:
+        """Serve the pair in these files from now on, and return when it expires.
+
+        An unusable pair raises SSLError, OSError or ValueError, and changes nothing.
+        """
+        fresh = _create_context()
+        fresh.load_cert_chain(certificate, key, password=_no_password)
+        expires = _handshake_expiry(fresh)
+        if self.client_ca:
+            fresh.load_verify_locations(cadata=client_ca.decode("ascii"))
+            fresh.verify_mode = ssl.CERT_REQUIRED
+        self._newest, self.expires = fresh, expires
+        metrics.CERTIFICATE.set(expires)
+        metrics.CERTIFICATE_READS.labels("success").inc()
+        log_event(_LOG, logging.INFO, "certificate in use", expires=format_time(expires))
+        return expires
+
+    def find_expiry(self, now: float) -> str:
+        """Return that the certificate expired, or an empty string."""
+        if self.expires is None or self.expires > now:
+            return ""
+        return f"the serving certificate expired at {format_time(self.expires)}"
+
+    def _use_newest(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        # Called for every handshake, also when the client names no server.
+        if self._newest is not None:
+            connection.context = self._newest
+
+
+class ServingCertificate:
+    """A certificate and its key in two files, reloaded when they change."""
+
+    def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
+        self._pair = certificate, key
+        self._files = tuple(filter(None, (certificate, key, client_ca)))
+        self._seen = b""
+        self._served = ServingContext(client_ca)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the listener, which always serves the newest certificate."""
+        return self._served.context
+
+    @property
+    def expires(self) -> float | None:
+        """When the certificate expires, in Unix time; None if there is none."""
+        return self._served.expires
 
     def find_problem(self) -> str:
         """Return why there is no valid certificate, or an empty string."""
         if self.expires is None:
-            return f"{_NO_CERTIFICATE}: {self._files[0]}"
-        if self.expires <= time.time():
-            return f"the serving certificate expired at {_format_time(self.expires)}"
-        return ""
+            return f"{NO_CERTIFICATE}: {self._pair[0]}"
+        return self._served.find_expiry(time.time())
 
     def refresh(self) -> bool:
         """Read the files if they changed. Return whether a new certificate is in use."""
@@ -52,15 +130,11 @@ class ServingCertificate:
         if digest == self._seen:
             return False
         try:
-            fresh = _create_context()
-            fresh.load_cert_chain(*self._files, password=_no_password)
-            expires = _handshake_expiry(fresh)
+            self._served.use(*self._pair, *content[2:])
         except (ssl.SSLError, OSError, ValueError) as error:
-            return self._report_failure(digest, _describe_error(error))
-        self._seen, self._newest, self.expires = digest, fresh, expires
-        metrics.CERTIFICATE.set(expires)
-        metrics.CERTIFICATE_READS.labels("success").inc()
-        log_event(_LOG, logging.INFO, "certificate in use", expires=_format_time(expires))
+            reason = find_pair_problem(content[0], content[1], self._pair) or describe_error(error)
+            return self._report_failure(digest, reason)
+        self._seen = digest
         return True
 
     async def run(self, interval: float = POLL_INTERVAL) -> None:
@@ -73,20 +147,20 @@ class ServingCertificate:
         # Log each content once. A partly written pair is complete at the next poll.
         if digest != self._seen:
             self._seen = digest
-            metrics.CERTIFICATE_READS.labels("error").inc()
-            instead = "the previous certificate stays in use" if self._newest else _NO_CERTIFICATE
-            text = "the certificate cannot be used"
-            files = list(self._files)
-            log_event(_LOG, logging.ERROR, text, reason=reason, files=files, instead=instead)
+            report_failure(reason, is_serving=self._served.is_serving, files=list(self._files))
         return False
 
-    def _use_newest(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
-        # Called for every handshake, also when the client names no server.
-        if self._newest is not None:
-            connection.context = self._newest
+
+def report_failure(reason: str, *, is_serving: bool, **fields: object) -> None:
+    """Log and count a certificate that cannot be used."""
+    metrics.CERTIFICATE_READS.labels("error").inc()
+    instead = "the previous certificate stays in use" if is_serving else NO_CERTIFICATE
+    text = "the certificate cannot be used"
+    log_event(_LOG, logging.ERROR, text, reason=reason, instead=instead, **fields)
 
 
-def _describe_error(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
+    """Return the reason of an error of OpenSSL, or its text."""
     reason = error.reason if isinstance(error, ssl.SSLError | UnicodeDecodeError) else None
     return reason or str(error)
 
@@ -104,7 +178,8 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted; use a key file without a password")
 
 
-def _format_time(instant: float) -> str:
+def format_time(instant: float) -> str:
+    """Format a Unix time in UTC."""
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="seconds")[:19] + "Z"
 
 
@@ -125,26 +200,5 @@ def _handshake_expiry(serving: ssl.SSLContext) -> float:
 
 
 def read_expiry(certificate: bytes) -> float:
-    """Return the end of the validity of a DER certificate, in Unix time."""
-    _, outer, _ = _read_element(certificate)
-    _, body, _ = _read_element(outer)
-    tag, _, rest = _read_element(body)
-    # An optional version comes first, then the serial number, the algorithm and the issuer.
-    for _ in range(3 if tag == 0xA0 else 2):
-        _, _, rest = _read_element(rest)
-    _, validity, _ = _read_element(rest)
-    _, _, after_start = _read_element(validity)
-    tag, end, _ = _read_element(after_start)
-    form = "%y%m%d%H%M%SZ" if tag == 0x17 else "%Y%m%d%H%M%SZ"
-    return datetime.strptime(end.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
-
-
-def _read_element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Split off one element. Return its tag, its content, and the remaining bytes."""
-    if len(der) < 2:
-        raise ValueError("the certificate is truncated")
-    size, start = der[1], 2
-    if size & 0x80:
-        start += size & 0x7F
-        size = int.from_bytes(der[2:start], "big")
-    return der[0], der[start : start + size], der[start + size :]
+    """Return the end of the validity of a DER certificate, in Unix time; raises ValueError."""
+    return x509.load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()

@@ -122,6 +122,25 @@ def test_an_invalid_pair_is_logged_once_and_the_last_valid_one_is_served(
     assert fields["instead"] == "the previous certificate stays in use"
 
 
+REASONS = {
+    bad_key: "the private key in {key} does not belong to the certificate in {crt}",
+    half_written: "{crt} does not start with a readable certificate in PEM form",
+    empty: "{crt} does not start with a readable certificate in PEM form",
+    gone: "No such file or directory: {crt}",
+}
+
+
+@pytest.mark.parametrize(("spoil", "reason"), REASONS.items(), ids=["key", "half", "empty", "gone"])
+def test_the_reason_names_the_file_in_words(
+    spoil: Callable[[Path], None], reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = write_pair(tmp_path, create_pair())
+    spoil(tmp_path)
+    assert not ServingCertificate(*files).refresh()
+    expected = reason.format(crt=files[0], key=files[1])
+    assert caplog.records[-1].fields["reason"] == expected  # type: ignore[attr-defined]
+
+
 def test_a_corrected_pair_is_loaded(tmp_path: Path) -> None:
     one = create_pair()
     certificate = ServingCertificate(*write_pair(tmp_path, one))

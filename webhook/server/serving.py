@@ -13,7 +13,7 @@ from runtime.health import serve_operations
 from runtime.listener import TLSListener
 from runtime.process import run_background
 from runtime.shutdown import StopSignal
-from runtime.tls import ServingCertificate
+from runtime.tls import CertificateSource
 from webhook.server.http_handler import (
     DEFAULT_LIMITS,
     AdmissionHTTPHandler,
@@ -41,7 +41,7 @@ class ReviewService(NamedTuple):
 
 async def serve_reviews(
     options: argparse.Namespace,
-    certificate: ServingCertificate,
+    certificate: CertificateSource,
     stop: StopSignal,
     service: ReviewService,
 ) -> None:
