@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from config.model import Configuration
+from controller.field_ownership import release_fields
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
 from dra.finding import Finding
-from dra.names import WEBHOOK_CONFIGURATION
+from dra.names import FIELD_MANAGER, WEBHOOK_CONFIGURATION
 from registration.guard_rollout import serves_guard
 from registration.match_conditions import (
     API_VERSION,
+    GUARD_KIND,
     KIND,
     find_inactive,
     plan_applies,
@@ -54,9 +56,14 @@ class MatchConditionReconciler:
         found = find_inactive(mutating, configuration)
         self._report(found, mutating)
         self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(found))
-        for change in plan_applies(mutating, validating, configuration, guard_served=served):
+        changes = plan_applies(mutating, validating, configuration, guard_served=served)
+        for change in changes:
             await self._stores[change["kind"]].apply(change)
             self._reporter.count(NAME, "applied")
+        if not changes:
+            # Only now: while the conditions change, ownership removes those of the transition.
+            for kind, live in ((KIND, mutating), (GUARD_KIND, validating)):
+                await release_fields(self._stores[kind], live, FIELD_MANAGER)
 
     def _report(self, findings: Iterable[Finding], live: Unstructured | None) -> None:
         uid = ((live or {}).get("metadata") or {}).get("uid", "")

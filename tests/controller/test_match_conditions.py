@@ -315,3 +315,18 @@ def test_the_guard_keeps_failing_during_the_next_rollout() -> None:
     scene.deployment = {**ROLLED_OUT, "status": status}
     assert scene.reconcile() == []
     assert scene.guard["failurePolicy"] == "Fail"
+
+
+def test_the_ownership_of_the_fields_is_released_once_nothing_changes() -> None:
+    scene = Scene()
+    held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
+    managers = [{"manager": each, "operation": "Apply"} for each in ("kubectl", "drawbridge")]
+    held["metadata"]["managedFields"] = managers
+    assert scene.reconcile() == [f"apply {KIND}"]
+    # The fake store replaces metadata on an apply; the API server adds the manager.
+    held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
+    held["metadata"]["managedFields"] = managers
+    assert scene.reconcile() == [f"merge {KIND}"]
+    held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
+    assert held["metadata"]["managedFields"] == managers[:1]
+    assert scene.reconcile() == []

@@ -1,0 +1,23 @@
+"""Give up the ownership of fields of a webhook configuration, on the API server.
+
+`registration.field_ownership` says why.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.protocols import ApiRequestError, ObjectStore, is_rejected
+from registration.field_ownership import compose_release
+
+
+async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, manager: str) -> None:
+    """Let a field manager own nothing of an object, unless it has changed since it was read."""
+    patch = compose_release(live, manager)
+    if patch is None or live is None:
+        return
+    try:
+        await store.merge(live["metadata"]["name"], patch)
+    except ApiRequestError as error:
+        # The watch shows the change, and the next run composes another patch.
+        if not is_rejected(error, 404, 409):
+            raise
