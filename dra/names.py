@@ -25,6 +25,8 @@ SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"
+# The field manager of caBundle.
+CA_FIELD_MANAGER: Final = "drawbridge-certificates"
 
 # Objects.
 NAMESPACE: Final = "drawbridge-system"
@@ -34,7 +36,11 @@ CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
 MIRRORED_QUOTA: Final = "drawbridge-quota"
 PROBE_TEMPLATE: Final = "drawbridge-probe"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
+CA_SECRET: Final = "drawbridge-ca"  # noqa: S105  # a name
 WEBHOOK_DEPLOYMENT: Final = "drawbridge-webhook"
+WEBHOOK_SERVICE: Final = "drawbridge-webhook"
 WEBHOOK_CONFIGURATION: Final = "drawbridge"
+JUDGE_SERVICE: Final = "drawbridge-judge"
+JUDGE_CONFIGURATION: Final = "drawbridge-judge"
 POD_WEBHOOK: Final = "pods.drawbridge.dev"
 GUARD_WEBHOOK: Final = "guard.drawbridge.dev"

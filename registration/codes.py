@@ -11,6 +11,7 @@ import judge.reference_codes
 import judge.validity_codes
 import ledger.codes
 import registration.admission_codes
+import registration.certificate_codes
 import registration.controller_codes
 import report.codes
 import solver.codes
@@ -39,6 +40,7 @@ TABLES: Final = (
     translate.manifests.codes.CODES,
     registration.admission_codes.CODES,
     registration.controller_codes.CODES,
+    registration.certificate_codes.CODES,
     report.codes.CODES,
 )
 CODES: Final = tuple(name for table in TABLES for name in table)

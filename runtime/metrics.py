@@ -78,6 +78,34 @@ CERTIFICATE_READS: Final = Counter(
     ["result"],
     registry=REGISTRY,
 )
+# Every process that reads the Secret of the CA sets the next two; they are 0 if files are used.
+AUTHORITY: Final = Gauge(
+    "drawbridge_ca_expiry_seconds",
+    "Unix time at which the CA that signs serving certificates expires.",
+    registry=REGISTRY,
+)
+AUTHORITY_SECRET_VALID: Final = Gauge(
+    "drawbridge_ca_secret_valid",
+    "1 if the Secret of the CA is complete and was written by Drawbridge.",
+    registry=REGISTRY,
+)
+AUTHORITY_STEPS: Final = Counter(
+    "drawbridge_ca_steps",
+    "Changes of the Secret of the CA by the leading controller, by step.",
+    ["step"],
+    registry=REGISTRY,
+)
+INJECTIONS: Final = Counter(
+    "drawbridge_ca_injections",
+    "Writes of caBundle into webhook configurations, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+BUNDLES_MISSING: Final = Gauge(
+    "drawbridge_ca_bundles_missing",
+    "Webhook configurations that lack a certificate of the CA; only in the leading controller.",
+    registry=REGISTRY,
+)
 CONFIGURATION_READS: Final = Counter(
     "drawbridge_configuration_reads",
     "Reads of a changed configuration, by result.",

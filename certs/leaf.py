@@ -1,0 +1,106 @@
+"""The serving certificate that a process signs for itself, and when it needs another one."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.authority import Authority, describe_certificate, encode_key
+
+_NAME: Final = "drawbridge"
+_RENEW_AT: Final = 2 / 3
+_KEY_USAGE: Final = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A serving certificate and its key in PEM form; `issuer` is the PEM form of its CA."""
+
+    certificate: str
+    key: str
+    issuer: str
+    not_after: float
+    renew_at: float
+
+    def __repr__(self) -> str:
+        """Name the end of the validity, and never the key: the text can reach a log."""
+        return f"Leaf(not_after={self.not_after})"
+
+
+def names_of_service(service: str, namespace: str) -> tuple[str, ...]:
+    """Return the DNS names of a Service; the API server uses the one that ends with `.svc`."""
+    return f"{service}.{namespace}.svc", f"{service}.{namespace}", service
+
+
+def sign_leaf(authority: Authority, names: Sequence[str], now: float, life: float) -> Leaf:
+    """Sign a P-256 certificate for DNS names; draws random numbers.
+
+    Its validity lies within that of the authority, and starts with it, so that no difference
+    between clocks makes it invalid before it ends.
+    """
+    issuer = x509.load_pem_x509_certificate(authority.certificate.pem.encode())
+    signer = serialization.load_pem_private_key(authority.key.encode(), None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise TypeError("an authority has an elliptic curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = dt.datetime.fromtimestamp(min(now + life, authority.certificate.not_after), dt.UTC)
+    builder = _add_extensions(x509.CertificateBuilder(), names, key, signer)
+    certificate = (
+        builder.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(issuer.not_valid_before_utc)
+        .not_valid_after(ends)
+        .sign(signer, hashes.SHA256())
+    )
+    described = describe_certificate(certificate)
+    return Leaf(
+        certificate=described.pem,
+        key=encode_key(key),
+        issuer=authority.certificate.pem,
+        not_after=described.not_after,
+        renew_at=now + (described.not_after - now) * _RENEW_AT,
+    )
+
+
+def _add_extensions(
+    builder: x509.CertificateBuilder,
+    names: Sequence[str],
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+) -> x509.CertificateBuilder:
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    return (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_KEY_USAGE, critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(above, critical=False)
+    )
+
+
+def needs_new_leaf(leaf: Leaf | None, authority: Authority, now: float) -> bool:
+    """Whether to sign again: with another authority, or after two thirds of the life."""
+    if not authority.certificate.is_valid(now):
+        return False
+    if leaf is None or leaf.issuer != authority.certificate.pem:
+        return True
+    # A leaf that lives as long as its authority cannot be renewed by it.
+    return now >= leaf.renew_at and leaf.not_after < authority.certificate.not_after

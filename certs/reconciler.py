@@ -1,0 +1,173 @@
+"""Carry out the decisions about the CA, in the leading controller: store, inject, report."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from certs.authority import Authorities, Authority, create_authority
+from certs.injection import (
+    compose_injection,
+    find_trusted,
+    is_injected_elsewhere,
+    is_trusted_everywhere,
+)
+from certs.rotation import RotationDecision, RotationPolicy, Situation, Step, add_upcoming, decide
+from certs.secret import SecretReading, SecretState, compose_secret
+from certs.watched_secret import WatchedSecret
+from dra.finding import Finding
+from dra.names import CA_SECRET
+from registration.certificate_codes import (
+    AUTHORITY_RESTORED,
+    AUTHORITY_ROTATED,
+    BUNDLE_MANAGED_ELSEWHERE,
+    SECRET_FOREIGN,
+)
+from runtime import metrics
+from runtime.logs import log_event
+from runtime.tls import format_time
+
+_LOG: Final = logging.getLogger("certs.reconciler")
+NAME: Final = "certificates"
+_ABOUT: Final = f"Secret/{CA_SECRET}"
+JSONObject = dict[str, Any]
+
+
+class AuthorityWriter(Protocol):
+    """Writes as the leader; every method raises an error of the API server."""
+
+    async def write_secret(self, value: JSONObject) -> JSONObject:
+        """Create the Secret, or replace the version that its metadata names; return it."""
+
+    async def apply_bundle(self, value: JSONObject) -> None:
+        """Apply the bundle to a webhook configuration as the field manager of the bundle."""
+
+    async def release_bundle(self, live: JSONObject) -> None:
+        """Give up the ownership of the bundle, unless the configuration has changed meanwhile."""
+
+
+class Outside(NamedTuple):
+    """What the reconciler reads and calls; `elapsed` is monotonic."""
+
+    read_configurations: Callable[[], Iterable[JSONObject]]
+    writer: AuthorityWriter
+    report: Callable[[Finding], None]
+    elapsed: Callable[[], float]
+    wake_in: Callable[[float], None]
+
+
+class CertificateReconciler:
+    """Keeps the Secret of the CA and every `caBundle` as the decisions say."""
+
+    name = NAME
+
+    def __init__(self, secret: WatchedSecret, policy: RotationPolicy, outside: Outside) -> None:
+        self._secret = secret
+        self._policy = policy
+        self._outside = outside
+        self._trusted_since: tuple[str, float] | None = None
+
+    async def reconcile(self) -> None:
+        """Take one step, and plan when to look again."""
+        configurations = self._find_configurations()
+        reading = self._secret.reading
+        situation = Situation(
+            reading=reading,
+            remembered=self._secret.remembered,
+            live=find_trusted(configurations, self._secret.namespace),
+            injected_for=self._measure_injection(reading, configurations),
+        )
+        decision = decide(situation, self._policy, self._secret.now())
+        authorities = await self._store(decision, reading)
+        await self._inject(authorities, configurations)
+        self._outside.wake_in(decision.wait)
+
+    def _find_configurations(self) -> list[JSONObject]:
+        """Return the configurations that get the bundle, and report the others."""
+        found = []
+        for each in self._outside.read_configurations():
+            if not is_injected_elsewhere(each):
+                found.append(each)
+                continue
+            name = f"{each['kind']} {each['metadata']['name']}"
+            message = f"{name} has an annotation with which cert-manager sets its caBundle"
+            self._outside.report(BUNDLE_MANAGED_ELSEWHERE.at("metadata.annotations", message))
+        return found
+
+    def _measure_injection(
+        self, reading: SecretReading, configurations: Iterable[JSONObject]
+    ) -> float | None:
+        """Return for how long every entry has trusted the upcoming CA, as this process saw it."""
+        upcoming = reading.stored.upcoming
+        namespace = self._secret.namespace
+        if upcoming is None or not is_trusted_everywhere(
+            configurations, namespace, upcoming.certificate
+        ):
+            self._trusted_since = None
+            return None
+        now = self._outside.elapsed()
+        if self._trusted_since is None or self._trusted_since[0] != upcoming.certificate.pem:
+            self._trusted_since = upcoming.certificate.pem, now
+        return now - self._trusted_since[1]
+
+    async def _store(self, decision: RotationDecision, reading: SecretReading) -> Authorities:
+        """Write the Secret if the step changes it, then report; return what to inject."""
+        step, authorities = decision.step, decision.authorities
+        if step is Step.CREATE:
+            created = create_authority(self._secret.now(), self._policy.life)
+            authorities = add_upcoming(authorities, created)
+        written = None
+        if step not in (Step.KEEP, Step.WAIT_FOR_OWNER):
+            value = compose_secret(authorities, self._secret.live)
+            written = await self._outside.writer.write_secret(value)
+            metrics.AUTHORITY_STEPS.labels(step.value).inc()
+            log_event(_LOG, logging.INFO, "the Secret of the CA is written", step=step.value)
+        self._secret.remember(written, authorities)
+        for finding in _describe_step(step, authorities, reading):
+            self._outside.report(finding)
+        return authorities
+
+    async def _inject(self, authorities: Authorities, configurations: Iterable[JSONObject]) -> None:
+        if not authorities.trusted:
+            return
+        namespace, bundle = self._secret.namespace, authorities.bundle
+        missing = 0
+        for each in configurations:
+            change = compose_injection(each, namespace, bundle)
+            missing += change is not None
+            metrics.BUNDLES_MISSING.set(missing)
+            if change is not None:
+                await self._apply(change)
+            else:
+                await self._outside.writer.release_bundle(each)
+        metrics.BUNDLES_MISSING.set(0)
+
+    async def _apply(self, change: JSONObject) -> None:
+        try:
+            await self._outside.writer.apply_bundle(change)
+        except Exception:
+            metrics.INJECTIONS.labels("error").inc()
+            raise
+        metrics.INJECTIONS.labels("success").inc()
+
+
+def _describe_step(
+    step: Step, authorities: Authorities, reading: SecretReading
+) -> Iterable[Finding]:
+    if step is Step.WAIT_FOR_OWNER:
+        yield SECRET_FOREIGN.at("", reading.problem, object=_ABOUT)
+    if step is Step.RESTORE or (step is Step.CREATE and reading.state is SecretState.DAMAGED):
+        problem = reading.problem or f"Secret {CA_SECRET} was replaced by another CA"
+        message = f"{problem}; the controller wrote it again"
+        yield AUTHORITY_RESTORED.at("data", message, object=_ABOUT)
+    if step is Step.CREATE and authorities.upcoming is not None:
+        text = f"{_name(authorities.upcoming)} is new and signs once it is trusted everywhere"
+        yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
+    if step is Step.PROMOTE and authorities.current is not None:
+        ends = format_time(authorities.current.certificate.not_after)
+        name = _name(authorities.current)
+        text = f"{name} signs the serving certificates now; it is valid until {ends}"
+        yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
+
+
+def _name(authority: Authority) -> str:
+    return f"CA {authority.certificate.fingerprint}"

@@ -1,0 +1,135 @@
+"""The serving certificate of a process: from files, or signed with the CA of the cluster."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from certs.authority import Authority
+from certs.leaf import Leaf, names_of_service, needs_new_leaf, sign_leaf
+from certs.watched_secret import WatchedSecret
+from cluster.session import Session
+from runtime.tls import (
+    NO_CERTIFICATE,
+    CertificateSource,
+    ServingCertificate,
+    ServingContext,
+    describe_error,
+    report_failure,
+)
+
+_LOG: Final = logging.getLogger("certs.serving")
+# The wait for the next renewal; the clock of the API server may be corrected meanwhile.
+_MIN_WAIT: Final = 0.2
+_MAX_WAIT: Final = 60.0
+_NOT_TRUSTED_YET: Final = (
+    "the new CA does not sign yet, because the API servers may not know it; this takes some minutes"
+)
+
+
+def make_certificate(
+    options: argparse.Namespace, session: Session, service: str
+) -> CertificateSource:
+    """Return the certificate of a Service: from the files of the options, else signed here."""
+    if options.tls_cert:
+        from_files = ServingCertificate(options.tls_cert, options.tls_key, options.client_ca)
+        from_files.refresh()
+        return from_files
+    namespace = options.namespace or session.namespace
+    secret = WatchedSecret(session, namespace)
+    names = names_of_service(service, namespace)
+    return SignedCertificate(secret, names, options.leaf_life, options.client_ca)
+
+
+class SignedCertificate:
+    """A certificate that this process signs in memory, and signs again in time.
+
+    If the Secret of the CA is lost, the process continues with the CA that it remembers.
+    """
+
+    def __init__(
+        self, secret: WatchedSecret, names: Sequence[str], life: float, client_ca: str = ""
+    ) -> None:
+        self._secret = secret
+        self._names, self._life = names, life
+        self._served = ServingContext(client_ca)
+        self._client_ca = b""
+        self._failure = ""
+        self.leaf: Leaf | None = None
+        self._wake_up = asyncio.Event()
+        secret.subscribe(self._wake_up.set)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the listener, which always serves the newest certificate."""
+        return self._served.context
+
+    def find_problem(self) -> str:
+        """Return why there is no valid certificate, or an empty string."""
+        if self.leaf is None:
+            return f"{NO_CERTIFICATE}: {self._failure or self._find_cause()}"
+        return self._served.find_expiry(self._secret.now())
+
+    def _find_cause(self) -> str:
+        if self._secret.remembered.upcoming is not None:
+            return _NOT_TRUSTED_YET
+        return self._secret.cache.problem or self._secret.reading.problem
+
+    async def run(self) -> None:
+        """Follow the Secret and sign until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._secret.cache.run())
+            group.create_task(self._sign_in_time())
+
+    async def _sign_in_time(self) -> None:
+        while True:
+            self._wake_up.clear()
+            self.refresh()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._find_wait()):
+                    await self._wake_up.wait()
+
+    def _find_wait(self) -> float:
+        if self.leaf is None:
+            return _MAX_WAIT
+        return min(max(self.leaf.renew_at - self._secret.now(), _MIN_WAIT), _MAX_WAIT)
+
+    def refresh(self) -> bool:
+        """Sign a certificate if one is due. Return whether a new one is in use."""
+        authority = self._secret.remembered.current
+        if authority is None:
+            return False
+        try:
+            client_ca = self._served.read_client_ca()
+            now = self._secret.now()
+            if client_ca == self._client_ca and not needs_new_leaf(self.leaf, authority, now):
+                return False
+            self._use(authority, client_ca, now)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            # Report each reason once. The next attempt follows within a minute.
+            reason = describe_error(error)
+            if reason != self._failure:
+                self._failure = reason
+                report_failure(reason, is_serving=self._served.is_serving)
+            return False
+        return True
+
+    def _use(self, authority: Authority, client_ca: bytes, now: float) -> None:
+        leaf = sign_leaf(authority, self._names, now, self._life)
+        with _open_in_memory(leaf.certificate + leaf.key) as path:
+            self._served.use(path, path, client_ca)
+        self.leaf, self._client_ca, self._failure = leaf, client_ca, ""
+
+
+@contextlib.contextmanager
+def _open_in_memory(text: str) -> Iterator[str]:
+    """Offer a text as a file that is on no disk: OpenSSL reads keys from files only."""
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
+        file.write(text.encode())
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"

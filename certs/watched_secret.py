@@ -1,0 +1,79 @@
+"""The Secret of the CA as the watch shows it, and the authorities that this process remembers."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from certs.authority import NONE, Authorities
+from certs.rotation import combine
+from certs.secret import SecretReading, SecretState, read_secret
+from cluster.cache import Cache, CachedObject
+from cluster.resources import SECRETS
+from cluster.session import Session
+from dra.names import CA_SECRET
+from runtime import metrics
+
+JSONObject = dict[str, Any]
+_CachedSecret = CachedObject[JSONObject]
+_UNKNOWN: Final = SecretReading(SecretState.ABSENT, problem=f"Secret {CA_SECRET} is not read yet")
+
+
+class WatchedSecret:
+    """Follows the Secret; `run` keeps it in sync.
+
+    `remembered` is what counts after the last change: a deleted or damaged Secret does not make
+    this process forget a CA that it has seen.
+    """
+
+    def __init__(self, session: Session, namespace: str) -> None:
+        # RBAC grants one name, and a watch of one name needs the selector.
+        fields = f"metadata.name={CA_SECRET}"
+        self.cache = Cache(session, SECRETS, dict, namespace=namespace, fields=fields)
+        self.namespace = namespace
+        self.remembered: Authorities = NONE
+        self.now = session.clock.now
+        self._written: JSONObject | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self.cache.subscribe(self._change)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change."""
+        self._listeners.append(listener)
+
+    @property
+    def live(self) -> JSONObject | None:
+        """The Secret: as this process wrote it, until the watch shows a newer one."""
+        if self._written is not None:
+            return self._written
+        cached = self.cache.get(CA_SECRET, self.namespace)
+        return None if cached is None else cached.value
+
+    @property
+    def reading(self) -> SecretReading:
+        """The authorities that the Secret holds."""
+        if not self.cache.synced and self.live is None:
+            return _UNKNOWN
+        return read_secret(self.live)
+
+    def remember(self, written: JSONObject | None, authorities: Authorities) -> None:
+        """Remember what this process decided, and what it wrote, if anything."""
+        if written is not None:
+            self._written = written
+        self.remembered = authorities
+        self._set_metrics()
+
+    def _change(self, _before: _CachedSecret | None, after: _CachedSecret | None) -> None:
+        if self._written is None or after is None or not _is_older(after.value, self._written):
+            self._written = None
+        self.remembered = combine(self.reading, self.remembered, self.now())
+        self._set_metrics()
+        for each in self._listeners:
+            each()
+
+    def _set_metrics(self) -> None:
+        signer = self.remembered.current
+        metrics.AUTHORITY.set(signer.certificate.not_after if signer else 0)
+        metrics.AUTHORITY_SECRET_VALID.set(self.reading.state is SecretState.VALID)
+
+
+def _is_older(value: JSONObject, than: JSONObject) -> bool:
+    return int(value["metadata"]["resourceVersion"]) < int(than["metadata"]["resourceVersion"])
