@@ -9,6 +9,8 @@ from runtime.addresses import Address, parse_address
 NAME = "serve"
 HELP = "run the admission webhook, the judge or the controller"
 WRONG = 2
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_MAX_DURATION = 3_650 * 86_400.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", metavar="webhook|judge|controller", required=True)
     text = "answer admission reviews of pods and workloads"
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
-    webhook.add_argument("--tls-cert", metavar="FILE", required=True, help="serving certificate")
-    webhook.add_argument("--tls-key", metavar="FILE", required=True, help="its private key")
+    _add_certificate(webhook)
     _add_address(webhook, "--listen", ":9443", "admission requests")
     webhook.add_argument(
         "--drain",
@@ -38,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     controller.add_argument(
         "--identity", metavar="NAME", help="holder identity in the Lease (default: the host name)"
     )
+    _add_authority(controller)
     for each in (webhook, _add_judge(commands), controller):
         _add_shared(each)
 
@@ -48,8 +50,7 @@ def _add_judge(
     """Declare the options of the judge."""
     text = "answer admission reviews of claims, templates, classes, and what refers to claims"
     judge = commands.add_parser("judge", help=text, description=text, allow_abbrev=False)
-    judge.add_argument("--tls-cert", metavar="FILE", required=True, help="serving certificate")
-    judge.add_argument("--tls-key", metavar="FILE", required=True, help="its private key")
+    _add_certificate(judge)
     _add_address(judge, "--listen", ":9443", "admission requests")
     judge.add_argument(
         "--drain",
@@ -67,6 +68,53 @@ def _add_judge(
         " refused (default: 300)",
     )
     return judge
+
+
+def _add_certificate(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a process that serves reviews."""
+    parser.add_argument(
+        "--tls-cert",
+        metavar="FILE",
+        help="serving certificate (default: signed by this process with the CA of the controller)",
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--leaf-life",
+        metavar="DURATION",
+        type=_parse_duration,
+        default=7 * 86_400.0,
+        help="validity of a certificate that this process signs, for example 12h (default: 7d)",
+    )
+    parser.add_argument(
+        "--client-ca",
+        metavar="FILE",
+        default="",
+        help="accept only clients with a certificate of one of these CAs (default: any client)",
+    )
+
+
+def _add_authority(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the process that makes the CA."""
+    parser.add_argument(
+        "--certificates",
+        choices=["managed", "external"],
+        default="managed",
+        help="who makes the CA and sets caBundle: the leader, or somebody else (default: managed)",
+    )
+    parser.add_argument(
+        "--ca-life",
+        metavar="DURATION",
+        type=_parse_duration,
+        default=365 * 86_400.0,
+        help="validity of a new CA, which is replaced after two thirds of it (default: 365d)",
+    )
+    parser.add_argument(
+        "--ca-delay",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=120.0,
+        help="how long a new CA is trusted before certificates use it (default: 120)",
+    )
 
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
@@ -117,8 +165,23 @@ def _parse_seconds(text: str) -> float:
     return seconds
 
 
-def run(options: argparse.Namespace, _streams: Streams) -> int:
+def _parse_duration(text: str) -> float:
+    """Read seconds, or a number with the unit s, m, h or d."""
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except ValueError:
+        seconds = -1
+    if not 1 <= seconds <= _MAX_DURATION:
+        raise argparse.ArgumentTypeError(f"{text}: must be between 1s and 3650d, such as 12h")
+    return seconds
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
     """Run the process until SIGTERM or SIGINT; 0 after a graceful shutdown."""
+    if options.what != "controller" and bool(options.tls_cert) != bool(options.tls_key):
+        streams.err.write("drawbridge serve: use --tls-cert and --tls-key together\n")
+        return WRONG
     # Import here, because `drawbridge serve --help` does not need it.
     if options.what == "webhook":
         from webhook.server.process import run as webhook  # noqa: PLC0415

@@ -12,21 +12,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from cluster.cache import Cache
+from certs.reconciler import NAME as CERTIFICATES
 from cluster.events import EventRecorder
 from cluster.lease import LeaderElector
 from cluster.resources import (
-    CLASSES,
     CONFIG_MAPS,
     DEPLOYMENTS,
     MUTATING_WEBHOOKS,
-    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_QUOTAS,
-    SLICES,
     TEMPLATES,
     VALIDATING_WEBHOOKS,
 )
@@ -40,6 +35,12 @@ from controller.api_server import (
     read_server_version,
     report_result,
 )
+from controller.caches import ControllerCaches
+from controller.certificates import (
+    CertificateParts,
+    make_certificate_parts,
+    make_certificate_reconciler,
+)
 from controller.collection import CollectionPause
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
@@ -47,11 +48,10 @@ from controller.field_probe import FieldProbeReconciler
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
-from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
+from controller.protocols import Gauge, ObjectReference, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.template_gc import TemplateGarbageCollector
-from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from dra.names import (
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
@@ -78,6 +78,8 @@ SCHEDULES: Final = {
     # pod is charged before that cache has it, and a count without the pod stays for minutes.
     "quota": Schedule(debounce=0.3, min_interval=0.2, resync=3, max_retry=30),
     "conditions": Schedule(min_interval=0.5, resync=60, max_retry=30),
+    # Its own alarm wakes it up when time alone changes the decision.
+    "certificates": Schedule(min_interval=0.2, resync=60, max_retry=10),
     # No watch event tells that the last pod with a device of a removed plugin is gone.
     "dual": Schedule(min_interval=1, resync=15, max_retry=60),
     "others": Schedule(min_interval=1, resync=3600),
@@ -89,67 +91,13 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class ControllerCaches:
-    """The caches of the controller."""
-
-    def __init__(self, session: Session) -> None:
-        self.slices = Cache(session, SLICES, PartialObject)
-        self.classes = Cache(session, CLASSES, PartialObject)
-        self.nodes = Cache(session, NODES, WatchedNode)
-        # The scheduler never binds a pod whose template is missing.
-        self.pods = Cache(session, PODS, WatchedPod, fields="spec.nodeName=")
-        self.templates = Cache(session, TEMPLATES, PartialObject)
-        self.quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota)
-        self.namespaces = Cache(session, NAMESPACES, PartialObject)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, dict[str, Any])
-        self.validating = Cache(session, VALIDATING_WEBHOOKS, PartialObject)
-
-    def all(self) -> tuple[Cache[Any], ...]:
-        """Return all caches."""
-        return tuple(vars(self).values())
-
-    def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with the resource name that metrics use."""
-        return ((cache.resource.plural, cache) for cache in self.all())
-
-    def describe_unsynced(self) -> list[str]:
-        """Return one line for each cache that is not synced."""
-        unsynced = (cache for cache in self.all() if not cache.synced)
-        return [f"{each.resource.plural} are not synced: {each.problem}" for each in unsynced]
-
-    def webhook_configurations(self) -> list[Unstructured]:
-        """Return every mutating and validating webhook configuration."""
-        raws = (
-            *(each.raw for each in self.webhooks.all()),
-            *(each.raw for each in self.validating.all()),
-        )
-        return [msgspec.json.decode(raw) for raw in raws]
-
-    def own_webhook_configuration(self) -> Unstructured | None:
-        """Return Drawbridge's own mutating webhooks; None if they do not exist."""
-        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
-        return None if cached is None else msgspec.json.decode(cached.raw)
-
-    def read_pod_webhook(self) -> Unstructured | None:
-        """Return the same as `own_webhook_configuration`, decoded once. Callers do not change it.
-
-        The scope of every pod depends on it.
-        """
-        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
-        return None if cached is None else cached.value
-
-    def own_validating_configuration(self) -> Unstructured | None:
-        """Return Drawbridge's own validating webhooks; None if they do not exist."""
-        cached = self.validating.get(WEBHOOK_CONFIGURATION)
-        return None if cached is None else msgspec.json.decode(cached.raw)
-
-
 class ControllerContext(NamedTuple):
-    """The session, namespace and settings of this process."""
+    """The session, namespace and settings of this process, and its part in making certificates."""
 
     session: Session
     namespace: str
     settings: Settings
+    certificates: CertificateParts | None = None
 
 
 class Reconcilers:
@@ -175,12 +123,13 @@ class Reconcilers:
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
-        self._independent = (
+        self._independent: tuple[Reconciler, ...] = (
             self._make_garbage_collector(),
             self._make_quota_mirror(),
             self._make_match_conditions(),
             self._make_dual_nodes(),
             self._make_other_webhooks(),
+            *self._make_certificates(),
         )
         self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
         self._subscribe(caches, settings)
@@ -264,6 +213,12 @@ class Reconcilers:
             ObjectReference(KIND, WEBHOOK_CONFIGURATION, api_version=API_VERSION),
         )
 
+    def _make_certificates(self) -> Iterator[Reconciler]:
+        if (parts := self._context.certificates) is not None:
+            read, wake = self._caches.injected_configurations, self._wake(CERTIFICATES)
+            yield make_certificate_reconciler(parts, self._reporter, read, wake)
+            parts.secret.subscribe(wake)
+
     def all(self) -> tuple[Reconciler, ...]:
         """Return all reconcilers."""
         return (self.probe, self.facts, self.templates, *self._independent)
@@ -271,7 +226,8 @@ class Reconcilers:
     def _wake(self, *names: str) -> Callable[..., None]:
         def wake(*_: object) -> None:
             for name in names:
-                self.wake_ups[name].set()
+                if name in self.wake_ups:
+                    self.wake_ups[name].set()
 
         return wake
 
@@ -295,6 +251,8 @@ class Reconcilers:
         caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
         caches.webhooks.subscribe(self._wake("conditions", "others", "templates", "quota"))
         caches.validating.subscribe(self._wake("conditions", "others"))
+        for webhooks in (caches.webhooks, caches.validating):
+            webhooks.subscribe(self._wake(CERTIFICATES))
         settings.subscribe(self._wake("facts", "conditions", "quota"))
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [
@@ -325,7 +283,9 @@ async def _serve(options: argparse.Namespace, context: ControllerContext, stop: 
     recorder = EventRecorder(Writer(session), "drawbridge.dev/controller", elector.identity)
     reporter = EventReporter(recorder, lambda: settings.current)
     reporter.set_gauge(Gauge.LEADING, 0)
-    caches = ControllerCaches(session)
+    parts = make_certificate_parts(options, session, elector, context.namespace)
+    context = context._replace(certificates=parts)
+    caches = ControllerCaches(session, parts and parts.secret)
     reconcilers = Reconcilers(context, caches, Writer(session, fence=elector), reporter)
 
     def describe_unready() -> list[str]:

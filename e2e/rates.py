@@ -22,7 +22,7 @@ from e2e import echoes
 from e2e.controlplane.client import JSON
 from e2e.controlplane.plane import ControlPlane
 from e2e.creators import CreatingClient, connect, request
-from e2e.installed.installation import MODE, NAMESPACE, WEBHOOK, Installation
+from e2e.installed.installation import MODE, NAMESPACE, WEBHOOK, Installation, Setup
 from e2e.installed.replica import Replica
 from e2e.nodes.fleet import Fleet
 from e2e.scenarios import objects
@@ -157,8 +157,8 @@ def namespaces(plane: ControlPlane) -> None:
 
 def install(plane: ControlPlane) -> Installation:
     """Install ours with one process of each, its admission on its Service's own address."""
-    cluster = Installation(plane)
-    cluster.install(webhooks=1, controllers=1)
+    cluster = Installation(plane, Setup(webhooks=1, controllers=1))
+    cluster.install()
     path = f"/api/v1/namespaces/{NAMESPACE}/services/{WEBHOOK}"
     address = plane.admin.get(path)["spec"]["clusterIP"]
     (replica,) = cluster.webhooks

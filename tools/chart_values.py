@@ -64,6 +64,27 @@ _CA_BUNDLE: Final = """\
 {{- if and (eq .Values.tls.mode "secret") .Values.tls.caBundle }}
 caBundle: {{ .Values.tls.caBundle }}
 {{- end }}"""
+_TLS_FILES: Final = """\
+{{- if ne .Values.tls.mode "managed" }}
+- --tls-cert=/etc/drawbridge/tls/tls.crt
+- --tls-key=/etc/drawbridge/tls/tls.key
+{{- end }}"""
+_TLS_EXTERNAL: Final = """\
+{{- if ne .Values.tls.mode "managed" }}
+- --certificates=external
+{{- end }}"""
+_TLS_MOUNT: Final = """\
+{{- if ne .Values.tls.mode "managed" }}
+- name: tls
+  mountPath: /etc/drawbridge/tls
+  readOnly: true
+{{- end }}"""
+_TLS_VOLUME: Final = """\
+{{- if ne .Values.tls.mode "managed" }}
+- name: tls
+  secret:
+    secretName: drawbridge-webhook-tls
+{{- end }}"""
 _CONFIGURATION: Final = """\
 config.yaml: |
   apiVersion: drawbridge.dev/v1alpha1
@@ -136,6 +157,7 @@ def _edit_deployment(source: JSON, holders: Placeholders) -> None:
         pod[holders.lines(_with(field, f"{value}.{field}"))] = None
     (container,) = pod["containers"]
     _edit_container(container, value, holders)
+    _edit_tls(name, pod, container, holders)
 
 
 def _render_spread(constraints: list[JSON], value: str) -> str:
@@ -161,6 +183,16 @@ def _edit_container(container: JSON, value: str, holders: Placeholders) -> None:
     container["resources"] = {
         holders.lines(f"{{{{- toYaml {value}.resources | nindent %0 }}}}"): None
     }
+
+
+def _edit_tls(name: str, pod: JSON, container: JSON, holders: Placeholders) -> None:
+    """Let the processes read certificates from a Secret, unless the controller makes them."""
+    if name == "controller":
+        container["args"].insert(0, holders.lines(_TLS_EXTERNAL))
+        return
+    container["args"].insert(0, holders.lines(_TLS_FILES))
+    container["volumeMounts"].append(holders.lines(_TLS_MOUNT))
+    pod["volumes"].append(holders.lines(_TLS_VOLUME))
 
 
 def _edit_webhook(hook: JSON, holders: Placeholders) -> None:

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import yaml
@@ -59,11 +59,28 @@ RIGS["installed"] = default_options
 RIGS["image"] = image_options
 
 
+class Setup(NamedTuple):
+    """How many processes an installation has, and with which further options.
+
+    With `files`, the serving certificate comes from a TLS Secret instead of the controller.
+    """
+
+    webhooks: int = 2
+    controllers: int = 2
+    webhook_options: tuple[str, ...] = ()
+    controller_options: tuple[str, ...] = ()
+    files: bool = False
+
+
+DEFAULT_SETUP = Setup()
+
+
 class Installation:
     """Drawbridge on one control plane, from `kubectl apply` until the control plane ends."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, setup: Setup = DEFAULT_SETUP) -> None:
         self.plane = plane
+        self.setup = setup
         self.folder = plane.folder / "installed"
         self.folder.mkdir()
         self.kubectl = Kubectl(
@@ -83,12 +100,16 @@ class Installation:
 
     # --- installing ----------------------------------------------------------------------------
 
-    def install(self, webhooks: int = 2, controllers: int = 2) -> None:
+    def install(self) -> None:
         """Apply the manifests and start the processes; returns when all are ready."""
         self.apply()
-        self.certify()
-        self.webhooks = self._made(WEBHOOK, webhooks, *SERVING)
-        self.controllers = self._made(CONTROLLER, controllers)
+        serving, leading = self.setup.webhook_options, self.setup.controller_options
+        if self.setup.files:
+            folder = self.certify()
+            serving += (f"--tls-cert={folder / 'tls.crt'}", f"--tls-key={folder / 'tls.key'}")
+            leading += ("--certificates=external",)
+        self.webhooks = self._made(WEBHOOK, self.setup.webhooks, *SERVING, *serving)
+        self.controllers = self._made(CONTROLLER, self.setup.controllers, *leading)
         self.start_all()
 
     def apply(self) -> None:
@@ -123,8 +144,8 @@ class Installation:
                 path = f"{pods}/{pod['metadata']['name']}/status"
                 self.plane.admin.patch(path, {"status": status})
 
-    def certify(self) -> None:
-        """Create the certificate Secret and set caBundle, as docs/installing.md says."""
+    def certify(self) -> Path:
+        """Create a TLS Secret, set caBundle, and return the folder where a kubelet mounts it."""
         public, private = self_signed(self.folder, SERVICE)
         words = ("secret", "tls", f"{WEBHOOK}-tls", f"--cert={public}", f"--key={private}")
         self.kubectl.inside(NAMESPACE)("create", *words).check()
@@ -137,6 +158,7 @@ class Installation:
             ]
             body = f"--patch={json.dumps(patch)}"
             self.kubectl("patch", kind, "drawbridge", "--type=json", body).check()
+        return self._mounted("secrets", f"{WEBHOOK}-tls")
 
     def _made(self, name: str, count: int, *more: str) -> list[Replica]:
         deployment = manifest.find(self.objects, "Deployment", name)
@@ -296,8 +318,11 @@ _PLANES: WeakKeyDictionary[ControlPlane, Installation] = WeakKeyDictionary()
 _FAILED: WeakKeyDictionary[ControlPlane, Exception] = WeakKeyDictionary()
 
 
-def installed(stage: Stage, mode: str = "enforce") -> Installation:
-    """Return the installation, running and reachable, and label the stage's namespace."""
+def installed(stage: Stage, mode: str = "enforce", setup: Setup = DEFAULT_SETUP) -> Installation:
+    """Return the installation, running and reachable, and label the stage's namespace.
+
+    The first scenario on a control plane decides the setup.
+    """
     plane = stage.processes
     if plane in _FAILED:
         raise AssertionError("it could not be installed, see the first scenario") from _FAILED[
@@ -305,7 +330,7 @@ def installed(stage: Stage, mode: str = "enforce") -> Installation:
         ]
     if plane not in _PLANES:
         try:
-            made = Installation(plane)
+            made = Installation(plane, setup)
             made.install()
         except Exception as problem:
             _FAILED[plane] = problem

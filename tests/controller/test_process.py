@@ -126,6 +126,9 @@ async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]
         metrics=parse_address("127.0.0.1:0"),
         config=None,
         log_level="info",
+        certificates="managed",
+        ca_life=1_000_000.0,
+        ca_delay=120.0,
     )
     task = asyncio.create_task(process.run(options))
     try:
@@ -332,6 +335,9 @@ def test_a_port_in_use_is_logged(
                         namespace=OWN,
                         identity="one",
                         config=None,
+                        certificates="managed",
+                        ca_life=1_000_000.0,
+                        ca_delay=120.0,
                         log_level="info",
                         **{**addresses, name: parse_address(where)},
                     )

@@ -109,7 +109,9 @@ def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
         for word in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]):
             assert "*" not in word
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
-        assert "secrets" not in rule["resources"]
+        if "secrets" in rule["resources"]:
+            assert role["kind"] == "Role"
+            assert rule.get("resourceNames") == ["drawbridge-ca"] or rule["verbs"] == ["create"]
         if "resourceNames" in rule:
             assert "create" not in rule["verbs"], "resourceNames does not restrict create"
 
@@ -124,6 +126,7 @@ def test_write_permissions_are_restricted_by_name() -> None:
                 "leases",
                 "mutatingwebhookconfigurations",
                 "resourcequotas",
+                "secrets",
                 "validatingwebhookconfigurations",
             }
             if writing & set(rule["verbs"]) and restricted & set(rule["resources"]):

@@ -60,7 +60,8 @@ def test_the_judge_only_reads() -> None:
     roles = [each for each in OBJECTS if each["kind"] in ("Role", "ClusterRole")]
     verbs = {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch"}
-    assert all("secrets" not in rule["resources"] for role in roles for rule in role["rules"])
+    secrets = [rule for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
+    assert [rule["resourceNames"] for rule in secrets] == [["drawbridge-ca"]]
     bound = {
         (each["roleRef"]["kind"], each["roleRef"]["name"], each["subjects"][0]["name"])
         for each in OBJECTS

@@ -4,13 +4,14 @@ import argparse
 import logging
 from typing import Final
 
+from certs.serving import make_certificate
 from cluster.session import Session
+from dra.names import JUDGE_SERVICE
 from registration.codes import CODES
 from runtime import logs, metrics
 from runtime.process import REFUSED, run_process
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
-from runtime.tls import ServingCertificate
 from webhook.judging.handler import JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits
@@ -30,10 +31,9 @@ async def run(options: argparse.Namespace) -> int:
     settings = Settings(options.config, known=CODES)
     if settings.load():
         return REFUSED
-    certificate = ServingCertificate(options.tls_cert, options.tls_key)
-    certificate.refresh()
 
     async def serve(stop: StopSignal, session: Session) -> None:
+        certificate = make_certificate(options, session, JUDGE_SERVICE)
         service = _make_service(options, settings, session)
         await serve_reviews(options, certificate, stop, service)
 

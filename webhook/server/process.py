@@ -6,15 +6,16 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
+from certs.serving import make_certificate
 from cluster.session import Session
 from cluster.write import Writer
 from dra.finding import Finding
+from dra.names import WEBHOOK_SERVICE
 from registration.codes import CODES
 from runtime import logs, metrics
 from runtime.process import REFUSED, run_process
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
-from runtime.tls import ServingCertificate
 from translate.changes.template import ClaimTemplate
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
@@ -59,11 +60,9 @@ async def run(options: argparse.Namespace) -> int:
     settings = Settings(options.config, known=CODES)
     if settings.load():
         return REFUSED
-    certificate = ServingCertificate(options.tls_cert, options.tls_key)
-    certificate.refresh()
 
     async def serve(stop: StopSignal, session: Session) -> None:
-        await _serve(options, settings, certificate, stop, session)
+        await _serve(options, settings, stop, session)
 
     code = await run_process(options, _LOG, serve)
     if not code:
@@ -89,10 +88,10 @@ class _Webhook:
 async def _serve(
     options: argparse.Namespace,
     settings: Settings,
-    certificate: ServingCertificate,
     stop: StopSignal,
     session: Session,
 ) -> None:
+    certificate = make_certificate(options, session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, settings, session)
     collectors = (
         metrics.CacheCollector(webhook.cluster.named_caches),

@@ -1,0 +1,100 @@
+"""Connect the reconciler of the CA with the API server."""
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from certs.reconciler import CertificateReconciler, Outside
+from certs.rotation import RotationPolicy
+from certs.watched_secret import WatchedSecret
+from cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from cluster.server_clock import boot_time
+from cluster.session import Session
+from cluster.write import Fence, Writer
+from controller.api_server import ApiObjectStore
+from controller.field_ownership import release_fields
+from controller.protocols import ObjectReference, Reporter, Unstructured
+from dra.finding import Finding
+from dra.names import CA_FIELD_MANAGER, CA_SECRET
+from registration.match_conditions import GUARD_KIND, KIND
+
+MANAGED: Final = "managed"
+_ACTION: Final = "Certificates"
+
+
+class ApiAuthorityWriter:
+    """Implements `certs.reconciler.AuthorityWriter` behind the fence of the leader."""
+
+    def __init__(self, session: Session, fence: Fence, namespace: str) -> None:
+        writer = Writer(session, manager=CA_FIELD_MANAGER, fence=fence)
+        self._secrets = ApiObjectStore(writer, SECRETS, namespace)
+        self._configurations = {
+            KIND: ApiObjectStore(writer, MUTATING_WEBHOOKS),
+            GUARD_KIND: ApiObjectStore(writer, VALIDATING_WEBHOOKS),
+        }
+
+    async def write_secret(self, value: Unstructured) -> Unstructured:
+        """Create the Secret, or replace the version that its metadata names; return it."""
+        if "resourceVersion" in value["metadata"]:
+            return await self._secrets.replace(value)
+        return await self._secrets.create(value)
+
+    async def apply_bundle(self, value: Unstructured) -> None:
+        """Apply the bundle to a webhook configuration as the field manager of the bundle."""
+        await self._configurations[value["kind"]].apply(value)
+
+    async def release_bundle(self, live: Unstructured) -> None:
+        """Give up the ownership of the bundle, unless the configuration has changed meanwhile."""
+        await release_fields(self._configurations[live["kind"]], live, CA_FIELD_MANAGER)
+
+
+class Alarm:
+    """Wakes a reconciler up after a while; a later call replaces an earlier one."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float) -> None:
+        """Wake up in this many seconds."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+
+class CertificateParts(NamedTuple):
+    """What this process needs to make certificates while it leads."""
+
+    secret: WatchedSecret
+    policy: RotationPolicy
+    writer: ApiAuthorityWriter
+
+
+def make_certificate_parts(
+    options: argparse.Namespace, session: Session, fence: Fence, namespace: str
+) -> CertificateParts | None:
+    """Return the parts, or None if somebody else makes certificates."""
+    if options.certificates != MANAGED:
+        return None
+    return CertificateParts(
+        WatchedSecret(session, namespace),
+        RotationPolicy(life=options.ca_life, delay=options.ca_delay),
+        ApiAuthorityWriter(session, fence, namespace),
+    )
+
+
+def make_certificate_reconciler(
+    parts: CertificateParts,
+    reporter: Reporter,
+    read_configurations: Callable[[], list[Unstructured]],
+    wake: Callable[[], None],
+) -> CertificateReconciler:
+    """Return the reconciler; `wake` starts its next run."""
+    reference = ObjectReference("Secret", CA_SECRET, parts.secret.namespace)
+
+    def report(finding: Finding) -> None:
+        reporter.report(finding, reference, _ACTION)
+
+    outside = Outside(read_configurations, parts.writer, report, boot_time, Alarm(wake).set)
+    return CertificateReconciler(parts.secret, parts.policy, outside)

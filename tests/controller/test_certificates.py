@@ -1,0 +1,170 @@
+"""The leading controller makes the CA, injects it, and restores its Secret."""
+
+import asyncio
+import base64
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs.secret import SecretState, read_secret
+from dra.names import CA_SECRET
+from registration.match_conditions import GUARD_KIND, KIND
+from tests.cluster.fake.api import FakeApi
+from tests.controller.test_process import OWN, running
+
+SERVICE = {"name": "drawbridge-webhook", "namespace": OWN}
+MUTATING: dict[str, Any] = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": KIND,
+    "metadata": {"name": "drawbridge"},
+    "webhooks": [
+        {"name": "pods.drawbridge.dev", "clientConfig": {"service": SERVICE}},
+        {"name": "updates.drawbridge.dev", "clientConfig": {"service": SERVICE}},
+    ],
+}
+VALIDATING: dict[str, Any] = {
+    **MUTATING,
+    "kind": GUARD_KIND,
+    "webhooks": [{"name": "workloads.drawbridge.dev", "clientConfig": {"service": SERVICE}}],
+}
+OTHER: dict[str, Any] = {**MUTATING, "metadata": {"name": "other"}}
+
+
+def install(api: FakeApi) -> None:
+    """Put the objects of an installation."""
+    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+    for each in (MUTATING, VALIDATING, OTHER):
+        api.put(copy.deepcopy(each))
+
+
+def secret(api: FakeApi) -> dict[str, Any] | None:
+    """Return the Secret of the CA."""
+    return api.get("secrets", CA_SECRET, OWN)
+
+
+def signs(api: FakeApi) -> bool:
+    """Whether the Secret is complete and has a CA that signs."""
+    reading = read_secret(secret(api))
+    return reading.state is SecretState.VALID and reading.stored.current is not None
+
+
+def bundles(api: FakeApi, name: str = "drawbridge") -> set[str]:
+    """Return the different bundles of the webhook configurations with this name."""
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    found = [each for kind in kinds if (each := api.get(kind, name))]
+    return {
+        base64.b64decode(hook["clientConfig"].get("caBundle", "")).decode()
+        for each in found
+        for hook in each["webhooks"]
+    }
+
+
+def reasons(api: FakeApi) -> set[str]:
+    """Return the reasons of the events in the own namespace."""
+    return {each["reason"] for each in api.all("events", OWN)}
+
+
+async def wait_until_injected(api: FakeApi) -> None:
+    """Wait until a CA signs and all own webhooks trust it, and nothing else."""
+    await api.until(lambda: signs(api))
+    await api.until(lambda: bundles(api) == {read_secret(secret(api)).stored.bundle})
+
+
+def test_the_first_ca_is_made_and_trusted_by_all_own_webhooks_at_once(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            async with running(api, tmp_path):
+                await wait_until_injected(api)
+                await api.until(lambda: "AuthorityRotated" in reasons(api))
+                assert bundles(api, "other") == {""}
+                before = secret(api)
+                changed = copy.deepcopy(MUTATING)
+                changed["webhooks"].append(
+                    {"name": "new.drawbridge.dev", "clientConfig": {"service": SERVICE}}
+                )
+                api.put(changed)
+                await wait_until_injected(api)
+                assert secret(api) == before
+
+    asyncio.run(play())
+
+
+def delete(api: FakeApi) -> None:
+    api.remove("secrets", CA_SECRET, OWN)
+
+
+def change(api: FakeApi, edit: Callable[[dict[str, Any]], object]) -> None:
+    value = copy.deepcopy(secret(api) or {})
+    edit(value)
+    api.put(value)
+
+
+def empty(api: FakeApi) -> None:
+    change(api, lambda value: value.pop("data"))
+
+
+def damage(api: FakeApi) -> None:
+    change(api, lambda value: value["data"].update({"tls.key": "AAAA"}))
+
+
+@pytest.mark.parametrize("spoil", [delete, empty, damage])
+def test_a_lost_secret_is_restored_with_the_same_ca(
+    spoil: Callable[[FakeApi], None], tmp_path: Path
+) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            async with running(api, tmp_path):
+                await wait_until_injected(api)
+                before = read_secret(secret(api)).stored
+                spoil(api)
+                await api.until(lambda: "AuthorityRestored" in reasons(api))
+                await wait_until_injected(api)
+                assert read_secret(secret(api)).stored == before
+
+    asyncio.run(play())
+
+
+def test_a_secret_of_another_client_is_not_overwritten(tmp_path: Path) -> None:
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": CA_SECRET, "namespace": OWN},
+        "data": {"password": "eA=="},
+    }
+
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            api.put(foreign)
+            async with running(api, tmp_path):
+                await api.until(lambda: "SecretNotOwned" in reasons(api))
+                assert (secret(api) or {})["data"] == foreign["data"]
+                assert bundles(api) == {""}
+                delete(api)
+                await wait_until_injected(api)
+
+    asyncio.run(play())
+
+
+def test_a_damaged_secret_after_a_restart_waits_for_the_delay(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            async with running(api, tmp_path):
+                await wait_until_injected(api)
+            before = read_secret(secret(api)).stored
+            damage(api)
+            async with running(api, tmp_path):
+                await api.until(lambda: "AuthorityRestored" in reasons(api))
+                await api.until(lambda: bundles(api) == {read_secret(secret(api)).stored.bundle})
+                after = read_secret(secret(api)).stored
+                assert after.current is None
+                assert after.upcoming is not None
+                assert set(before.trusted) < set(after.trusted)
+
+    asyncio.run(play())
