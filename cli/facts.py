@@ -91,8 +91,13 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     return exit_code(each.finding for each in findings)
 
 
-def read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:
-    """Read the objects, and the version of the API server."""
+def read_objects(
+    options: argparse.Namespace, streams: Streams, *, namespaces: bool = False
+) -> tuple[ClusterObjects, str]:
+    """Read the objects, and the version of the API server.
+
+    Facts do not need namespaces, and a user may not be allowed to list them.
+    """
     if options.cluster and options.context is None:
         return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
 
@@ -101,7 +106,9 @@ def read_objects(options: argparse.Namespace, streams: Streams) -> tuple[Cluster
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
         found = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
-        found += await live_cluster.list_if_served(session, resources.NETWORKS)
+        optional = (resources.NETWORKS, *((resources.NAMESPACES,) if namespaces else ()))
+        for kind in optional:
+            found += await live_cluster.list_if_served(session, kind)
         from_files = read_documents(options.cluster, streams.stdin)
         return sort_documents(
             (*live_cluster.as_documents(found), *from_files)

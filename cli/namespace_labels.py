@@ -1,4 +1,4 @@
-"""Finds the namespaces among manifests whose labels allow admin access."""
+"""Finds the namespaces among manifests and objects whose labels allow admin access."""
 
 from collections.abc import Iterable
 
@@ -13,15 +13,21 @@ _KIND = "Namespace"
 
 def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, bool]:
     """Return whether each namespace that the manifests define allows admin access."""
+    return read_admin_access(
+        document.value
+        for source in sources
+        if isinstance(source, Source) and _KIND.encode() in source.data
+        for document in read_objects(source)
+    )
+
+
+def read_admin_access(objects: Iterable[Value]) -> dict[str, bool]:
+    """Return whether each namespace among the objects allows admin access."""
     found: dict[str, bool] = {}
-    for source in sources:
-        if not isinstance(source, Source) or _KIND.encode() not in source.data:
-            continue
-        for document in read_objects(source):
-            name = get_value(document.value, ("metadata", "name"))
-            if _is_namespace(document.value) and isinstance(name, str):
-                label = get_value(document.value, ("metadata", "labels", ADMIN_ACCESS_LABEL))
-                found[name] = label == "true"
+    for each in objects:
+        name = get_value(each, ("metadata", "name"))
+        if _is_namespace(each) and isinstance(name, str):
+            found[name] = get_value(each, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
     return found
 
 

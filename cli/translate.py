@@ -20,7 +20,7 @@ from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts, read_gates
 from cli.input_files import read_sources
 from cli.live_cluster import ClusterReadError
-from cli.namespace_labels import find_admin_access
+from cli.namespace_labels import find_admin_access, read_admin_access
 from cli.streams import Streams
 from config.model import Configuration
 from config.policy import apply_policies
@@ -73,6 +73,7 @@ class _Result:
     templates: dict[tuple[object, object], Mapping[str, Value]] = field(default_factory=dict)
     input_templates: dict[tuple[object, object], Document] = field(default_factory=dict)
     findings: list[LocatedFinding] = field(default_factory=list)
+    admin_access: dict[str, bool] = field(default_factory=dict)  # of the cluster's namespaces
     changed: int = 0
     translated: int = 0
     read: int = 0
@@ -134,7 +135,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     sources = list(read_sources(options.filename, streams.stdin))
     context = _read_context(options, streams, result, _find_networks(sources))
     if context is not None:
-        context = replace(context, admin_access=find_admin_access(sources))
+        # The manifests may change the labels of the cluster.
+        labelled = {**result.admin_access, **find_admin_access(sources)}
+        context = replace(context, admin_access=labelled)
     for source in sources:
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
@@ -222,12 +225,13 @@ def _gather_facts(
     from facts.gather import gather_facts  # noqa: PLC0415
 
     try:
-        files, version = read_objects(options, streams)
+        files, version = read_objects(options, streams, namespaces=True)
     except ClusterReadError as error:
         return (error.located,)
     enabled = read_gates(options, version)
     if not isinstance(enabled, gates.Gates):
         return enabled
+    result.admin_access = read_admin_access(each.value for each in files.others)
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
     result.findings += (*files.findings, *files.located(with_policies))

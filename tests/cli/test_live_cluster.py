@@ -23,6 +23,25 @@ OBJECTS: list[dict[str, Any]] = [
     if each and each["kind"] in KINDS
 ]
 
+LABELLED = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "watchers", "labels": {"resource.kubernetes.io/admin-access": "true"}},
+}
+MONITOR = """
+apiVersion: v1
+kind: Pod
+metadata: {name: monitor, namespace: NAMESPACE}
+spec:
+  containers:
+    - {name: main, image: none, resources: {limits: {gpu.intel.com/monitoring: 1}}}
+"""
+ALLOWED = """
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+decisions: {adminAccess: allow}
+"""
+
 
 def command(*words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
@@ -42,7 +61,7 @@ def on_live(
 ) -> tuple[int, str, str]:
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi(version=version) as api:
-            for each in OBJECTS:
+            for each in (*OBJECTS, LABELLED):
                 api.put(each)
             if trouble:
                 api.fail(403, times=9, **trouble)
@@ -98,3 +117,31 @@ def test_an_unknown_context_is_named_in_the_error(tmp_path: Path) -> None:
     code, _, err = facts(tmp_path, "--context", "elsewhere")
     assert code == 2
     assert "elsewhere" in err
+
+
+@pytest.mark.parametrize(("namespace", "code"), [("watchers", 1), ("others", 2)])
+@pytest.mark.parametrize("is_live", [True, False])
+def test_the_labels_of_the_cluster_s_namespaces_allow_admin_access(
+    tmp_path: Path,
+    namespace: str,
+    code: int,
+    is_live: bool,  # noqa: FBT001  # a column
+) -> None:
+    files = {
+        "pod.yaml": MONITOR.replace("NAMESPACE", namespace),
+        "config.yaml": ALLOWED,
+        "cluster.yaml": yaml.safe_dump_all(
+            [*OBJECTS, LABELLED, {**LABELLED, "metadata": {"name": "others"}}]
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    words = ("translate", "-f", f"{tmp_path}/pod.yaml", "--config", f"{tmp_path}/config.yaml")
+    run = (
+        on_live(tmp_path, *words)
+        if is_live
+        else command(*words, "--cluster", f"{tmp_path}/cluster.yaml")
+    )
+    # A namespace that the live cluster does not have is unknown, which is a warning.
+    assert run[0] == (1 if is_live and namespace == "others" else code), run[2]
+    assert ("adminAccess: true" in run[1]) is (run[0] == 1)
