@@ -7,7 +7,7 @@ ones, for the same nodes.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ from facts.model import Facts
 from translate import essence
 from translate.changes import dual_nodes, environment, scheduler
 from translate.changes.annotation_size import check_annotation_size
-from translate.changes.patch import Patch, restore_original
+from translate.changes.patch import Patch
 from translate.changes.returned_requests import remove_returned_requests
 from translate.changes.template import ClaimTemplate
 from translate.codes import POD_TOO_COMPLEX
@@ -55,6 +55,13 @@ from translate.legacy.codes import (
 from translate.legacy.networks import add_networks
 from translate.legacy.pod_view import annotation_path, as_list, as_mapping
 from translate.legacy.read import read_pod
+from translate.original_requests import (
+    PodInput,
+    is_left_by_translation,
+    lower_errors,
+    read_original,
+    with_namespace,
+)
 from translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
@@ -142,7 +149,7 @@ def translate(
     if cached is not None:
         return cached
     try:
-        translation = _translate_rest(_PodInput(pod, namespace, admin_access), context)
+        translation = _translate_rest(PodInput(pod, namespace, admin_access), context)
     except WorkLimitError as limit:
         translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
     if context.translations is not None and key is not None:
@@ -150,15 +157,7 @@ def translate(
     return translation
 
 
-class _PodInput(NamedTuple):
-    """A pod, and what is known about its namespace."""
-
-    pod: Value
-    namespace: str
-    admin_access: bool | None
-
-
-def _translate_rest(given: _PodInput, context: TranslationContext) -> Translation:
+def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
     rest = remove_returned_requests(given.pod, context.configuration.legacy)
     if _has_error(rest.findings):
@@ -177,9 +176,9 @@ def _translate_rest(given: _PodInput, context: TranslationContext) -> Translatio
     )
 
 
-def _translate(given: _PodInput, context: TranslationContext) -> Translation:
+def _translate(given: PodInput, context: TranslationContext) -> Translation:
     pod, budget = given.pod, WorkBudget(given.pod)
-    requests = read_pod(_with_namespace(pod, given.namespace), context.configuration.legacy, budget)
+    requests = read_pod(with_namespace(pod, given.namespace), context.configuration.legacy, budget)
     if not requests.asks:
         return Translation(findings=requests.findings)
     if unchangeable := _check_changeable(pod):
@@ -191,7 +190,12 @@ def _translate(given: _PodInput, context: TranslationContext) -> Translation:
         *_report_wrong_types(pod, requests.asks),
     )
     if _has_error(findings):
-        return Translation(findings=findings)
+        # Another dialect may read what a translation left: the one that read the whole pod was
+        # selected by what is translated now.
+        is_left = is_left_by_translation(
+            requests, given, context.configuration, context.facts, budget
+        )
+        return Translation(findings=lower_errors(findings) if is_left else findings)
     outcome = _resolve_asks(given, requests.asks, context, budget)
     findings += outcome.findings
     if outcome.refused:
@@ -202,7 +206,7 @@ def _translate(given: _PodInput, context: TranslationContext) -> Translation:
 
 
 def _resolve_asks(
-    given: _PodInput, asks: tuple[Ask, ...], context: TranslationContext, budget: WorkBudget
+    given: PodInput, asks: tuple[Ask, ...], context: TranslationContext, budget: WorkBudget
 ) -> Outcome:
     """Resolve the asks of a pod, or return the cached outcome of equal asks."""
     admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
@@ -217,15 +221,13 @@ def _resolve_asks(
 
 
 def _read_original_asks(
-    given: _PodInput, context: TranslationContext, budget: WorkBudget
+    given: PodInput, context: TranslationContext, budget: WorkBudget
 ) -> tuple[Ask, ...]:
     """Return the asks of a translated pod before its translation; empty for any other pod."""
-    original = restore_original(given.pod, budget) if context.facts is not None else None
-    if original is None:
+    if context.facts is None:
         return ()
-    pod = _with_namespace(original, given.namespace)
-    requests = read_pod(pod, context.configuration.legacy, budget)
-    return apply_partition_policy(requests, context.facts).asks
+    original = read_original(given, context.configuration, context.facts, budget)
+    return original.requests.asks if original is not None else ()
 
 
 def _without_translation(findings: Iterable[Finding], outcome: Outcome) -> tuple[Finding, ...]:
@@ -235,15 +237,6 @@ def _without_translation(findings: Iterable[Finding], outcome: Outcome) -> tuple
         # The node labels go away with the plugin, and the pod would stay pending.
         dropped -= {LABEL_KEPT.name}
     return tuple(each for each in findings if each.code not in dropped)
-
-
-def _with_namespace(pod: Value, namespace: str) -> Value:
-    if not namespace or not isinstance(pod, dict):
-        return pod
-    metadata = as_mapping(pod.get("metadata"))
-    if metadata.get("namespace"):
-        return pod
-    return {**pod, "metadata": {**metadata, "namespace": namespace}}
 
 
 def _compose(

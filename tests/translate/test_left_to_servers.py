@@ -4,15 +4,19 @@ The model reads the generated cluster itself and not its facts: a node serves a 
 that has all its names, or by the class that takes precedence for its only name.
 """
 
+import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import Configuration
+from documents.patch import apply_edits
+from dra.finding import Severity
 from dra.gates import VERSIONS, Gates, gates_of_version
+from dra.names import ORIGINAL_ANNOTATION
 from facts.gather import FactsInput, gather_facts
 from tests.facts import clusters
 from tests.tables import YamlValue
@@ -181,3 +185,42 @@ def test_claims_and_what_stays_are_on_one_node(
 def test_the_model_knows_the_gate(*, gate: bool) -> None:
     cluster = GeneratedCluster("1.35", gate, (), (("gpu.nvidia.com", "nvidia.com/gpu", 1),))
     assert cluster.serves({"nvidia.com/gpu": 1}) == gate
+
+
+UUIDS = "nvidia.com/use-gpuuuid"
+
+
+def two_dialects(gpus: int) -> Any:  # noqa: ANN401  # a manifest
+    """Return a pod that Koordinator's dialect reads until its RDMA is translated, then HAMi's."""
+    made = pod([{"nvidia.com/gpu": gpus, "koordinator.sh/rdma": 100}])
+    return {**made, "metadata": {"annotations": {UUIDS: "GPU-1,GPU-2"}}}
+
+
+def test_what_a_translation_left_is_not_refused_when_another_dialect_reads_it() -> None:
+    context = make_context(Configuration())
+    first = translate(two_dialects(1000), context)
+    assert first.templates
+    after = apply_edits(two_dialects(1000), first.edits)
+    second = translate(after, context)
+    assert second.edits == ()
+    refused = [each for each in second.findings if each.code == "AmountRefused"]
+    assert [each.severity for each in refused] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        # The original has another amount, or no request.
+        [{"op": "replace", "path": "/spec/containers/0/resources/limits/nvidia.com~1gpu"}],
+        [{"op": "remove", "path": "/spec/containers/0/resources/limits/nvidia.com~1gpu"}],
+    ],
+)
+def test_a_forged_original_does_not_lower_an_error(forged: list[dict[str, Any]]) -> None:
+    alone: Any = {**pod([{"nvidia.com/gpu": 1000}]), "metadata": {"annotations": {UUIDS: "a,b"}}}
+    steps = [{**each, "value": 1} if each["op"] == "replace" else each for each in forged]
+    alone["metadata"]["annotations"][ORIGINAL_ANNOTATION] = json.dumps(steps)
+    facts = gather_facts(GeneratedCluster("1.36", gate=True, nodes=(), classes=()).objects()).facts
+    for context in (make_context(Configuration()), make_context(Configuration(), facts)):
+        found = translate(alone, context)
+        assert found.edits == ()
+        assert Severity.ERROR in {each.severity for each in found.findings}, found.findings
