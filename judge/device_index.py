@@ -8,8 +8,9 @@ pattern of equal values of the attributes that its constraints compare.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,7 +25,9 @@ from facts.device_counts import attribute_type
 from solver.constraints import typed_values
 from solver.node_view import OPTIONAL_OPERATIONS
 
+T = TypeVar("T")
 MAX_GROUPINGS = 256
+MAX_ANSWERS = 1024
 MAX_NUMBERS = 2_000_000
 # Read like an attribute, by judgements that taints decide. Full names of attributes have a slash.
 TAINTS = "taints"
@@ -39,11 +42,15 @@ class DeviceReads(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """The numbers of one slice: of its devices without attributes, and of each attribute."""
+    """The numbers of one slice: of its devices without attributes, and of each attribute.
+
+    `capacities` are the full names of the capacities.
+    """
 
     each: Slice
     base: int
     columns: Mapping[str, int]
+    capacities: frozenset[str]
 
 
 class SliceNumbers:
@@ -77,7 +84,9 @@ class SliceNumbers:
         numbered = {name: self._number((name, *column)) for name, column in columns.items()}
         if any(device.taints for device in each.devices):
             numbered[TAINTS] = self._number((TAINTS, *(d.taints for d in each.devices)))
-        return _Row(each, self._number(_base_key(each)), numbered)
+        capacities = {name for device in each.devices for name in device.capacity}
+        full_names = frozenset("/".join(split_name(name, each.driver)) for name in capacities)
+        return _Row(each, self._number(_base_key(each)), numbered, full_names)
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers) + 1)
@@ -137,6 +146,7 @@ class DeviceIndex:
         self._rows = (numbers or SliceNumbers()).rows(inventory.slices)
         self._positions = {id(each): i for i, each in enumerate(inventory.slices)}
         self.attributes = frozenset(name for row in self._rows for name in row.columns)
+        self.capacities = frozenset(chain.from_iterable({row.capacities for row in self._rows}))
         # One message for each node whose pools cannot be determined.
         self.unreadable: list[str] = []
         self.pools: dict[str, tuple[Pool, ...]] = self._find_pools()
@@ -144,6 +154,7 @@ class DeviceIndex:
         self._patterns: dict[str, list[list[Hashable]]] = {}
         self._columns: dict[str, list[int]] = {}
         self._groupings: dict[DeviceReads, tuple[Node, ...]] = {}
+        self._answers: dict[Hashable, object] = {}
 
     def representatives(self, reads: DeviceReads) -> tuple[Node, ...]:
         """Return one node of each group of nodes that differ in what is read."""
@@ -155,6 +166,14 @@ class DeviceIndex:
                 self._groupings.clear()
             known = self._groupings[reads] = self._group(reads)
         return known
+
+    def recall(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what was computed for a key before, or compute it, for this index only."""
+        if key not in self._answers:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[key] = compute()
+        return self._answers[key]  # type: ignore[return-value]  # computed for this key
 
     def _find_pools(self) -> dict[str, tuple[Pool, ...]]:
         cache, pools = PoolCache(), {}

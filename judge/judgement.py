@@ -18,6 +18,7 @@ from judge.opaque_configs import check_opaque_configs
 from judge.quotas import check_quotas
 from judge.references import check_references
 from judge.rules_annotation import check_rules_annotation
+from judge.selector_reads import check_selector_reads
 from judge.severity import DeviceFinding, settle_all
 from judge.subject import Subject
 
@@ -30,6 +31,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     check_constraints,
     check_references,
     check_quotas,
+    check_selector_reads,
     check_devices,
 )
 

@@ -7,6 +7,7 @@ import facts.codes
 import judge.claim_codes
 import judge.codes
 import judge.config_codes
+import judge.read_codes
 import judge.reference_codes
 import judge.validity_codes
 import ledger.codes
@@ -27,6 +28,7 @@ TABLES: Final = (
     judge.codes.CODES,
     judge.validity_codes.CODES,
     judge.reference_codes.CODES,
+    judge.read_codes.CODES,
     judge.config_codes.CODES,
     judge.claim_codes.CODES,
     solver.codes.CODES,
