@@ -87,6 +87,8 @@ class ClusterDevices:
     nodes: list[NodeDevices] = field(default_factory=list)
     # One error for each node whose pools cannot be determined.
     unreadable: list[str] = field(default_factory=list)
+    # The names of the slices that have a device for some node.
+    used_slices: set[str] = field(default_factory=set)
 
 
 def count_devices(
@@ -100,7 +102,7 @@ def count_devices(
     keys: dict[tuple[PoolID, str], ProductKey] = {}
     for node in nodes:
         try:
-            devices = list(_devices(inventory, node, pool_cache))
+            devices = list(_devices(inventory, node, pool_cache, cluster.used_slices))
         except NodeSelectorError as error:
             cluster.unreadable.append(f"{error}")
             continue
@@ -131,11 +133,12 @@ class DeviceProjections:
 
 
 def _devices(
-    inventory: Inventory, node: Node, pool_cache: PoolCache
+    inventory: Inventory, node: Node, pool_cache: PoolCache, used_slices: set[str]
 ) -> Iterator[tuple[PoolID, Device]]:
     for pool in inventory.pools_for(node, pool_cache):
         for each, device in pool.devices():
             if is_device_for_node(each, device, node):
+                used_slices.add(each.name)
                 yield pool.id, device
 
 

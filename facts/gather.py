@@ -18,6 +18,7 @@ from dra.inventory import build_inventory
 from dra.nodes import Node
 from dra.slices import Slice
 from facts import codes
+from facts.closed_classes import mark_closed_classes
 from facts.device_counts import ClusterDevices, DriverCounts, ProductKey, count_devices
 from facts.families import GPU, Family, known_families
 from facts.model import (
@@ -88,7 +89,7 @@ class GatheredFacts(NamedTuple):
     dual_nodes: tuple[DualNode, ...] = ()
 
 
-def gather_facts(
+def gather_facts(  # house: long, one line for each table
     objects: FactsInput,
     configuration: Configuration | None = None,
     gates: Gates = DEFAULTS,
@@ -103,16 +104,19 @@ def gather_facts(
     known = known_families(configuration)
     classes, projections = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
-    cluster = count_devices(build_inventory(objects.slices, gates=gates), nodes, known, projections)
+    inventory = build_inventory(objects.slices, gates=gates)
+    cluster = count_devices(inventory, nodes, known, projections)
     counted = count_selected(cluster, classes)
     dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, known)
     names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
     offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
+    rows = class_table(classes, counted)
+    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster.used_slices)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=describe_cluster(gates, keeps),
-        classes=_fit(class_table(classes, counted), "classes", _class_weight, omitted),
+        classes=_fit(rows, "classes", _class_weight, omitted),
         names=_fit(names, "names", _resource_weight, omitted),
         products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
         drivers=_fit(_drivers(cluster, known, omitted), "drivers", _driver_weight, omitted),

@@ -45,12 +45,17 @@ class Cluster(FactsPart, frozen=True):
 
 
 class ClassFacts(FactsPart, frozen=True):
-    """A DeviceClass, and the drivers and number of the devices that it selects."""
+    """A DeviceClass, and the drivers and number of the devices that it selects.
+
+    `closed` tells that no other kinds of devices will come, so that a request that none of them
+    satisfies can be refused.
+    """
 
     name: str
     extended: str = ""
     drivers: tuple[str, ...] = ()
     devices: int = 0
+    closed: bool = False
 
 
 class ResourceFacts(FactsPart, frozen=True):

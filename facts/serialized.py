@@ -50,7 +50,7 @@ def _without_counts(facts: Facts) -> Facts:
     """Reduce counts to what decisions read of them: whether there are any, and their order."""
     return replace(
         facts,
-        classes=tuple(replace(each, devices=0) for each in facts.classes),
+        classes=tuple(replace(each, devices=0, closed=False) for each in facts.classes),
         names=tuple(
             replace(each, nodes=min(each.nodes, 1), devices=0, most=0, dual=min(each.dual, 1))
             for each in facts.names

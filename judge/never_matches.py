@@ -115,11 +115,16 @@ def _describe_capacity(full: str, term: str, near: Iterable[Candidate], about: s
     if not amounts:
         return f"no device publishes {full}"
     short = full.partition("/")[2]
-    asked = _AT_LEAST.search(term)
-    if asked is not None:
-        wanted = asked[1] or asked[2]
+    wanted = at_least(term)
+    if wanted:
         return f"the largest {about} device has {max(amounts)} of {short}, {wanted} requested"
     return f"published {short}: {_list(dict.fromkeys(map(str, sorted(amounts))))}"
+
+
+def at_least(term: str) -> str:
+    """Return the quantity that a term requires at least; empty if it is another comparison."""
+    asked = _AT_LEAST.search(term)
+    return "" if asked is None else asked[1] or asked[2]
 
 
 def _plain(value: object) -> str:

@@ -4,21 +4,48 @@ A finding about devices is an error only if it is proved, no doubt is left, and 
 class that it depends on is closed. In all other cases it is a warning that says why.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from cel.dra import Selectors
 from config.model import Policy
 from config.policy import apply_policies
 from config.string_formats import FindingCode
 from dra.claim import Claim
 from dra.finding import Finding, Severity
-from judge.context import JudgeContext
+from facts.fleet import FleetVerdict
+from judge.context import JudgeCaches
 from judge.expected_shapes import ShapeReader, may_satisfy
 from judge.subject import Origin, Subject
 
 BY_CONTROL_PLANE = "the control plane made the object"
+
+
+class Settled(Protocol):
+    """What settles severities. `JudgeContext` is one."""
+
+    @property
+    def fleet(self) -> Mapping[str, FleetVerdict]:
+        """Whether the fleet of each class is closed."""
+
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Reasons why no finding about devices is certain."""
+
+    @property
+    def policies(self) -> Mapping[FindingCode, Policy]:
+        """The configured severities."""
+
+    @property
+    def selectors(self) -> Selectors:
+        """Compiles selectors."""
+
+    @property
+    def caches(self) -> JudgeCaches:
+        """The caches for expected shapes."""
 
 
 class DeviceFinding(msgspec.Struct, frozen=True):
@@ -36,7 +63,7 @@ class DeviceFinding(msgspec.Struct, frozen=True):
 
 
 def settle_all(
-    findings: Iterable[Finding | DeviceFinding], subject: Subject, context: JudgeContext
+    findings: Iterable[Finding | DeviceFinding], subject: Subject, context: Settled
 ) -> Iterator[Finding]:
     """Yield the findings with their final severity, without those that are switched off."""
     for each in findings:
@@ -47,7 +74,7 @@ def settle_all(
 
 
 def _settle_device_finding(
-    each: DeviceFinding, subject: Subject, context: JudgeContext
+    each: DeviceFinding, subject: Subject, context: Settled
 ) -> Iterator[Finding]:
     found = each.finding
     if found.severity is not Severity.ERROR:
@@ -67,7 +94,7 @@ def _settle_device_finding(
         yield from _apply_policies(_spare_control_plane(found, subject), context)
 
 
-def _find_doubt(each: DeviceFinding, context: JudgeContext) -> str:
+def _find_doubt(each: DeviceFinding, context: Settled) -> str:
     """Return the first reason why a finding is not certain; empty if it is."""
     if each.unproved:
         return each.unproved
@@ -79,8 +106,8 @@ def _find_doubt(each: DeviceFinding, context: JudgeContext) -> str:
             return f"nothing is known about the fleet of class {name}"
         if not verdict.closed:
             return verdict.reason
-        reader = ShapeReader(context.selectors, context.caches.proofs.expressions)
         for shape in verdict.expected:
+            reader = ShapeReader(context.selectors, context.caches.proofs.expressions)
             if may_satisfy(shape, name, each.demand, reader):
                 return f"the configuration expects nodes with {shape} for class {name}"
     return ""
@@ -103,5 +130,5 @@ def _spare_control_plane(found: Finding, subject: Subject) -> Finding:
     return replace(found, severity=Severity.WARNING, message=message)
 
 
-def _apply_policies(found: Finding, context: JudgeContext) -> Iterator[Finding]:
+def _apply_policies(found: Finding, context: Settled) -> Iterator[Finding]:
     return apply_policies((found,), context.policies)

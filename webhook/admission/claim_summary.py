@@ -1,45 +1,63 @@
-"""Summarize the claims of a template: a description, and their quota charges.
+"""Summarize the claims of a template: a description, quota charges, and whether they can work.
 
 Summaries are cached by the template name, which is a hash of the content.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from cel.dra import Selectors
+from config.model import Configuration
 from documents.paths import get_value
 from dra.claim import Template, read_template, template_reader
+from dra.finding import Finding
 from dra.quota import quota_charges
+from facts.families import known_families
 from facts.model import Facts
+from judge.by_facts import FactsContext, judge_by_facts
+from judge.subject import Subject
 from report.claim_requests import summarize_claim
 from translate.changes.template import ClaimTemplate
+from translate.pods import TranslationContext
 
 _MAX_ENTRIES: Final = 4096
+# A summary is shared by all pods that use the template.
+_ANY_POD: Final = Subject("", "")
 
 
 class ClaimSummary(msgspec.Struct, frozen=True):
-    """The description and the quota charges of a claim."""
+    """The description and the quota charges of a claim, and findings by the facts about it."""
 
     description: str = ""
     charges: Mapping[str, int] = {}
+    findings: tuple[Finding, ...] = ()
 
 
 class ClaimSummaries:
-    """A bounded cache of summaries. It is cleared when the facts change."""
+    """A bounded cache of summaries. It is cleared when facts or configuration change.
 
-    def __init__(self) -> None:
+    `find_older` returns the facts that were current a short time ago.
+    """
+
+    def __init__(self, find_older: Callable[[], Sequence[Facts]] = tuple) -> None:
         self._summaries: OrderedDict[str, ClaimSummary] = OrderedDict()
-        self._facts: Facts | None = None
+        self._find_older = find_older
+        self._inputs: tuple[Facts | None, Configuration] | None = None
+        self._judging: FactsContext | None = None
         self._classes: Mapping[str, str] = {}
         self._reader = template_reader()
 
-    def summarize(self, template: ClaimTemplate, facts: Facts | None) -> ClaimSummary:
+    def summarize(self, template: ClaimTemplate, context: TranslationContext) -> ClaimSummary:
         """Return the summary of a template."""
-        if facts is not self._facts:
+        facts, configuration = context.facts, context.configuration
+        known = self._inputs
+        if known is None or known[0] is not facts or known[1] is not configuration:
             self._summaries.clear()
-            self._facts, self._classes = facts, _charged_classes(facts)
+            self._inputs, self._classes = (facts, configuration), _charged_classes(facts)
+            self._judging = None if facts is None else self._make_context(facts, configuration)
         summary = self._summaries.get(template.name)
         if summary is None:
             summary = self._summaries[template.name] = self._read(template)
@@ -52,7 +70,20 @@ class ClaimSummaries:
         if not isinstance(read, Template):
             return ClaimSummary(template.name)
         description = summarize_claim(get_value(template.object, ("spec",)))
-        return ClaimSummary(description, quota_charges(read.spec.spec, self._classes))
+        spec = read.spec.spec
+        judging = self._judging
+        findings = () if judging is None else judge_by_facts(spec, _ANY_POD, judging)
+        return ClaimSummary(description, quota_charges(spec, self._classes), findings)
+
+    def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
+        gates = facts.cluster.feature_gates
+        return FactsContext(
+            facts,
+            Selectors(gates.version, list_attributes=gates.list_type_attributes),
+            older=tuple(each for each in self._find_older() if each != facts),
+            families=known_families(configuration),
+            policies=configuration.findings,
+        )
 
 
 def _charged_classes(facts: Facts | None) -> Mapping[str, str]:

@@ -87,7 +87,7 @@ class AdmissionHandler:
         self._cluster = cluster
         self._templates = templates
         self._cache = cache
-        self._summaries = ClaimSummaries()
+        self._summaries = ClaimSummaries(lambda: cluster.recent_inputs().facts)
         self._interest: tuple[Configuration, Interest] | None = None
         self._scopes = NamespaceScopes(cluster)
 

@@ -128,7 +128,7 @@ def decide(
     after = apply_edits(pod, translation.edits)
     removed = find_removed_requests(pod, after)
     templates = translation.templates
-    by_name = {each.name: summaries.summarize(each, context.facts) for each in templates}
+    by_name = {each.name: summaries.summarize(each, context) for each in templates}
     charges: Counter[str] = Counter()
     for each in templates:
         charges.update(by_name[each.name].charges)
@@ -136,7 +136,7 @@ def decide(
     return PodDecision(
         translation.edits,
         translation.templates,
-        findings,
+        (*findings, *dict.fromkeys(one for each in by_name.values() for one in each.findings)),
         removed,
         charges,
         describe_translation(pod, after, described, removed),

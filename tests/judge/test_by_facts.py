@@ -1,0 +1,90 @@
+"""Claims are judged by the facts as the case table says."""
+
+from pathlib import Path
+
+import pytest
+
+from cel.dra import Selectors
+from config.model import Policy
+from config.string_formats import FindingCode
+from dra.claim import Template, read_template
+from facts.families import Family
+from facts.model import Amount, ClassFacts, Driver, Facts, Product
+from judge.by_facts import FactsContext, judge_by_facts
+from judge.subject import Subject
+from tests.tables import YamlValue, load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases/by_facts.yaml")
+DRIVER = "d.io"
+FAMILY = Family("gpu", DRIVER, ("gpu",), type="type", name="productName")
+SELECTORS = Selectors("1.37")
+
+
+def build_facts(case: YamlValue, most: int = 8) -> Facts:
+    shared = case.get("shared", False)
+    rows = [("A100", "40Gi", most), ("H100", "80Gi", 4)]
+    return Facts(
+        classes=(
+            ClassFacts("gpu", drivers=(DRIVER,), devices=12, closed=case.get("closed", True)),
+            ClassFacts("nic", closed=True),
+        ),
+        products=tuple(
+            Product(
+                DRIVER,
+                name=name,
+                shared=shared,
+                capacity={"memory": Amount(memory)},
+                classes=("gpu",),
+                most=number,
+            )
+            for name, memory, number in rows
+        ),
+        drivers=(
+            Driver(DRIVER, attributes=case.get("types", {f"{DRIVER}/productName": "string"})),
+        ),
+        omitted=case.get("omitted", {}),
+    )
+
+
+def expand(short: YamlValue) -> YamlValue:
+    found: YamlValue = {"deviceClassName": short.get("class", "gpu")}
+    if "mode" in short:
+        found["allocationMode"] = short["mode"]
+    if "count" in short:
+        found["count"] = short["count"]
+    found["selectors"] = [{"cel": {"expression": each}} for each in short.get("selectors", ())]
+    if "capacity" in short:
+        found["capacity"] = {"requests": short["capacity"]}
+    return found
+
+
+def build_template(case: YamlValue) -> Template:
+    if "alternatives" in case:
+        listed = [{"name": f"a{i}", **expand(x)} for i, x in enumerate(case["alternatives"])]
+        requests = [{"name": "r", "firstAvailable": listed}]
+    else:
+        requests = [{"name": f"r{i}", "exactly": expand(x)} for i, x in enumerate(case["requests"])]
+    read = read_template(
+        {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    )
+    assert isinstance(read, Template), read
+    return read
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_claims_are_judged_by_the_facts_as_the_table_says(case: YamlValue) -> None:
+    context = FactsContext(
+        build_facts(case),
+        SELECTORS,
+        older=[build_facts(case, **each) for each in case.get("older", ())],
+        families={DRIVER: FAMILY},
+        policies={FindingCode(k): Policy(v) for k, v in case.get("policies", {}).items()},
+    )
+    found = judge_by_facts(build_template(case).spec.spec, Subject("Pod/team/p", "team"), context)
+    expected = [(severity, case[severity]) for severity in ("error", "warning") if severity in case]
+    actual = [(f"{each.severity}", f"{each.code}: {each.message}") for each in found]
+    assert [
+        (severity, text[: len(start)])
+        for (severity, text), (_, start) in zip(actual, expected, strict=True)
+    ] == expected
+    assert all(each.remedy for each in found)
