@@ -80,8 +80,8 @@ def combine(reading: SecretReading, remembered: Authorities, now: float) -> Auth
     if reading.state is SecretState.FOREIGN:
         return _drop_expired(remembered, now)
     known = remembered.current.certificate if remembered.current else None
-    is_complete = reading.state is SecretState.VALID and known in (None, *stored.trusted)
-    if is_complete:
+    is_continued = stored.current is not None and known in (None, *stored.trusted)
+    if reading.state is SecretState.VALID and is_continued:
         return _drop_expired(stored, now)
     current, upcoming = stored.current, stored.upcoming
     if current is None:
