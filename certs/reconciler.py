@@ -130,18 +130,22 @@ class CertificateReconciler:
         if not authorities.trusted:
             return
         namespace, bundle = self._secret.namespace, authorities.bundle
-        missing = 0
-        for each in configurations:
-            change = compose_injection(each, namespace, bundle)
-            missing += change is not None
-            metrics.BUNDLES_MISSING.set(missing)
-            if change is not None:
-                await self._apply(change)
-            else:
-                await self._outside.writer.release_bundle(each)
-        metrics.BUNDLES_MISSING.set(0)
+        changes = [(each, compose_injection(each, namespace, bundle)) for each in configurations]
+        metrics.BUNDLES_MISSING.set(sum(change is not None for _, change in changes))
+        failures: list[Exception] = []
+        for live, change in changes:
+            try:
+                await self._apply(change, live)
+            except Exception as error:  # noqa: BLE001  # one configuration must not stop the others
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
-    async def _apply(self, change: JSONObject) -> None:
+    async def _apply(self, change: JSONObject | None, live: JSONObject) -> None:
+        """Apply the bundle where it is missing; give up the ownership where it is not."""
+        if change is None:
+            await self._outside.writer.release_bundle(live)
+            return
         try:
             await self._outside.writer.apply_bundle(change)
         except Exception:

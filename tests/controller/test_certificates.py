@@ -168,3 +168,17 @@ def test_a_damaged_secret_after_a_restart_waits_for_the_delay(tmp_path: Path) ->
                 assert set(before.trusted) < set(after.trusted)
 
     asyncio.run(play())
+
+
+def test_a_configuration_that_cannot_be_changed_does_not_stop_the_others(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            api.fail(422, method="PATCH", part="mutatingwebhookconfigurations", times=9999)
+            async with running(api, tmp_path):
+                await api.until(lambda: len(bundles(api)) == 2)
+                hooks = (api.get("validatingwebhookconfigurations", "drawbridge") or {})["webhooks"]
+                assert hooks[0]["clientConfig"]["caBundle"]
+                assert not signs(api)
+
+    asyncio.run(play())
