@@ -48,7 +48,7 @@ annotations:
   {{- end }}
 {{- end }}"""
 _EXPRESSIONS: Final = """\
-{{- if .Values.admission.requireLabel }}
+{{- if .Values.admissionWebhooks.requireLabel }}
 - {key: drawbridge.dev/translate, operator: Exists}
 {{- end }}
 - {key: drawbridge.dev/translate, operator: NotIn, values: ["off"]}"""
@@ -56,8 +56,10 @@ _EXCLUDED: Final = """\
 - key: kubernetes.io/metadata.name
   operator: NotIn
   values:
-    {{- toYaml (append .Values.admission.excludeNamespaces .Release.Namespace) | nindent %4 }}
-{{- with .Values.admission.matchExpressions }}
+    {{- range append .Values.admissionWebhooks.excludeNamespaces .Release.Namespace }}
+    - {{ . | quote }}
+    {{- end }}
+{{- with .Values.admissionWebhooks.matchExpressions }}
 {{- toYaml . | nindent %0 }}
 {{- end }}"""
 _CA_BUNDLE: Final = """\
@@ -198,10 +200,10 @@ def _edit_tls(name: str, pod: JSON, container: JSON, holders: Placeholders) -> N
 def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
     hook["clientConfig"][holders.lines(_CA_BUNDLE)] = None
     hook["timeoutSeconds"] = holders.inline(
-        f"min {hook['timeoutSeconds']} .Values.admission.timeoutSeconds"
+        f"min {hook['timeoutSeconds']} .Values.admissionWebhooks.timeoutSeconds"
     )
     if hook["name"] == "pods.drawbridge.dev":
-        hook["failurePolicy"] = holders.inline(".Values.admission.failurePolicy")
+        hook["failurePolicy"] = holders.inline(".Values.admissionWebhooks.failurePolicy")
     if hook["name"] == "guard.drawbridge.dev":
         # The controller manages the field, and an upgrade must not take it back.
         hook["failurePolicy"] = holders.inline('include "drawbridge.guardFailurePolicy" .')

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 _TEMPLATE: Final = Path(__file__).with_name("rbac.md")
-_BASE: Final = Path(__file__).parent.parent / "manifests" / "base"
+_MANIFESTS: Final = Path(__file__).parent.parent / "manifests"
 _HEAD: Final = "| resources | names | verbs | for |\n|---|---|---|---|\n"
 
 
@@ -65,8 +65,10 @@ def _read_comment(lines: list[str]) -> str:
 
 
 def list_roles() -> list[Role]:
-    """Return all roles of the base."""
-    return [role for file in sorted(_BASE.glob("roles-*.yaml")) for role in read_roles(file)]
+    """Return all roles of the base and of the components."""
+    files = sorted(_MANIFESTS.glob("base/roles-*.yaml"))
+    files += sorted(_MANIFESTS.glob("components/*/*-account.yaml"))
+    return [role for file in files for role in read_roles(file)]
 
 
 def render_page() -> str:

@@ -16,12 +16,13 @@ from e2e.runner import print_line
 
 NAMESPACE = "drawbridge-system"
 HERE = Path(__file__).parent
-BASE = HERE.parents[1] / "manifests" / "base"
+MANIFESTS = HERE.parents[1] / "manifests"
 
 
 def read_roles() -> set[Right]:
     """Return the rights that the installation grants to its processes."""
-    files = sorted(BASE.glob("roles-*.yaml"))
+    files = sorted(MANIFESTS.glob("base/roles-*.yaml"))
+    files += sorted(MANIFESTS.glob("components/*/*-account.yaml"))
     objects = [each for file in files for each in yaml.safe_load_all(file.read_text("utf-8"))]
     for each in objects:
         each["metadata"].setdefault("namespace", NAMESPACE)

@@ -127,5 +127,6 @@ def compare(
         sorted(each for each in granted - exercised if str(each) not in explained),
         sorted(one for one in used if not any(allows(each, one) for each in granted)),
         sorted(text for text in explained if names.get(text) is None or names[text] in exercised),
-        sorted(denied),
+        # A scenario that removes a right plays its denial.
+        sorted(one for one in denied if not any(allows(each, one) for each in granted)),
     )

@@ -117,26 +117,34 @@ class Installation:
         rendered = self.kubectl("kustomize", str(manifest.BASE)).check().out
         self.objects = list(yaml.safe_load_all(rendered))
         self.kubectl("apply", "-f", "-", stdin=rendered).check()
+        self.replace_pods()
+
+    def replace_pods(self) -> None:
+        """Wait until the Deployments have made pods, which nothing runs, and remove them."""
         inside = self.kubectl.inside(NAMESPACE)
         for name in (WEBHOOK, CONTROLLER):
             wanted = manifest.find(self.objects, "Deployment", name)["spec"]["replicas"]
             there = f"--for=jsonpath={{.status.replicas}}={wanted}"
             inside("wait", f"deployment/{name}", there, "--timeout=30s").check()
         inside("scale", "deployment", "--all", "--replicas=0").check()
-        self._report_ready()
+        self.report_ready()
 
-    def _report_ready(self) -> None:
-        """Let the Deployment of the webhook report ready replicas, for which processes run here.
+    def report_ready(self, name: str = WEBHOOK) -> None:
+        """Let a Deployment report ready replicas, for which processes run here.
 
         Its pods exist but are not scheduled, and the rig writes their status as a kubelet does.
         """
         inside = self.kubectl.inside(NAMESPACE)
-        wanted = manifest.find(self.objects, "Deployment", WEBHOOK)["spec"]["replicas"]
+        wanted = manifest.find(self.objects, "Deployment", name)["spec"]["replicas"]
         template = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
-        inside("patch", "deployment", WEBHOOK, f"--patch={json.dumps(template)}").check()
-        inside("scale", "deployment", WEBHOOK, f"--replicas={wanted}").check()
+        inside("patch", "deployment", name, f"--patch={json.dumps(template)}").check()
+        inside("scale", "deployment", name, f"--replicas={wanted}").check()
         there = f"--for=jsonpath={{.status.updatedReplicas}}={wanted}"
-        inside("wait", f"deployment/{WEBHOOK}", there, "--timeout=30s").check()
+        inside("wait", f"deployment/{name}", there, "--timeout=30s").check()
+        self.mark_pods_ready()
+
+    def mark_pods_ready(self) -> None:
+        """Write the status of the pods that no kubelet runs."""
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         for pod in self.plane.admin.get(pods)["items"]:
@@ -255,14 +263,15 @@ class Installation:
 
     def drawbridge(self, *words: str, stdin: str = "") -> CommandResult:
         """Run the `drawbridge` command with the kubeconfig of the kubectl user."""
-        return run([str(COMMANDS / "drawbridge"), *words], words, stdin, self._environment())
+        return run([str(COMMANDS / "drawbridge"), *words], words, stdin, self.environment())
 
     def plugin(self, *words: str, stdin: str = "") -> CommandResult:
         """Run `kubectl drawbridge ...`, which kubectl finds on the PATH."""
         command = [str(self.kubectl.program), "drawbridge", *words]
-        return run(command, ("kubectl", "drawbridge", *words), stdin, self._environment())
+        return run(command, ("kubectl", "drawbridge", *words), stdin, self.environment())
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a person at a terminal."""
         return {
             **os.environ,
             "KUBECONFIG": str(self.kubectl.access),

@@ -97,6 +97,7 @@ def test_each_difference_is_found() -> None:
     assert compare(FACTS, {FOUND, watch}, set(), {"a right that is gone": "why"}).stale
     assert compare(FACTS, {FOUND, watch, other}, set(), {}).ungranted == [other]
     assert compare(FACTS, {FOUND, watch}, {other}, {}).denied == [other]
+    assert compare(FACTS, {FOUND, watch}, {watch}, {}).denied == []
 
 
 def test_the_roles_of_people_grant_nothing_to_a_process() -> None:
