@@ -4,22 +4,25 @@ A pod that requests devices in the old way is translated first. A request that s
 class serves gets the claim that the scheduler makes for it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from cli.checked_cluster import CheckedCluster
-from documents.document import Document
+from cli.cluster_objects import ClusterObjects
+from cli.simulate import default_allocator
+from documents.document import Document, LayoutCache, LocatedFinding
 from documents.patch import apply_edits
 from documents.paths import format_path, get_value, parse_path
 from documents.values import Value
 from dra.claim import TEMPLATE, Template, template_reader
 from dra.finding import Finding, Severity
+from dra.gates import Gates
 from facts.offers import served_resources
 from judge.context import JudgeContext
-from judge.judgement import judge_file
-from judge.subject import JudgedClaim, Subject, pod_subject
+from judge.judgement import judge_file, judge_subject
+from judge.subject import JudgedClaim, Subject, pod_subject, template_subject
 from ledger.extended_resources import class_by_resource_name, compose_requests, requested_names
 from ledger.generated_claims import claim_for_extended_resources
 from ledger.pods import Pod, pod_reader
@@ -109,14 +112,42 @@ def judge_pod(
     subject = _with_schedulers_claim(subject, each.pod, cluster, context)
     for found in judge_file(subject, context):
         if found.object in generated or found.object == _SCHEDULERS_CLAIM:
-            message = f"the claim for its devices: {found.message}"
-            moved = replace(found, path="spec", message=message)
+            yield _move_to_pod(found, each)
         elif found.object == subject.object:
-            moved = found
+            yield _move(found, each.document.name, each.place)
         else:
             yield found
-            continue
-        yield _move(moved, each.document.name, each.place)
+
+
+def judge_translations(
+    documents: Iterable[Document],
+    translation: TranslationContext,
+    objects: ClusterObjects,
+    enabled: Gates,
+) -> Iterator[LocatedFinding]:
+    """Judge the claims that the translation of documents makes, on the devices of a cluster."""
+    configuration = translation.configuration
+    allocator = default_allocator(configuration)
+    cluster = CheckedCluster(
+        ClusterObjects(), objects, known=True, gates=enabled, configuration=configuration,
+        allocator=allocator,
+    )  # fmt: skip
+    pods = [each for document in documents for each in translate_pods(document, translation).pods]
+    context = cluster.judge_context()
+    layouts = LayoutCache()
+    for each in pods:
+        claims = tuple(one for made in each.templates for one in template_subject(made).claims)
+        subject = Subject(each.document.name, each.pod.namespace, claims)
+        for found in judge_subject(subject, context):
+            moved = _move_to_pod(found, each)
+            yield each.document.locate_finding(moved, layouts)
+
+
+def _move_to_pod(found: Finding, each: TranslatedPod) -> Finding:
+    """Return a finding about a claim that a pod brings as one about the object of the pod."""
+    message = f"the claim for its devices: {found.message}"
+    moved = replace(found, path="spec", message=message)
+    return _move(moved, each.document.name, each.place)
 
 
 def _with_schedulers_claim(

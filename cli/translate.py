@@ -6,20 +6,20 @@ input.
 """
 
 import argparse
-import difflib
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final, TextIO
+from typing import Final
 
 from msgspec.structs import replace
 
 from cli import config, live_cluster, output
+from cli.cluster_objects import ClusterObjects
 from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts, read_gates
 from cli.input_files import read_sources
 from cli.live_cluster import ClusterReadError
+from cli.manifest_text import describe_changes, join_documents, print_each, write_bytes
 from cli.namespace_labels import find_admin_access, read_admin_access
 from cli.streams import Streams
 from config.model import Configuration
@@ -73,6 +73,8 @@ class _Result:
     templates: dict[tuple[object, object], Mapping[str, Value]] = field(default_factory=dict)
     input_templates: dict[tuple[object, object], Document] = field(default_factory=dict)
     findings: list[LocatedFinding] = field(default_factory=list)
+    made: list[Document] = field(default_factory=list)
+    cluster: tuple[ClusterObjects, gates.Gates] | None = None
     admin_access: dict[str, bool] = field(default_factory=dict)  # of the cluster's namespaces
     changed: int = 0
     translated: int = 0
@@ -143,11 +145,21 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
             result.findings.append(source)
         else:
             _translate_file(source, context, result)
+    _judge_translations(context, result)
     _drop_input_templates(result)
     _print(options.output, result, streams)
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return ERRORS
     return TRANSLATED if result.changed else NOTHING
+
+
+def _judge_translations(context: TranslationContext | None, result: _Result) -> None:
+    """Add the verdicts of the judge about the claims of this translation, with a cluster."""
+    if context is None or result.cluster is None or not result.made:
+        return
+    from cli.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
+
+    result.findings += judge_translations(result.made, context, *result.cluster)
 
 
 def _read_context(
@@ -232,6 +244,7 @@ def _gather_facts(
     if not isinstance(enabled, gates.Gates):
         return enabled
     result.admin_access = read_admin_access(each.value for each in files.others)
+    result.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
     result.findings += (*files.findings, *files.located(with_policies))
@@ -262,6 +275,7 @@ def _translate_file(source: Source, context: TranslationContext | None, result: 
         values.append((document, value, changes))
         if changes:
             result.templates |= {_template_key(each): each for each in one.templates}
+            result.made += [document] if one.templates else []
     _add_documents(values, result)
     result.files.append(_File(source, data))
 
@@ -334,9 +348,8 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
         streams.out.write(_summary(result))
     else:
         if form == "yaml":
-            _write(
-                streams.out, _joined([*(each.text for each in result.files), *_texts(templates)])
-            )
+            texts = [*(each.text for each in result.files), *print_each(templates)]
+            write_bytes(streams.out, join_documents(texts))
         else:
             streams.out.writelines(_diff(result, templates))
         output.print_findings(result.findings, streams.err)
@@ -353,46 +366,9 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _texts(templates: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
-    for each in templates:
-        text = io.StringIO()
-        output.print_value(dict(each), "yaml", text)
-        yield text.getvalue().encode()
-
-
-def _joined(texts: Iterable[bytes]) -> bytes:
-    """Concatenate files as separate YAML documents."""
-    joined = b""
-    for text in texts:
-        if joined and text:
-            joined += b"" if joined.endswith(b"\n") else b"\n"
-            joined += b"" if text.startswith(b"---") else b"---\n"
-        joined += text
-    return joined
-
-
-def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes unchanged: an unreadable file may contain invalid text."""
-    binary = getattr(stream, "buffer", None)
-    if binary is None:
-        stream.write(data.decode(errors="backslashreplace"))
-        return
-    stream.flush()
-    binary.write(data)
-
-
 def _diff(result: _Result, templates: Sequence[Mapping[str, Value]]) -> Iterator[str]:
     for each in result.files:
         name = each.source.name.lstrip("/")
-        yield from _changes(each.source.data, each.text, f"a/{name}", f"b/{name}")
-    for template, text in zip(templates, _texts(templates), strict=True):
-        yield from _changes(b"", text, "/dev/null", f"b/{_template_key(template)[1]}.yaml")
-
-
-def _changes(before: bytes, after: bytes, old: str, new: str) -> Iterator[str]:
-    before_lines, after_lines = (
-        each.decode(errors="backslashreplace").splitlines(keepends=True) for each in (before, after)
-    )
-    for line in difflib.unified_diff(before_lines, after_lines, old, new):
-        # The marker of diff and patch for a file without a final newline.
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        yield from describe_changes(each.source.data, each.text, f"a/{name}", f"b/{name}")
+    for template, text in zip(templates, print_each(templates), strict=True):
+        yield from describe_changes(b"", text, "/dev/null", f"b/{_template_key(template)[1]}.yaml")

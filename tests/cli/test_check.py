@@ -141,13 +141,33 @@ def test_claims_that_exist_in_the_cluster_are_judged_where_they_are(tmp_path: Pa
     assert (found["code"], found["object"]) == ("ConfigInvalid", "ResourceClaimTemplate/ml/one")
 
 
-@pytest.mark.parametrize(("count", "found"), [(8, []), (9, ["CountNeverFits"])])
-def test_pod_is_judged_as_what_its_translation_becomes(count: int, found: list[str]) -> None:
-    # The sample cluster serves the name by no plugin, and no node has more than 8 GPUs.
-    printed = findings(OLD_POD % count, "--cluster", INVENTORY)[1]
+@pytest.mark.parametrize(("mebibytes", "found"), [(3000, []), (300_000, ["CapacityNeverFits"])])
+def test_pod_is_judged_as_what_its_translation_becomes(mebibytes: int, found: list[str]) -> None:
+    text = OLD_POD.replace(
+        "nvidia.com/gpu: %d", f"nvidia.com/gpu: 1, nvidia.com/gpumem: {mebibytes}"
+    )
+    printed = findings(text, "--cluster", INVENTORY)[1]
     assert [each["code"] for each in printed] == found
     assert all(each["object"] == "Pod/ml/old" for each in printed)
     assert all(each["path"] == "spec" for each in printed)
+
+
+def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ml"},
+        "spec": {"tasks": [{"template": {"spec": yaml.safe_load(OLD_POD % 9)["spec"]}}]},
+    }
+    (found,) = findings(yaml.safe_dump(job), "--cluster", INVENTORY)[1]
+    assert (found["code"], found["object"]) == ("CountNeverFits", "Job/ml/j")
+    assert found["path"] == "spec.tasks[0].template.spec"
+
+
+def test_pod_that_cannot_be_translated_is_an_error() -> None:
+    text = OLD_POD.replace("%d", "1, nvidia.com/gpumem: [1]")
+    assert {code for code, _ in codes(text, "--cluster", INVENTORY)}
+    assert findings(text, "--cluster", INVENTORY)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -159,17 +179,19 @@ def test_quota_of_the_files_limits_every_kind(text: str) -> None:
     assert found["message"].endswith("to 1, but the object needs 2")
 
 
-def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler(
-    tmp_path: Path,
-) -> None:
-    served = tmp_path / "class.yaml"
-    documents = inventory("DeviceClass", "ResourceSlice", "Node")
-    for each in documents:
-        if each["kind"] == "DeviceClass" and each["metadata"]["name"] == "gpu.nvidia.com":
-            each["spec"]["extendedResourceName"] = "nvidia.com/gpu"
-    served.write_text(yaml.safe_dump_all(documents))
+def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler() -> None:
+    # In the sample cluster, class gpu.nvidia.com serves the name, and no node has more than 8.
     for count, found in ((8, []), (9, [("CountNeverFits", "Pod/ml/old")])):
-        assert codes(OLD_POD % count, "--cluster", str(served)) == found
+        assert codes(OLD_POD % count, "--cluster", INVENTORY) == found
+
+
+def test_request_that_a_plugin_serves_is_not_judged_as_a_claim(tmp_path: Path) -> None:
+    nodes = inventory("Node")
+    for each in nodes:
+        each.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "16"}
+    served = tmp_path / "nodes.yaml"
+    served.write_text(yaml.safe_dump_all([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
+    assert codes(OLD_POD % 9, "--cluster", str(served)) == []
 
 
 def test_unreadable_document_does_not_stop_the_others() -> None:

@@ -191,7 +191,7 @@ def test_the_facts_show_whether_a_class_or_a_plugin_serves_a_resource() -> None:
 def test_a_class_serves_a_resource_by_version_and_gates(
     source: str, options: tuple[str, ...], changed: int, tmp_path: Path
 ) -> None:
-    inventory = ("--cluster", str(ROOT / "examples" / "inventory"))
+    inventory = ("--cluster", str(Path(__file__).parents[2] / "examples" / "inventory"))
     facts = tmp_path / "facts.yaml"
     out = io.StringIO()
     assert dispatch(["facts", *inventory], Streams(io.BytesIO(), out, io.StringIO()), "") == 0
@@ -233,7 +233,7 @@ def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
     file.write_text(f"{head}decisions: {{nativeExtendedNames: translate}}\n")
-    cluster = str(ROOT / "examples" / "inventory")
+    cluster = str(Path(__file__).parents[2] / "examples" / "inventory")
     code, read = printed(POD, "--cluster", cluster, "--config", str(file))
     assert (code, read["changed"]) == (1, 1)
     file.write_text(f"{head}findings: {{ServerUnknown: enforce}}\n")
@@ -296,7 +296,7 @@ def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> N
     """Names from a configuration are in the templates and in their hashes."""
     facts, configuration = tmp_path / "facts.yaml", tmp_path / "config.yaml"
     configuration.write_text(CONFIGURED)
-    inventory = str(ROOT / "examples" / "inventory")
+    inventory = str(Path(__file__).parents[2] / "examples" / "inventory")
     out = io.StringIO()
     streams = Streams(io.BytesIO(), out, io.StringIO())
     line = ["facts", "--cluster", inventory, "--config", str(configuration), "-o", "yaml"]
@@ -316,3 +316,23 @@ def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> N
         code, text, _ = run("-f", "-", *options, "-o", form, stdin=pod.encode())
         assert code == 1
         assert template["metadata"]["name"].encode() in text
+
+
+SHARED = POD.replace("nvidia.com/gpu: 1", "nvidia.com/gpu: 1\n        nvidia.com/gpumem: %d")
+
+
+@pytest.mark.parametrize(("mebibytes", "code"), [(3000, 1), (300_000, 2)])
+def test_claims_of_the_translation_are_judged_on_the_devices_of_a_cluster(
+    mebibytes: int, code: int
+) -> None:
+    text = SHARED % mebibytes
+    exit_code, read = printed(
+        text, "--cluster", str(Path(__file__).parents[2] / "examples" / "inventory")
+    )
+    assert exit_code == code
+    assert len(read["templates"]) == 1
+    errors = [each for each in read["findings"] if each["severity"] == "error"]
+    assert [each["code"] for each in errors] == ["CapacityNeverFits"] * (code == 2)
+    assert all(each["path"] == "spec" for each in errors)
+    # Without a cluster, nobody knows the devices.
+    assert printed(text)[0] == 1
