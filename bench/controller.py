@@ -172,8 +172,10 @@ def _hostile() -> Unstructured:
     pod = _translated(_pod(0, args=200_000))
     annotations = pod["metadata"]["annotations"]
     steps = json.loads(annotations[ORIGINAL_ANNOTATION])
-    insertion = {"op": "add", "path": "/spec/containers/0/args/0", "value": "y"}
-    annotations[ORIGINAL_ANNOTATION] = json.dumps([insertion] * 4000 + steps)
+    insertion = {"op": "add", "path": "/spec/containers/0/args/0", "value": ""}
+    # A longer annotation is not parsed.
+    text = json.dumps([insertion] * 4000 + steps, separators=(",", ":"))
+    annotations[ORIGINAL_ANNOTATION] = text
     return pod
 
 

@@ -25,8 +25,8 @@ ORIGINAL_UNREADABLE = Code(
     severity=Severity.WARNING,
     text=(
         "The original requests cannot be restored from the annotation drawbridge.dev/original, "
-        "because the annotation or the pod was changed, or the annotation was copied from another "
-        "pod. This does not affect the pod."
+        "because the annotation or the pod was changed, the annotation was copied from another "
+        "pod, or it takes too much work for a pod of this size. This does not affect the pod."
     ),
     example=(
         "Pod/team-a/train metadata.annotations[drawbridge.dev/original]: does not match this pod"

@@ -25,6 +25,7 @@ from report.claim_requests import describe_claim, read_amounts
 from translate.changes.patch import restore_original
 from translate.changes.template import content_digest, normalize_spec
 from translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from translate.work_budget import WorkBudget
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -98,7 +99,8 @@ def explain(objects: PodObjects) -> Explanation:
     pod = objects.pod
     metadata = as_mapping(get_value(pod, ("metadata",)))
     status = as_mapping(get_value(pod, ("status",)))
-    before = restore_original(pod)
+    budget = WorkBudget(pod)
+    before = restore_original(pod, budget)
     marked = get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
     node = _text(get_value(pod, ("spec", "nodeName")))
     claims = tuple(_claims(objects))
@@ -119,7 +121,8 @@ def explain(objects: PodObjects) -> Explanation:
         findings=(),
         events=tuple(_events(objects)),
     )
-    found = tuple(_findings(objects, explanation, readable=before is not None or not marked))
+    unreadable = _describe_unreadable(budget) if marked and before is None else ""
+    found = tuple(_findings(objects, explanation, unreadable))
     return msgspec.structs.replace(explanation, findings=found)
 
 
@@ -263,7 +266,14 @@ def _devices(claim: Value) -> Iterator[AllocatedDevice]:
 # --- findings ------------------------------------------------------------------------------------
 
 
-def _findings(objects: PodObjects, pod: Explanation, *, readable: bool) -> Iterator[Finding]:
+def _describe_unreadable(budget: WorkBudget) -> str:
+    """Return why the original requests cannot be restored."""
+    if budget.spent <= budget.limit:
+        return "does not match this pod"
+    return f"restoring the requests takes more than the {budget.limit} units of work of this pod"
+
+
+def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:
     about = name_object(objects.pod, 1)
     if not pod.translated and pod.asked:
         names = ", ".join(dict.fromkeys(each.resource for each in pod.asked))
@@ -274,9 +284,9 @@ def _findings(objects: PodObjects, pod: Explanation, *, readable: bool) -> Itera
             mode = _MODE_TEXTS.get(pod.mode or "", pod.mode)
             why = f"; its namespace is {mode}" if mode else ""
             yield codes.NOT_TRANSLATED.at("", f"requests {names}{why}", object=about)
-    if not readable:
+    if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
-        yield codes.ORIGINAL_UNREADABLE.at(path, "does not match this pod", object=about)
+        yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)
     for i, each in enumerate(pod.claims):
         path = "" if each.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
         yield from _claim_findings(objects, each, about, path)

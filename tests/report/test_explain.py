@@ -1,5 +1,7 @@
 """A pod is explained from its objects, and from incomplete or malformed ones."""
 
+import json
+import re
 from typing import Any
 
 import msgspec
@@ -73,6 +75,10 @@ def explained(
 
 def codes(explanation: Explanation) -> list[str]:
     return [each.code for each in explanation.findings]
+
+
+def messages(explanation: Explanation) -> str:
+    return "\n".join(each.message for each in explanation.findings)
 
 
 def test_original_requests_are_restored_from_the_annotation() -> None:
@@ -200,7 +206,17 @@ def test_an_original_annotation_that_does_not_match_is_ignored_and_reported() ->
     forged["metadata"]["annotations"]["drawbridge.dev/original"] = patch
     explanation = explained(pod(forged))
     assert "OriginalUnreadable" in codes(explanation)
+    assert "does not match this pod" in messages(explanation)
     assert explanation.asked == ()
+
+
+def test_an_original_annotation_that_takes_too_much_work_is_reported_as_such() -> None:
+    forged = msgspec.json.decode(msgspec.json.encode(TRANSLATED))
+    forged["spec"]["containers"][0]["args"] = ["x"] * 200_000
+    step = {"op": "add", "path": "/spec/containers/0/args/0", "value": "x"}
+    forged["metadata"]["annotations"]["drawbridge.dev/original"] = json.dumps([step] * 2000)
+    text = messages(explained(pod(forged)))
+    assert re.search(r"takes more than the \d+ units of work", text), text
 
 
 def test_events_of_both_apis_are_sorted_and_deduplicated() -> None:
