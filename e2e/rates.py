@@ -2,8 +2,9 @@
 
 `python -m e2e rates`: kinds of pods take turns, and each round is compared with the echo webhooks
 of the same round: the plain one, and one that is registered as Drawbridge's webhook and returns its
-recorded responses. The webhooks listen on the addresses of their Services, without a relay. The
-scheduler and the stock controllers are suspended.
+recorded responses. Kinds without the guard show what the guard costs the API server. The webhooks
+listen on the addresses of their Services, without a relay. The scheduler and the stock controllers
+are suspended.
 """
 
 import asyncio
@@ -33,12 +34,19 @@ CREATORS, ROUNDS, SECONDS, WARM_SECONDS = 16, 24, 1.2, 2.0
 GPU, LEGACY, TYPE = "gpu.nvidia.com", "nvidia.com/gpu", "nvidia.com/use-gputype"
 NONE, ECHO, TWIN = "no webhook", "echo", "recorded echo"
 OUT, OURS = "Drawbridge, out of scope", "Drawbridge, translated"
+OUT_UNGUARDED, OURS_UNGUARDED = f"{OUT}, without the guard", f"{OURS}, without the guard"
+TRANSLATED = (TWIN, OURS, OURS_UNGUARDED)
+UNGUARDED = "rig.drawbridge.dev/unguarded"
+GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/drawbridge"
+GUARD = "guard.drawbridge.dev"
 NAMESPACES = {
     NONE: "rates-none",
     ECHO: "rates-echo",
     TWIN: "rates-twin",
     OUT: "rates-out",
     OURS: "rates-ours",
+    OUT_UNGUARDED: "rates-out-unguarded",
+    OURS_UNGUARDED: "rates-ours-unguarded",
 }
 # Eight different requests, which become eight templates.
 ASKS = tuple((count, kind) for count in range(1, 5) for kind in ("", "A100"))
@@ -86,7 +94,7 @@ def _ask(count: int, kind: str) -> str:
 
 def pods(kind: str, numbers: "itertools.count[int]") -> Iterator[JSON]:
     """Return pods of a kind without end."""
-    asks = ASKS if kind in (TWIN, OURS) else ((0, ""),)
+    asks = ASKS if kind in TRANSLATED else ((0, ""),)
     for count, product in itertools.cycle(asks):
         yield pod(next(numbers), count, product)
 
@@ -138,17 +146,20 @@ class RateMeasurement:
 def _admitted(one: JSON) -> str:
     """Say by what is on a pod who saw it."""
     namespace = one["metadata"]["namespace"]
+    (kind,) = (each for each, name in NAMESPACES.items() if name == namespace)
     if "drawbridge.dev/original" in one["metadata"].get("annotations", {}):
-        return TWIN if namespace == NAMESPACES[TWIN] else OURS
+        return kind if kind in TRANSLATED else OURS
     if "rig.drawbridge.dev/echo" in one["metadata"]["labels"]:
         return ECHO
-    return OUT if namespace == NAMESPACES[OUT] else NONE
+    return kind if kind in (OUT, OUT_UNGUARDED) else NONE
 
 
 def namespaces(plane: ControlPlane) -> None:
-    """Make a namespace for each kind; two of them are opted in."""
+    """Make a namespace for each kind; four of them are opted in."""
     for kind, name in NAMESPACES.items():
-        labels = {MODE: "enforce"} if kind in (OUT, OURS) else {}
+        labels = {MODE: "enforce"} if kind.startswith("Drawbridge") else {}
+        if kind in (OUT_UNGUARDED, OURS_UNGUARDED):
+            labels[UNGUARDED] = ""
         body = {"metadata": {"name": name, "labels": labels}}
         plane.admin.create("/api/v1/namespaces", body)
         account = f"/api/v1/namespaces/{name}/serviceaccounts"
@@ -166,6 +177,14 @@ def install(plane: ControlPlane) -> Installation:
     replica.words = [*replica.words, f"--listen={address}:443"]  # the last one counts
     cluster.start_all()
     return cluster
+
+
+def exclude_from_guard(plane: ControlPlane) -> None:
+    """Keep the guard away from the namespaces that are measured without it."""
+    names = [each["name"] for each in plane.admin.get(GUARDS)["webhooks"]]
+    path = f"/webhooks/{names.index(GUARD)}/namespaceSelector/matchExpressions/-"
+    operation = {"op": "add", "path": path, "value": {"key": UNGUARDED, "operator": "DoesNotExist"}}
+    plane.admin.patch(GUARDS, [operation], "application/json-patch+json")
 
 
 def twin(plane: ControlPlane) -> Replica:
@@ -189,11 +208,13 @@ def prepared() -> Iterator[RateMeasurement]:
         fleet.add("gpu-1", "dgx-a100", {GPU: "full"})
         namespaces(plane)
         (webhook,) = install(plane).webhooks
+        exclude_from_guard(plane)
         echo = echoes.start(
             plane, echoes.EchoRegistration("echo", NAMESPACES[ECHO], echoes.PLAIN, {})
         )
         until(partial(_meant, plane, OURS))
-        bench = RateMeasurement(plane, {ECHO: echo, TWIN: twin(plane), OUT: webhook, OURS: webhook})
+        ours = dict.fromkeys((OUT, OURS, OUT_UNGUARDED, OURS_UNGUARDED), webhook)
+        bench = RateMeasurement(plane, {ECHO: echo, TWIN: twin(plane), **ours})
         for kind in NAMESPACES:
             until(partial(_meant, plane, kind))
         for name in BESIDE:
