@@ -15,8 +15,8 @@ from e2e.installed.installation import (
     wait_for_facts,
 )
 from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, add_gpu_node, legacy_pod
-from e2e.scenarios.neighbour import CONFIGURATIONS, configuration, other_webhook
 from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.other_webhook import CONFIGURATIONS, configuration, other_webhook
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -31,9 +31,9 @@ from e2e.scenarios.admission_scope import (
     restored_configuration,
     set_scope,
 )
-from e2e.scenarios.kept import conditions, is_sent_to_webhook, plain_pod
-from e2e.scenarios.neighbour import other_webhook
 from e2e.scenarios.objects import JSON
+from e2e.scenarios.other_webhook import other_webhook
+from e2e.scenarios.reconcilers import conditions, is_sent_to_webhook, plain_pod
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed, wait_for_facts
 from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
-from e2e.scenarios.kept import DEVICES, LIMIT, MODE, MOST, QUOTA, create_quota
 from e2e.scenarios.objects import JSON
+from e2e.scenarios.reconcilers import DEVICES, LIMIT, MODE, MOST, QUOTA, create_quota
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -7,7 +7,7 @@ from e2e.installed import manifest
 from e2e.installed.installation import Installation, installed
 from e2e.scenarios.admission import NEEDS, legacy_pod
 from e2e.scenarios.admission_quota import KINDS, create, held, shared
-from e2e.scenarios.kept import DUAL, HOOKS, MODE, QUOTA
+from e2e.scenarios.reconcilers import DUAL, HOOKS, MODE, QUOTA
 from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 

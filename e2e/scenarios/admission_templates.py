@@ -25,7 +25,7 @@ from e2e.scenarios.admission import (
     suspended,
 )
 from e2e.scenarios.admission_original import template_path, wait_for_event
-from e2e.scenarios.aged import backdate
+from e2e.scenarios.backdating import backdate
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage

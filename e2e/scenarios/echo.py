@@ -1,8 +1,8 @@
 """Scenarios: the API server reaches a webhook through its Service."""
 
 from e2e.controlplane.relay import Backend
-from e2e.scenarios.neighbour import other_webhook
 from e2e.scenarios.objects import JSON
+from e2e.scenarios.other_webhook import other_webhook
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

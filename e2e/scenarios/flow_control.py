@@ -10,8 +10,8 @@ from e2e.controlplane.client import ApiError, Client
 from e2e.controlplane.plane import Options
 from e2e.installed.installation import CONTROLLER, NAMESPACE, WEBHOOK, installed
 from e2e.scenarios.admission import NEEDS
-from e2e.scenarios.neighbour import CONFIGURATIONS, other_webhook
 from e2e.scenarios.objects import JSON
+from e2e.scenarios.other_webhook import CONFIGURATIONS, other_webhook
 from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import tenant_client

@@ -2,12 +2,12 @@
 
 from e2e.nodes import protocol
 from e2e.nodes.family import FAMILIES
-from e2e.scenarios import forged, trips
+from e2e.scenarios import driver_checks, forged
+from e2e.scenarios.driver_checks import DriverOnNode, ForgedViolation
 from e2e.scenarios.forged import Forgery
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.trips import DriverOnNode, ForgedViolation
 
 GPU = "gpu.nvidia.com"
 SHAPES = {"gpu.amd.com": "lab-2amd", "gpu.intel.com": "lab-2intel"}
@@ -42,7 +42,7 @@ def register_driver(driver: str) -> None:
     """Register the scenario of one driver."""
 
     def play(stage: Stage) -> None:
-        able = [act for act in trips.forged_violations() if act.driver == driver]
+        able = [act for act in driver_checks.forged_violations() if act.driver == driver]
         able = [act for act in able if version_key(act.since) <= version_key(stage.version)]
         for index, act in enumerate(able):
             check_violation(stage, act, index)
@@ -50,9 +50,8 @@ def register_driver(driver: str) -> None:
     short = "_".join(driver.split(".", 2)[:2])
     play.__name__ = f"every_check_of_{short}_is_seen_to_fail"
     play.__doc__ = f"Each rule that {driver} checks is broken by hand, and it alone is recorded."
-    oldest = min(
-        (act.since for act in trips.forged_violations() if act.driver == driver), key=version_key
-    )
+    acts = (act for act in driver_checks.forged_violations() if act.driver == driver)
+    oldest = min((act.since for act in acts), key=version_key)
     scenario("smoke", since=oldest)(play)
 
 

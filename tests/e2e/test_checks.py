@@ -11,7 +11,7 @@ from e2e.nodes.checks import DriverState
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.layout import Device, Layout, Sheet
 from e2e.nodes.order import Order, Result, effective, read
-from e2e.scenarios import trips
+from e2e.scenarios import driver_checks
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "checks.yaml").read_text())
 CHECKS = checks.COMMON | checks.SHARES | checks.NVIDIA | checks.HAMI
@@ -75,7 +75,7 @@ def test_every_family_checks_only_what_has_a_name() -> None:
 
 
 def test_every_check_of_every_driver_has_a_scenario_that_trips_it() -> None:
-    played = {(act.driver, act.code) for act in trips.forged_violations()}
+    played = {(act.driver, act.code) for act in driver_checks.forged_violations()}
     checked = {(driver, code) for driver, family in FAMILIES.items() for code in family.checks}
     # hami-core publishes no exclusive device, so two rules cannot be broken there.
     hami = "hami-core-gpu.project-hami.io"
