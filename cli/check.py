@@ -21,10 +21,12 @@ from cli.live_cluster import ClusterReadError
 from cli.pod_verdicts import TranslatedPod, judge_pod, translate_pods
 from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
+from controller.dual_nodes import describe_dual_nodes
 from documents.document import Document, LayoutCache, LocatedFinding
 from dra import gates
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
+from facts.gather import GatheredFacts
 from judge.classes import judge_classes
 from judge.codes import NOTHING_TO_JUDGE
 from judge.judgement import judge_file
@@ -130,7 +132,8 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
     """Judge all objects of the manifests; each finding once."""
     readable = [each for each in documents if isinstance(each.value, dict)]
     found = [*_judge_published(cluster)]
-    translation = cluster.translation_context()
+    gathered = cluster.gather_facts()
+    translation = cluster.translation_context(gathered.facts if gathered else None)
     pods = list[TranslatedPod]()
     for document in readable:
         of_document = translate_pods(document, translation)
@@ -142,10 +145,19 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         found += judge_file(subject, context)
     for each in pods:
         found += judge_pod(each, context, cluster)
+    if gathered and (claims or pods):
+        found += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
         message = "no claim, template, pod, workload, DeviceClass or ResourceSlice in the input"
         yield NOTHING_TO_JUDGE.at("", message)
     yield from dict.fromkeys(found)
+
+
+def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:
+    """Report nodes that serve a name twice: through a device plugin and through DRA."""
+    found = describe_dual_nodes(gathered.dual_nodes)
+    if found is not None:
+        yield from apply_policies((found,), cluster.configuration.findings)
 
 
 def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:

@@ -28,7 +28,8 @@ from dra.finding import Finding
 from dra.gates import Gates
 from dra.names import ADMIN_ACCESS_LABEL
 from dra.resource_quotas import ResourceQuota, quota_reader
-from facts.gather import gather_facts
+from facts.gather import FactsInput, GatheredFacts, gather_facts
+from facts.model import Facts
 from judge.context import JudgeContext, ObjectLookups, build_context
 from ledger.ledger import Ledger
 from ledger.planner import Planner, PlannerObject
@@ -53,9 +54,22 @@ class CheckedCluster:
     configuration: Configuration
     allocator: Allocator
 
-    def translation_context(self) -> TranslationContext:
-        """Return the context of translations; without a cluster, nothing is known about it."""
-        facts_of = facts_input(
+    def gather_facts(self) -> GatheredFacts | None:
+        """Return the facts that decide translations; None if no cluster is known."""
+        if not self.known:
+            return None
+        return gather_facts(self._facts_input(), self.configuration, self.gates)
+
+    def translation_context(self, facts: Facts | None) -> TranslationContext:
+        """Return the context of translations by facts, if there are any."""
+        networks = self._facts_input().networks
+        context = make_context(add_networks(self.configuration, networks), facts)
+        labels = _namespace_labels((self.cluster, self.input))
+        admin = {name: one.get(ADMIN_ACCESS_LABEL) == "true" for name, one in labels}
+        return replace(context, admin_access=admin)
+
+    def _facts_input(self) -> FactsInput:
+        return facts_input(
             ClusterObjects(
                 slices=(*self.cluster.slices, *self.input.slices),
                 classes=(*self.cluster.classes, *self.input.classes),
@@ -63,13 +77,6 @@ class CheckedCluster:
                 others=(*self.cluster.others, *self.input.others),
             )
         )
-        facts = None
-        if self.known:
-            facts = gather_facts(facts_of, self.configuration, self.gates).facts
-        context = make_context(add_networks(self.configuration, facts_of.networks), facts)
-        labels = _namespace_labels((self.cluster, self.input))
-        admin = {name: one.get(ADMIN_ACCESS_LABEL) == "true" for name, one in labels}
-        return replace(context, admin_access=admin)
 
     def judge_context(self, generated: Iterable[Template] = ()) -> JudgeContext:
         """Return the context of judgements; `generated` are templates that do not exist yet."""

@@ -191,7 +191,10 @@ def test_request_that_a_plugin_serves_is_not_judged_as_a_claim(tmp_path: Path) -
         each.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "16"}
     served = tmp_path / "nodes.yaml"
     served.write_text(yaml.safe_dump_all([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
-    assert codes(OLD_POD % 9, "--cluster", str(served)) == []
+    # The nodes also publish the devices, so they serve the name twice.
+    (found,) = findings(OLD_POD % 9, "--cluster", str(served))[1]
+    assert found["code"] == "DualNodes"
+    assert "advertise nvidia.com/gpu although" in found["message"]
 
 
 def test_unreadable_document_does_not_stop_the_others() -> None:
