@@ -1,15 +1,24 @@
 """Claims that no device can satisfy, or that the API server rejects, in all API versions."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dra.claim import Claim, read_claim
-from judge.context import ObjectLookups
+from dra.inventory import build_inventory
+from dra.slices import Slice, read_slice
+from judge.claim_size import check_claim_size
+from judge.constraints import check_constraints
+from judge.context import JudgeContext, ObjectLookups, build_context
 from judge.judgement import judge_file
+from judge.proof import ProofOutcome, UnreadableClaimError, prove
 from judge.subject import claim_subject
-from tests.judge.contexts import class_context
+from solver.world import World
+from tests.judge.contexts import SELECTORS, class_context, read_classes
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "claims.yaml")
@@ -51,3 +60,65 @@ def test_claim_in_a_file(case: YamlValue, version: str) -> None:
     assert all(each.object == "ResourceClaim/ns/c" for each in found)
     if "says" in case:
         assert found[0].message == case["says"]
+
+
+NAMES = ("a", "b")
+ATTRIBUTES = ("d.io/x", "d.io/y")
+
+
+def published() -> JudgeContext:
+    """A node with 36 devices, in all combinations of six values of two attributes."""
+    devices = [
+        {"name": f"d{i}", "attributes": {"x": {"int": i % 6}, "y": {"int": i // 6}}}
+        for i in range(36)
+    ]
+    read = read_slice(
+        {
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "d.io",
+                "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+                "nodeName": "n",
+                "devices": devices,
+            },
+        }
+    )
+    assert isinstance(read, Slice), read
+    world = World(build_inventory([read]), read_classes({"a": "true"}))
+    return build_context(world.as_upstream(), selectors=SELECTORS)
+
+
+CONTEXT = published()
+COUNTS = st.sampled_from([{"count": 1}, {"count": 2}, {"count": 3}, {"count": 20}])
+SPECS = COUNTS | st.lists(COUNTS, min_size=1, max_size=2).map(
+    lambda listed: [{"name": f"s{i}"} | one for i, one in enumerate(listed)]
+)
+
+
+@st.composite
+def devices(draw: st.DrawFn) -> YamlValue:
+    specs = {name: draw(SPECS) for name in NAMES[: draw(st.integers(1, 2))]}
+    targets = [*specs, *(f"{name}/s0" for name, one in specs.items() if isinstance(one, list))]
+    constraint = st.fixed_dictionaries(
+        {"requests": st.lists(st.sampled_from(targets), unique=True, max_size=2)}
+    )
+    kinds = st.sampled_from(["matchAttribute", "distinctAttribute"])
+    constraints = [
+        draw(constraint) | {draw(kinds): draw(st.sampled_from(ATTRIBUTES))}
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    requests = [newer_request(name, one) for name, one in specs.items()]
+    return {"requests": requests, "constraints": constraints}
+
+
+@given(devices())
+def test_claim_with_an_error_has_no_solution_on_any_devices(spec: YamlValue) -> None:
+    claim = read_claim({"metadata": {"name": "c"}, "spec": {"devices": spec}})
+    assert isinstance(claim, Claim), claim
+    subject = claim_subject(claim)
+    found = [*check_claim_size(subject, CONTEXT), *check_constraints(subject, CONTEXT)]
+    if not found:
+        return
+    # The solver knows nothing of these questions, and agrees with the scheduler.
+    with contextlib.suppress(UnreadableClaimError):
+        assert prove([claim], CONTEXT).outcome is ProofOutcome.IMPOSSIBLE
