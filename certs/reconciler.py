@@ -158,7 +158,12 @@ def _describe_step(
     step: Step, authorities: Authorities, reading: SecretReading
 ) -> Iterable[Finding]:
     if step is Step.WAIT_FOR_OWNER:
-        yield SECRET_FOREIGN.at("", reading.problem, object=_ABOUT)
+        known = authorities.current
+        ends = known and f"; the CA that is in use expires at {_format_end(known)}"
+        yield SECRET_FOREIGN.at("", f"{reading.problem}{ends or ''}", object=_ABOUT)
+    if step is Step.RETIRE:
+        text = "a CA expired, and the webhook configurations do not trust it any more"
+        yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
     if step is Step.RESTORE or (step is Step.CREATE and reading.state is SecretState.DAMAGED):
         problem = reading.problem or f"Secret {CA_SECRET} was replaced by another CA"
         message = f"{problem}; the controller wrote it again"
@@ -166,11 +171,14 @@ def _describe_step(
     if step is Step.CREATE and authorities.upcoming is not None:
         text = f"{_name(authorities.upcoming)} is new and signs once it is trusted everywhere"
         yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
-    if step is Step.PROMOTE and authorities.current is not None:
-        ends = format_time(authorities.current.certificate.not_after)
-        name = _name(authorities.current)
-        text = f"{name} signs the serving certificates now; it is valid until {ends}"
+    if step is Step.PROMOTE and (signer := authorities.current) is not None:
+        ends = _format_end(signer)
+        text = f"{_name(signer)} signs the serving certificates now; it is valid until {ends}"
         yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
+
+
+def _format_end(authority: Authority) -> str:
+    return format_time(authority.certificate.not_after)
 
 
 def _name(authority: Authority) -> str:

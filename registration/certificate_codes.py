@@ -6,8 +6,8 @@ AUTHORITY_ROTATED = Code(
     name="AuthorityRotated",
     severity=Severity.INFO,
     text=(
-        "The leading controller made a certificate authority (CA), or the webhooks now use "
-        "certificates of the new one."
+        "The leading controller made a certificate authority (CA), the webhooks now use "
+        "certificates of the new one, or the old one expired."
     ),
     example=(
         "CA 3f2a9c1e5b7d8a60 signs the serving certificates now; it is valid until "
