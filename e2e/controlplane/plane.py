@@ -185,10 +185,28 @@ class ControlPlane:
 
     def start_apiserver(self) -> None:
         """Start the API server; may be called again after it was stopped or killed."""
-        self._spawn(
-            "kube-apiserver",
+        options = self._apiserver_options(self.port)
+        self._spawn("kube-apiserver", *options, *self._audit()).wait_ready(self._apiserver_ready)
+
+    def start_another_apiserver(self, name: str) -> Client:
+        """Start one more API server on the same etcd, and return a client of it."""
+        port = free_port()
+        process = self._spawn(name, *self._apiserver_options(port), program="kube-apiserver")
+        client = Client(port, self.tokens["admin"], self.authority.read_text(encoding="ascii"))
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError, ApiError):
+                client.get("/readyz")
+                return True
+            return False
+
+        process.wait_ready(ready)
+        return client
+
+    def _apiserver_options(self, port: int) -> tuple[str, ...]:
+        return (
             f"--etcd-servers=http://{LOOPBACK}:{self.etcd_port}",
-            f"--secure-port={self.port}",
+            f"--secure-port={port}",
             f"--cert-dir={self.folder / 'certs'}",
             *self._reachable(),
             *self._admission(),
@@ -198,9 +216,8 @@ class ControlPlane:
             f"--service-account-key-file={self.public}",
             *self._gates(),
             *self._runtime(),
-            *self._audit(),
             *self.options.apiserver,
-        ).wait_ready(self._apiserver_ready)
+        )
 
     def _reachable(self) -> tuple[str, ...]:
         """Return where the API server listens and which addresses Services have."""
