@@ -1,5 +1,7 @@
 """The archive of the image, built twice."""
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,24 +10,28 @@ import pytest
 
 from tests.image.archive import Archive
 from tools.commit import NoCommitError
-from tools.image import build, debian, wheels
+from tools.image import build, bytecode, debian, wheels
+
+_REASONS = (bytecode.BytecodeError, debian.DebianError, NoCommitError, wheels.WheelError)
 
 
 @pytest.fixture(scope="session")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the archives of two builds in processes of their own."""
+    """Return the archives of two builds in processes of their own; skips where none is possible.
+
+    The workers of one test run share them.
+    """
     try:
         build.gather("amd64")
-    except (debian.DebianError, NoCommitError, wheels.WheelError) as problem:
-        pytest.skip(f"the image cannot be built here: {problem}")
-    found = []
-    for seed in ("1", "2"):
-        folder = tmp_path_factory.mktemp("image")
-        command = [sys.executable, "-m", "tools.image", "build", f"--into={folder}"]
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(folder)}
-        subprocess.run(command, cwd=build.ROOT, env=environment, check=True)  # noqa: S603  # our words
-        found.extend(folder.glob("*.tar"))
-    first, second = found
+    except _REASONS as problem:
+        pytest.skip(f"THE IMAGE IS NOT TESTED, it cannot be built here: {problem}")
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    shared = tmp_path_factory.getbasetemp()
+    folder = (shared.parent if run else shared) / f"image-{run or 'alone'}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        first, second = (_build(folder / seed, seed) for seed in ("1", "2"))
     return first, second
 
 
@@ -33,3 +39,15 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def archive(builds: tuple[Path, Path]) -> Archive:
     """Read the archive of the first build."""
     return Archive(builds[0])
+
+
+def _build(folder: Path, seed: str) -> Path:
+    """Build into a folder, unless another worker has done so."""
+    if not folder.exists():
+        command = [sys.executable, "-m", "tools.image", "build", "--architecture=amd64"]
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(folder)}
+        subprocess.run(  # noqa: S603  # our words
+            [*command, f"--into={folder}"], cwd=build.ROOT, env=environment, check=True
+        )
+    (archive,) = folder.glob("*.tar")
+    return archive

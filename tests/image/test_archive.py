@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.image.archive import Archive
+from tools.image import contents
 from tools.image.contents import SITE
 
 MIB = 1 << 20
@@ -48,6 +49,14 @@ def test_the_only_programs_are_python_and_drawbridge(archive: Archive) -> None:
 @pytest.mark.parametrize("name", ["pip", "setuptools", "pytest", "ensurepip", "apt"])
 def test_nothing_installs_packages(archive: Archive, name: str) -> None:
     assert not [path for path in archive.members if f"/{name}/" in path]
+
+
+def test_every_debian_package_has_its_copyright_file(archive: Archive) -> None:
+    for name in contents.PACKAGES:
+        folder = f"usr/share/doc/{name}"
+        link = archive.members.get(folder)
+        other = f"usr/share/doc/{link.linkname}" if link and link.issym() else folder
+        assert f"{other}/copyright" in archive.members
 
 
 def test_no_file_is_writable_for_others_or_runs_as_its_owner(archive: Archive) -> None:

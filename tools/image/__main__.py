@@ -31,6 +31,7 @@ def build_image(architecture: str, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     path = into / f"drawbridge-{found.version}-{architecture}.tar"
     path.write_bytes(archive.data)
+    path.with_suffix(".cdx.json").write_bytes(build.describe(found))
     for name, tree, size in zip(parts._fields, parts, archive.layer_sizes, strict=True):
         print(f"{name:12}  {len(tree):5} files  {size / _MIB:6.1f} MiB compressed")
     print(f"{path}  {len(archive.data) / _MIB:.1f} MiB")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.commit import Commit, read_commit
-from tools.image import bytecode, contents, debian, elf, oci, wheels
+from tools.image import bytecode, contents, debian, elf, oci, sbom, wheels
 from tools.image.tree import File, Node, Tree, join, pack
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ class Ingredients(NamedTuple):
     commit: Commit
     version: str
     architecture: str
-    packages: Sequence[tuple[debian.Package, str]]  # with control fields
+    packages: Sequence[tuple[debian.Package, str]]  # with the text of the control fields
     system: Tree
     wheels: Sequence[wheels.Wheel]
     project: wheels.Wheel
@@ -43,6 +43,7 @@ class IncompleteError(Exception):
 
 def gather(architecture: str, cache: Path = CACHE) -> Ingredients:
     """Download and read everything that the image of an architecture is made of."""
+    bytecode.check_interpreter()  # before anything is downloaded
     commit = read_commit(ROOT)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     locked = debian.parse_lock(DEBIAN_LOCK.read_text(encoding="utf-8"))
@@ -70,7 +71,8 @@ def assemble(found: Ingredients) -> Parts:
         for package, control in found.packages
     }
     dependencies = join(wheel.files for wheel in found.wheels)
-    project = join((found.project.files, contents.commands()))
+    documents = {f"{contents.DOCUMENTS}/sbom.cdx.json": File(describe(found))}
+    project = join((found.project.files, contents.commands(), documents))
     missing = elf.missing_libraries(join((system, dependencies, project)))
     if missing:
         raise IncompleteError("\n".join(missing))
@@ -79,6 +81,21 @@ def assemble(found: Ingredients) -> Parts:
         _with_bytecode(dependencies),
         _with_bytecode(project),
     )
+
+
+def describe(found: Ingredients) -> bytes:
+    """Return the bill of materials."""
+    described = [
+        sbom.describe_debian(debian.parse_control(control), package.sha256, found.system)
+        for package, control in found.packages
+    ]
+    described += [_describe_wheel(wheel) for wheel in found.wheels]
+    commit, project = found.commit, _describe_wheel(found.project)
+    return sbom.compose(found.version, commit.name, commit.time, described, project)
+
+
+def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
+    return sbom.describe_python(wheel.name, wheel.version, wheel.sha256, wheel.metadata)
 
 
 def compose(found: Ingredients, parts: Parts) -> oci.Archive:

@@ -20,13 +20,18 @@ class BytecodeError(Exception):
     """The modules cannot be compiled."""
 
 
-def compile_modules(tree: Tree) -> dict[str, Node]:
-    """Return the compiled modules of a tree. A file that is no valid Python is left out."""
+def check_interpreter() -> None:
+    """Raise BytecodeError if this Python does not compile for that of the image."""
     if f"{sys.version_info.major}.{sys.version_info.minor}" != PYTHON:
         raise BytecodeError(
             f"this is Python {sys.version.split()[0]}, and the image has Python {PYTHON}: "
             f"run `make clean`, and `make image PYTHON=python{PYTHON}`"
         )
+
+
+def compile_modules(tree: Tree) -> dict[str, Node]:
+    """Return the compiled modules of a tree. A file that is no valid Python is left out."""
+    check_interpreter()
     sources = {
         path: node for path, node in tree.items() if path.endswith(".py") and isinstance(node, File)
     }

@@ -24,6 +24,7 @@ DOCUMENTS: Final = "usr/share/doc/drawbridge"
 PACKAGES: Final[Mapping[str, str]] = {
     "base-files": "the name of the release, for scanners, and the texts of the licences",
     "ca-certificates": "certificates of public authorities, for API servers that have such one",
+    "gcc-12-base": "the licence of libgcc-s1 and libstdc++6, which refer to it",
     "libc6": "everything",
     "libexpat1": "XML in the standard library",
     "libffi8": "ctypes",
@@ -51,7 +52,7 @@ _LEFT_OUT: Final = re.compile(
             # The interpreter has the encodings of the standard library.
             r"usr/lib/[^/]+/(gconv|engines-3|audit)/",
             r"usr/lib/[^/]+/libc_malloc_debug",
-            r"usr/share/(?!doc/[^/]+/copyright$|common-licenses/)",
+            r"usr/share/(?!doc/[^/]+(/copyright)?$|common-licenses/)",
             r"usr/lib/python3\.11/(test|pydoc_data|idlelib|lib2to3|ensurepip|__phello__)/",
             rf"usr/lib/python3\.11/lib-dynload/({'|'.join(_MODULES_LEFT_OUT)})\.",
             r"usr/lib/valgrind|usr/share/gdb",

@@ -129,10 +129,14 @@ def _dpkg(option: str, path: Path) -> bytes:
     return subprocess.run(command, check=True, capture_output=True).stdout  # noqa: S603  # our words
 
 
+def parse_control(text: str) -> dict[str, str]:
+    """Read control fields; the continuation lines of a field are left out."""
+    pairs = (line.partition(": ") for line in text.splitlines())
+    return {name: value for name, _, value in pairs if not name.startswith(" ")}
+
+
 def _stanzas(text: str, architecture: str) -> Iterator[Package]:
-    for stanza in text.split("\n\n"):
-        pairs = (line.partition(": ") for line in stanza.splitlines())
-        fields = {name: value for name, _, value in pairs if not name.startswith(" ")}
+    for fields in map(parse_control, text.split("\n\n")):
         if "SHA256" in fields:
             yield Package(architecture, fields["Package"], fields["Version"], fields["SHA256"])
 
