@@ -122,11 +122,11 @@ def compare(
 ) -> Comparison:
     """Compare granted with used rights; `explained` names unused ones, each with its reason."""
     exercised = {each for each in granted if any(allows(each, one) for one in used)}
-    names = {str(each): each for each in granted}
+    names = {str(each) for each in granted}
     return Comparison(
         sorted(each for each in granted - exercised if str(each) not in explained),
         sorted(one for one in used if not any(allows(each, one) for each in granted)),
-        sorted(text for text in explained if names.get(text) is None or names[text] in exercised),
+        sorted(explained.keys() - names),
         # A scenario that removes a right plays its denial.
         sorted(one for one in denied if not any(allows(each, one) for each in granted)),
     )

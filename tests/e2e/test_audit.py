@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e2e.audit.__main__ import read_roles
+from e2e.audit.__main__ import read_explained, read_roles
 from e2e.audit.rights import Right, allows, compare, read_granted, read_used
 
 NAMESPACE = "drawbridge-system"
@@ -93,7 +93,7 @@ def test_each_difference_is_found() -> None:
     assert compare(FACTS, {FOUND, watch}, set(), {}).is_equal
     assert compare(FACTS, {FOUND}, set(), {}).unused == [watch]
     assert compare(FACTS, {FOUND}, set(), {str(watch): "why"}).is_equal
-    assert compare(FACTS, {FOUND, watch}, set(), {str(watch): "why"}).stale == [str(watch)]
+    assert compare(FACTS, {FOUND, watch}, set(), {str(watch): "why"}).is_equal
     assert compare(FACTS, {FOUND, watch}, set(), {"a right that is gone": "why"}).stale
     assert compare(FACTS, {FOUND, watch, other}, set(), {}).ungranted == [other]
     assert compare(FACTS, {FOUND, watch}, {other}, {}).denied == [other]
@@ -104,3 +104,10 @@ def test_the_roles_of_people_grant_nothing_to_a_process() -> None:
     accounts = {each.account for each in read_roles()}
     assert accounts >= {"drawbridge-webhook", "drawbridge-controller"}
     assert all(each.startswith("drawbridge-") for each in accounts)
+
+
+def test_every_explained_right_is_granted_and_has_a_reason() -> None:
+    granted = {str(each) for each in read_roles()}
+    explained = read_explained()
+    assert set(explained) <= granted, set(explained) - granted
+    assert all(len(reason.split()) > 5 for reason in explained.values())
