@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dra.claim import Claim
 from dra.nodes import Node, NodeSelectorError
 from judge.context import JudgeContext
-from judge.proof import reads_of_claims
+from judge.proof import MAX_KINDS, Proof, reads_of_claims
 from solver.candidates import Candidate
 from solver.demand import Option, build_demand
 from solver.eligibility import SELECTED, Stage
@@ -57,11 +57,12 @@ def options_of(claim: Claim, context: JudgeContext) -> tuple[Option, ...]:
     return tuple(demand.options())
 
 
-def node_devices(claim: Claim, context: JudgeContext) -> tuple[VisibleDevices, ...]:
-    """Return the devices of one node of each kind that a claim can tell apart."""
+def node_devices(claim: Claim, proof: Proof, context: JudgeContext) -> tuple[VisibleDevices, ...]:
+    """Return the devices of the nodes of a proof, or of some nodes if it needed none."""
     world, memo = context.relaxed, context.caches.proofs
     found = []
-    for node in context.index.representatives(reads_of_claims((claim,), context)):
+    kinds = context.index.representatives(reads_of_claims((claim,), context))[:MAX_KINDS]
+    for node in [node for node, _ in proof.reasons] or kinds:
         try:
             pools = memo.pools_for(node)
         except NodeSelectorError:

@@ -8,13 +8,13 @@ pattern of equal values of the attributes that its constraints compare.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from dra.attributes import split_name
+from dra.attributes import find_attribute, split_name
 from dra.device import Attribute, Device
 from dra.inventory import Inventory, Pool, PoolCache, is_device_for_node
 from dra.names import COMPATIBILITY_ANNOTATION
@@ -28,6 +28,7 @@ from solver.node_view import OPTIONAL_OPERATIONS
 T = TypeVar("T")
 MAX_GROUPINGS = 256
 MAX_ANSWERS = 1024
+MAX_TERMS = 32
 MAX_NUMBERS = 2_000_000
 # Read like an attribute, by judgements that taints decide. Full names of attributes have a slash.
 TAINTS = "taints"
@@ -153,6 +154,7 @@ class DeviceIndex:
         self._alike = self._group_nodes()
         self._patterns: dict[str, list[list[Hashable]]] = {}
         self._columns: dict[str, list[int]] = {}
+        self._accepting: dict[str, set[str]] = {}
         self._groupings: dict[DeviceReads, tuple[Node, ...]] = {}
         self._answers: dict[Hashable, object] = {}
 
@@ -174,6 +176,39 @@ class DeviceIndex:
                 self._answers.clear()
             self._answers[key] = compute()
         return self._answers[key]  # type: ignore[return-value]  # computed for this key
+
+    def varies(self, name: str, least: int) -> bool:
+        """Return whether the slices differ in an attribute in at least so many ways."""
+        return len(set(self._column(name))) >= least
+
+    def nodes_with(
+        self, name: str, term: str, accepts: Callable[[Attribute | None], bool]
+    ) -> set[str]:
+        """Return the nodes that may have a device whose value of an attribute a term accepts.
+
+        Nodes with shared devices always may. `term` is the key under which the result is kept.
+        """
+        # Not recalled with the others: a result can name every node.
+        known = self._accepting.get(term)
+        if known is None:
+            if len(self._accepting) >= MAX_TERMS:
+                self._accepting.clear()
+            known = self._accepting[term] = self._find_nodes_with(name, accepts)
+        return known
+
+    def _find_nodes_with(self, name: str, accepts: Callable[[Attribute | None], bool]) -> set[str]:
+        verdicts: dict[int, bool] = {}
+        for row in self._rows:
+            number = row.columns.get(name, _ABSENT)
+            if number not in verdicts or not number:
+                verdicts[number] = any(map(accepts, _values(name, row.each)))
+        members = [verdicts[row.columns.get(name, _ABSENT)] for row in self._rows]
+        return {
+            node.name
+            for group in self._alike
+            for node, own in zip(group.nodes, group.members, strict=True)
+            if group.sharing or any(members[i] for i in own)
+        }
 
     def _find_pools(self) -> dict[str, tuple[Pool, ...]]:
         cache, pools = PoolCache(), {}
@@ -260,16 +295,17 @@ def _is_for_node(each: Slice, device: Device, node: Node) -> bool:
         return False
 
 
+def _values(name: str, each: Slice) -> Iterator[Attribute | None]:
+    """Return the values of an attribute on the devices of a slice; None if it is absent."""
+    return (find_attribute(device, each.driver, name) for device in each.devices)
+
+
 def _pattern(name: str, slices: Sequence[Slice]) -> Hashable:
     """Number the values of an attribute on the devices of a node, by their first occurrence."""
     numbers: dict[Hashable, int] = {}
     pattern: list[object] = []
-    domain, _, identifier = name.partition("/")
     for each in slices:
-        for device in each.devices:
-            attribute = device.attributes.get(name)
-            if attribute is None and domain == each.driver:
-                attribute = device.attributes.get(identifier)
+        for attribute in _values(name, each):
             if attribute is None:
                 pattern.append(None)
                 continue

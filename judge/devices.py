@@ -5,6 +5,8 @@ claims of a pod. The modules `never_...` say why a part is impossible.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Final
 
 from dra.finding import Finding
 from judge import claim_codes as codes
@@ -15,6 +17,9 @@ from judge.impossible_requests import explain_request
 from judge.proof import Proof, ProofOutcome, UnreadableClaimError, part_of, prove
 from judge.severity import DeviceFinding
 from judge.subject import JudgedClaim, Subject
+
+# Each explanation costs as much as a proof, and nobody reads so many.
+MAX_EXPLAINED: Final = 16
 
 
 def check_devices(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
@@ -38,10 +43,10 @@ def _explain(
     subject: Subject, judged: Sequence[JudgedClaim], proof: Proof, context: JudgeContext
 ) -> Iterator[DeviceFinding | Finding]:
     found = False
-    for each in judged:
-        for finding in _explain_requests(each, context):
-            found = True
-            yield finding
+    alone = chain.from_iterable(_explain_requests(each, context) for each in judged)
+    for finding in islice(alone, MAX_EXPLAINED):
+        found = True
+        yield finding
     for each in () if found else judged:
         for finding in _explain_claim(each, context):
             found = True

@@ -30,7 +30,7 @@ def explain_request(
         options = options_of(alone, context)
     except Abort:
         return  # invalid in itself, which other questions report
-    nodes = node_devices(alone, context)
+    nodes = node_devices(alone, proof, context)
     # Another alternative may use devices that still come, so the fleets of all classes count.
     classes = frozenset(option.device_class.metadata.name for option in options)
     unproved = proof.why if proof.outcome is ProofOutcome.UNDECIDED else ""

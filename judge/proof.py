@@ -17,17 +17,21 @@ from dra.claim import Choice, Claim, Constraint, Request, request_choices
 from dra.nodes import Node
 from judge.context import JudgeContext
 from judge.device_index import TAINTS, DeviceReads
+from judge.narrowing import narrow_nodes
 from solver import codes
 from solver.abort import Abort
 from solver.answers import Failure, FailureKind, SolverResult
 from solver.demand import build_demand
+from solver.memo import Memo
 from solver.reasons import Reason
 from solver.solve import solve
 from solver.world import View, World
 
 EMPTY = View()
 # The search ends at the first node with a solution, so few nodes are solved at once.
-BATCH = 32
+BATCH = 4
+# A claim that tells more kinds of nodes apart is decided only if one of so many has a solution.
+MAX_KINDS = 256
 # Whether these errors stay depends on pools and selectors, not on the claims.
 _OPEN_ERRORS = (codes.POOL_UNUSABLE.name, codes.SELECTOR_OF_NODES_FAILS.name)
 
@@ -62,9 +66,22 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
     `world` replaces the relaxed world of the context.
     """
     _check_demand(claims, context)
+    world = world or context.relaxed
+    kinds, memo = _find_kinds(claims, context, world)
     undecided: list[str] = list(context.index.unreadable[:1])
+    if len(kinds) > MAX_KINDS:
+        for node, answer in _solve_kinds(claims, kinds[:BATCH], context, world, memo):
+            if not isinstance(answer, Failure):
+                return Proof(ProofOutcome.POSSIBLE, node=node)
+        expressions = context.caches.proofs.expressions
+        kinds = narrow_nodes(
+            claims, kinds, MAX_KINDS, context.index, context.selectors, expressions
+        )
+    if len(kinds) > MAX_KINDS:
+        undecided.append(f"it depends on more than {MAX_KINDS} kinds of nodes")
+    kinds = kinds[:MAX_KINDS]
     failed: list[tuple[Node, tuple[Reason, ...]]] = []
-    for node, answer in _solve_kinds(claims, context, world or context.relaxed):
+    for node, answer in _solve_kinds(claims, kinds, context, world, memo):
         if not isinstance(answer, Failure):
             return Proof(ProofOutcome.POSSIBLE, node=node)
         failed.append((node, answer.reasons))
@@ -75,15 +92,25 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
     return Proof(ProofOutcome.IMPOSSIBLE, tuple(failed))
 
 
-def _solve_kinds(
+def _find_kinds(
     claims: Sequence[Claim], context: JudgeContext, world: World
-) -> Iterator[tuple[Node, SolverResult]]:
+) -> tuple[Sequence[Node], Memo]:
+    """Return one node of each kind that the claims can tell apart, and the memo of the world."""
     reads = reads_of_claims(claims, context)
     memo = context.caches.proofs
     if world is not context.relaxed:
         reads = DeviceReads(reads.values | {TAINTS}, reads.patterns)
         memo = context.caches.with_taints
-    nodes = context.index.representatives(reads)
+    return context.index.representatives(reads), memo
+
+
+def _solve_kinds(
+    claims: Sequence[Claim],
+    nodes: Sequence[Node],
+    context: JudgeContext,
+    world: World,
+    memo: Memo,
+) -> Iterator[tuple[Node, SolverResult]]:
     ids = iter(range(1 << 62))
     for start in range(0, len(nodes), BATCH):
         some = nodes[start : start + BATCH]
