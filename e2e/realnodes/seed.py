@@ -13,6 +13,7 @@ from pathlib import Path
 from e2e.controlplane.processes import Process
 from e2e.realnodes.build import CACHE, Programs
 from e2e.realnodes.images import BUSYBOX, busybox
+from e2e.realnodes.product import image_name, next_name
 from e2e.realnodes.settings import PAUSE
 
 IMPORT_SECONDS = 120
@@ -28,7 +29,7 @@ def seeded(programs: Programs, archives: Sequence[Path]) -> Path:
         [programs.busybox, "--list"], check=True, capture_output=True, text=True
     ).stdout.split()
     own = busybox(programs.busybox, listed, {BUSYBOX: SHELL, PAUSE: HOLD})
-    digest = hashlib.sha256(programs.runtime.name.encode() + own)
+    digest = hashlib.sha256(programs.runtime.name.encode() + own + b"tagged")
     for archive in archives:
         with archive.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -61,6 +62,9 @@ def _make(root: Path, programs: Programs, own: bytes, archives: Sequence[Path]) 
         for archive in (first, *archives):
             words = [*client, "images", "import", "--local", archive]
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=IMPORT_SECONDS)
+        for name in map(image_name, archives):
+            words = [*client, "images", "tag", name, next_name(name)]
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     finally:
         daemon.stop()
     for left in (first, configuration):

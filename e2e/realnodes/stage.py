@@ -108,7 +108,7 @@ class RealStage(Stage):
     def pods_of(self, name: str, *, ready: bool = True) -> list[JSON]:
         """List the pods of a Deployment, only those that are ready and not ending if `ready`."""
         found = self.client.get(self.pod_path(), labelSelector=f"app={name}")["items"]
-        return [pod for pod in found if not ready or _is_ready(pod)]
+        return [pod for pod in found if not ready or is_ready(pod)]
 
     def wait_ready_pods(self, name: str, count: int, seconds: float = 60.0) -> list[JSON]:
         """Wait until so many pods of a Deployment are ready."""
@@ -148,7 +148,8 @@ def real(stage: Stage) -> RealStage:
     return stage
 
 
-def _is_ready(pod: JSON) -> bool:
+def is_ready(pod: JSON) -> bool:
+    """Return whether a pod is ready and not ending."""
     conditions = pod.get("status", {}).get("conditions", ())
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     return ready and not pod["metadata"].get("deletionTimestamp")

@@ -10,6 +10,7 @@ from e2e.controlplane.processes import StartError
 from e2e.realnodes.build import NoProgramsError, programs
 from e2e.realnodes.enter import RUN, lacking, run_inside
 from e2e.realnodes.fleet import RealFleet
+from e2e.realnodes.product import image_archive
 from e2e.realnodes.rig import NodeRig, mount_run
 from e2e.realnodes.seed import seeded
 from e2e.realnodes.stage import RealStage
@@ -46,6 +47,7 @@ def _build() -> str:
     try:
         binaries(DEFAULT)
         programs(DEFAULT)
+        image_archive()
     except (NoGoError, NoProgramsError) as problem:
         return str(problem)
     return ""
@@ -56,7 +58,7 @@ def _play(part: str) -> int:
     try:
         mount_run(Path(os.environ[RUN]))
         built = programs(DEFAULT)
-        seed = seeded(built, [])
+        seed = seeded(built, [image_archive()])
         with NodeRig(DEFAULT, NAMES, built, seed) as rig:
             times = ", ".join(f"{what} {value:.1f} s" for what, value in rig.timings.items())
             print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")

@@ -127,19 +127,24 @@ def _of_container(
     pod: JSON, container: JSON, held: Mapping[str, Sequence[PreparedDevice]]
 ) -> Iterator[PreparedDevice]:
     """Yield what a container is given: devices of the requests it names, or of whole claims."""
+    for claim, request in uses(pod, container):
+        yield from (one for one in held[claim] if request in ("", one.request.partition("/")[0]))
+
+
+def uses(pod: JSON, container: JSON) -> list[tuple[str, str]]:
+    """List the claims of a container with the request that it names, empty for the whole claim."""
     claims = _claims(pod)
-    uses = [
+    named = [
         (claims[entry["name"]], entry.get("request", ""))
         for entry in container.get("resources", {}).get("claims", ())
     ]
     special = pod.get("status", {}).get("extendedResourceClaimStatus", {})
-    uses += [
+    mapped = [
         (special["resourceClaimName"], mapping["requestName"])
         for mapping in special.get("requestMappings", ())
         if mapping["containerName"] == container["name"]
     ]
-    for claim, request in uses:
-        yield from (one for one in held[claim] if request in ("", one.request.partition("/")[0]))
+    return [*named, *mapped]
 
 
 def _held(stage: Stage, node: str, claim: str) -> Iterator[PreparedDevice]:

@@ -13,12 +13,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.nodes.record import Record
 from e2e.nodes.service import Method, Service, call
 from e2e.realnodes import cdi, cgroups, device_plugin, enter, pod_resources, registration
-from e2e.realnodes.images import Tree, archive
+from e2e.realnodes.documented import commands, example
+from e2e.realnodes.images import BUSYBOX, Tree, archive
+from e2e.realnodes.installation import PAGE as PAGE_FILE
+from e2e.realnodes.installation import PLACEHOLDER
 from e2e.realnodes.machine_state import differences
+from e2e.realnodes.runnable import runnable
 from e2e.realnodes.stage import END, Printed, read_output
 
 NAMESPACES = pytest.mark.skipif(
@@ -276,3 +281,85 @@ def test_output_counts_only_when_it_is_complete() -> None:
     assert read_output(text) is None
     complete = Printed({"DEVICE_A": "driver/pool/a GPU-1 memory=1Gi"}, ("/dev/rig/a",))
     assert read_output(f"{text}{END}\n") == complete
+
+
+PAGE = """# Installing
+
+```console install
+$ before
+```
+
+## Apply
+
+Text.
+
+```console cluster
+$ kubectl apply -k .
+$ for i in 0 1; do kubectl patch x \\
+>   -p y; done
+```
+
+```yaml
+resources:
+  - base
+```
+
+## Later
+
+```console cluster
+$ after
+```
+"""
+
+
+def test_the_commands_of_a_section_are_read_word_for_word() -> None:
+    assert commands(PAGE, "Apply") == [
+        "kubectl apply -k .",
+        "for i in 0 1; do kubectl patch x \\\n  -p y; done",
+    ]
+    assert commands(PAGE, "Installing") == ["before"]
+    assert commands(PAGE, "Absent") == []
+    assert example(PAGE, "Apply", "yaml") == "resources:\n  - base\n"
+
+
+def test_the_page_has_the_sections_that_the_installation_runs() -> None:
+    page = PAGE_FILE.read_text(encoding="utf-8")
+    assert "kubectl apply -k ." in commands(page, "Apply")
+    assert "kubectl delete -k . --ignore-not-found" in commands(page, "Roll back")
+    overlay = example(page, "Set the image", "yaml")
+    assert all(placeholder in overlay for placeholder in PLACEHOLDER)
+
+
+LEGACY_JOB = """
+kind: Job
+spec:
+  template:
+    metadata: {annotations: {nvidia.com/use-gputype: A100}}
+    spec:
+      nodeSelector: {gpu: "yes"}
+      volumes: [{name: data}]
+      initContainers: [{name: fetch, image: x}]
+      containers:
+        - name: main
+          image: example.com/train
+          args: [--long]
+          volumeMounts: [{name: data}]
+          resources:
+            limits: {nvidia.com/gpu: 1, memory: 1Ti, hugepages-2Mi: 1}
+            claims: [{name: own}]
+"""
+
+
+def test_a_runnable_manifest_keeps_what_asks_for_devices() -> None:
+    legacy = yaml.safe_load(LEGACY_JOB)
+    pod = runnable(legacy)["spec"]["template"]
+    assert pod["metadata"] == legacy["spec"]["template"]["metadata"]
+    spec = pod["spec"]
+    assert spec["nodeSelector"] == {"gpu": "yes"}
+    assert "volumes" not in spec
+    (main,), (fetch,) = spec["containers"], spec["initContainers"]
+    assert main["resources"] == {"limits": {"nvidia.com/gpu": 1}, "claims": [{"name": "own"}]}
+    assert main["image"] == fetch["image"] == BUSYBOX
+    assert main.keys() == {"name", "image", "command", "resources"}
+    assert "sleep" in main["command"][-1]
+    assert "sleep" not in fetch["command"][-1]

@@ -1,0 +1,190 @@
+"""Installs Drawbridge on real nodes with the commands of docs/installing.md.
+
+    cluster = installed_as_pods(stage)    # installs once for each rig
+
+The kubelet starts the pods from the image; the API server reaches the webhook through its Service.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from e2e.controlplane.client import JSON, ApiError
+from e2e.installed.installation import CONTROLLER, MODE, NAMESPACE, WEBHOOK
+from e2e.installed.kubectl import CommandResult, Kubectl, run
+from e2e.realnodes.documented import commands, example
+from e2e.realnodes.product import ROOT, image_archive, image_name, next_name
+from e2e.realnodes.rig import NodeRig
+from e2e.realnodes.stage import RealStage, is_ready
+
+PAGE = ROOT / "docs" / "installing.md"
+SECTIONS = ("Create a certificate", "Apply")
+PLACEHOLDER = {"<your registry>/drawbridge": "{name}", "<version>": "{tag}"}
+COMMAND_SECONDS = 180
+READY_SECONDS = 120.0
+COMPONENT = "app.kubernetes.io/component"
+
+
+class PodInstallation:
+    """Drawbridge as pods, installed and removed as the documentation says."""
+
+    def __init__(self, rig: NodeRig) -> None:
+        self.plane = rig.plane
+        self.folder = rig.run / "overlay"
+        self.image = image_name(image_archive())
+        self.page = PAGE.read_text(encoding="utf-8")
+        self.kubectl = Kubectl(
+            self.plane.bin / "kubectl",
+            self.plane.user_config(),
+            self.plane.folder / "kubectl-cache",
+            NAMESPACE,
+        )
+
+    # --- commands of the page ------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Write the overlay and run the commands of the page, word for word."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(ROOT / "manifests", self.folder / "drawbridge" / "manifests")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "kubectl").symlink_to(self.plane.bin / "kubectl")
+        self.write_overlay(self.image)
+        for section in SECTIONS:
+            self.run_section(section)
+
+    def write_overlay(self, image: str) -> None:
+        """Write the kustomization of the page with this image."""
+        text = example(self.page, "Set the image", "yaml")
+        name, _, tag = image.rpartition(":")
+        for placeholder, value in PLACEHOLDER.items():
+            text = text.replace(placeholder, value.format(name=name, tag=tag))
+        (self.folder / "kustomization.yaml").write_text(text, encoding="utf-8")
+
+    def run_section(self, heading: str) -> str:
+        """Run the commands below a heading of the page."""
+        return self.run(*commands(self.page, heading))
+
+    def run(self, *lines: str) -> str:
+        """Run commands in one shell in the folder of the overlay; it ends at the first failure."""
+        script = "\n".join(lines)
+        done = subprocess.run(
+            ["bash", "-euc", script],  # noqa: S607  # the page's shell
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a person at a terminal."""
+        tools = f"{self.folder / 'bin'}:{Path(sys.executable).parent}"
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.plane.user_config()),
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "NO_COLOR": "1",
+        }
+
+    def drawbridge(self, *words: str) -> CommandResult:
+        """Run the `drawbridge` command."""
+        program = str(Path(sys.executable).with_name("drawbridge"))
+        return run([program, *words], words, "", self.environment())
+
+    # --- pods ----------------------------------------------------------------------------------
+
+    def pods(self, component: str) -> list[JSON]:
+        """List the pods of a component that are ready."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        found = self.plane.admin.get(path, labelSelector=f"{COMPONENT}={component}")["items"]
+        return [pod for pod in found if is_ready(pod)]
+
+    def rolled_out(self) -> bool:
+        """Return whether both Deployments have all replicas of their current template."""
+        return all(map(self._complete, (WEBHOOK, CONTROLLER)))
+
+    def _complete(self, name: str) -> bool:
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
+        try:
+            one = self.plane.admin.get(path)
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            return False
+        status, wanted = one.get("status", {}), one["spec"]["replicas"]
+        counts = ("replicas", "updatedReplicas", "availableReplicas")
+        current = status.get("observedGeneration") == one["metadata"]["generation"]
+        return current and all(status.get(count) == wanted for count in counts)
+
+    def messages(self, pod: JSON, msg: str) -> list[JSON]:
+        """Return the log lines of a pod with this message."""
+        return [line for line in _objects(self.log(pod).splitlines()) if line.get("msg") == msg]
+
+    def log(self, pod: JSON) -> str:
+        """Return the log of a pod."""
+        return self.kubectl("logs", pod["metadata"]["name"], "--tail=-1").check().out
+
+    # --- facts ---------------------------------------------------------------------------------
+
+    def facts(self) -> tuple[str, Mapping[str, object]]:
+        """Return the hash of the published facts, and the facts."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-facts"
+        data = self.plane.admin.get(path)["data"]
+        current: str = data["current"]
+        return current, json.loads(data[f"facts-{current.removeprefix('sha256:')[:16]}.json"])
+
+    def decided(self) -> bool:
+        """Return whether all webhooks decide by what the cluster has now."""
+        counted = json.loads(self.drawbridge("facts", "--context", "-o", "json").check().out)
+        name, published = self.facts()
+        if _counted(counted) != _counted(published):
+            return False
+        used = [self.messages(pod, "facts in use")[-1:] for pod in self.pods("webhook")]
+        return bool(used) and all(lines and lines[0]["hash"] == name for lines in used)
+
+
+def _objects(lines: Iterable[str]) -> Iterable[JSON]:
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _counted(facts: Mapping[str, object]) -> dict[str, object]:
+    # The controller probes which fields the server keeps; the command derives it from the version.
+    return {name: item for name, item in facts.items() if name not in ("hash", "cluster")}
+
+
+_RIGS: WeakKeyDictionary[NodeRig, PodInstallation] = WeakKeyDictionary()
+
+
+def installed_as_pods(stage: RealStage, mode: str = "enforce") -> PodInstallation:
+    """Return the installation, ready, and label the stage's namespace."""
+    if stage.rig not in _RIGS:
+        cluster = PodInstallation(stage.rig)
+        cluster.install()
+        _RIGS[stage.rig] = cluster
+    cluster = _RIGS[stage.rig]
+    stage.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
+    label = {"metadata": {"labels": {MODE: mode}}}
+    stage.client.patch(f"/api/v1/namespaces/{stage.namespace}", label)
+    return cluster
+
+
+def forget_installation(stage: RealStage) -> None:
+    """Install anew when the next scenario needs Drawbridge."""
+    del _RIGS[stage.rig]
+
+
+__all__ = ["MODE", "PodInstallation", "forget_installation", "installed_as_pods", "next_name"]

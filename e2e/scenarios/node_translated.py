@@ -1,0 +1,109 @@
+"""Scenarios on real nodes: pods of each dialect run, and print the devices that they have.
+
+The cases are those of translated.yaml. `kubectl` applies the legacy manifest in a namespace that is
+opted in, and Drawbridge runs as pods. Only what a program needs is changed: images, commands and
+sizes. The output of each container is compared with the books of the drivers, the books with the
+kubelet's podresources API and with the case.
+"""
+
+from functools import partial
+
+import yaml
+
+from e2e.realnodes.device_plugin import device_path, variable
+from e2e.realnodes.installation import installed_as_pods
+from e2e.realnodes.runnable import runnable
+from e2e.realnodes.stage import Printed, RealStage, real
+from e2e.scenarios import holdings, translated, volcano
+from e2e.scenarios.admission import ORIGINAL
+from e2e.scenarios.node_devices import expected
+from e2e.scenarios.objects import JSON
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+from e2e.scenarios.translated import MAKERS, TRANSLATED, ManifestCase
+
+# One of each dialect and driver, and whatever uses containers in another way.
+CASES = (
+    "nvidia",
+    "nvidia-partitions-made-on-demand",
+    "nvidia-init-and-sidecar",
+    "nvidia-left-to-a-class",
+    "nvidia-replicas-left",
+    "hami",
+    "volcano",
+    "koordinator",
+    "koordinator-shares-of-two",
+    "koordinator-virtual-functions",
+    "aliyun",
+    "kai",
+    "tensor-fusion",
+    "nos",
+    "amd",
+    "intel",
+    "vendor-without-a-driver",
+)
+RUNNING_SECONDS = 60.0
+DECIDED_SECONDS = 60.0
+
+
+def play(case: ManifestCase, stage: Stage) -> None:
+    """Build the nodes, apply the legacy manifest, and compare what each container printed."""
+    nodes = real(stage)
+    cluster = installed_as_pods(nodes)
+    translated.build(case, nodes)
+    nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
+    documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
+    text = yaml.safe_dump_all(map(runnable, documents))
+    nodes.kubectl("apply", "-f", "-", stdin=text).check()
+    try:
+        if case.jobs:
+            volcano.make_pods(nodes)
+        for pods in case.pods:
+            for made in nodes.wait(f"pods {pods.name}", partial(translated.made, nodes, pods)):
+                pod = nodes.wait_running(made["metadata"]["name"])
+                marked = ORIGINAL in pod["metadata"].get("annotations", {})
+                assert marked == (case.exit == TRANSLATED), pod["metadata"]
+                holdings.compare(nodes, pods, pod)
+                compare_output(nodes, pod)
+    finally:
+        # Only pods stay, for the report on a failure; no controller recreates them.
+        nodes.kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
+
+
+def compare_output(nodes: RealStage, pod: JSON) -> None:
+    """Compare the output of every container with what drivers and plugins gave it."""
+    spec = pod["spec"]
+    for one in (*spec.get("initContainers", ()), *spec["containers"]):
+        wanted = given(nodes, pod, one)
+        printed = nodes.printed(pod["metadata"]["name"], one["name"])
+        assert printed == wanted, f"{one['name']} has {printed}, and was given {wanted}"
+
+
+def given(nodes: RealStage, pod: JSON, container: JSON) -> Printed:
+    """Return what a container must print: devices of its claims, and units of plugins."""
+    variables: dict[str, str] = {}
+    devices: list[str] = []
+    for claim, request in holdings.uses(pod, container):
+        part = expected(nodes, nodes.get_claim(claim), *([request] if request else []))
+        variables |= part.variables
+        devices += part.nodes
+    for share in nodes.fleet.shares(pod):
+        if share.container == container["name"]:
+            for resource, units in share.units.items():
+                variables[variable(resource)] = ",".join(sorted(units))
+                devices += map(device_path, units)
+    return Printed(variables, tuple(sorted(devices)))
+
+
+def _register(case: ManifestCase) -> None:
+    def play_it(stage: Stage) -> None:
+        play(case, stage)
+
+    play_it.__name__ = f"containers_of_{case.name}".replace("-", "_")
+    play_it.__doc__ = case.shows
+    scenario("node", rig="nodes")(play_it)
+
+
+_cases = {case.name: case for case in translated.cases()}
+for _name in CASES:
+    _register(_cases[_name])
