@@ -2,9 +2,10 @@
 
 Watches pods, and for each pod on one of its nodes runs the device checks in upstream's order, calls
 NodePrepareResources over gRPC and the device plugin, and sets phase Running. When the pod ends it
-calls NodeUnprepareResources. It runs no containers.
+calls NodeUnprepareResources. It runs no containers. docs/e2e.md lists where the real one differs.
 """
 
+import contextlib
 import heapq
 import threading
 import time
@@ -37,11 +38,14 @@ class Retry(Exception):  # noqa: N818  # a request, not an accident
 
 @dataclass
 class Prepared:
-    """A claim that is prepared on a node, for one or more pods."""
+    """A claim of a node that one or more pods use; `done` when its drivers have prepared it."""
 
+    node: str
+    uid: str
     namespace: str
     name: str
     drivers: list[str]
+    done: bool = False
     devices: list[Any] = field(default_factory=list)
     pods: set[str] = field(default_factory=set)
     # Held during a call: preparing for one pod and unpreparing for another must not overlap.
@@ -88,6 +92,9 @@ class Kubelet:
 
     def restart(self) -> None:
         """Forget which pods run, as a kubelet that starts anew: everything is prepared again."""
+        with self._claims:
+            for held in self.prepared.values():
+                held.done, held.devices = False, []
         with self._wake:
             self.running.clear()
             known = list(self._pods)
@@ -150,7 +157,8 @@ class Kubelet:
         self._attempts[uid] = attempt + 1
         pod = self._pods.get(uid)
         if pod and not pod.get("gone"):
-            self._event(pod, "FailedPrepareDynamicResources", reason)
+            message = f"Failed to prepare dynamic resources: prepare dynamic resources: {reason}"
+            self._event(pod, "FailedPrepareDynamicResources", message)
         self._enqueue(uid, BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
 
     def _sync(self, uid: str) -> None:
@@ -173,9 +181,7 @@ class Kubelet:
         fresh = self.client.get(_path(pod))
         if not _wanted(fresh, metadata["uid"]):
             return
-        claims = self._checked(fresh)
-        for claim in claims:
-            self._prepare(fresh, claim)
+        self.prepare(fresh, self._checked(fresh))
         if self._admit(fresh):
             self.client.patch(f"{_path(pod)}/status", _running(fresh), STRATEGIC)
             self.running.add(metadata["uid"])
@@ -214,36 +220,58 @@ class Kubelet:
         if not _wanted(now, pod["metadata"]["uid"]):
             raise Retry(f"the pod is going, and {problem}")
 
-    def _prepare(self, pod: JSON, claim: JSON) -> None:
-        key = (pod["spec"]["nodeName"], claim["metadata"]["uid"])
-        metadata = claim["metadata"]
-        new = Prepared(metadata["namespace"], metadata["name"], podclaims.drivers(claim))
+    def prepare(self, pod: JSON, claims: list[JSON]) -> None:
+        """Prepare what is not prepared yet, with one call to each driver for all claims.
+
+        Every driver must be registered before the first of them is called.
+        """
+        held = [self._refer(pod, claim) for claim in claims]
+        with contextlib.ExitStack() as locks:
+            # In one order, because two pods may share several claims.
+            for one in sorted(
+                {each.uid: each for each in held}.values(), key=lambda each: each.uid
+            ):
+                locks.enter_context(one.lock)
+            waiting = {one.uid: one for one in held if not one.done}
+            for one in waiting.values():
+                one.devices = []  # of an attempt that failed at another driver
+            for name in sorted({name for one in waiting.values() for name in one.drivers}):
+                mine = [one for one in waiting.values() if name in one.drivers]
+                for one, answer in self._call(name, protocol.PREPARE, mine):
+                    one.devices += [(name, device) for device in answer.devices]
+            for one in waiting.values():
+                one.done = True
+
+    def _refer(self, pod: JSON, claim: JSON) -> Prepared:
+        """Note that a pod uses a claim, as its drivers may have to unprepare it from now on."""
+        metadata, node = claim["metadata"], pod["spec"]["nodeName"]
+        names = podclaims.drivers(claim)
+        for name in names:
+            if name not in self.drivers:
+                raise Retry(f"driver {name} is not registered")
+        key = (node, metadata["uid"])
+        new = Prepared(node, metadata["uid"], metadata["namespace"], metadata["name"], names)
         with self._claims:
             held = self.prepared.setdefault(key, new)
             held.pods.add(pod["metadata"]["uid"])
-        with held.lock:
-            devices = []
-            for name in held.drivers:
-                answer = self._call(name, protocol.PREPARE, key, held)
-                devices += [(name, device) for device in answer.devices]
-            held.devices = devices
+        return held
 
-    def _call(self, name: str, call: str, key: tuple[str, str], held: Prepared) -> Any:  # noqa: ANN401  # protobuf
-        """Call a driver for one claim, over its socket."""
-        node, uid = key
+    def _call(self, name: str, call: str, held: list[Prepared]) -> list[tuple[Prepared, Any]]:
+        """Call a driver for claims of one node, over its socket; Retry if it fails for one."""
         driver = self.drivers.get(name)
         if driver is None:
             raise Retry(f"driver {name} is not registered")
-        claim = protocol.reference(held.namespace, held.name, uid)
+        claims = [protocol.reference(one.namespace, one.name, one.uid) for one in held]
         try:
-            answer = protocol.ask(driver.socket, call, node, [claim])
+            answer = protocol.ask(driver.socket, call, held[0].node, claims)
         except protocol.FailedError as problem:
-            raise Retry(f"driver {name}: {problem}") from problem
-        if uid not in answer.claims:
-            raise Retry(f"driver {name} says nothing of claim {held.name}")
-        if answer.claims[uid].error:
-            raise Retry(f"driver {name}: {answer.claims[uid].error}")
-        return answer.claims[uid]
+            raise Retry(f"{call}: driver {name}: {problem}") from problem
+        for one in held:
+            if one.uid not in answer.claims:
+                raise Retry(f"{call}: driver {name} says nothing of claim {one.name}")
+            if reason := answer.claims[one.uid].error:
+                raise Retry(f"{call}: driver {name}: claim {one.name}: {reason}")
+        return [(one, answer.claims[one.uid]) for one in held]
 
     def _admit(self, pod: JSON) -> bool:
         """Get units from the plugins; a pod that finds too few fails for good."""
@@ -271,7 +299,7 @@ class Kubelet:
             with held.lock:
                 if held.pods == {uid}:
                     for name in held.drivers:
-                        self._call(name, protocol.UNPREPARE, key, held)
+                        self._call(name, protocol.UNPREPARE, [held])
                 with self._claims:
                     held.pods.discard(uid)
                     if not held.pods:

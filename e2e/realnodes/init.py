@@ -12,16 +12,21 @@ import signal
 import sys
 from types import FrameType
 
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+
 
 def main(command: list[str]) -> int:
     """Run the command to its end, and reap everything meanwhile."""
-    child = os.posix_spawnp(command[0], command, dict(os.environ))
+    # A signal between the start of the command and the handlers must wait for these.
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    child = os.posix_spawnp(command[0], command, dict(os.environ), setsigmask=())
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         os.kill(child, number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in PASSED_ON:
         signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     while True:
         ended, status = os.wait()
         if ended == child:

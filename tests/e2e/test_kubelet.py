@@ -8,15 +8,19 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.controlplane.client import JSON, ApiError, Client, Stream
-from e2e.nodes.kubelet import Kubelet
+from e2e.nodes import protocol
+from e2e.nodes.kubelet import Kubelet, Retry
 from e2e.nodes.record import Record
 
 POD = "/api/v1/namespaces/a/pods/one"
+# How the messages of the kubelet's event FailedPrepareDynamicResources begin.
+FAILED = "Failed to prepare dynamic resources: prepare dynamic resources: "
 EVENTS = "/api/v1/namespaces/a/events"
 BOUND: JSON = {
     "metadata": {"namespace": "a", "name": "one", "uid": "u", "resourceVersion": "1"},
@@ -119,12 +123,13 @@ def played(script: Script, events: int) -> list[str]:
 )
 def test_a_pod_that_went_after_it_was_read_is_no_violation(read: JSON | None, reason: str) -> None:
     said = played(Script(BOUND, read), 3)
-    assert said == ["read", "read", f"{reason}, and the claim is not reserved for this pod"]
+    message = f"{FAILED}{reason}, and the claim is not reserved for this pod"
+    assert said == ["read", "read", message]
 
 
 def test_a_pod_that_is_still_there_was_wronged() -> None:
     said = played(Script(BOUND), 3)
-    message = "claim mine: the claim is not reserved for this pod"
+    message = f"{FAILED}claim mine: the claim is not reserved for this pod"
     assert said == ["read", "read", message, "NotReserved"]
 
 
@@ -133,3 +138,87 @@ def test_a_pod_that_is_going_when_it_is_first_read_is_not_begun() -> None:
     script = Script(going())
     assert played(script, 1) == ["read"]
     assert script.told.empty()
+
+
+class PreparingDriver:
+    """A driver on a socket that notes the claims of each call, and refuses some."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.socket = folder / f"{name}.sock"
+        self.calls: list[list[str]] = []
+        self.refused: set[str] = set()
+        handlers = {protocol.PREPARE: self._prepare, protocol.UNPREPARE: self._prepare}
+        self.service = protocol.serve(self.socket, handlers)
+
+    def _prepare(self, node: str, request: Any) -> Any:  # noqa: ANN401  # protobuf
+        del node
+        names = [claim.name for claim in request.claims]
+        self.calls.append(sorted(names))
+        answer = protocol.MESSAGES["NodePrepareResourcesResponse"]()
+        for claim in request.claims:
+            error = "not today" if claim.name in self.refused else ""
+            answer.claims[claim.uid].error = error
+        return answer
+
+
+@pytest.fixture
+def two_drivers(tmp_path: Path) -> Iterator[tuple[Kubelet, PreparingDriver, PreparingDriver]]:
+    """Return a kubelet, and two drivers registered with it."""
+    kubelet = Kubelet(Script(BOUND), Record())
+    drivers = [PreparingDriver(tmp_path, name) for name in ("one", "two")]
+    registered: dict[str, Any] = dict(zip(("one", "two"), drivers, strict=True))
+    kubelet.drivers.update(registered)
+    yield kubelet, *drivers
+    for driver in drivers:
+        driver.service.stop()
+
+
+def allocated(name: str, *drivers: str) -> JSON:
+    """Return a claim with devices of these drivers."""
+    results = [{"driver": driver} for driver in drivers]
+    return {
+        "metadata": {"namespace": "a", "name": name, "uid": name},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+
+
+def test_a_driver_gets_all_claims_of_a_pod_in_one_call(
+    two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
+) -> None:
+    kubelet, one, two = two_drivers
+    kubelet.prepare(BOUND, [allocated("x", "one", "two"), allocated("y", "one")])
+    assert (one.calls, two.calls) == ([["x", "y"]], [["x"]])
+
+
+def test_a_prepared_claim_is_prepared_again_only_by_a_new_kubelet(
+    two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
+) -> None:
+    kubelet, one, _ = two_drivers
+    for _ in range(2):
+        kubelet.prepare(BOUND, [allocated("x", "one")])
+    assert one.calls == [["x"]]
+    kubelet.restart()
+    kubelet.prepare(BOUND, [allocated("x", "one")])
+    assert one.calls == [["x"], ["x"]]
+
+
+def test_a_claim_that_a_driver_refuses_is_prepared_at_the_next_attempt(
+    two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
+) -> None:
+    kubelet, one, _ = two_drivers
+    one.refused = {"y"}
+    claims = [allocated("x", "one"), allocated("y", "one")]
+    with pytest.raises(Retry, match="claim y: not today"):
+        kubelet.prepare(BOUND, claims)
+    one.refused = set()
+    kubelet.prepare(BOUND, claims)
+    assert one.calls == [["x", "y"], ["x", "y"]]
+
+
+def test_no_driver_is_called_before_all_are_registered(
+    two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
+) -> None:
+    kubelet, one, _ = two_drivers
+    with pytest.raises(Retry, match="absent is not registered"):
+        kubelet.prepare(BOUND, [allocated("x", "one"), allocated("y", "absent")])
+    assert one.calls == []

@@ -89,7 +89,7 @@ class World:
         for name in drivers:
             station = self.fleet.driver(name).stations[NODE]
             station.prepared["c"] = order.read(name, NODE, claim)
-        prepared = Prepared("e2e-stage", "made", drivers, pods={"u"})
+        prepared = Prepared(NODE, "c", "e2e-stage", "made", drivers, pods={"u"})
         prepared.devices = [
             (one["driver"], SimpleNamespace(pool_name=NODE, device_name=one["device"]))
             for one in whole
