@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from e2e.controlplane.client import Client
+from e2e.nodes import slices
 from e2e.nodes.driver import Driver
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.fleet import Fleet, NodePlan
@@ -95,6 +96,27 @@ class RealFleet(Fleet):
                 self._wait_no_capacity(name, resource)
         labels = dict.fromkeys(self._labels.pop(name, []))
         self.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def restart_kubelet(self, name: str) -> None:
+        """Restart a kubelet, which deletes all slices of its node; the drivers publish again."""
+        drivers = [driver for driver, node in self.published if node == name]
+        before = {driver: self.registered(driver).acceptances(name) for driver in drivers}
+        self.real_node(name).restart_kubelet()
+        self.rig.wait(f"the kubelet of {name} deletes its slices", lambda: not self._slices(name))
+
+        def accepted() -> bool:
+            return all(self.registered(one).acceptances(name) > before[one] for one in drivers)
+
+        self.rig.wait(f"the kubelet of {name} accepts its drivers again", accepted)
+        for driver in drivers:
+            self.publish(self.layout(driver, name))
+
+    def _slices(self, name: str) -> list[object]:
+        """List the slices of a node."""
+        found: list[object] = self.client.get(slices.PATH, fieldSelector=f"spec.nodeName={name}")[
+            "items"
+        ]
+        return found
 
     def kill_node(self, name: str) -> None:
         """End a node with its containers and drivers, as a power failure does."""

@@ -107,7 +107,6 @@ def _check_given(nodes: RealStage, where: dict[str, dict[str, int]]) -> None:
 def _plugin_leaves(nodes: RealStage, cluster: PodInstallation, name: str) -> None:
     """End the plugin of a node, then its pods, whose containers keep their GPUs until then."""
     nodes.fleet.plugins[name].pop(LEGACY).stop()
-    nodes.fleet.real_node(name).restart_kubelet()
 
     def reported() -> bool:
         logs = [cluster.log(pod) for pod in cluster.pods("controller")]
@@ -118,3 +117,5 @@ def _plugin_leaves(nodes: RealStage, cluster: PodInstallation, name: str) -> Non
     for pod in pods(nodes, "units"):
         nodes.client.delete(nodes.pod_path(pod["metadata"]["name"]), grace=None)
     nodes.wait("the pods of the plugin are gone", lambda: not pods(nodes, "units"), SECONDS)
+    # Else the kubelet keeps the capacity of the plugin for five minutes.
+    nodes.fleet.restart_kubelet(name)

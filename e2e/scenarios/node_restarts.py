@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 from e2e.controlplane.client import JSON, ApiError
-from e2e.nodes import slices
+from e2e.nodes import protocol, slices
 from e2e.realnodes.pod_resources import checkpoint_units
 from e2e.realnodes.stage import RealStage, real
 from e2e.scenarios.node_devices import GPUS, LEGACY, expected
@@ -42,7 +42,7 @@ def containers_and_claims_survive_a_restart_of_the_kubelet(stage: Stage) -> None
         before[name] = containers(nodes.wait_running(name))
     driver = nodes.fleet.registered(GPUS)
     kubelet = nodes.fleet.real_node(machine.name)
-    accepted = driver.acceptances(machine.name)
+    accepted, calls = driver.acceptances(machine.name), driver.calls[protocol.PREPARE]
     kubelet.kill_kubelet()
     nodes.client.delete(nodes.pod_path("ends"), grace=None)
     assert len(nodes.fleet.prepared(GPUS, machine.name)) == 2
@@ -53,6 +53,7 @@ def containers_and_claims_survive_a_restart_of_the_kubelet(stage: Stage) -> None
     stays = nodes.get_pod("stays")
     assert containers(stays) == before["stays"]
     assert len(nodes.fleet.held_by(stays)) == 1
+    nodes.wait("a new kubelet prepares again", lambda: driver.calls[protocol.PREPARE] > calls)
     nodes.delete_pod("stays")
     nodes.wait("it is unprepared", lambda: not nodes.fleet.prepared(GPUS, machine.name))
 

@@ -22,10 +22,10 @@ from e2e.scenarios.stage import Stage
 
 USER = "65532"
 NOTHING = "0000000000000000"
-# Of every process of a command: what the kernel says of its rights, and of its mounts.
+# What the kernel says of a process, whose pattern does not match this script itself.
 LOOK = """
 for folder in /proc/[0-9]*; do
-  if tr '\\\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "drawbridge serve %s"; then
+  if tr '\\\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "drawbridge [s]erve %s"; then
     cat $folder/status; cat $folder/mountinfo; exit 0
   fi
 done
