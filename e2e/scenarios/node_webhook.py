@@ -1,6 +1,6 @@
 """Scenarios on real nodes: Drawbridge's own pods, as the kubelet runs them, and when they end.
 
-While replicas are killed, rolled and drained, a client creates legacy pods as a controller does: it
+While replicas are killed, a client creates legacy pods as a controller does: it
 tries again when it is refused. In the end no pod is missing, and none was admitted untranslated.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from e2e.controlplane.client import JSON, ApiError
-from e2e.installed.installation import NAMESPACE, WEBHOOK
-from e2e.realnodes.installation import READY_SECONDS, PodInstallation, installed_as_pods, next_name
+from e2e.installed.installation import NAMESPACE
+from e2e.realnodes.installation import READY_SECONDS, PodInstallation, installed_as_pods
 from e2e.realnodes.stage import RealStage, real
 from e2e.scenarios.admission import ORIGINAL
 from e2e.scenarios.node_devices import GPUS, LEGACY
@@ -25,7 +25,7 @@ NOTHING = "0000000000000000"
 # What the kernel says of a process, whose pattern does not match this script itself.
 LOOK = """
 for folder in /proc/[0-9]*; do
-  if tr '\\\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "drawbridge [s]erve %s"; then
+  if tr '\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "drawbridge [s]erve %s"; then
     cat $folder/status; cat $folder/mountinfo; exit 0
   fi
 done
@@ -133,60 +133,3 @@ def no_pod_is_untranslated_while_webhooks_are_killed(stage: Stage) -> None:
 def _restarts(nodes: RealStage, path: str) -> int:
     (status,) = nodes.client.get(path)["status"]["containerStatuses"]
     return int(status["restartCount"])
-
-
-@scenario("node", rig="nodes")
-def no_pod_is_untranslated_while_drawbridge_is_upgraded(stage: Stage) -> None:
-    """`kubectl apply -k` of another image replaces all pods one after the other, and back."""
-    nodes = real(stage)
-    cluster = prepared(nodes)
-    with load(nodes):
-        for image in (next_name(cluster.image), cluster.image):
-            cluster.write_overlay(image)
-            cluster.run(
-                "kubectl apply -k .", "kubectl -n drawbridge-system rollout status deployment"
-            )
-            nodes.wait("the new pods are all", cluster.rolled_out, READY_SECONDS)
-            pods = [*cluster.pods("webhook"), *cluster.pods("controller")]
-            assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {image}
-
-
-@scenario("node", rig="nodes")
-def no_pod_is_untranslated_while_nodes_are_drained(stage: Stage) -> None:
-    """Every node with a webhook is drained in turn; the budget keeps one replica."""
-    nodes = real(stage)
-    cluster = prepared(nodes)
-    with load(nodes):
-        for name in sorted({pod["spec"]["nodeName"] for pod in cluster.pods("webhook")}):
-            words = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=55s")
-            try:
-                nodes.kubectl("drain", name, *words).check()
-                nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
-                assert name not in {pod["spec"]["nodeName"] for pod in cluster.pods("webhook")}
-            finally:
-                nodes.kubectl("uncordon", name).check()
-
-
-@scenario("node", rig="nodes")
-def no_pod_is_untranslated_when_the_node_of_a_webhook_dies(stage: Stage) -> None:
-    """The other replica serves; requests to the dead one fail until its endpoint is removed."""
-    nodes = real(stage)
-    cluster = prepared(nodes)
-    spare = nodes.rig.names[1:]
-    victims = [pod["spec"]["nodeName"] for pod in cluster.pods("webhook")]
-    dead = next(name for name in victims if name in spare)
-    with load(nodes) as creator:
-        nodes.fleet.kill_node(dead)
-        nodes.wait("the endpoint is removed", lambda: len(_endpoints(nodes)) == 1, 60)
-        before = creator.created
-        nodes.wait("pods are created", lambda: creator.created > before + 20)
-        nodes.fleet.start_node(dead)
-        nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
-
-
-def _endpoints(nodes: RealStage) -> list[JSON]:
-    """List the ready endpoints of the webhook's Service."""
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
-    found = nodes.client.get(path, labelSelector=f"kubernetes.io/service-name={WEBHOOK}")["items"]
-    listed = [one for part in found for one in part.get("endpoints") or ()]
-    return [one for one in listed if one.get("conditions", {}).get("ready")]
