@@ -18,7 +18,7 @@ from cli.effective_configuration import read_effective_configuration
 from cli.input_files import read_documents
 from cli.lint import read_claim_subject
 from cli.live_cluster import ClusterReadError
-from cli.pod_verdicts import TranslatedPod, judge_pod, translate_pods
+from cli.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
 from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
 from controller.dual_nodes import describe_dual_nodes
@@ -143,8 +143,9 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
     claims = [each for each in map(read_claim_subject, readable) if each is not None]
     for subject in claims:
         found += judge_file(subject, context)
+    served = find_served_names(context, cluster.configuration.legacy)
     for each in pods:
-        found += judge_pod(each, context, cluster)
+        found += judge_pod(each, context, served)
     if gathered and (claims or pods):
         found += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or found or cluster.input.slices or cluster.input.classes):

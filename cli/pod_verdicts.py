@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cli.checked_cluster import CheckedCluster
 from cli.cluster_objects import ClusterObjects
 from cli.simulate import default_allocator
+from config.model import Legacy
 from documents.document import Document, LayoutCache, LocatedFinding
 from documents.patch import apply_edits
 from documents.paths import format_path, get_value, parse_path
@@ -19,9 +20,10 @@ from documents.values import Value
 from dra.claim import TEMPLATE, Template, template_reader
 from dra.finding import Finding, Severity
 from dra.gates import Gates
+from dra.validation import format_object_name
 from facts.offers import served_resources
 from judge.context import JudgeContext
-from judge.judgement import judge_file, judge_subject
+from judge.judgement import judge_pod_of_file, judge_subject
 from judge.subject import JudgedClaim, Subject, pod_subject, template_subject
 from ledger.extended_resources import class_by_resource_name, compose_requests, requested_names
 from ledger.generated_claims import claim_for_extended_resources
@@ -102,15 +104,16 @@ def _read_template(each: ClaimTemplate, namespace: str) -> Template | None:
 
 
 def judge_pod(
-    each: TranslatedPod, context: JudgeContext, cluster: CheckedCluster
+    each: TranslatedPod, context: JudgeContext, served: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Judge a pod with all of its claims; findings about claims that it brings name its object."""
-    generated = {
-        f"{TEMPLATE}/{one.metadata.namespace}/{one.metadata.name}" for one in each.templates
-    }
+    """Judge a pod with all of its claims; findings about claims that it brings name its object.
+
+    `served` are the extended resources that only classes serve, with the class of each.
+    """
+    generated = {format_object_name(TEMPLATE, one.metadata) for one in each.templates}
     subject = pod_subject(each.pod, context.lookups, each.document.name)
-    subject = _with_schedulers_claim(subject, each.pod, cluster, context)
-    for found in judge_file(subject, context):
+    subject = _with_schedulers_claim(subject, each.pod, served)
+    for found in judge_pod_of_file(subject, context):
         if found.object in generated or found.object == _SCHEDULERS_CLAIM:
             yield _move_to_pod(found, each)
         elif found.object == subject.object:
@@ -136,6 +139,8 @@ def judge_translations(
     context = cluster.judge_context()
     layouts = LayoutCache()
     for each in pods:
+        if not each.templates:
+            continue
         claims = tuple(one for made in each.templates for one in template_subject(made).claims)
         subject = Subject(each.document.name, each.pod.namespace, claims)
         for found in judge_subject(subject, context):
@@ -150,21 +155,19 @@ def _move_to_pod(found: Finding, each: TranslatedPod) -> Finding:
     return _move(moved, each.document.name, each.place)
 
 
-def _with_schedulers_claim(
-    subject: Subject, pod: Pod, cluster: CheckedCluster, context: JudgeContext
-) -> Subject:
-    """Add the claim that the scheduler makes for extended resources that only classes serve."""
+def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, str]:
+    """Return the class of each extended resource that classes serve and no node advertises."""
     if not context.gates.extended_resource:
-        return subject
-    legacy = cluster.configuration.legacy
+        return {}
     plugins = {name for node in context.nodes for name in served_resources(node, legacy)}
     classes = class_by_resource_name(context.world.classes.values())
-    served = {
-        name: classes[name]
-        for name in requested_names(pod)
-        if name in classes and name not in plugins
-    }
-    requests = compose_requests(pod, served)
+    return {name: served for name, served in classes.items() if name not in plugins}
+
+
+def _with_schedulers_claim(subject: Subject, pod: Pod, served: Mapping[str, str]) -> Subject:
+    """Add the claim that the scheduler makes for extended resources that only classes serve."""
+    requested = {name: served[name] for name in requested_names(pod) if name in served}
+    requests = compose_requests(pod, requested)
     if not requests:
         return subject
     claim = claim_for_extended_resources(pod, requests)

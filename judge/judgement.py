@@ -8,6 +8,8 @@ fleet. To add a question, write its module and add the function to `QUESTIONS`.
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from dra.finding import Finding, Severity
 from judge.api_rules import check_api_rules
 from judge.claim_size import check_claim_size
@@ -20,7 +22,7 @@ from judge.references import check_references
 from judge.rules_annotation import check_rules_annotation
 from judge.selector_reads import check_selector_reads
 from judge.severity import DeviceFinding, settle_all
-from judge.subject import Subject
+from judge.subject import JudgedClaim, Subject
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
 
@@ -46,7 +48,7 @@ def judge_subject(subject: Subject, context: JudgeContext) -> tuple[Finding, ...
 
 
 def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
-    """Return all findings about a subject that no API server has seen.
+    """Return all findings about a claim or a template that no API server has seen.
 
     What the API server rejects is judged no further: the questions expect valid claims.
     """
@@ -55,3 +57,17 @@ def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
     if any(each.severity is Severity.ERROR for each in rejected):
         return settled
     return tuple(dict.fromkeys((*settled, *judge_subject(subject, context))))
+
+
+def judge_pod_of_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
+    """Return all findings about a pod that no API server has seen.
+
+    Claims that an API server rejects are left out: their own objects are judged for that.
+    """
+    valid = tuple(each for each in subject.claims if not _is_rejected(each, subject, context))
+    return judge_subject(replace(subject, claims=valid), context)
+
+
+def _is_rejected(judged: JudgedClaim, subject: Subject, context: JudgeContext) -> bool:
+    found = check_api_rules(replace(subject, claims=(judged,)), context)
+    return any(each.severity is Severity.ERROR for each in found)

@@ -37,7 +37,7 @@ def check_quotas(subject: Subject, context: JudgeContext) -> Iterator[Finding | 
     quotas = [
         each for each in context.lookups.find_quotas(subject.namespace) if not each.counts_pods_only
     ]
-    if not quotas:
+    if not quotas or not (subject.claims or subject.pod):
         return
     charged, uncharged = _find_charges(subject, context)
     path = _find_path(subject)

@@ -152,6 +152,13 @@ def test_pod_is_judged_as_what_its_translation_becomes(mebibytes: int, found: li
     assert all(each["path"] == "spec" for each in printed)
 
 
+def test_pod_of_an_invalid_template_is_judged_without_it() -> None:
+    invalid = TEMPLATE.replace("exactly: {deviceClassName: gpu.nvidia.com}", "firstAvailable: []")
+    pod = DEPLOYMENT.replace("request: gpus", "request: gpu")
+    found = codes(joined(pod, invalid), "--cluster", INVENTORY)
+    assert found == [("EitherOr", "ResourceClaimTemplate/ml/one")]
+
+
 def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
     job = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
