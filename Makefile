@@ -30,7 +30,7 @@ e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|f
 bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations
 	$(BIN)/python -m bench
 
-docs: $(READY)  ## Write the generated pages of docs/
+docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 	$(BIN)/python -m tools.docs
 
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
