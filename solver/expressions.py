@@ -18,7 +18,8 @@ from cel.values import CelValue
 from dra.device import Attribute, Device
 from dra.gates import Gates
 
-MAX_OUTCOMES = 100_000
+# Of all expressions together: a tenant can write expressions whose result differs by device.
+MAX_OUTCOMES = 300_000
 MAX_EXPRESSIONS = 4096
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
@@ -54,6 +55,7 @@ class ExpressionEvaluator:
         self._selectors: dict[str, _CompiledExpression] = {}
         self._derived: dict[str, _CompiledExpression] = {}
         self._environments: dict[bool, Environment] = {}
+        self._outcomes = 0
         self._last_view: tuple[Device | None, str, Mapping[str, CelValue]] = (None, "", {})
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
@@ -94,11 +96,18 @@ class ExpressionEvaluator:
         projection = compiled.reads.projection(seen)
         outcome = compiled.outcomes.get(projection)
         if outcome is None:
-            if len(compiled.outcomes) >= MAX_OUTCOMES:
-                compiled.outcomes.clear()
+            self._count_outcome()
             outcome = _run(compiled.program, seen, derived=derived)
             compiled.outcomes[projection] = outcome
         return outcome
+
+    def _count_outcome(self) -> None:
+        """Count a result that is kept, and drop all of them beyond the limit."""
+        self._outcomes += 1
+        if self._outcomes > MAX_OUTCOMES:
+            self._outcomes = 1
+            for each in (*self._selectors.values(), *self._derived.values()):
+                each.outcomes.clear()
 
     def _view_device(self, driver: str, device: Device) -> Mapping[str, CelValue]:
         """Return the CEL view of a device; caches the last one, which is usually needed again."""
