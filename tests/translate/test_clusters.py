@@ -2,15 +2,16 @@
 
 A case has `nodes`: for each node the names that a plugin advertises (`plugins`), its `slices` as
 `driver mode`, its `shape`, and whether HAMi registers it; `classes` with the names that they map; a
-`version` and `gates` that differ from its defaults. A pod has a list of `limits`, one for each
-container. `claims` are the classes of its requests, `codes` the findings.
+`version` and `gates` that differ from its defaults; `open` lists the classes whose fleets are not
+closed. A pod has a list of `limits`, one for each container. `claims` are the classes of its
+requests, `codes` the findings.
 """
 
 from pathlib import Path
 
 import pytest
 
-from config.model import Configuration
+from config.model import Configuration, Fleet
 from documents.patch import apply_edits
 from dra.finding import Severity
 from dra.gates import Gates, gates_of_version
@@ -51,7 +52,9 @@ def facts(case: YamlValue) -> Facts:
         for name, each in case["classes"].items()
     )
     nodes = tuple(node(name, described) for name, described in case["nodes"].items())
-    return gather_facts(FactsInput(slices, classes, nodes), gates=gates(case)).facts
+    open_ = tuple(Fleet(class_=name, closed=False) for name in case.get("open", []))
+    objects = FactsInput(slices, classes, nodes)
+    return gather_facts(objects, Configuration(fleet=open_), gates(case)).facts
 
 
 def pod(case: YamlValue) -> YamlValue:

@@ -88,15 +88,17 @@ NOT_TOGETHER = Code(
     severity=Severity.ERROR,
     text=(
         "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
-        "node offers all of them."
+        "node offers all of them. It is an error if the fleets of the classes are closed, so that "
+        "no other kinds of nodes come. Otherwise it is a warning, and the pod is translated."
     ),
     example=(
         "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com and DeviceClass "
         "hami-core-gpu.project-hami.io together"
     ),
     remedy=(
-        "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, or "
-        "run the containers in different pods."
+        "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, "
+        "run the containers in different pods, or set `fleet[].closed` to false for a class if "
+        "such a node comes."
     ),
 )
 ADMIN_NOT_ALLOWED = Code(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from config.model import Configuration
 from documents.paths import format_path
-from dra.finding import Finding
+from dra.finding import Finding, Severity
 from facts.model import Facts, NodeOffer
 from translate.changes import dual_nodes
 from translate.decisions.admin_access import AdminAccess, apply_admin_access
@@ -100,13 +100,27 @@ def _choose_facts(
             return other, narrowed
     # A dual node may become open again, and a finding reports it.
     met = _is_met(needs, facts.offers)
-    return (decided if met else _refuse(asks, decided, needs)), facts
+    return (decided if met else _report_apart(asks, decided, needs, facts)), facts
 
 
-def _refuse(asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed]) -> DecidedAsks:
+def _report_apart(
+    asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed], facts: Facts
+) -> DecidedAsks:
+    """Refuse the asks if no node can ever meet the needs, otherwise warn."""
     message = f"no node offers {' and '.join(need.label for need in needs)} together"
     path = format_path(asks[0].users[0].path) if asks[0].users else ""
-    return replace(decided, findings=(NOT_TOGETHER.at(path, message),), refused=True)
+    finding = NOT_TOGETHER.at(path, message)
+    if _is_closed(needs, facts):
+        return replace(decided, findings=(finding,), refused=True)
+    message = f"{message} now; the pod waits until one does"
+    warning = replace(finding, severity=Severity.WARNING, message=message)
+    return replace(decided, findings=(*decided.findings, warning))
+
+
+def _is_closed(needs: Iterable[NodeNeed], facts: Facts) -> bool:
+    """Whether the fleets of all classes are closed: a node group at zero brings no other nodes."""
+    found = [facts.find_class(need.class_) for need in needs if need.class_]
+    return bool(found) and all(each is not None and each.closed for each in found)
 
 
 def _decide_each(
