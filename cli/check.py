@@ -150,7 +150,8 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         found += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
         message = "no claim, template, pod, workload, DeviceClass or ResourceSlice in the input"
-        yield NOTHING_TO_JUDGE.at("", message)
+        remedy = "Pass files with such objects."
+        yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)
     yield from dict.fromkeys(found)
 
 

@@ -91,13 +91,13 @@ def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
             if len(access.path) != 3:
                 continue
             kind, domain, identifier = access.path
-            published = context.index.attributes
-            if kind == "capacity":
-                published = context.index.capacities
-            above = f"{domain}/"
+            index, above = context.index, f"{domain}/"
+            published = index.capacities if kind == "capacity" else index.attributes
+            if above + identifier in published:
+                continue
             of_domain = [n.removeprefix(above) for n in published if n.startswith(above)]
             # A guarded read may be meant for the devices of a driver that is not installed.
-            if identifier in of_domain or (access.guarded and not of_domain):
+            if access.guarded and not of_domain:
                 continue
             what = f"{_KINDS[kind]} {domain}/{identifier}"
             message = f"reads {what}, which no device publishes{suggest(identifier, of_domain)}"

@@ -272,3 +272,36 @@ def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
     expected = codes(text, "--cluster", str(dump), "--kubernetes-version", "1.36")
     assert asyncio.run(on_live()) == expected
     assert {code for code, _ in expected} == {"CountNeverFits", "QuotaTooSmall", "ClaimNotFound"}
+
+
+EXCLUSIVE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: gpu.nvidia.com
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  nodeName: n1
+  devices:
+  - {name: a, compatibleOnlyWith: {expression: "false"}}
+  - {name: b, compatibleOnlyWith: {expression: "false"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+"""
+
+
+@pytest.mark.parametrize(("allocator", "severities"), [("upstream", []), ("drawbridge", ["error"])])
+def test_answer_is_that_of_the_allocator_in_charge(
+    allocator: str, severities: list[str], tmp_path: Path
+) -> None:
+    # kube-scheduler does not read compatibleOnlyWith, the allocator of Drawbridge does.
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(EXCLUSIVE)
+    found = findings(CLAIM % 2, "--cluster", str(cluster), "--allocator", allocator)[1]
+    assert [each["severity"] for each in found] == severities
