@@ -1,0 +1,92 @@
+"""docs/installing.md names values, components and labels that exist, in five commands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.manifests import rendering
+from tests.manifests.rendering import CHART, MANIFESTS, ROOT, Json
+
+PAGE = (ROOT / "docs" / "installing.md").read_text("utf-8")
+VALUES: Json = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+
+
+def read_section(title: str) -> str:
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, title
+    return found[1]
+
+
+def read_commands(title: str) -> list[str]:
+    """Return the commands of the first block of a section."""
+    block = re.search(r"```console cluster\n(.*?)```", read_section(title), re.DOTALL)
+    assert block is not None, title
+    return re.findall(r"^\$ (.*)$", block[1], re.MULTILINE)
+
+
+def has_value(path: str) -> bool:
+    value: object = VALUES
+    for name in path.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
+
+
+def test_at_most_five_commands_lead_to_a_translated_pod() -> None:
+    commands = read_commands("First install")
+    assert len(commands) <= 5
+    assert commands[0].startswith("helm install drawbridge manifests/chart/drawbridge ")
+    assert any("drawbridge.dev/translate=enforce" in each for each in commands)
+
+
+def test_the_options_of_the_first_command_are_accepted() -> None:
+    command = read_commands("First install")[0].replace("<your registry>", "registry.example")
+    words = [word for word in shlex.split(command)[2:] if word != "--create-namespace"]
+    words[1] = str(ROOT / words[1])
+    text = rendering.run("helm", "template", *words)
+    images = set(re.findall(r"image: (\S+)", text))
+    assert images == {f"registry.example/drawbridge:{rendering.read_version()}"}
+    with pytest.raises(AssertionError, match="repositry"):
+        rendering.run("helm", "template", *words, "--set=image.repositry=a")
+
+
+def test_every_component_has_a_row_and_its_values_exist() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| (.*?) \|", read_section("Change the settings"), re.MULTILINE
+    )
+    components = {each.name for each in (MANIFESTS / "components").iterdir()}
+    assert {name for name, _ in rows} == components
+    for name, values in rows:
+        named = re.findall(r"`([\w.]+)(?::[^`]*)?`", values)
+        assert named, name
+        for each in named:
+            assert has_value(each), each
+
+
+def test_uninstalling_selects_every_webhook_configuration_and_no_other(tmp_path: Path) -> None:
+    selectors = [
+        re.search(r"-l (\S+)=(\S+)", each)
+        for each in read_commands("Uninstall")
+        if "webhookconfigurations" in each
+    ]
+    (selector,) = selectors
+    assert selector is not None
+    values = {"judge": {"enabled": True}}
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    found = [each for each in rendering.render_chart(values, tmp_path) if each["kind"] in kinds]
+    assert len(found) == 3
+    for each in found:
+        assert each["metadata"]["labels"][selector[1]] == selector[2]
+
+
+def test_labels_are_removed_before_the_webhooks_and_the_webhooks_before_the_processes() -> None:
+    commands = read_commands("Uninstall")
+    order = [
+        next(i for i, each in enumerate(commands) if part in each)
+        for part in ("drawbridge.dev/translate-", "delete mutatingwebhook", "delete -k")
+    ]
+    assert order == sorted(order)
