@@ -142,6 +142,8 @@ def _open_question(answer: Failure) -> str:
         return f"the search on node {answer.node} reached its limit"
     if answer.outcome is FailureKind.ERROR and answer.reasons[0].code in _OPEN_ERRORS:
         return answer.reasons[0].message
+    if any(reason.code == codes.DEVICE_UNSUPPORTED.name for reason in answer.reasons):
+        return f"node {answer.node} may support the devices after an upgrade"
     return ""
 
 

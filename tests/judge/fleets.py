@@ -16,7 +16,7 @@ from tests.tables import YamlValue, load_cases
 FLEETS = {case["name"]: case for case in load_cases(Path(__file__).parent / "cases/fleets.yaml")}
 CLASSES = ("gpu", "nic")
 T = TypeVar("T")
-GATES = Gates(device_compatibility_groups=True)
+GATES = Gates(device_compatibility_groups=True, optional_node_operations=True)
 
 
 def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
@@ -58,6 +58,8 @@ def published(node: str, name: str, short: YamlValue) -> list[Slice]:
     driver = f"{name}.example.com"
     devices = [device(name, number, short) for number in range(short["count"])]
     contents: list[YamlValue] = [{"devices": devices}]
+    if short.get("skipped"):
+        contents[0]["skipNodeOperations"] = ["*"]
     if "sets" in short:
         sets = [
             {"name": each, "counters": quantities(amounts)}
