@@ -22,7 +22,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     The workers of one test run share them.
     """
     try:
-        build.gather("amd64")
+        build.gather(debian.machine_architecture())
     except _REASONS as problem:
         pytest.skip(f"THE IMAGE IS NOT TESTED, it cannot be built here: {problem}")
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
@@ -44,7 +44,7 @@ def archive(builds: tuple[Path, Path]) -> Archive:
 def _build(folder: Path, seed: str) -> Path:
     """Build into a folder, unless another worker has done so."""
     if not folder.exists():
-        command = [sys.executable, "-m", "tools.image", "build", "--architecture=amd64"]
+        command = [sys.executable, "-m", "tools.image", "build"]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(folder)}
         subprocess.run(  # noqa: S603  # our words
             [*command, f"--into={folder}"], cwd=build.ROOT, env=environment, check=True

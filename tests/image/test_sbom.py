@@ -65,7 +65,7 @@ def test_every_package_of_the_locks_is_listed_with_its_hash(document: Any) -> No
     locked = {
         each.name: (each.version, each.sha256)
         for each in debian.parse_lock(DEBIAN_LOCK.read_text("utf-8"))
-        if each.architecture == "amd64"
+        if each.architecture == debian.machine_architecture()
     }
     found = {
         each["name"]: (each["version"], each["hashes"][0]["content"])

@@ -7,7 +7,6 @@ python -m tools.image lock
 
 import argparse
 import io
-import platform
 import sys
 import tarfile
 from pathlib import Path
@@ -20,7 +19,6 @@ from tools.image.wheels import WheelError
 
 _MIB = 1 << 20
 _FAILURES = (build.IncompleteError, BytecodeError, debian.DebianError, NoCommitError, WheelError)
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def build_image(architecture: str, into: Path) -> None:
@@ -66,7 +64,7 @@ def main() -> int:
     """Run the command; 1 if the image cannot be built."""
     parser = argparse.ArgumentParser(prog="python -m tools.image", description=__doc__)
     parser.add_argument("what", choices=("build", "tree", "lock"))
-    own = _MACHINES.get(platform.machine(), "amd64")
+    own = debian.machine_architecture()
     parser.add_argument("--architecture", choices=debian.ARCHITECTURES, default=own)
     parser.add_argument("--into", type=Path, default=build.ROOT / "build" / "image")
     options = parser.parse_args()

@@ -7,6 +7,7 @@ sources and checks their signatures. The lock has no addresses.
 
 import hashlib
 import os
+import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -48,6 +49,11 @@ def format_lock(packages: Iterable[Package]) -> str:
 
 class NotOfferedError(DebianError):
     """Debian replaced packages of the lock; the text says which, and what to do."""
+
+
+def machine_architecture() -> str:
+    """Return what Debian calls the architecture of this machine."""
+    return {"aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "amd64")
 
 
 class Apt:
