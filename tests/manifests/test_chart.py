@@ -118,8 +118,21 @@ def test_the_version_is_that_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     description = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert {description["version"], description["appVersion"]} == {project}
-    overlay = ROOT / "manifests" / "overlays" / "default" / "kustomization.yaml"
-    assert yaml.safe_load(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
+    for name in ("default", "kind"):
+        overlay = ROOT / "manifests" / "overlays" / name / "kustomization.yaml"
+        assert yaml.safe_load(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
+
+
+@pytest.mark.parametrize("name", ["default", "kind", "test"])
+def test_every_overlay_is_built(name: str) -> None:
+    objects = rendering.render_kustomization(ROOT / "manifests" / "overlays" / name)
+    found = rendering.index(objects)
+    assert ("Deployment", rendering.NAMESPACE, "drawbridge-webhook") in found
+    if name == "kind":
+        budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+        assert {each["spec"]["minAvailable"] for each in budgets} == {0}
+        deployments = [each for each in objects if each["kind"] == "Deployment"]
+        assert {each["spec"]["replicas"] for each in deployments} == {1}
 
 
 def test_the_schema_accepts_the_defaults_and_all_cases() -> None:
