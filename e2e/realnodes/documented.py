@@ -17,11 +17,6 @@ def commands(page: str, heading: str) -> list[str]:
     return found
 
 
-def example(page: str, heading: str, language: str) -> str:
-    """Return the text of the blocks of a language below a heading."""
-    return "".join(f"{line}\n" for line in _lines(page, heading, language))
-
-
 def _lines(page: str, heading: str, language: str) -> Iterator[str]:
     below, inside, wanted = False, False, False
     for line in page.splitlines():

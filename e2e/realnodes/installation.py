@@ -17,14 +17,18 @@ from weakref import WeakKeyDictionary
 from e2e.controlplane.client import JSON, ApiError
 from e2e.installed.installation import CONTROLLER, MODE, NAMESPACE, WEBHOOK
 from e2e.installed.kubectl import CommandResult, Kubectl, run
-from e2e.realnodes.documented import commands, example
+from e2e.realnodes.documented import commands
 from e2e.realnodes.product import ROOT, image_archive, image_name, next_name
 from e2e.realnodes.rig import NodeRig
 from e2e.realnodes.stage import RealStage, is_ready
 
 PAGE = ROOT / "docs" / "installing.md"
-SECTIONS = ("Create a certificate", "Apply")
-PLACEHOLDER = {"<your registry>/drawbridge": "{name}", "<version>": "{tag}"}
+SECTION = "First install"
+OVERLAY = Path("manifests/overlays/default/kustomization.yaml")
+PLACEHOLDER = "{name: drawbridge,"
+APPLY = f"kubectl apply -k {OVERLAY.parent}"
+ROLLOUT = "kubectl -n drawbridge-system rollout status deployment"
+ROLLOUT_SECONDS = 120
 COMMAND_SECONDS = 180
 READY_SECONDS = 120.0
 COMPONENT = "app.kubernetes.io/component"
@@ -48,26 +52,32 @@ class PodInstallation:
     # --- commands of the page ------------------------------------------------------------------
 
     def install(self) -> None:
-        """Write the overlay and run the commands of the page, word for word."""
+        """Name the image in a copy of the manifests, and run the page's commands for kubectl."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(ROOT / "manifests", self.folder / "drawbridge" / "manifests")
+        shutil.copytree(ROOT / "manifests", self.folder / "manifests")
         (self.folder / "bin").mkdir()
         (self.folder / "bin" / "kubectl").symlink_to(self.plane.bin / "kubectl")
         self.write_overlay(self.image)
-        for section in SECTIONS:
-            self.run_section(section)
+        self.apply()
+
+    def apply(self) -> None:
+        """Apply the overlay, for the first time or another image, and wait for the rollout."""
+        page = commands(self.page, SECTION)
+        for command in (APPLY, ROLLOUT):
+            assert command in page, f"{PAGE.name} has no command {command!r} below {SECTION}"
+        self.run(APPLY, f"{ROLLOUT} --timeout={ROLLOUT_SECONDS}s")
 
     def write_overlay(self, image: str) -> None:
-        """Write the kustomization of the page with this image."""
-        text = example(self.page, "Set the image", "yaml")
+        """Name an image in the overlay, as the page says."""
         name, _, tag = image.rpartition(":")
-        for placeholder, value in PLACEHOLDER.items():
-            text = text.replace(placeholder, value.format(name=name, tag=tag))
-        (self.folder / "kustomization.yaml").write_text(text, encoding="utf-8")
-
-    def run_section(self, heading: str) -> str:
-        """Run the commands below a heading of the page."""
-        return self.run(*commands(self.page, heading))
+        text = (ROOT / OVERLAY).read_text(encoding="utf-8")
+        assert PLACEHOLDER in text, f"{OVERLAY} names no image {PLACEHOLDER}"
+        wanted = f"{{name: drawbridge, newName: {name}, newTag: {tag}}}"
+        lines = [
+            f"  - {wanted}" if PLACEHOLDER in line and not line.startswith("#") else line
+            for line in text.splitlines()
+        ]
+        (self.folder / OVERLAY).write_text("\n".join(lines), encoding="utf-8")
 
     def run(self, *lines: str) -> str:
         """Run commands in one shell in the folder of the overlay; it ends at the first failure."""
