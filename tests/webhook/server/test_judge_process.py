@@ -88,10 +88,71 @@ def test_a_process_from_start_to_stop(tmp_path: Path) -> None:
             api.put(namespace("a", **{"drawbridge.dev/translate": "enforce"}))
             api.put(template("wrong", wrong=True))
             api.put(template("good", wrong=False))
+            api.put({**CLASS, "metadata": {"name": "gpu.nvidia.com"}, "spec": {}})
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             async with webhook(tmp_path, kubeconfig, "--drain=60", command="judge") as process:
                 await check_readiness(api, process)
                 await check_judgements(api, process)
                 await check_shutdown(process)
+
+    asyncio.run(asyncio.wait_for(play(), LONG))
+
+
+MEMORY = 'device.capacity["d.io"].memory.compareTo(quantity("{}")) >= 0'
+CLASS = {
+    "apiVersion": DRA,
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "d.io"'}}]},
+}
+
+
+def make_slice(name: str, memory: str, slices: int = 1) -> Json:
+    pool = {"name": "node-1", "generation": 1, "resourceSliceCount": slices}
+    devices = [{"name": f"{name}-0", "capacity": {"memory": {"value": memory}}}]
+    spec = {"driver": "d.io", "nodeName": "node-1", "pool": pool, "devices": devices}
+    return {"apiVersion": DRA, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+async def judge_claim(process: Process, memory: str) -> Json:
+    """Review a claim for a device with this much memory; return the response."""
+    selectors = [{"cel": {"expression": MEMORY.format(memory)}}]
+    exactly = {"deviceClassName": "gpu", "selectors": selectors}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec}
+    answer = await send(process, review(claim, namespace="a"), "claims")
+    response: Json = answer.json()["response"]
+    return response
+
+
+async def wait_until_judged(process: Process, memory: str, *, allowed: bool) -> Json:
+    """Review a claim until the watches show the change."""
+    while (response := await judge_claim(process, memory))["allowed"] is not allowed:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return response
+
+
+def test_claims_are_judged_by_the_devices_that_the_watches_show(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(namespace("a", **{"drawbridge.dev/translate": "enforce"}))
+            api.put(published(FIRST))
+            for each in (CLASS, make_slice("first", "40Gi")):
+                api.put(each)
+            kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+            async with webhook(tmp_path, kubeconfig, "--settle=0", command="judge") as process:
+                await process.wait_for_readyz(lambda answer: answer.status == 200)
+                refused = await wait_until_judged(process, "96Gi", allowed=False)
+                nearest = "the largest gpu device has 40Gi of memory, 96Gi requested"
+                assert nearest in refused["status"]["message"]
+                assert (await judge_claim(process, "40Gi"))["allowed"]
+                # The driver publishes a pool of two slices in two steps.
+                api.put(make_slice("first", "40Gi", 2))
+                warned = await wait_until_judged(process, "96Gi", allowed=True)
+                assert warned["warnings"][0].startswith("ClassWithoutDevices: ")
+                api.put(make_slice("second", "80Gi", 2))
+                refused = await wait_until_judged(process, "96Gi", allowed=False)
+                assert nearest.replace("40Gi", "80Gi") in refused["status"]["message"]
+                assert (await judge_claim(process, "80Gi"))["allowed"]
 
     asyncio.run(asyncio.wait_for(play(), LONG))
