@@ -5,9 +5,11 @@ product.
 """
 
 import base64
-import json
 import socket
 import ssl
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from e2e.installed.installation import NAMESPACE, SERVICE, Installation
 from e2e.installed.manifest import JSON
@@ -64,10 +66,22 @@ def find_trust_problem(cluster: Installation) -> str:
     missing = {"tls.crt", "tls.key", "ca.crt"} - data.keys()
     if missing:
         return f"the Secret lacks {missing}"
+    if not is_pair(data["tls.crt"], data["tls.key"]):
+        return "the key in the Secret does not belong to its certificate"
     if (bundles := read_bundles(cluster)) != {data["ca.crt"]}:
         return f"{len(bundles)} bundles, and not only that of the Secret"
     problems = (find_handshake_problem(each, data["ca.crt"]) for each in cluster.webhooks)
     return next(filter(None, problems), "")
+
+
+def is_pair(certificate: str, key: str) -> bool:
+    """Return whether a key in PEM form belongs to a certificate."""
+    try:
+        private = serialization.load_pem_private_key(key.encode(), None)
+        served = x509.load_pem_x509_certificate(certificate.encode())
+    except ValueError:
+        return False
+    return bool(private.public_key() == served.public_key())
 
 
 def count_refused_certificates(cluster: Installation) -> int:
@@ -90,7 +104,7 @@ def write_secret(cluster: Installation, data: JSON | None, **metadata: object) -
     live = cluster.plane.admin.get(SECRET)
     live["metadata"] |= metadata
     live["data"] = data
-    cluster.plane.admin.replace(SECRET, json.loads(json.dumps(live)))
+    cluster.plane.admin.replace(SECRET, live)
 
 
 def delete_secret(cluster: Installation) -> None:
