@@ -166,29 +166,29 @@ class Installation:
             ]
             body = f"--patch={json.dumps(patch)}"
             self.kubectl("patch", kind, "drawbridge", "--type=json", body).check()
-        return self._mounted("secrets", f"{WEBHOOK}-tls")
+        return self.mount("secrets", f"{WEBHOOK}-tls")
 
     def _made(self, name: str, count: int, *more: str) -> list[Replica]:
         deployment = manifest.find(self.objects, "Deployment", name)
         folders = {
-            volume: self._mounted(*source)
-            for volume, source in manifest.volumes(deployment).items()
+            volume: self.mount(*source) for volume, source in manifest.volumes(deployment).items()
         }
         token = self.plane.account_token(NAMESPACE, name)
         replicas = []
         for number in range(count):
             own = f"{name}-{number}"
             pod = Replication(own, deployment, folders, self.folder / "pods", NAMESPACE, token)
-            words = self._start_command(pod, (*LOCAL, *more))
+            words = self.start_command(pod, (*LOCAL, *more))
             replicas.append(Replica(own, words, self.folder / f"{own}.log"))
         return replicas
 
-    def _start_command(self, pod: Replication, more: tuple[str, ...]) -> Sequence[str | Path]:
+    def start_command(self, pod: Replication, more: tuple[str, ...]) -> Sequence[str | Path]:
+        """Return the command of a process, from the image or from the checkout."""
         if self.plane.options.image:
             return start_from_image(self.plane, image_root(), pod, more)
         return start_from_checkout(self.plane, pod, more)
 
-    def _mounted(self, kind: str, name: str) -> Path:
+    def mount(self, kind: str, name: str) -> Path:
         """Write a Secret or ConfigMap to a folder, as a kubelet mounts it."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -257,7 +257,7 @@ class Installation:
         """Change the ConfigMap drawbridge-config and the mounted file."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
         self.plane.admin.patch(path, {"data": {"config.yaml": configuration}})
-        self._mounted("configmaps", "drawbridge-config")
+        self.mount("configmaps", "drawbridge-config")
 
     # --- commands -------------------------------------------------------------------------------
 
