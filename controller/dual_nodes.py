@@ -140,20 +140,13 @@ class DualNodeReconciler:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         cached = self._nodes.get(node)
         status = _status(msgspec.json.decode(cached.raw)) if cached else {}
-        if _device_names(status.get("allocatable"), context):
-            return None  # the plugin is still there; the slices are gone
+        served = _device_names(status.get("allocatable"), context)
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
         holders = [names for pod in pods if (names := _plugin_names(pod, context))]
         if holders:
-            held = ", ".join(sorted(set[str]().union(*holders)))
-            pods_hold = (
-                "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
-            )
-            return DUAL_HELD.at(
-                "status.allocatable",
-                f"the device plugin on node {node} is gone, but {pods_hold} devices that it "
-                f"allocated for {held}; translated pods keep off the node",
-            )
+            return _describe_holders(node, holders, plugin_serves=bool(served))
+        if served:
+            return None  # without slices, no translated pod can get devices of the node
         if returning := _device_names(status.get("capacity"), context):
             # A plugin that restarts keeps its capacity for some minutes.
             message = (
@@ -162,6 +155,20 @@ class DualNodeReconciler:
             )
             return DUAL_HELD.at("status.capacity", message)
         return None
+
+
+def _describe_holders(node: str, holders: list[set[str]], *, plugin_serves: bool) -> Finding:
+    # The slices of a kubelet that restarts come back, and the plugin may be gone by then.
+    gone = (
+        "the ResourceSlices of node {} are" if plugin_serves else "the device plugin on node {} is"
+    )
+    held = ", ".join(sorted(set[str]().union(*holders)))
+    pods_hold = "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
+    return DUAL_HELD.at(
+        "status.allocatable",
+        f"{gone.format(node)} gone, but {pods_hold} devices that the device plugin allocated for "
+        f"{held}; translated pods keep off the node",
+    )
 
 
 def _device_names(amounts: Mapping[str, Any] | None, context: TranslationContext) -> list[str]:

@@ -55,13 +55,13 @@ DUAL_HELD = Code(
     name="DualNodesHeld",
     severity=Severity.WARNING,
     text=(
-        "A node no longer advertises a device plugin resource for the devices in its "
-        "ResourceSlices, but running pods still use devices that the plugin allocated. Translated "
-        "pods avoid the node until these pods end."
+        "A node has no device plugin or no ResourceSlices any more for devices that both had, but "
+        "running pods still use devices that the plugin allocated. Translated pods avoid the node "
+        "until these pods end."
     ),
     example=(
-        "the device plugin on node gpu-a is gone, but 3 pods still hold devices that it allocated "
-        "for nvidia.com/gpu; translated pods keep off the node"
+        "the device plugin on node gpu-a is gone, but 3 pods still hold devices that the device "
+        "plugin allocated for nvidia.com/gpu; translated pods keep off the node"
     ),
     remedy="Drain the node, or delete these pods. The controller then removes the node label.",
 )

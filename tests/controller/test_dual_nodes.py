@@ -154,6 +154,18 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
     assert scene.reconcile() == {"a": {LABEL: "true"} if stays else {}}
 
 
+def test_a_label_stays_while_slices_are_gone_and_a_pod_holds_a_device_of_the_plugin() -> None:
+    scene = Scene()
+    scene.dual_nodes = ()
+    status = {"allocatable": {NAME: "8"}, "capacity": {NAME: "8"}}
+    scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
+    scene.pod("old", "a", NAME, phase="Running")
+    assert scene.reconcile() == {"a": {LABEL: "true"}}
+    assert "the ResourceSlices of node a are gone, but 1 pod" in scene.reporter.findings[0].message
+    scene.pods.remove("old", "x")
+    assert scene.reconcile() == {"a": {}}
+
+
 def test_the_finding_names_ten_nodes_and_counts_idle_devices() -> None:
     found = describe_dual_nodes([DualNode(f"n{i:02}", ("nvidia.com/gpu",), 8) for i in range(12)])
     assert found is not None
