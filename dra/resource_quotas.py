@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     hard: QuotaAmounts | None = None
     scopes: Sequence[str] | None = None
-    scope_selector: Mapping[str, object] | None = None
+    scope_selector: Mapping[str, Any] | None = None
 
 
 class ResourceQuotaStatus(msgspec.Struct, frozen=True):
@@ -40,7 +40,8 @@ class ResourceQuota(Object, frozen=True, rename="camel", kw_only=True):
     @property
     def counts_pods_only(self) -> bool:
         """Whether the quota has scopes. Such a quota counts pods, no claims."""
-        return bool(self.spec.scopes or self.spec.scope_selector)
+        selector = self.spec.scope_selector or {}
+        return bool(self.spec.scopes or selector.get("matchExpressions"))
 
     def find_limit(self, key: str) -> "QuotaLimit | None":
         """Return the limit and the use of an entry; None without a readable entry."""
