@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,8 +156,15 @@ def test_everything_inside_ends_when_the_run_is_killed(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_a_registration_tells_the_kubelet_where_the_driver_is(tmp_path: Path) -> None:
-    socket, endpoint = tmp_path / "reg.sock", Path("/var/lib/kubelet/plugins/x/dra.sock")
+@pytest.fixture
+def socket_folder() -> Iterator[Path]:
+    """Return a folder with a short name: the path of a Unix socket has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="rig-") as name:
+        yield Path(name)
+
+
+def test_a_registration_tells_the_kubelet_where_the_driver_is(socket_folder: Path) -> None:
+    socket, endpoint = socket_folder / "reg.sock", Path("/var/lib/kubelet/plugins/x/dra.sock")
     messages = registration.MESSAGES
     registered = registration.Registration(socket, "gpu.example.com", endpoint)
     try:
@@ -202,11 +211,11 @@ class FakeKubelet:
         return call(socket, path, request, messages["AllocateResponse"])
 
 
-def test_a_plugin_registers_and_gives_variable_and_nodes_of_the_units(tmp_path: Path) -> None:
-    folder = tmp_path / "kubelet" / "device-plugins"
+def test_a_plugin_registers_and_gives_variable_and_nodes_of_the_units(socket_folder: Path) -> None:
+    folder = socket_folder / "kubelet" / "device-plugins"
     folder.mkdir(parents=True)
     kubelet = FakeKubelet(folder)
-    node: Any = SimpleNamespace(name="a", path=tmp_path.joinpath)
+    node: Any = SimpleNamespace(name="a", path=socket_folder.joinpath)
     record = Record()
     plugin = device_plugin.DevicePlugin(node, "nvidia.com/gpu", ("GPU-1", "GPU-2"), record)
     plugin.start()
@@ -228,11 +237,11 @@ def test_a_plugin_registers_and_gives_variable_and_nodes_of_the_units(tmp_path: 
         kubelet.service.stop()
 
 
-def test_a_unit_that_a_driver_holds_is_a_violation(tmp_path: Path) -> None:
-    folder = tmp_path / "kubelet" / "device-plugins"
+def test_a_unit_that_a_driver_holds_is_a_violation(socket_folder: Path) -> None:
+    folder = socket_folder / "kubelet" / "device-plugins"
     folder.mkdir(parents=True)
     kubelet = FakeKubelet(folder)
-    node: Any = SimpleNamespace(name="a", path=tmp_path.joinpath)
+    node: Any = SimpleNamespace(name="a", path=socket_folder.joinpath)
     record = Record()
     record.hold("gpu.nvidia.com", "uid", ["GPU-1"])
     plugin = device_plugin.DevicePlugin(node, "nvidia.com/gpu", ("GPU-1", "GPU-2"), record)
@@ -247,7 +256,7 @@ def test_a_unit_that_a_driver_holds_is_a_violation(tmp_path: Path) -> None:
         kubelet.service.stop()
 
 
-def test_podresources_tell_units_and_devices_of_each_container(tmp_path: Path) -> None:
+def test_podresources_tell_units_and_devices_of_each_container(socket_folder: Path) -> None:
     messages = pod_resources.M
     answer = messages["ListPodResourcesResponse"]()
     container = answer.pod_resources.add(name="pod", namespace="space").containers.add(name="main")
@@ -256,13 +265,13 @@ def test_podresources_tell_units_and_devices_of_each_container(tmp_path: Path) -
     claim = container.dynamic_resources.add(claim_name="claim", claim_namespace="space")
     claim.claim_resources.add(driver_name="d", pool_name="p", device_name="x", share_id="s")
     claim.claim_resources.add(driver_name="d", pool_name="p", device_name="y")
-    socket = tmp_path / "kubelet" / "pod-resources" / "kubelet.sock"
+    socket = socket_folder / "kubelet" / "pod-resources" / "kubelet.sock"
     socket.parent.mkdir(parents=True)
     request, response = messages["ListPodResourcesRequest"], messages["ListPodResourcesResponse"]
     method = Method(request, response, lambda *_: answer)
     service = Service(socket, pod_resources.SERVICE, {"List": method})
     try:
-        node: Any = SimpleNamespace(path=tmp_path.joinpath)
+        node: Any = SimpleNamespace(path=socket_folder.joinpath)
         (share,) = pod_resources.shares(node)
     finally:
         service.stop()
