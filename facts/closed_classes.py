@@ -4,29 +4,33 @@ Any doubt about any pool counts for every class: admission must not refuse a pod
 publishing its devices.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from config.model import Fleet
 from dra.inventory import Inventory
 from dra.nodes import Node
+from facts.device_counts import ClusterDevices
+from facts.families import Family
 from facts.fleet import PublishedClass, find_autoscaler, fleet_verdicts
 from facts.model import ClassFacts
+from facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 
 INCOMPLETE = "a pool is incomplete"
-UNUSED = "a slice is for no known node"
+UNUSED = "a device is for no known node"
 
 
-def mark_closed_classes(
+def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that devices can come
     rows: Iterable[ClassFacts],
     fleet: Iterable[Fleet],
     nodes: Iterable[Node],
     inventory: Inventory,
-    used_slices: Collection[str],
+    cluster: ClusterDevices,
+    families: Mapping[str, Family],
 ) -> list[ClassFacts]:
-    """Return the rows with `closed` set. `used_slices` names the slices that some node can use."""
-    listed, doubt = list(rows), _find_doubt(inventory, used_slices)
-    published = {each.name: PublishedClass(each.devices, doubt) for each in listed}
-    verdicts = fleet_verdicts(fleet, published, find_autoscaler(nodes))
+    """Return the rows with `closed` set. `cluster` counts the devices that some node can use."""
+    listed, known = list(rows), list(nodes)
+    published = _find_published(listed, known, _find_doubt(inventory, cluster), cluster, families)
+    verdicts = fleet_verdicts(fleet, published, find_autoscaler(known))
     return [
         ClassFacts(
             each.name,
@@ -40,13 +44,32 @@ def mark_closed_classes(
     ]
 
 
-def _find_doubt(inventory: Inventory, used_slices: Collection[str]) -> str:
+def _find_published(
+    rows: Iterable[ClassFacts],
+    nodes: Iterable[Node],
+    doubt: str,
+    cluster: ClusterDevices,
+    families: Mapping[str, Family],
+) -> Mapping[str, PublishedClass]:
+    drivers = {each.node.name: each.drivers for each in cluster.nodes}
+    plugins = find_plugin_nodes((each, drivers.get(each.name, ())) for each in nodes)
+    return {
+        each.name: PublishedClass(
+            each.devices,
+            doubt,
+            describe_left_to_plugin(plugins, each.drivers, each.extended, families),
+        )
+        for each in rows
+    }
+
+
+def _find_doubt(inventory: Inventory, cluster: ClusterDevices) -> str:
     for pool in inventory.pools:
         published = inventory.published_slices(pool)
         newest = max(each.generation for each in published)
         current = [each for each in published if each.generation == newest]
         if any(each.slice_count != len(current) for each in current):
             return INCOMPLETE
-        if any(each.devices and each.name not in used_slices for each in current):
+        if any(cluster.used_devices[each.name] < len(each.devices) for each in current):
             return UNUSED
     return ""

@@ -87,8 +87,8 @@ class ClusterDevices:
     nodes: list[NodeDevices] = field(default_factory=list)
     # One error for each node whose pools cannot be determined.
     unreadable: list[str] = field(default_factory=list)
-    # The names of the slices that have a device for some node.
-    used_slices: set[str] = field(default_factory=set)
+    # The number of devices of each slice that some node can use, by name of the slice.
+    used_devices: Counter[str] = field(default_factory=Counter)
 
 
 def count_devices(
@@ -102,17 +102,18 @@ def count_devices(
     keys: dict[tuple[PoolID, str], ProductKey] = {}
     for node in nodes:
         try:
-            devices = list(_devices(inventory, node, pool_cache, cluster.used_slices))
+            devices = list(_devices(inventory, node, pool_cache))
         except NodeSelectorError as error:
             cluster.unreadable.append(f"{error}")
             continue
         counted: Counter[ProductKey] = Counter()
         locations = []
-        for pool, device in devices:
+        for pool, slice_name, device in devices:
             at = (pool, device.name)
             family = known.get(pool.driver)
             if at not in keys:
                 keys[at] = product_key(pool.driver, device, family)
+                cluster.used_devices[slice_name] += 1
                 _count_device(cluster, pool.driver, device, keys[at], projections)
             counted[keys[at]] += 1
             if family and (location := device_location(pool.driver, device, family)):
@@ -133,13 +134,12 @@ class DeviceProjections:
 
 
 def _devices(
-    inventory: Inventory, node: Node, pool_cache: PoolCache, used_slices: set[str]
-) -> Iterator[tuple[PoolID, Device]]:
+    inventory: Inventory, node: Node, pool_cache: PoolCache
+) -> Iterator[tuple[PoolID, str, Device]]:
     for pool in inventory.pools_for(node, pool_cache):
         for each, device in pool.devices():
             if is_device_for_node(each, device, node):
-                used_slices.add(each.name)
-                yield pool.id, device
+                yield pool.id, each.name, device
 
 
 def _count_device(

@@ -51,10 +51,12 @@ class PublishedClass(msgspec.Struct, frozen=True):
     """What is published for a class: devices in complete pools, and doubts about the others.
 
     `doubt` says why more devices may exist than are visible, such as an incomplete pool.
+    `left_to_plugin` names a node whose devices a device plugin serves and no driver publishes yet.
     """
 
     devices: int = 0
     doubt: str = ""
+    left_to_plugin: str = ""
 
 
 UNKNOWN_CLASS = PublishedClass()
@@ -108,6 +110,5 @@ def _verdict(
     if not published.devices:
         reason = f"{about} has no device in a complete pool yet"
         return FleetVerdict(closed=False, reason=reason, expected=expected)
-    if autoscaler:
-        return FleetVerdict(closed=False, reason=autoscaler, expected=expected)
-    return FleetVerdict(closed=True, expected=expected)
+    more = autoscaler or published.left_to_plugin
+    return FleetVerdict(closed=not more, reason=more, expected=expected)

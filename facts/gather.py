@@ -112,7 +112,7 @@ def gather_facts(  # house: long, one line for each table
     offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
     rows = class_table(classes, counted)
-    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster.used_slices)
+    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, known)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=describe_cluster(gates, keeps),

@@ -12,9 +12,10 @@ from cel.dra import Selectors, find_reads
 from dra.classes import DeviceClass
 from dra.device import Device, NodeSelector
 from dra.inventory import Inventory
-from dra.nodes import matches_selector, selector_problems
+from dra.nodes import Node, matches_selector, selector_problems
 from dra.slices import Slice
 from facts.fleet import PublishedClass
+from facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 from judge.device_index import DeviceIndex, DeviceReads
 from solver.expressions import EvaluationFailure, ExpressionEvaluator
 
@@ -43,6 +44,7 @@ def find_published_classes(
     """
     doubtful = _doubtful_drivers(index, departed)
     drivers = frozenset(pool.driver for pool in index.inventory.pools)
+    plugins = find_plugin_nodes((node, _publishing(index, node)) for node in index.nodes)
     found = {}
     for name, each in classes.items():
         selected = _selected_drivers(each, index, selectors, expressions)
@@ -56,8 +58,18 @@ def find_published_classes(
             ),
             "",
         )
-        found[name] = PublishedClass(sum(selected.values()), doubt)
+        left = describe_left_to_plugin(plugins, selected, each.spec.extended_resource_name or "")
+        found[name] = PublishedClass(sum(selected.values()), doubt, left)
     return found
+
+
+def _publishing(index: DeviceIndex, node: Node) -> Iterable[str]:
+    """Return the drivers that publish devices for a node."""
+    return (
+        pool.id.driver
+        for pool in index.pools.get(node.name, ())
+        if any(each.devices for each in pool.slices)
+    )
 
 
 def _selected_drivers(

@@ -5,14 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
-from config.model import Configuration, Fleet, Legacy
-from config.string_formats import ObjectName, ResourceName
-from dra.device import Attribute, NodeSelector, NodeSelectorTerm, Requirement
+from config.model import Configuration, Legacy
+from config.string_formats import ResourceName
+from dra.device import Attribute
 from dra.gates import gates_of_version
-from dra.nodes import Node
-from dra.slices import Slice
 from facts import serialized
 from facts.gather import FactsInput, gather_facts
 from facts.model import (
@@ -323,47 +320,6 @@ def test_facts_of_an_earlier_version_are_decoded_with_their_hash() -> None:
     assert serialized.has_hash(facts, older["hash"])
     assert not serialized.has_hash(facts, f"{older['hash'][:-1]}x")
     assert not facts.knows_offers
-
-
-CLOSED_BASE = clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")])
-
-
-@pytest.mark.parametrize(
-    ("more", "nodes", "fleet", "closed"),
-    [
-        ((), (), (), True),
-        ((replace(CLOSED_BASE, name="s", pool="p", slice_count=2),), (), (), False),
-        ((replace(CLOSED_BASE, name="s", pool="p", generation=1, slice_count=1),), (), (), True),
-        (
-            (
-                replace(
-                    CLOSED_BASE,
-                    name="s",
-                    pool="p",
-                    node_name=None,
-                    node_selector=NodeSelector(
-                        (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),)
-                    ),
-                ),
-            ),
-            (),
-            (),
-            False,
-        ),
-        ((), (clusters.node("n1", {}, {"karpenter.sh/nodepool": "a"}),), (), False),
-        ((), (clusters.node("n1", {}, {"karpenter": "a"}),), (), True),
-        ((), (), (Fleet(class_=ObjectName("gpu"), closed=False),), False),
-        ((), (), (Fleet(class_=ObjectName("gpu"), expected_shapes=("8 gpu",)),), False),
-        ((), (), (Fleet(class_=ObjectName("other"), closed=False),), True),
-    ],
-)
-def test_a_class_is_closed_if_no_other_devices_can_come(
-    more: tuple[Slice, ...], nodes: tuple[Node, ...], fleet: tuple[Fleet, ...], *, closed: bool
-) -> None:
-    objects = FactsInput((CLOSED_BASE, *more), (clusters.device_class("gpu"),), nodes)
-    found = gather_facts(objects, Configuration(fleet=fleet)).facts
-    (row,) = (each for each in found.classes if each.name == "gpu")
-    assert row.closed is closed
 
 
 def test_whether_a_class_is_closed_is_not_part_of_the_hash() -> None:

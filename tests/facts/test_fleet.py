@@ -23,6 +23,13 @@ SCALES = "node a has label karpenter.sh/nodepool, so an autoscaler can add nodes
         (Fleet(class_=GPU, closed=True), PublishedClass(), "", True),
         (Fleet(class_=GPU, closed=True), PublishedClass(8, "pool p is incomplete"), "", False),
         (Fleet(class_=GPU, closed=False), PUBLISHED, "", False),
+        (None, PublishedClass(8, left_to_plugin="node a has a device plugin"), "", False),
+        (
+            Fleet(class_=GPU, closed=True),
+            PublishedClass(8, left_to_plugin="node a has a device plugin"),
+            "",
+            True,
+        ),
     ],
 )
 def test_a_class_is_closed_if_nothing_can_bring_other_devices(

@@ -8,6 +8,7 @@ from dra.classes import DeviceClass, read_class
 from dra.gates import Gates
 from dra.inventory import build_inventory
 from dra.nodes import Node
+from dra.quantity import parse
 from dra.slices import Slice, read_slice
 from judge.context import JudgeContext, build_context
 from solver.world import World
@@ -29,7 +30,15 @@ def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
     ]
     world = World(build_inventory(slices, gates=GATES), device_classes()).as_upstream()
     provider = "aws:///i-1" if fleet.get("autoscaled") else ""
-    nodes = [Node(name, provider_id=provider) for name in fleet["nodes"]]
+    plugins = fleet.get("allocatable", {})
+    nodes = [
+        Node(
+            name,
+            allocatable={key: parse(each) for key, each in plugins.get(name, {}).items()},
+            provider_id=provider,
+        )
+        for name in fleet["nodes"]
+    ]
     return build_context(world, nodes, **changes)
 
 
@@ -41,9 +50,10 @@ def device_classes() -> dict[str, DeviceClass]:
                 {
                     "metadata": {"name": name},
                     "spec": {
+                        "extendedResourceName": f"example.com/{name}",
                         "selectors": [
                             {"cel": {"expression": f'device.driver == "{name}.example.com"'}}
-                        ]
+                        ],
                     },
                 }
             ),

@@ -1,0 +1,84 @@
+"""Which classes have a closed fleet, as the facts show it."""
+
+import pytest
+from msgspec.structs import replace
+
+from config.model import Configuration, Fleet
+from config.string_formats import ObjectName
+from dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from dra.nodes import Node
+from dra.slices import Slice
+from facts.gather import FactsInput, gather_facts
+from tests.facts import clusters
+
+CLOSED_BASE = clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")])
+ZONE_A = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),))
+
+
+def _slice_by_device(*nodes: str | None) -> Slice:
+    """Return a slice with a device for each node; None is a zone without nodes."""
+    devices = tuple(
+        replace(clusters.gpu(f"gpu-{i}"), node_name=name, node_selector=None if name else ZONE_A)
+        for i, name in enumerate(nodes)
+    )
+    return replace(
+        CLOSED_BASE,
+        name="s",
+        pool="p",
+        node_name=None,
+        per_device_node_selection=True,
+        devices=devices,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "nodes", "fleet", "closed"),
+    [
+        ((), (), (), True),
+        ((replace(CLOSED_BASE, name="s", pool="p", slice_count=2),), (), (), False),
+        ((replace(CLOSED_BASE, name="s", pool="p", generation=1, slice_count=1),), (), (), True),
+        (
+            (
+                replace(
+                    CLOSED_BASE,
+                    name="s",
+                    pool="p",
+                    node_name=None,
+                    node_selector=ZONE_A,
+                ),
+            ),
+            (),
+            (),
+            False,
+        ),
+        ((), (clusters.node("n1", {}, {"karpenter.sh/nodepool": "a"}),), (), False),
+        ((), (clusters.node("n1", {}, {"karpenter": "a"}),), (), True),
+        # A device plugin on a node without the driver, with it, stopped, and of other devices.
+        ((), (clusters.node("n2", {"nvidia.com/gpu": "8"}),), (), False),
+        ((), (clusters.node("n1", {"nvidia.com/gpu": "8"}),), (), True),
+        ((), (clusters.node("n2", {"nvidia.com/gpu": "0"}),), (), False),
+        ((), (clusters.node("n2", {"amd.com/gpu": "8"}),), (), True),
+        ((), (clusters.node("n2", {"example.com/gpu": "8"}),), (), False),
+        ((), (clusters.node("n2", {"cpu": "8"}),), (), True),
+        (
+            (),
+            (clusters.node("n2", {"nvidia.com/gpu": "8"}),),
+            (Fleet(class_=ObjectName("gpu"), closed=True),),
+            True,
+        ),
+        # One device of a slice is for a known node, the other is not yet.
+        ((_slice_by_device("n1", "n1"),), (), (), True),
+        ((_slice_by_device("n1", None),), (), (), False),
+        ((), (), (Fleet(class_=ObjectName("gpu"), closed=False),), False),
+        ((), (), (Fleet(class_=ObjectName("gpu"), expected_shapes=("8 gpu",)),), False),
+        ((), (), (Fleet(class_=ObjectName("other"), closed=False),), True),
+    ],
+)
+def test_a_class_is_closed_if_no_other_devices_can_come(
+    more: tuple[Slice, ...], nodes: tuple[Node, ...], fleet: tuple[Fleet, ...], *, closed: bool
+) -> None:
+    offered = clusters.device_class("gpu", "example.com/gpu")
+    objects = FactsInput((CLOSED_BASE, *more), (offered,), nodes)
+    found = gather_facts(objects, Configuration(fleet=fleet)).facts
+    (row,) = (each for each in found.classes if each.name == "gpu")
+    assert row.closed is closed
