@@ -14,6 +14,7 @@ from cel.dra import Selectors
 from cli import config, live_cluster, output
 from cli.checked_cluster import CheckedCluster, read_cluster
 from cli.cluster_objects import sort_documents
+from cli.cluster_options import add_files_option, add_version_options
 from cli.effective_configuration import read_effective_configuration
 from cli.input_files import read_documents
 from cli.lint import read_claim_subject
@@ -23,7 +24,6 @@ from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
 from controller.dual_nodes import describe_dual_nodes
 from documents.document import Document, LayoutCache, LocatedFinding
-from dra import gates
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
 from facts.gather import GatheredFacts
@@ -51,15 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests to judge; can be repeated",
     )
-    parser.add_argument(
-        "--cluster",
-        "--inventory",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files and folders with the objects of the cluster",
-    )
+    add_files_option(parser)
     live_cluster.add_options(parser)
     config.add_config_option(parser)
     _add_answer_options(parser)
@@ -81,17 +73,7 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
         help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
         " (default: by `placement` of the configuration, native or bridge)",
     )
-    parser.add_argument(
-        "--kubernetes-version",
-        metavar="VERSION",
-        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
-    )
-    parser.add_argument(
-        "--feature-gates",
-        metavar="GATE=true,...",
-        default="",
-        help="feature gates that differ from their defaults",
-    )
+    add_version_options(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:

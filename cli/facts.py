@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli import config, live_cluster, output
 from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.cluster_options import add_files_option, add_version_options
 from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts
 from cli.input_files import read_documents
@@ -28,33 +29,17 @@ NAME = "facts"
 HELP = "print the facts about a cluster that decide translations"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a table
+def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, the facts file and the output format."""
-    parser.add_argument(
-        "--cluster",
-        "--inventory",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files and folders with the objects of the cluster, instead of a live cluster",
+    add_files_option(
+        parser, "files and folders with the objects of the cluster, instead of a live cluster"
     )
     live_cluster.add_options(parser)
     parser.add_argument(
         "--facts", metavar="FILE", help="a file with tables that replace the counted ones"
     )
     config.add_config_option(parser)
-    parser.add_argument(
-        "--kubernetes-version",
-        metavar="VERSION",
-        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
-    )
-    parser.add_argument(
-        "--feature-gates",
-        metavar="GATE=true,...",
-        default="",
-        help="feature gates that differ from their defaults",
-    )
+    add_version_options(parser)
     parser.add_argument(
         "-o",
         "--output",

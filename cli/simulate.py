@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from cli import config, output, placements
+from cli.cluster_options import add_files_option
 from cli.simulation_input import SimulationInput, parse_claim_names, read_input
 from cli.streams import Streams
 from config.model import Configuration, Placement
@@ -46,15 +47,8 @@ _ALLOCATORS: Final = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, the pods and the output format."""
-    parser.add_argument(
-        "--cluster",
-        "--inventory",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files and folders with Nodes, ResourceSlices, DeviceClasses, claims and templates",
-    )
+    text = "files and folders with Nodes, ResourceSlices, DeviceClasses, claims and templates"
+    add_files_option(parser, text)
     parser.add_argument(
         "-f",
         "--filename",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from cli import config, live_cluster, output
 from cli.cluster_objects import ClusterObjects
+from cli.cluster_options import add_files_option, add_version_options
 from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts, read_gates
 from cli.input_files import read_sources
@@ -91,15 +92,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests to translate; can be repeated",
     )
-    parser.add_argument(
-        "--cluster",
-        "--inventory",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files and folders with the objects of the cluster",
-    )
+    add_files_option(parser)
     live_cluster.add_options(parser)
     parser.add_argument(
         "--facts",
@@ -111,17 +104,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_format_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kubernetes-version",
-        metavar="VERSION",
-        help=f"version of the API server (default: that of the live cluster, else {gates.NEWEST})",
-    )
-    parser.add_argument(
-        "--feature-gates",
-        metavar="GATE=true,...",
-        default="",
-        help="feature gates that differ from their defaults",
-    )
+    add_version_options(parser)
     parser.add_argument(
         "-o",
         "--output",
