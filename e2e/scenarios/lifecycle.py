@@ -1,4 +1,4 @@
-"""Scenarios: an administrator installs with the commands of the documentation."""
+"""Scenarios: administrators install, upgrade, roll back and uninstall with helm and kubectl."""
 
 import contextlib
 import re
@@ -12,23 +12,32 @@ from e2e.installed.installation import (
     NAMESPACE,
     Installation,
     set_mode,
+    template_names,
+    wait_for_facts,
 )
 from e2e.installed.kubectl import CommandResult, run
 from e2e.renderers.build import binaries
 from e2e.scenarios.admission import (
+    LEGACY,
     NEEDS,
     ORIGINAL,
     add_gpu_node,
+    claim_of,
+    devices,
     legacy_pod,
 )
+from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "manifests" / "chart" / "drawbridge"
 PAGE = ROOT / "docs" / "installing.md"
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 # A control plane for each, because an installation is one for the whole cluster.
-RIGS["documented"] = default_options
+RIGS["chart"] = RIGS["documented"] = default_options
+GUARD, PODS = "guard.drawbridge.dev", "pods.drawbridge.dev"
 
 
 class ChartInstallation(Installation):
@@ -70,6 +79,26 @@ def running(stage: Stage, cluster: Installation, mode: str = "enforce") -> Itera
         yield
 
 
+def webhooks(stage: Stage) -> dict[str, JSON]:
+    """Return the registered webhooks of Drawbridge by name."""
+    return {
+        hook["name"]: hook
+        for kind in KINDS
+        for item in stage.client.get(f"{HOOKS}/{kind}")["items"]
+        if item["metadata"]["name"].startswith("drawbridge")
+        for hook in item["webhooks"]
+    }
+
+
+def managed_fields(stage: Stage) -> list[tuple[object, ...]]:
+    """Return what the controller and the issuer of the certificate manage."""
+    fields = ("caBundle", "matchConditions", "failurePolicy")
+    return [
+        (name, *({**hook["clientConfig"], **hook}.get(field) for field in fields))
+        for name, hook in sorted(webhooks(stage).items())
+    ]
+
+
 def read_commands(section: str) -> list[str]:
     """Return the commands of the first block in a section of docs/installing.md."""
     text = PAGE.read_text("utf-8").partition(f"\n## {section}\n")[2]
@@ -96,6 +125,43 @@ def run_documented(cluster: Installation, command: str, folder: Path) -> Command
     path = f"{cluster.kubectl.program.parent}:{binaries()}:{environment['PATH']}"
     words = ("/bin/bash", "-c", f"cd {folder} && {command}")
     return run(words, (command,), environment={**environment, "PATH": path})
+
+
+@scenario("full", rig="chart", needs=NEEDS)
+def the_chart_is_installed_upgraded_rolled_back_and_uninstalled(stage: Stage) -> None:
+    """An upgrade keeps what the controller manages. Afterwards, pods are as before."""
+    cluster = ChartInstallation(stage.processes)
+    add_gpu_node(stage)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    with running(stage, cluster):
+        body = legacy_pod(stage, "train")
+        wait_for_facts(stage, cluster, body)
+        kubectl.apply(body).check()
+        stage.wait_running("train")
+        stage.wait("the guard denies", lambda: webhooks(stage)[GUARD]["failurePolicy"] == "Fail")
+        before = managed_fields(stage)
+        revisions = (
+            ("upgrade", "drawbridge", str(CHART), "--set=logLevel=debug,webhook.replicas=3"),
+            ("rollback", "drawbridge", "1"),
+        )
+        for words in revisions:
+            cluster.helm(*words).check()
+            stage.wait("the rollout is complete", lambda: is_rolled_out(cluster))
+            # The policy of the guard follows the rollout, which is read every minute.
+            stage.wait(f"kept by {words}", lambda: managed_fields(stage) == before, seconds=100)
+            other = legacy_pod(stage, f"after-{words[0]}")
+            assert ORIGINAL in kubectl.apply(other, words=("--dry-run=server", "-o", "json")).out
+        held = devices(stage, "train")
+        uninstall(stage, cluster)
+        assert devices(stage, "train") == held
+    check_uninstalled(stage, cluster)
+
+
+def is_rolled_out(cluster: Installation) -> bool:
+    """Whether all Deployments are complete; makes new pods ready, as a kubelet does."""
+    cluster.mark_pods_ready()
+    inside = cluster.kubectl.inside(NAMESPACE)
+    return not inside("rollout", "status", "deployment", "--timeout=2s").code
 
 
 class DocumentedInstallation(ChartInstallation):
@@ -143,3 +209,34 @@ def wait_for_leader_facts(stage: Stage, cluster: Installation) -> None:
         return "gpu.nvidia.com" in text and all(each.ready() for each in cluster.webhooks)
 
     stage.wait("the facts name the driver", used)
+
+
+def uninstall(stage: Stage, cluster: ChartInstallation) -> None:
+    """Uninstall with the commands of the page; the manifests with helm."""
+    commands = read_commands("Uninstall")
+    assert any("delete -k" in each for each in commands), commands
+    for command in commands:
+        if "delete -k" in command:
+            # The kubelets end the pods of deleted Deployments.
+            for replica in cluster.replicas:
+                replica.stop()
+            cluster.helm("uninstall", "drawbridge").check()
+        else:
+            run_documented(cluster, command, cluster.folder).check()
+    assert webhooks(stage) == {}
+
+
+def check_uninstalled(stage: Stage, cluster: Installation) -> None:
+    """Check that running pods keep their devices and new pods are as without Drawbridge."""
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    pod = stage.get_pod("train")
+    assert pod["status"]["phase"] == "Running"
+    assert template_names(stage) == [claim_of(stage, "train")[0]]
+    ran = kubectl.apply(legacy_pod(stage, "later")).check()
+    assert ran.warnings == [], ran
+    later = stage.get_pod("later")
+    assert later["spec"]["containers"][0]["resources"]["limits"] == {LEGACY: "1"}
+    assert ORIGINAL not in later["metadata"].get("annotations", {})
+    left = cluster.kubectl("get", "clusterroles,clusterrolebindings,flowschemas", "-o", "name")
+    names = [each for each in left.check().out.split() if "drawbridge" in each]
+    assert names == [], names
