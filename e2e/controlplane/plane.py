@@ -35,6 +35,7 @@ LOOPBACK = "127.0.0.1"
 AUDITED = "system:serviceaccounts:drawbridge-system"
 AUDIT_LOG = "audit.log"
 CONTROLLERS = (
+    "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
