@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dra.claim import Claim
 from dra.nodes import Node, NodeSelectorError
 from judge.context import JudgeContext
+from judge.node_work import spend_grouping, spend_selectors
 from judge.proof import MAX_KINDS, Proof, reads_of_claims
 from solver.candidates import Candidate
 from solver.demand import Option, build_demand
@@ -61,7 +62,9 @@ def node_devices(claim: Claim, proof: Proof, context: JudgeContext) -> tuple[Vis
     """Return the devices of the nodes of a proof, or of some nodes if it needed none."""
     world, memo = context.relaxed, context.caches.proofs
     found = []
-    kinds = context.index.representatives(reads_of_claims((claim,), context))[:MAX_KINDS]
+    reads = reads_of_claims((claim,), context)
+    spend_grouping(reads, context)
+    kinds = context.index.representatives(reads)[:MAX_KINDS]
     for node in [node for node, _ in proof.reasons] or kinds:
         try:
             pools = memo.pools_for(node)
@@ -89,6 +92,8 @@ def sort_devices(
     matching, fitting = [], []
     checks_capacity = context.gates.consumable_capacity
     for each in nodes:
+        spend_selectors((option,), each.node, context.relaxed, context)
+        context.work.spend(1 + len(each.devices) // 2)
         mine = [(device, option.request_filter.check_selectors(device)) for device in each.devices]
         # A device that this scheduler does not support is not compared with the class.
         known = (device for device, verdict in mine if verdict.stage in _OF_CLASS)

@@ -11,15 +11,16 @@ from dra.finding import Finding
 from judge import validity_codes as codes
 from judge.context import JudgeContext
 from judge.subject import Subject
+from judge.work import Work
 
 _CONTRADICTING = 2
 
 
-def check_constraints(subject: Subject, _: JudgeContext) -> Iterator[Finding]:
+def check_constraints(subject: Subject, context: JudgeContext) -> Iterator[Finding]:
     """Report constraints that no devices satisfy together."""
     for judged in subject.claims:
         path = f"{judged.path}.devices.constraints"
-        for distinct, match, count in _find_contradictions(judged.claim.spec.devices):
+        for distinct, match, count in _find_contradictions(judged.claim.spec.devices, context.work):
             name = judged.claim.spec.devices.constraints[match].match_attribute
             message = (
                 f"constraints[{match}] requires the same value of {name} on {count} of these "
@@ -29,7 +30,7 @@ def check_constraints(subject: Subject, _: JudgeContext) -> Iterator[Finding]:
             yield codes.CONSTRAINTS_CONTRADICT.at(at, message, object=judged.object)
 
 
-def _find_contradictions(devices: Devices) -> Iterator[tuple[int, int, int]]:
+def _find_contradictions(devices: Devices, work: Work) -> Iterator[tuple[int, int, int]]:
     """Yield the numbers of two contradicting constraints, and of the devices in both."""
     for i, distinct in enumerate(devices.constraints):
         if distinct.match_attribute is not None or distinct.distinct_attribute is None:
@@ -37,6 +38,7 @@ def _find_contradictions(devices: Devices) -> Iterator[tuple[int, int, int]]:
         for j, match in enumerate(devices.constraints):
             if match.match_attribute != distinct.distinct_attribute:
                 continue
+            work.spend(1 + sum(len(request_choices(each)) for each in devices.requests) // 2)
             count = sum(_count_shared(each, distinct, match) for each in devices.requests)
             if count >= _CONTRADICTING:
                 yield i, j, count

@@ -20,6 +20,7 @@ from facts.fleet import FleetVerdict, PublishedClass, find_autoscaler, fleet_ver
 from judge.device_index import DeviceIndex, SliceNumbers
 from judge.expressions import declares_compatibility
 from judge.published_classes import find_published_classes
+from judge.work import Work
 from solver.memo import Memo
 from solver.search import STEPS
 from solver.world import View, World
@@ -93,6 +94,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
+    # What is left of the work of a question; without a limit outside of a judgement.
+    work: Work = msgspec.field(default_factory=Work)
 
     @property
     def gates(self) -> Gates:

@@ -10,7 +10,7 @@ pattern of equal values of the attributes that its constraints compare.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ MAX_NUMBERS = 2_000_000
 # Read like an attribute, by judgements that taints decide. Full names of attributes have a slash.
 TAINTS = "taints"
 _ABSENT = 0
+# Whether an attribute is a list, and its typed values in order.
+_Values: TypeAlias = tuple[bool, tuple[Hashable, ...]]
 
 
 class DeviceReads(NamedTuple):
@@ -145,6 +147,7 @@ class DeviceIndex:
         self.inventory = inventory
         self.nodes = _with_named_nodes(inventory, nodes)
         self._rows = (numbers or SliceNumbers()).rows(inventory.slices)
+        self.devices = sum(len(each.devices) for each in inventory.slices)
         self._positions = {id(each): i for i, each in enumerate(inventory.slices)}
         self.attributes = frozenset(name for row in self._rows for name in row.columns)
         self.capacities = frozenset(chain.from_iterable({row.capacities for row in self._rows}))
@@ -270,8 +273,9 @@ class DeviceIndex:
         known = self._patterns.get(name)
         if known is None:
             slices = self.inventory.slices
+            read: dict[Attribute, _Values] = {}
             known = self._patterns[name] = [
-                [_pattern(name, [slices[i] for i in each]) for each in group.members]
+                [_pattern(name, [slices[i] for i in each], read) for each in group.members]
                 for group in self._alike
             ]
         return known
@@ -300,8 +304,11 @@ def _values(name: str, each: Slice) -> Iterator[Attribute | None]:
     return (find_attribute(device, each.driver, name) for device in each.devices)
 
 
-def _pattern(name: str, slices: Sequence[Slice]) -> Hashable:
-    """Number the values of an attribute on the devices of a node, by their first occurrence."""
+def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values]) -> Hashable:
+    """Number the values of an attribute on the devices of a node, by their first occurrence.
+
+    `read` holds the values of the attributes of the nodes before.
+    """
     numbers: dict[Hashable, int] = {}
     pattern: list[object] = []
     for each in slices:
@@ -309,9 +316,14 @@ def _pattern(name: str, slices: Sequence[Slice]) -> Hashable:
             if attribute is None:
                 pattern.append(None)
                 continue
-            values = sorted(typed_values(attribute), key=repr)
-            listed = attribute_type(attribute).endswith("s")
-            pattern.append((listed, *[numbers.setdefault(value, len(numbers)) for value in values]))
+            known = read.get(attribute)
+            if known is None:
+                values = tuple(sorted(typed_values(attribute), key=repr))
+                known = read[attribute] = (attribute_type(attribute).endswith("s"), values)
+            listed, ordered = known
+            pattern.append(
+                (listed, *[numbers.setdefault(value, len(numbers)) for value in ordered])
+            )
     return tuple(pattern)
 
 

@@ -7,7 +7,8 @@ from dra.finding import Finding
 from judge import claim_codes as codes
 from judge.context import JudgeContext
 from judge.never_together import best_reason
-from judge.proof import ProofOutcome, prove
+from judge.node_work import NodeWork
+from judge.proof import ProofOutcome, prove, read_demand
 from judge.subject import Subject
 from solver.answers import Failure, FailureKind
 from solver.reasons import Reason, summarize_reasons
@@ -43,8 +44,10 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
         return []
     ids = iter(range(1 << 62))
     reasons: list[Reason] = []
+    each_node = NodeWork(read_demand(claims, context), context.world, context)
     for start in range(0, len(context.nodes), BATCH):
         some = context.nodes[start : start + BATCH]
+        each_node.spend(some)
         found = solve(
             context.world,
             context.view,
@@ -53,6 +56,8 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
             ids=lambda: f"{next(ids)}",
             memo=context.caches.current,
             steps=context.steps,
+            max_work=context.work.search_limit,
+            count_work=context.work.spend,
         )
         for answer in found.values():
             if not isinstance(answer, Failure) or answer.outcome is not FailureKind.NO:

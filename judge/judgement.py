@@ -2,20 +2,23 @@
 
 A question is a module with one public function, `check_...(subject, context)`. It yields findings:
 a `Finding` with the severity of its code, or a `DeviceFinding`, whose severity depends on the
-fleet. To add a question, write its module and add the function to `QUESTIONS`.
+fleet. To add a question, write its module and add the function to `QUESTIONS`. A question counts
+its work before it does it (`judge.work`), or one object could keep the judge from all others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from dra.finding import Finding, Severity
+from judge import claim_codes as codes
 from judge.api_rules import check_api_rules
 from judge.claim_size import check_claim_size
 from judge.constraints import check_constraints
 from judge.context import JudgeContext
 from judge.devices import check_devices
+from judge.node_work import spend_claims
 from judge.opaque_configs import check_opaque_configs
 from judge.quotas import check_quotas
 from judge.references import check_references
@@ -23,6 +26,7 @@ from judge.rules_annotation import check_rules_annotation
 from judge.selector_reads import check_selector_reads
 from judge.severity import DeviceFinding, settle_all
 from judge.subject import JudgedClaim, Subject
+from judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
 
@@ -38,13 +42,40 @@ QUESTIONS: Final[tuple[Question, ...]] = (
 )
 
 
-def judge_subject(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
+def limit_work() -> dict[Question, Work]:
+    """Return the work that the questions may do about one object: each its own."""
+    return {
+        each: Work(DEVICE_UNITS if each is check_devices else QUESTION_UNITS) for each in QUESTIONS
+    }
+
+
+def judge_subject(
+    subject: Subject, context: JudgeContext, limits: Mapping[Question, Work] | None = None
+) -> tuple[Finding, ...]:
     """Return all findings about a subject, in the order of the questions, each once.
 
-    The API server must have accepted the subject's claims.
+    The API server must have accepted the subject's claims. The subjects of one object share the
+    `limits` of their work.
     """
-    found = (each for question in QUESTIONS for each in question(subject, context))
+    limits = limits or limit_work()
+    found = (
+        each
+        for question, work in limits.items()
+        for each in _ask(question, subject, replace(context, work=work))
+    )
     return tuple(dict.fromkeys(settle_all(found, subject, context)))
+
+
+def _ask(
+    question: Question, subject: Subject, context: JudgeContext
+) -> Iterator[Finding | DeviceFinding]:
+    """Yield the findings of a question, and at last that there may be more."""
+    try:
+        spend_claims((each.claim for each in subject.claims), context.work)
+        yield from question(subject, context)
+    except WorkExhaustedError as error:
+        message = f"cannot be decided: {error}"
+        yield codes.JUDGEMENT_INCOMPLETE.at(subject.claims_path, message, object=subject.object)
 
 
 def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from cel import CompileError
-from cel.dra import Selectors, find_reads
+from cel.dra import find_reads
 from dra.claim import Choice, Claim, Request, request_choices
 from dra.device import Attribute, Device
 from dra.nodes import Node
-from judge.device_index import DeviceIndex
+from judge.context import JudgeContext
 from judge.selector_terms import split_terms
 from solver.expressions import ExpressionEvaluator
 
@@ -20,13 +20,8 @@ from solver.expressions import ExpressionEvaluator
 MIN_VALUES = 256
 
 
-def narrow_nodes(  # noqa: PLR0913, PLR0917  # what is narrowed, and with what
-    claims: Iterable[Claim],
-    nodes: Sequence[Node],
-    most: int,
-    index: DeviceIndex,
-    selectors: Selectors,
-    expressions: ExpressionEvaluator,
+def narrow_nodes(
+    claims: Iterable[Claim], nodes: Sequence[Node], most: int, context: JudgeContext
 ) -> tuple[Node, ...]:
     """Return the nodes that have a value for the requests with a term on such an attribute.
 
@@ -36,33 +31,36 @@ def narrow_nodes(  # noqa: PLR0913, PLR0917  # what is narrowed, and with what
     for request in chain.from_iterable(claim.spec.devices.requests for claim in claims):
         if len(left) <= most:
             break
-        suitable = _nodes_for_request(request, index, selectors, expressions)
+        suitable = _nodes_for_request(request, context)
         if suitable is not None:
             left &= suitable
     return tuple(node for node in nodes if node.name in left)
 
 
-def _nodes_for_request(
-    request: Request, index: DeviceIndex, selectors: Selectors, expressions: ExpressionEvaluator
-) -> set[str] | None:
+def _nodes_for_request(request: Request, context: JudgeContext) -> set[str] | None:
     """Return the nodes that any alternative may use; None if one is not restricted."""
     suitable: set[str] = set()
+    expressions = context.caches.proofs.expressions
     for choice in request_choices(request):
-        term = next(_restricting_terms(choice, index, selectors), None)
+        term = next(_restricting_terms(choice, context), None)
         if term is None:
             return None
         name, text = term
-        suitable |= index.nodes_with(name, text, _make_acceptance(name, text, expressions))
+        weight = context.work.weigh(text, context.selectors.stored)
+        context.work.spend_once((name, text), context.index.devices * weight)
+        suitable |= context.index.nodes_with(name, text, _make_acceptance(name, text, expressions))
     return suitable
 
 
-def _restricting_terms(
-    choice: Choice, index: DeviceIndex, selectors: Selectors
-) -> Iterator[tuple[str, str]]:
+def _restricting_terms(choice: Choice, context: JudgeContext) -> Iterator[tuple[str, str]]:
     """Return the terms that read one near-unique attribute and nothing else, with its name."""
+    index, selectors, work = context.index, context.selectors, context.work
     for selector in choice.requested.selectors:
         source = selector.cel.expression if selector.cel else ""
+        work.spend_reading(source)
         for term in split_terms(source, selectors.stored):
+            work.spend_reading(term)
+            work.spend(1 + len(index.inventory.slices) // 500)
             try:
                 reads = find_reads(selectors.stored.compile(term))
             except CompileError:

@@ -26,6 +26,9 @@ from judge.driver_configs.model import ConfigDriver, ConfigFields, ConfigKind
 from judge.severity import DeviceFinding
 from judge.subject import Subject
 
+# The devices that a selector of a driver is evaluated on, at most.
+PROBES = 17
+
 
 class _Decoded(NamedTuple):
     """A configuration of a known kind, and the number and path of its entry in the list."""
@@ -77,6 +80,7 @@ class _RequestDrivers:
 
     def __init__(self, choices: Sequence[Choice], context: JudgeContext) -> None:
         self.selectors = context.selectors
+        self.work = context.work
         names = {each.requested.device_class_name for each in choices}
         self.classes = {name: context.world.classes.get(name) for name in names}
 
@@ -87,7 +91,9 @@ class _RequestDrivers:
         if known is None:
             owner = next((each for each in DRIVERS.values() if name in each.classes), driver)
             return owner is driver
-        return serves_driver(_expressions(known, choice), driver.name, self.selectors)
+        expressions = _expressions(known, choice)
+        self._spend(expressions, PROBES)
+        return serves_driver(expressions, driver.name, self.selectors)
 
     def types(self, choice: Choice, driver: ConfigDriver) -> frozenset[str]:
         """Return the known device types that a request may get from a driver."""
@@ -95,7 +101,14 @@ class _RequestDrivers:
         if known is None:
             installed = driver.classes.get(choice.requested.device_class_name)
             return driver.device_types() if installed is None else frozenset(installed)
-        return possible_types(_expressions(known, choice), driver, self.selectors)
+        expressions = _expressions(known, choice)
+        self._spend(expressions, len(driver.device_types()))
+        return possible_types(expressions, driver, self.selectors)
+
+    def _spend(self, expressions: Sequence[str], devices: int) -> None:
+        """Count the evaluation of selectors on imagined devices."""
+        weight = sum(self.work.weigh(each, self.selectors.stored) for each in expressions)
+        self.work.spend(1 + devices * weight)
 
 
 def _expressions(known: DeviceClass, choice: Choice) -> list[str]:

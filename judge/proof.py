@@ -18,10 +18,11 @@ from dra.nodes import Node
 from judge.context import JudgeContext
 from judge.device_index import TAINTS, DeviceReads
 from judge.narrowing import narrow_nodes
+from judge.node_work import NodeWork, spend_claims, spend_grouping
 from solver import codes
 from solver.abort import Abort
 from solver.answers import Failure, FailureKind, SolverResult
-from solver.demand import build_demand
+from solver.demand import Demand, build_demand
 from solver.memo import Memo
 from solver.reasons import Reason
 from solver.solve import solve
@@ -65,23 +66,22 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
 
     `world` replaces the relaxed world of the context.
     """
-    _check_demand(claims, context)
+    spend_claims(claims, context.work)
+    demand = read_demand(claims, context)
     world = world or context.relaxed
+    each_node = NodeWork(demand, world, context)
     kinds, memo = _find_kinds(claims, context, world)
     undecided: list[str] = list(context.index.unreadable[:1])
     if len(kinds) > MAX_KINDS:
-        for node, answer in _solve_kinds(claims, kinds[:BATCH], context, world, memo):
+        for node, answer in _solve_kinds(claims, kinds[:BATCH], context, each_node, memo):
             if not isinstance(answer, Failure):
                 return Proof(ProofOutcome.POSSIBLE, node=node)
-        expressions = context.caches.proofs.expressions
-        kinds = narrow_nodes(
-            claims, kinds, MAX_KINDS, context.index, context.selectors, expressions
-        )
+        kinds = narrow_nodes(claims, kinds, MAX_KINDS, context)
     if len(kinds) > MAX_KINDS:
         undecided.append(f"it depends on more than {MAX_KINDS} kinds of nodes")
     kinds = kinds[:MAX_KINDS]
     failed: list[tuple[Node, tuple[Reason, ...]]] = []
-    for node, answer in _solve_kinds(claims, kinds, context, world, memo):
+    for node, answer in _solve_kinds(claims, kinds, context, each_node, memo):
         if not isinstance(answer, Failure):
             return Proof(ProofOutcome.POSSIBLE, node=node)
         failed.append((node, answer.reasons))
@@ -101,6 +101,7 @@ def _find_kinds(
     if world is not context.relaxed:
         reads = DeviceReads(reads.values | {TAINTS}, reads.patterns)
         memo = context.caches.with_taints
+    spend_grouping(reads, context)
     return context.index.representatives(reads), memo
 
 
@@ -108,30 +109,33 @@ def _solve_kinds(
     claims: Sequence[Claim],
     nodes: Sequence[Node],
     context: JudgeContext,
-    world: World,
+    each_node: NodeWork,
     memo: Memo,
 ) -> Iterator[tuple[Node, SolverResult]]:
     ids = iter(range(1 << 62))
     for start in range(0, len(nodes), BATCH):
         some = nodes[start : start + BATCH]
+        each_node.spend(some)
         found = solve(
-            world,
+            each_node.world,
             EMPTY,
             claims,
             some,
             ids=lambda: f"{next(ids)}",
             memo=memo,
             steps=context.steps,
+            max_work=context.work.search_limit,
+            count_work=context.work.spend,
         )
         yield from ((node, found[node.name]) for node in some)
 
 
-def _check_demand(claims: Sequence[Claim], context: JudgeContext) -> None:
-    """Raise UnreadableClaimError for claims that the scheduler refuses whatever is published."""
+def read_demand(claims: Sequence[Claim], context: JudgeContext) -> Demand:
+    """Return the requests, unless the scheduler refuses them whatever is published."""
     world, memo = context.relaxed, context.caches.proofs
     memo.bind(world)
     try:
-        build_demand(claims, world.classes, world.gates, memo.request_filter)
+        return build_demand(claims, world.classes, world.gates, memo.request_filter)
     except Abort as error:
         raise UnreadableClaimError(error.message) from None
 
@@ -188,6 +192,7 @@ def _attribute_names(expression: str, context: JudgeContext) -> frozenset[str]:
 
 def read_expression(expression: str, context: JudgeContext) -> Reads:
     """Return what an expression reads; raises UnreadableClaimError."""
+    context.work.spend_reading(expression)
     try:
         return find_reads(context.selectors.stored.compile(expression))
     except CompileError as error:

@@ -6,6 +6,7 @@ existing claim does not have is an error: the spec of a claim never changes.
 
 import difflib
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from dra.finding import Finding
@@ -13,35 +14,41 @@ from judge import reference_codes as codes
 from judge.context import JudgeContext, ObjectLookups
 from judge.severity import DeviceFinding
 from judge.subject import JudgedClaim, Subject
+from judge.work import COMPARISONS, Work
 from ledger.pods import Pod, PodClaim
+
+# To compare two names letter by letter.
+UNITS_OF_NAME: Final = 4
 
 
 def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
     """Report references of claims and pods to what does not exist."""
     if context.lookups.complete:
         for judged in subject.claims:
-            yield from _check_classes(judged, context.world.classes)
+            yield from _check_classes(judged, context.world.classes, context.work)
     if subject.pod is not None:
-        yield from _check_pod(subject, subject.pod, context.lookups)
+        yield from _check_pod(subject, subject.pod, context)
 
 
-def _check_classes(judged: JudgedClaim, known: Collection[str]) -> Iterator[Finding]:
+def _check_classes(judged: JudgedClaim, known: Collection[str], work: Work) -> Iterator[Finding]:
     for i, request in enumerate(judged.claim.spec.devices.requests):
         for j, choice in enumerate(request_choices(request)):
             name = choice.requested.device_class_name
             if name not in known:
                 inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
                 path = f"{judged.request_path(i)}{inside}.deviceClassName"
-                message = f"DeviceClass {name} does not exist{suggest(name, known)}"
+                message = f"DeviceClass {name} does not exist{suggest(name, known, work)}"
                 yield codes.CLASS_NOT_FOUND.at(path, message, object=judged.object)
 
 
 def _check_pod(
-    subject: Subject, pod: Pod, lookups: ObjectLookups
+    subject: Subject, pod: Pod, context: JudgeContext
 ) -> Iterator[Finding | DeviceFinding]:
+    lookups, work = context.lookups, context.work
     above = f"{subject.pod_path}." if subject.pod_path else ""
     found: dict[str, tuple[str, Devices] | None] = {}
     for i, entry in enumerate(pod.spec.resource_claims):
+        work.spend(1)
         path = f"{above}spec.resourceClaims[{i}]"
         if entry.name in found:
             message = f"resourceClaims has several entries with the name {entry.name}"
@@ -50,7 +57,7 @@ def _check_pod(
         found.setdefault(entry.name, target)
         if target is None:
             yield from _check_entry(entry, path, subject, complete=lookups.complete)
-    yield from _check_containers(pod, above, subject.object, found)
+    yield from _check_containers(pod, above, subject.object, found, work)
 
 
 def _find_target(
@@ -88,7 +95,11 @@ def _check_entry(
 
 
 def _check_containers(
-    pod: Pod, above: str, about: str, found: dict[str, tuple[str, Devices] | None]
+    pod: Pod,
+    above: str,
+    about: str,
+    found: dict[str, tuple[str, Devices] | None],
+    work: Work,
 ) -> Iterator[Finding | DeviceFinding]:
     for kind, containers in (
         ("initContainers", pod.spec.init_containers),
@@ -96,32 +107,36 @@ def _check_containers(
     ):
         for i, container in enumerate(containers):
             for j, use in enumerate(container.resources.claims):
+                work.spend(1)
                 path = f"{above}spec.{kind}[{i}].resources.claims[{j}]"
                 if use.name not in found:
-                    message = f"the pod has no claim {use.name}{suggest(use.name, found)}"
+                    message = f"the pod has no claim {use.name}{suggest(use.name, found, work)}"
                     finding = codes.CONTAINER_CLAIM_UNKNOWN
                     yield finding.at(f"{path}.name", message, object=about)
                 elif use.request and (target := found[use.name]) is not None:
-                    yield from _check_request(use.request, *target, f"{path}.request", about)
+                    yield from _check_request(use.request, target, f"{path}.request", about, work)
 
 
 def _check_request(
-    request: str, owner: str, devices: Devices, path: str, about: str
+    request: str, target: tuple[str, Devices], path: str, about: str, work: Work
 ) -> Iterator[DeviceFinding]:
+    owner, devices = target
     known = [each.name for each in devices.requests]
+    work.spend(1 + len(known) // COMPARISONS)
     if request in known:
         return
     if request in request_names(devices):
         main = request.partition("/")[0]
         hint = f"; containers name the request, not an alternative: {main}"
     else:
-        hint = suggest(request, known)
+        hint = suggest(request, known, work)
     message = f"{owner} has no request {request}{hint}"
     # A cache may still have an older object of this name.
     yield DeviceFinding(codes.REQUEST_NOT_FOUND.at(path, message, object=about))
 
 
-def suggest(name: str, known: Collection[str]) -> str:
+def suggest(name: str, known: Collection[str], work: Work) -> str:
     """Return a hint with the known name that the writer probably meant, or nothing."""
+    work.spend(len(known) * UNITS_OF_NAME)
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -19,9 +19,11 @@ from dra.slices import Slice
 from judge import read_codes as codes
 from judge.codes import READ_NOWHERE
 from judge.context import JudgeContext
+from judge.node_work import spend_grouping
 from judge.proof import UnreadableClaimError, reads_of_claims
 from judge.references import suggest
 from judge.subject import JudgedClaim, Subject
+from judge.work import COMPARISONS
 from solver.expressions import EvaluationFailure
 
 # The nodes differ in the attributes that are read. Of a nearly unique one, some are enough.
@@ -63,7 +65,9 @@ def check_selector_reads(subject: Subject, context: JudgeContext) -> Iterator[Fi
     for judged in subject.claims:
         try:
             # The same nodes as in the questions about devices, so they are grouped once.
-            nodes = context.index.representatives(reads_of_claims((judged.claim,), context))
+            reads = reads_of_claims((judged.claim,), context)
+            spend_grouping(reads, context)
+            nodes = context.index.representatives(reads)
         except UnreadableClaimError:
             nodes = ()  # another question reports it
         for each in _find_selectors(judged):
@@ -82,11 +86,14 @@ def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
 
 
 def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
+    work = context.work
     for number, text in enumerate(each.texts):
+        work.spend_reading(text)
         try:
             reads = find_reads(context.selectors.stored.compile(text))
         except CompileError:
             continue
+        work.spend_comparisons(len(reads.accesses))
         for access in reads.accesses:
             if len(access.path) != 3:
                 continue
@@ -95,12 +102,15 @@ def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
             published = index.capacities if kind == "capacity" else index.attributes
             if above + identifier in published:
                 continue
+            work.spend_comparisons(len(published))
             of_domain = [n.removeprefix(above) for n in published if n.startswith(above)]
             # A guarded read may be meant for the devices of a driver that is not installed.
             if access.guarded and not of_domain:
                 continue
             what = f"{_KINDS[kind]} {domain}/{identifier}"
-            message = f"reads {what}, which no device publishes{suggest(identifier, of_domain)}"
+            message = (
+                f"reads {what}, which no device publishes{suggest(identifier, of_domain, work)}"
+            )
             yield READ_NOWHERE.at(each.path_of(number), message, object=each.object)
 
 
@@ -111,12 +121,25 @@ def _check_failures(
     if offered is None:
         return
     own = tuple(s.cel.expression for s in offered.spec.selectors if s.cel is not None)
+    _spend_evaluations((*own, *each.texts), nodes, context)
     failures = context.index.recall(
         (_Failure, own, each.texts),
         lambda: tuple(_find_failures(own, each.texts, nodes, context)),
     )
     for failure in failures:
         yield _report(failure, each, context)
+
+
+def _spend_evaluations(
+    texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
+) -> None:
+    """Count the evaluation of selectors on the devices of nodes."""
+    work, programs = context.work, context.selectors.stored
+    if work.left is not None:
+        work.spend(1 + len(nodes) // COMPARISONS)
+        devices = sum(1 for _ in _different_devices(nodes, context))
+        weight = sum(work.weigh(text, programs) for text in texts)
+        work.spend_once((_Failure, texts), devices * weight)
 
 
 def _find_failures(

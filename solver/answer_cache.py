@@ -24,13 +24,17 @@ MAX_DEMANDS = 128
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
-    """A result and its inputs; `taken` is set if the allocations must be composed again."""
+    """A result and its inputs; `taken` is set if the allocations must be composed again.
+
+    `work` is the work of the search, also if an equal node did it.
+    """
 
     node: Node
     pools: tuple[Pool, ...]
     uses: tuple[PoolUse, ...]
     result: SolverResult
     taken: tuple[ChosenDevice, ...] = ()
+    work: int = 0
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""

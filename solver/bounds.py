@@ -272,11 +272,11 @@ class SearchBounds:
 
     def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
         """Return whether there are too few devices for some of the needs together."""
+        self.search.work += 1 + len(needs)
         exclusive: dict[Bits, int] = {}
         for need in needs:
             union = need.union
-            # Each need can use every shareable device once.
-            count = need.wanted - (union & self.shared).bit_count()
+            count = need.wanted - (union & self.shared).bit_count()  # each shareable device once
             if count > 0 and not need.parts[0][0].admin:
                 alone = union & ~self.shared
                 exclusive[alone] = exclusive.get(alone, 0) + count

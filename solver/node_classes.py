@@ -25,6 +25,7 @@ class SearchResult(NamedTuple):
     solution: tuple[ChosenDevice, ...] | None = None
     deepest: DeadEnd | None = None
     gave_up: bool = False
+    work: int = 0
 
 
 class _CachedSearch(NamedTuple):
@@ -34,6 +35,7 @@ class _CachedSearch(NamedTuple):
     solved: bool
     dead_end: tuple[Option, int] | None
     gave_up: bool
+    work: int
 
 
 class _CacheHit(Exception):  # noqa: N818  # not an error: the search is unnecessary
@@ -51,7 +53,11 @@ class SearchCache:
         self._cached: dict[Hashable, _CachedSearch] = {}
 
     def search(
-        self, state: State, all_mode_devices: Mapping[Option, Sequence[Candidate]], steps: int
+        self,
+        state: State,
+        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        steps: int,
+        max_work: int | None = None,
     ) -> SearchResult:
         """Search a node, or reuse the result of an equal node; raises Abort."""
         keys: list[Hashable] = []
@@ -60,13 +66,13 @@ class SearchCache:
             bounds = SearchBounds(search)
             node_state_key = bounds.node_state_key()
             if node_state_key is not None:
-                key = (steps, node_state_key)
+                key = (steps, max_work, node_state_key)
                 if key in self._cached:
                     raise _CacheHit(self._cached[key])
                 keys.append(key)
             return bounds
 
-        search = Search(state, all_mode_devices, make_pruning, steps)
+        search = Search(state, all_mode_devices, make_pruning, steps, max_work)
         try:
             result = _run(search)
         except _CacheHit as hit:
@@ -82,11 +88,11 @@ def _run(search: Search) -> SearchResult:
     try:
         solved = search.run() is None
     except SearchLimitExceeded:
-        return SearchResult(gave_up=True)
+        return SearchResult(gave_up=True, work=search.work)
     return (
-        SearchResult(solution=tuple(search.state.trail))
+        SearchResult(solution=tuple(search.state.trail), work=search.work)
         if solved
-        else SearchResult(deepest=search.deepest)
+        else SearchResult(deepest=search.deepest, work=search.work)
     )
 
 
@@ -99,6 +105,7 @@ def _to_cached(node_view: NodeView, result: SearchResult) -> _CachedSearch:
         solved=result.solution is not None,
         dead_end=(deepest.option, deepest.number) if deepest else None,
         gave_up=result.gave_up,
+        work=result.work,
     )
 
 
@@ -108,6 +115,6 @@ def _replay(state: State, cached: _CachedSearch) -> SearchResult:
         assert rejection is None, rejection  # noqa: S101  # equal nodes accept equal choices
     taken = tuple(state.trail)
     if cached.solved:
-        return SearchResult(solution=taken)
+        return SearchResult(solution=taken, work=cached.work)
     deepest = DeadEnd(*cached.dead_end, taken) if cached.dead_end else None
-    return SearchResult(deepest=deepest, gave_up=cached.gave_up)
+    return SearchResult(deepest=deepest, gave_up=cached.gave_up, work=cached.work)

@@ -109,11 +109,15 @@ class Search:
         all_mode_devices: Mapping[Option, Sequence[Candidate]],
         make_pruning: "Callable[[Search], Pruning]",
         steps: int = STEPS,
+        max_work: int | None = None,
     ) -> None:
         self.state = state
         self.all_mode_devices = all_mode_devices
         self.make_pruning = make_pruning
         self.steps_left = steps
+        self.max_work = max_work
+        # The steps, and what the pruning counted.
+        self.work = 0
         self.stack: list[SearchFrame] = []
         self.pruning: Pruning | None = None
         self.deepest: DeadEnd | None = None
@@ -197,7 +201,8 @@ class Search:
     def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
         """Count a step; return False if an interchangeable candidate has failed."""
         self.steps_left -= 1
-        if self.steps_left < 0:
+        self.work += 1
+        if self.steps_left < 0 or (self.max_work is not None and self.work > self.max_work):
             raise SearchLimitExceeded
         if not choice.failed or self.pruning is None:
             return True

@@ -31,6 +31,10 @@ from solver.world import UNUSED, View, World
 FIRST_FIT = "first-fit"
 
 
+def _ignore_work(_: int) -> None:
+    return None
+
+
 def solve(  # noqa: PLR0913  # the contract's arguments
     world: World,
     view: View,
@@ -41,11 +45,15 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     strategy: str = FIRST_FIT,
     memo: Memo | None = None,
     steps: int = STEPS,
+    max_work: int | None = None,
+    count_work: Callable[[int], None] = _ignore_work,
 ) -> dict[str, SolverResult]:
     """Decide for each node, by name, whether and how the claims can be allocated there.
 
     `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
     ID at each call. `steps` limits the search on each node; a search that exceeds it fails.
+    `max_work` limits its steps and the work of its pruning together. `count_work` is told the work
+    for each node, the same whether the answer is cached or not.
     """
     if strategy != FIRST_FIT:
         raise ValueError(f"unknown strategy {strategy}; the only strategy is {FIRST_FIT}")
@@ -55,7 +63,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
         demand_results = _demand_results(world, claims, memo)
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
-    call = _SolveCall(world, view, demand_results, memo, ids, steps)
+    call = _SolveCall(world, view, demand_results, memo, ids, steps, max_work, count_work)
     return {node.name: call.solve_node(node) for node in nodes}
 
 
@@ -82,6 +90,8 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     memo: Memo
     ids: Callable[[], str]
     steps: int
+    max_work: int | None
+    count_work: Callable[[int], None]
 
     def solve_node(self, node: Node) -> SolverResult:
         """Decide for one node, from the cache if nothing changed."""
@@ -93,6 +103,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
         cached = self.demand_results.results.get(node.name)
         if cached is not None and cached.is_current(node, pools, uses):
+            self.count_work(cached.work)
             if cached.taken:
                 return self._solution(
                     NodeView(self.world, self.memo, node, pools, uses), cached.taken
@@ -100,28 +111,29 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return cached.result
         node_view = NodeView(self.world, self.memo, node, pools, uses)
         try:
-            result, taken = self._search(node_view)
+            result, taken, work = self._search(node_view)
         except Abort as abort:
             # Not cached: the message names the claim, and equal claims have other names.
             return _failure(node.name, abort)
         kept = taken if any(each.candidate.shared for each in taken) else ()
-        self.demand_results.results[node.name] = CachedResult(node, pools, uses, result, kept)
+        self.demand_results.results[node.name] = CachedResult(node, pools, uses, result, kept, work)
+        self.count_work(work)
         return result
 
-    def _search(self, node_view: NodeView) -> tuple[SolverResult, tuple[ChosenDevice, ...]]:
+    def _search(self, node_view: NodeView) -> tuple[SolverResult, tuple[ChosenDevice, ...], int]:
         node, demand = node_view.node.name, self.demand_results.demand
         state = State(demand, node_view)
         all_mode_devices = devices_for_all_mode(state)
-        result = self.demand_results.searches.search(state, all_mode_devices, self.steps)
+        result = self.demand_results.searches.search(
+            state, all_mode_devices, self.steps, self.max_work
+        )
         if result.gave_up:
-            return Failure(node, FailureKind.GAVE_UP, (search_limit_reason(node, self.steps),)), ()
+            reason = search_limit_reason(node, min(self.steps, self.max_work or self.steps))
+            return Failure(node, FailureKind.GAVE_UP, (reason,)), (), result.work
         if result.solution is not None:
-            return self._solution(node_view, result.solution), result.solution
-        return Failure(
-            node,
-            FailureKind.NO,
-            explain_failure(demand, node_view, all_mode_devices, result.deepest),
-        ), ()
+            return self._solution(node_view, result.solution), result.solution, result.work
+        reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
+        return Failure(node, FailureKind.NO, reasons), (), result.work
 
     def _solution(self, node_view: NodeView, taken: tuple[ChosenDevice, ...]) -> Solution:
         return Solution(

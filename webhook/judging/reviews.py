@@ -17,7 +17,7 @@ from dra.classes import DeviceClass, class_reader
 from dra.finding import Finding, Severity
 from judge.classes import judge_classes
 from judge.context import JudgeContext
-from judge.judgement import judge_subject
+from judge.judgement import judge_subject, limit_work
 from judge.opaque_configs import check_class_configs
 from judge.subject import Origin, Subject, claim_subject, pod_subject, template_subject
 from ledger.pods import Pod, pod_reader
@@ -126,7 +126,10 @@ def _judge_workload(
         for place in find_places(new)[:MAX_TEMPLATES]
         if (subject := _find_pod_subject(place.pod, request, context, about, place)) is not None
     ]
-    yield from dict.fromkeys(each for one in subjects for each in judge_subject(one, context))
+    limits = limit_work()
+    yield from dict.fromkeys(
+        each for one in subjects for each in judge_subject(one, context, limits)
+    )
 
 
 def _find_pod_subject(

@@ -1,8 +1,7 @@
 """Judges reviews in one thread, which owns the judged cluster.
 
 The event loop answers other reviews and follows the watches meanwhile. A judgement that the caller
-no longer waits for still ends: its work is limited by the bytes of the object and by the search
-limit of the solver.
+no longer waits for still ends: `judge.work` limits its work.
 """
 
 import asyncio
