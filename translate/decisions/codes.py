@@ -88,8 +88,9 @@ NOT_TOGETHER = Code(
     severity=Severity.ERROR,
     text=(
         "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
-        "node offers all of them. It is an error if the fleets of the classes are closed, so that "
-        "no other kinds of nodes come. Otherwise it is a warning, and the pod is translated."
+        "node offers all of them. It is an error if all are devices of classes whose fleets are "
+        "closed, so that no other kinds of nodes come. Otherwise, for example if a device plugin "
+        "serves one of them, it is a warning, and the pod is translated."
     ),
     example=(
         "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com and DeviceClass "

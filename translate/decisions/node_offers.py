@@ -118,9 +118,13 @@ def _report_apart(
 
 
 def _is_closed(needs: Iterable[NodeNeed], facts: Facts) -> bool:
-    """Whether the fleets of all classes are closed: a node group at zero brings no other nodes."""
-    found = [facts.find_class(need.class_) for need in needs if need.class_]
-    return bool(found) and all(each is not None and each.closed for each in found)
+    """Whether all needs are classes with closed fleets.
+
+    A device plugin that restarts, or that a node gets later, serves its names on other nodes than
+    the facts show.
+    """
+    found = [facts.find_class(need.class_) if need.class_ else None for need in needs]
+    return all(each is not None and each.closed for each in found)
 
 
 def _decide_each(
