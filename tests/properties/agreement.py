@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from cel import CompileError
 from cel.dra import Selectors
 from documents.patch import apply_edits
@@ -13,6 +15,10 @@ from dra.claim import Template, request_choices, template_reader
 from dra.classes import IMPLICIT_PREFIX
 from dra.finding import Finding, Severity
 from facts.gather import FactsInput, gather_facts
+from judge.by_facts import FactsContext, judge_by_facts
+from judge.context import JudgeContext, ObjectLookups, build_context
+from judge.judgement import judge_subject
+from judge.subject import Subject, pod_subject
 from ledger.extended_resources import class_by_resource_name
 from ledger.ledger import Ledger
 from ledger.node_fit import ClusterNodes
@@ -47,6 +53,9 @@ class PreparedCluster:
         for each in (*cluster.slices, *cluster.classes, *cluster.nodes):
             self.planner.update(each)
         self.selectors = Selectors(cluster.gates.version)
+        self.judging: JudgeContext = build_context(
+            self.planner.world(), cluster.nodes, selectors=self.selectors
+        )
         classes = class_by_resource_name(cluster.classes)
         self.nodes = ClusterNodes(
             nodes=cluster.nodes,
@@ -83,6 +92,25 @@ class Case:
         return found
 
     @cached_property
+    def judged(self) -> tuple[Finding, ...]:
+        """What the judge says about the pod after the translation, on the empty cluster."""
+        templates = {each.metadata.name: each for each in self.templates}
+        lookups = ObjectLookups(find_template=lambda _, name: templates.get(name))
+        context = replace(self.on.judging, lookups=lookups)
+        return judge_subject(pod_subject(self.placed_pod, lookups, "Pod/p"), context)
+
+    @cached_property
+    def judged_by_facts(self) -> tuple[Finding, ...]:
+        """What admission says about the new claims, by the facts alone."""
+        context = FactsContext(self.on.facts, self.on.selectors)
+        subject = Subject("Pod/p", "default")
+        return tuple(
+            finding
+            for each in self.templates
+            for finding in judge_by_facts(each.spec.spec, subject, context)
+        )
+
+    @cached_property
     def templates(self) -> tuple[Template, ...]:
         """The new templates, as the API server decodes them."""
         reader = template_reader()
@@ -110,7 +138,7 @@ class Case:
 
 
 def contradictions(case: Case, causes: Causes) -> Iterator[str]:
-    """Yield each contradiction between translate, simulate, explain, CEL and facts."""
+    """Yield each contradiction between translate, simulate, explain, CEL, facts and the judge."""
     yield from _refusals(case)
     yield from _left(case)
     yield from _selectors(case)
@@ -120,6 +148,7 @@ def contradictions(case: Case, causes: Causes) -> Iterator[str]:
         yield "a second translation changes the pod"
     if not _has_errors(case.translated.findings):
         yield from _unplaced(case, causes)
+        yield from _judged(case)
 
 
 def _has_errors(findings: Sequence[Finding]) -> bool:
@@ -190,6 +219,27 @@ def _unplaced(case: Case, causes: Causes) -> Iterator[str]:
         elif "translate" in cause and not _is_stated(case, reason, cause["translate"]):
             codes = sorted(each.code for each in case.translated.findings)
             yield f"simulate: {reason.message} [{reason.code}]; translate: {codes}"
+
+
+def _judged(case: Case) -> Iterator[str]:
+    """The judge refuses nothing that simulate places, and names what it does not place."""
+    for judge, findings in (("judge", case.judged), ("facts", case.judged_by_facts)):
+        errors = [each for each in findings if each.severity is Severity.ERROR]
+        if errors and case.placement.node is not None:
+            yield f"simulate places the pod; {judge}: {errors[0].code}: {errors[0].message}"
+    if case.placement.node is None and _claims_decide(case) and not case.judged:
+        reasons = "; ".join(f"{each.message} [{each.code}]" for each in case.placement.reasons)
+        yield f"simulate: {reasons}; the judge says nothing"
+
+
+def _claims_decide(case: Case) -> bool:
+    """Whether the pod has nothing but claims, and drivers that publish devices.
+
+    Without any ResourceSlice, the judge asks nothing about devices: the drivers may come later.
+    """
+    containers = (*case.placed_pod.spec.containers, *case.placed_pod.spec.init_containers)
+    asks_by_name = any(each.resources.limits or each.resources.requests for each in containers)
+    return bool(case.templates and case.on.cluster.slices) and not asks_by_name
 
 
 def _is_stated(case: Case, reason: Reason, codes: Sequence[str]) -> bool:

@@ -55,11 +55,13 @@ def test_the_cases_are_of_every_kind() -> None:
         for case in cases(seed):
             counts["placed"] += case.placement.node is not None
             counts["translated"] += bool(case.translated.edits)
+            counts["impossible claims"] += bool(case.judged) and case.placement.node is None
+            counts["possible claims"] += bool(case.templates) and not case.judged
             counts["unserved"] += any(each.code == UNSERVED for each in case.placement.reasons)
             counts.update(case.codes() & {"LeftToClass", "LeftAsItIs", "LeftToPlugin"})
             counts[case.on.cluster.gates.version] += 1
     assert all(counts[name] >= 5 for name in counts), counts
-    assert len(counts) == 10
+    assert len(counts) == 12
 
 
 def test_the_table_names_codes_that_exist() -> None:
