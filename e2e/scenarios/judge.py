@@ -214,7 +214,12 @@ def an_autoscaler_keeps_the_fleet_open(stage: Stage) -> None:
     # The warning is cut before its reason; the command in the last line prints all of it.
     assert any(each.startswith("DeviceNeverMatches") for each in ran.warnings), ran
     cluster.configure(CLOSED)
-    stage.wait("the fleet is closed", lambda: kubectl.apply(claim("more", TOO_MUCH)).code)
+    probe = claim("more", TOO_MUCH)
+    stage.wait(
+        "the fleet is closed",
+        lambda: kubectl.apply(probe, words=("--dry-run=server",)).code,
+    )
+    assert kubectl.apply(probe).code
 
 
 @scenario("full", rig="installed", needs=NEEDS)
