@@ -139,9 +139,13 @@ class Installation:
         template = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
         inside("patch", "deployment", name, f"--patch={json.dumps(template)}").check()
         inside("scale", "deployment", name, f"--replicas={wanted}").check()
-        there = f"--for=jsonpath={{.status.updatedReplicas}}={wanted}"
-        inside("wait", f"deployment/{name}", there, "--timeout=30s").check()
-        self.mark_pods_ready()
+        # Each time anew: the status may still be that of the pods before.
+        for _ in range(15):
+            self.mark_pods_ready()
+            ran = inside("rollout", "status", f"deployment/{name}", "--timeout=2s")
+            if not ran.code:
+                return
+        raise AssertionError(f"{name} is not rolled out: {ran}")
 
     def mark_pods_ready(self) -> None:
         """Write the status of the pods that no kubelet runs."""
