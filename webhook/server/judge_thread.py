@@ -1,7 +1,7 @@
 """Judges reviews in one thread, which owns the judged cluster.
 
-The event loop answers other reviews and follows the watches meanwhile. A judgement that the caller
-no longer waits for still ends: `judge.work` limits its work.
+The event loop answers other reviews and follows the watches meanwhile. Namespaces take turns. A
+judgement that the caller no longer waits for still ends: `judge.work` limits its work.
 """
 
 import asyncio
@@ -12,10 +12,12 @@ from typing import Final, Protocol, TypeVar
 
 from dra.finding import Finding
 from runtime.review import AdmissionRequest
+from webhook.admission.protocols import WorkerError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
 from webhook.judging.object_changes import PendingChanges
 from webhook.judging.protocols import JudgeBusyError
 from webhook.judging.reviews import judge_review
+from webhook.server.fair_turns import FairTurns
 
 T = TypeVar("T")
 # The judgements that wait keep their objects in memory.
@@ -49,8 +51,7 @@ class JudgeThread:
     ) -> None:
         self._cluster = cluster
         self._view = view
-        self._max_waiting = max_waiting
-        self._waiting = 0
+        self._turns = FairTurns(max_waiting)
         self._started: float | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
 
@@ -66,13 +67,17 @@ class JudgeThread:
             context = self._cluster.context(request.namespace, labels, doubts)
             return judge_review(request, context)
 
-        return await self._run(seconds, judge_object)
+        try:
+            async with asyncio.timeout(seconds), self._turns.take(request.namespace):
+                return await self._run(judge_object)
+        except WorkerError as error:
+            raise JudgeBusyError from error
 
     async def run(self) -> None:
         """Apply changes from time to time until cancelled."""
         try:
             while True:
-                await self._run(None, self._prepare())
+                await self._run(self._prepare())
                 await asyncio.sleep(APPLY_SECONDS)
         finally:
             self._executor.shutdown(wait=False, cancel_futures=True)
@@ -101,17 +106,9 @@ class JudgeThread:
         while (batch := self._view.changes.take()) is not None:
             self._cluster.apply(batch)
 
-    async def _run(self, seconds: float | None, function: Callable[[], T]) -> T:
-        """Run a function in the thread. One that has not started in time never runs."""
-        if seconds is not None and self._waiting >= self._max_waiting:
-            raise JudgeBusyError
-        self._waiting += 1
-        future = self._executor.submit(self._timed, function)
-        future.add_done_callback(lambda _: self._count_done())
-        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
-
-    def _count_done(self) -> None:
-        self._waiting -= 1
+    async def _run(self, function: Callable[[], T]) -> T:
+        """Run a function in the thread. One that is cancelled before it starts never runs."""
+        return await asyncio.wrap_future(self._executor.submit(self._timed, function))
 
     def _timed(self, function: Callable[[], T]) -> T:
         self._started = time.monotonic()

@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from judge.context import JudgeContext
 from runtime.review import AdmissionRequest, Malformed, decode_review
 from tests.webhook.judging.harness import review
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
@@ -46,9 +47,27 @@ class EmptyView:
         return iter(())
 
 
-def make_request() -> AdmissionRequest:
+class OrderedCluster(SlowCluster):
+    """A slow cluster that records the namespaces that it judges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def context(
+        self,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        doubts: Sequence[str] = (),
+    ) -> JudgeContext:
+        """Record the namespace."""
+        self.order.append(namespace)
+        return super().context(namespace, labels, doubts)
+
+
+def make_request(namespace: str = "team") -> AdmissionRequest:
     claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {}}
-    decoded = decode_review(review(claim))
+    decoded = decode_review(review(claim, namespace=namespace))
     assert not isinstance(decoded, Malformed)
     return decoded
 
@@ -77,7 +96,7 @@ def test_too_many_waiting_reviews_are_not_queued() -> None:
     async def play() -> None:
         cluster = SlowCluster()
         thread = JudgeThread(cluster, EmptyView(), max_waiting=2)
-        running = [asyncio.create_task(thread.judge(make_request(), {}, 10)) for _ in range(2)]
+        running = [asyncio.create_task(thread.judge(make_request(), {}, 10)) for _ in range(3)]
         await wait_until_started(cluster)
         with pytest.raises(JudgeBusyError):
             await thread.judge(make_request(), {}, 10)
@@ -86,6 +105,31 @@ def test_too_many_waiting_reviews_are_not_queued() -> None:
         assert await thread.judge(make_request(), {}, 10) == ()
 
     asyncio.run(play())
+
+
+async def judge_in_order(
+    thread: JudgeThread, cluster: SlowCluster, namespaces: Sequence[str]
+) -> list[object]:
+    """Judge one object of each namespace while the first one is running; return the results."""
+    running = [asyncio.create_task(thread.judge(make_request(each), {}, 10)) for each in namespaces]
+    await wait_until_started(cluster)
+    cluster.unblocked.set()
+    return [*await asyncio.gather(*running, return_exceptions=True)]
+
+
+def test_namespaces_take_turns() -> None:
+    cluster = OrderedCluster()
+    thread = JudgeThread(cluster, EmptyView())
+    asyncio.run(judge_in_order(thread, cluster, (*["many"] * 5, "one")))
+    assert cluster.order == ["many", "many", "one", "many", "many", "many"]
+
+
+def test_a_namespace_with_many_reviews_makes_room_for_another() -> None:
+    cluster = OrderedCluster()
+    thread = JudgeThread(cluster, EmptyView(), max_waiting=3)
+    results = asyncio.run(judge_in_order(thread, cluster, (*["many"] * 4, "one")))
+    assert [each == () for each in results] == [True, True, True, False, True]
+    assert isinstance(results[3], JudgeBusyError)
 
 
 def test_a_judgement_that_never_ends_makes_the_process_unready(
