@@ -22,7 +22,6 @@ from cli.live_cluster import ClusterReadError
 from cli.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
 from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
-from controller.dual_nodes import describe_dual_nodes
 from documents.document import Document, LayoutCache, LocatedFinding
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
@@ -31,6 +30,7 @@ from judge.classes import judge_classes
 from judge.codes import NOTHING_TO_JUDGE
 from judge.judgement import judge_file
 from judge.slices import judge_slices
+from registration.dual_nodes import describe_dual_nodes
 from solver.deviations import Allocator
 
 NAME = "check"

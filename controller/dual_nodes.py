@@ -26,11 +26,11 @@ from dra.finding import Finding
 from dra.names import DUAL_LABEL as LABEL
 from facts.families import known_families, serves_name
 from facts.served_names import DualNode
-from registration.controller_codes import DUAL_HELD, DUAL_NODES
+from registration.controller_codes import DUAL_HELD
+from registration.dual_nodes import describe_dual_nodes
 from translate.pods import TranslationContext
 
 NAME: Final = "dual"
-_MAX_NAMED_NODES: Final = 10
 
 
 def label_changes(
@@ -45,26 +45,6 @@ def label_changes(
         if current != required:
             changes[node.name] = required
     return changes
-
-
-def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
-    """Return a finding that names the first nodes and counts the idle devices."""
-    found = sorted(dual_nodes)
-    if not found:
-        return None
-    nodes = [each.node for each in found]
-    names = sorted({name for each in found for name in each.names})
-    rest = len(nodes) - _MAX_NAMED_NODES
-    more = f" and {rest} more" if rest > 0 else ""
-    devices = sum(each.devices for each in found)
-    verb, where = (
-        ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
-    )
-    return DUAL_NODES.at(
-        "status.allocatable",
-        f"{', '.join(nodes[:_MAX_NAMED_NODES])}{more} {verb} {', '.join(names)} although "
-        f"ResourceSlices have the same devices; idle DRA devices: {devices} on {where}",
-    )
 
 
 class DualNodeStores(NamedTuple):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from config.model import Configuration
-from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores, describe_dual_nodes
+from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
 from dra.nodes import Node
@@ -164,15 +164,6 @@ def test_a_label_stays_while_slices_are_gone_and_a_pod_holds_a_device_of_the_plu
     assert "the ResourceSlices of node a are gone, but 1 pod" in scene.reporter.findings[0].message
     scene.pods.remove("old", "x")
     assert scene.reconcile() == {"a": {}}
-
-
-def test_the_finding_names_ten_nodes_and_counts_idle_devices() -> None:
-    found = describe_dual_nodes([DualNode(f"n{i:02}", ("nvidia.com/gpu",), 8) for i in range(12)])
-    assert found is not None
-    assert found.message.startswith("n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more ")
-    assert "advertise nvidia.com/gpu" in found.message
-    assert "idle DRA devices: 96 on 12 nodes" in found.message
-    assert describe_dual_nodes(()) is None
 
 
 def _cluster(*, gpus: str, extended: str = "", driver: str = "gpu.nvidia.com") -> FactsInput:
