@@ -7,13 +7,11 @@ decide, where each difference has to be one of `compare.EXCEPTIONS`. Every solut
 checker. Exit code 1 when anything differs that is no exception.
 """
 
-import multiprocessing
 import sys
-import time
 
 from e2e.differential.compare import EXCEPTIONS
 from e2e.differential.judge import Found, judge
-from e2e.oracle.build import NoGoError, binary
+from e2e.differential.seeds import compare_seeds
 
 BLOCK = 50
 EXAMPLES = 6
@@ -21,21 +19,11 @@ EXAMPLES = 6
 
 def main() -> int:
     """Run the seeds in blocks over processes and print sums."""
-    try:
-        binary()
-    except NoGoError as error:
-        print(f"SKIPPED: {error}")  # noqa: T201  # a command's output
-        return 0
-    first, _, end = sys.argv[1].partition(":")
-    processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    start = time.monotonic()
-    seeds = range(int(first), int(end))
-    blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
     found = Found()
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for block in pool.imap_unordered(judge, blocks):
-            found.add(block)
-    report(found, time.monotonic() - start)
+    seconds = compare_seeds(judge, found.add, BLOCK)
+    if seconds is None:
+        return 0
+    report(found, seconds)
     return 1 if found.differences else 0
 
 

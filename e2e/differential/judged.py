@@ -9,9 +9,7 @@ taints. Exit code 1 if anything is refused that the allocator can satisfy, in an
 """
 
 import copy
-import multiprocessing
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -20,10 +18,11 @@ from dra.finding import Finding, Severity
 from dra.nodes import node_reader
 from e2e.checker.quantities import Json
 from e2e.differential.ours import encoded, sure, world_of
+from e2e.differential.seeds import compare_seeds
 from e2e.differential.theirs import Oracle
 from e2e.differential.tighten import tightened
 from e2e.generator import scenario
-from e2e.oracle.build import NoGoError, binary
+from e2e.oracle.build import binary
 from judge.context import ObjectLookups, build_context
 from judge.judgement import judge_subject
 from judge.subject import JudgedClaim, Subject
@@ -181,22 +180,12 @@ def describe(tally: Tally) -> list[str]:
 
 def main() -> int:
     """Judge the seeds in blocks over processes, and print the figures."""
-    try:
-        binary()
-    except NoGoError as error:
-        print(f"SKIPPED: {error}")  # noqa: T201  # a command's output
-        return 0
-    first, _, end = sys.argv[1].partition(":")
-    processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    start = time.monotonic()
-    seeds = range(int(first), int(end))
-    blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
     tally = Tally()
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for block in pool.imap_unordered(judge_seeds, blocks):
-            tally.add(block)
+    seconds = compare_seeds(judge_seeds, tally.add, BLOCK)
+    if seconds is None:
+        return 0
     print("\n".join(describe(tally)))  # noqa: T201  # a command's output
-    print(f"{time.monotonic() - start:.0f} s")  # noqa: T201  # a command's output
+    print(f"{seconds:.0f} s")  # noqa: T201  # a command's output
     return 1 if tally.wrong else 0
 
 
