@@ -1,6 +1,6 @@
 """The codes of findings about reading a cluster from the command line."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 CLUSTER_UNREADABLE = Code(
     name="ClusterUnreadable",
@@ -40,4 +40,8 @@ POD_UNKNOWN = Code(
     remedy="Check the name of the pod, and set its namespace with `-n`.",
 )
 
-CODES = Codes("cli", (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN))
+CODES = Codes(
+    "cli",
+    Activity.OPERATE,
+    (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN),
+)

@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "cli.config",
     "explain": "cli.explain",
     "facts": "cli.facts",
+    "help": "cli.help",
     "lint": "cli.lint",
     "serve": "cli.serve",
     "simulate": "cli.simulate",

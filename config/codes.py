@@ -1,6 +1,6 @@
 """The finding codes of this package."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 FIELD_UNAVAILABLE = Code(
     name="FieldUnavailable",
@@ -42,5 +42,7 @@ NOT_ONE = Code(
 )
 
 CODES = Codes(
-    "config", [FIELD_UNAVAILABLE, SELECTOR_CONTRADICTORY, WITHOUT_EFFECT, EXPRESSION_WRONG, NOT_ONE]
+    "config",
+    Activity.CONFIGURE,
+    [FIELD_UNAVAILABLE, SELECTOR_CONTRADICTORY, WITHOUT_EFFECT, EXPRESSION_WRONG, NOT_ONE],
 )

@@ -1,6 +1,6 @@
 """Finding codes of this package: unreadable documents, and edits that cannot be written."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 FILE_UNREADABLE = Code(
     name="FileUnreadable",
@@ -156,6 +156,7 @@ EDIT_REFUSED = Code(
 
 CODES = Codes(
     "documents",
+    Activity.READ,
     [
         FILE_UNREADABLE,
         NOT_UTF8,

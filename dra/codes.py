@@ -1,6 +1,6 @@
 """The finding codes of this package."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 FIELD_MISSING = Code(
     name="FieldMissing",
@@ -234,6 +234,7 @@ RULE_WITHOUT_NUMBER = Code(
 
 CODES = Codes(
     "dra",
+    Activity.READ,
     [
         FIELD_MISSING,
         FIELD_UNKNOWN,

@@ -17,6 +17,20 @@ class Severity(enum.StrEnum):
     ERROR = "error"
 
 
+class Activity(enum.StrEnum):
+    """What a person does when a finding appears: the headings of the reference of all codes."""
+
+    READ = "Read manifests and objects"
+    TRANSLATE = "Translate device-plugin requests"
+    CREATE_PODS = "Create pods in a translated namespace"
+    WRITE_CLAIMS = "Write claims and templates"
+    EXPLAIN = "Explain a pod that waits"
+    PLACE = "Place pods on devices"
+    PUBLISH = "Publish devices and classes"
+    CONFIGURE = "Configure Drawbridge"
+    OPERATE = "Operate Drawbridge"
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One message to the user, about a field of an object."""
 
@@ -57,10 +71,14 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Codes(Mapping[str, Code]):
-    """The immutable table of the codes of one package, by name, in definition order."""
+    """The immutable table of the codes of one package, by name, in definition order.
 
-    def __init__(self, package: str, codes: Iterable[Code]) -> None:
+    All of them appear in the same `activity`.
+    """
+
+    def __init__(self, package: str, activity: Activity, codes: Iterable[Code]) -> None:
         self.package = package
+        self.activity = activity
         self._codes: dict[str, Code] = {}
         for code in codes:
             if self._codes.setdefault(code.name, code) is not code:
@@ -76,21 +94,28 @@ class Codes(Mapping[str, Code]):
         return len(self._codes)
 
 
-def render_page(packages: Iterable[Codes]) -> str:
-    """Render the reference page of all codes, `docs/findings.md`, package by package."""
+def codes_by_activity(tables: Iterable[Codes]) -> dict[Activity, tuple[Code, ...]]:
+    """Group the codes of all tables by activity; a code of several tables is in the first."""
+    found: dict[Activity, list[Code]] = {each: [] for each in Activity}
+    known: set[str] = set()
+    for table in tables:
+        found[table.activity] += (each for name, each in table.items() if name not in known)
+        known |= set(table)
+    return {activity: tuple(codes) for activity, codes in found.items() if codes}
+
+
+def render_page(tables: Iterable[Codes]) -> str:
+    """Render the reference page of all codes, `docs/findings.md`, activity by activity."""
     lines = [
         "# Findings",
         "",
-        "Every warning, error and event of Drawbridge is a finding with one of these codes. This",
-        "page is generated from the tables in the code (`make docs`).",
+        "Every warning, error and event of Drawbridge is a finding with one of these codes,",
+        "grouped by what you do when it appears. `drawbridge help CODE` prints the same text.",
+        "This page is generated from the tables in the code (`make docs`).",
     ]
-    rendered: set[str] = set()
-    for package in packages:
-        lines += ["", f"## {package.package}"]
-        for code in package.values():
-            if code.name in rendered:
-                continue  # also in the table of another package; anchors must be unique
-            rendered.add(code.name)
+    for activity, codes in codes_by_activity(tables).items():
+        lines += ["", f"## {activity}"]
+        for code in codes:
             lines += ["", f"### {code.name}", "", f"*{code.severity}*: {code.text}", ""]
             lines += [f"Example: {code.example}", "", f"Remedy: {code.remedy}"]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 """The finding codes of this package."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 NODES_UNREADABLE = Code(
     name="NodePoolsUnreadable",
@@ -39,4 +39,4 @@ HASH_DIFFERS = Code(
     remedy="Remove the hash field if you changed the file on purpose.",
 )
 
-CODES = Codes("facts", [NODES_UNREADABLE, FACTS_CUT, HASH_DIFFERS])
+CODES = Codes("facts", Activity.OPERATE, [NODES_UNREADABLE, FACTS_CUT, HASH_DIFFERS])

@@ -1,6 +1,6 @@
 """Finding codes of claims and pods that the published devices decide."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 DEVICE_NEVER_MATCHES = Code(
     name="DeviceNeverMatches",
@@ -123,6 +123,7 @@ JUDGEMENT_INCOMPLETE = Code(
 
 CODES = Codes(
     "judge: claims and published devices",
+    Activity.WRITE_CLAIMS,
     [
         DEVICE_NEVER_MATCHES,
         CAPACITY_NEVER_FITS,

@@ -1,6 +1,6 @@
 """Finding codes of `drawbridge lint`: slices, pools, classes and expressions."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 OBJECT_TWICE = Code(
     name="ObjectTwice",
@@ -284,6 +284,7 @@ READ_NOWHERE = Code(
 
 CODES = Codes(
     "judge",
+    Activity.PUBLISH,
     [
         OBJECT_TWICE,
         SLICE_OLD,

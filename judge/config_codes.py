@@ -1,6 +1,6 @@
 """Finding codes about the opaque configurations of known drivers in claims and classes."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 CONFIG_INVALID = Code(
     name="ConfigInvalid",
@@ -129,6 +129,7 @@ CONFIG_ON_ADMIN_ACCESS = Code(
 
 CODES = Codes(
     "judge (configurations of drivers)",
+    Activity.WRITE_CLAIMS,
     [
         CONFIG_INVALID,
         CONFIG_REFUSED,

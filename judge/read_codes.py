@@ -1,6 +1,6 @@
 """Finding codes about what the selectors of claims read of devices."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 READ_UNGUARDED = Code(
     name="ReadUnguarded",
@@ -31,4 +31,6 @@ SELECTOR_MAY_FAIL = Code(
     remedy="Compare the attribute with a value of its type.",
 )
 
-CODES = Codes("judge (selectors of claims)", [READ_UNGUARDED, SELECTOR_MAY_FAIL])
+CODES = Codes(
+    "judge (selectors of claims)", Activity.WRITE_CLAIMS, [READ_UNGUARDED, SELECTOR_MAY_FAIL]
+)

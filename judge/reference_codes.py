@@ -1,6 +1,6 @@
 """Finding codes about what claims and pods refer to, and about the quotas of their namespace."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 CLASS_NOT_FOUND = Code(
     name="ClassNotFound",
@@ -108,6 +108,7 @@ QUOTA_OF_LEGACY_NAME = Code(
 
 CODES = Codes(
     "judge (references and quotas)",
+    Activity.WRITE_CLAIMS,
     [
         CLASS_NOT_FOUND,
         CLAIM_NOT_FOUND,

@@ -1,6 +1,6 @@
 """Finding codes about claims that no device can ever satisfy, or that the API server rejects."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 ADMIN_ACCESS_DENIED = Code(
     name="AdminAccessDenied",
@@ -43,5 +43,7 @@ TOO_MANY_DEVICES = Code(
 )
 
 CODES = Codes(
-    "judge (validity of claims)", [ADMIN_ACCESS_DENIED, CONSTRAINTS_CONTRADICT, TOO_MANY_DEVICES]
+    "judge (validity of claims)",
+    Activity.WRITE_CLAIMS,
+    [ADMIN_ACCESS_DENIED, CONSTRAINTS_CONTRADICT, TOO_MANY_DEVICES],
 )

@@ -1,6 +1,6 @@
 """Finding codes of the ledger: audit, claim references and placement."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 MARK_UNREADABLE = Code(
     name="MarkUnreadable",
@@ -208,6 +208,7 @@ NOT_SIMULATED = Code(
 
 CODES = Codes(
     "allocator",
+    Activity.PLACE,
     [
         MARK_UNREADABLE,
         HELD_TWICE,

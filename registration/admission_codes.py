@@ -1,6 +1,6 @@
 """The finding codes of the webhook."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 LABEL_UNKNOWN = Code(
     name="ScopeLabelUnknown",
@@ -159,6 +159,7 @@ REQUESTS_ADDED_LATE = Code(
 )
 CODES = Codes(
     "webhook",
+    Activity.CREATE_PODS,
     [
         LABEL_UNKNOWN,
         POD_LABEL_UNKNOWN,

@@ -1,6 +1,6 @@
 """The finding codes of the certificate authority."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 AUTHORITY_ROTATED = Code(
     name="AuthorityRotated",
@@ -58,5 +58,6 @@ BUNDLE_MANAGED_ELSEWHERE = Code(
 
 CODES = Codes(
     "certificates",
+    Activity.OPERATE,
     [AUTHORITY_ROTATED, AUTHORITY_RESTORED, SECRET_FOREIGN, BUNDLE_MANAGED_ELSEWHERE],
 )

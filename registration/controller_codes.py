@@ -1,6 +1,6 @@
 """The finding codes of the controller."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 VERSION_UNKNOWN = Code(
     name="ServerVersionUnknown",
@@ -149,6 +149,7 @@ QUOTA_SHARES = Code(
 
 CODES = Codes(
     "controller",
+    Activity.OPERATE,
     [
         VERSION_UNKNOWN,
         PROBE_REFUSED,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 NOT_TRANSLATED = Code(
     name="NotTranslated",
@@ -114,6 +114,7 @@ NOT_PREPARED = Code(
 
 CODES = Codes(
     "explain",
+    Activity.EXPLAIN,
     (
         NOT_TRANSLATED,
         ORIGINAL_UNREADABLE,

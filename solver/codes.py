@@ -1,6 +1,6 @@
 """Finding codes of the solver: the reasons why claims have no solution."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 from solver.eligibility import Stage
 
 
@@ -144,6 +144,7 @@ CODE_BY_STAGE = {
 
 CODES = Codes(
     "solver",
+    Activity.PLACE,
     [
         *CODE_BY_STAGE.values(),
         TOO_FEW_TOGETHER,

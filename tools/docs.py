@@ -4,24 +4,13 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import cli.codes
-import config.codes
 import config.schema
-import documents.codes
 import dra.rules
-import registration.admission_codes
-import registration.codes
-import registration.controller_codes
+from cli.code_tables import TABLES
 from dra.finding import Code, Codes, render_page
 from tools import chart, joint_page, migrating, rbac_page
 
 DOCS = Path(__file__).parent.parent / "docs"
-TABLES = (
-    documents.codes.CODES,
-    config.codes.CODES,
-    *registration.codes.TABLES,
-    cli.codes.CODES,
-)
 PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: render_page(TABLES),
     "configuration.md": config.schema.render_page,

@@ -1,6 +1,6 @@
 """Finding codes of the limits of a translation, which protect the process and the API server."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 POD_TOO_COMPLEX = Code(
     name="PodTooComplex",
@@ -36,4 +36,8 @@ ANNOTATIONS_TOO_LARGE = Code(
     remedy="Remove annotations, or divide the pod.",
 )
 
-CODES = Codes("translate: limits", [POD_TOO_COMPLEX, TOO_MANY_CLAIMS, ANNOTATIONS_TOO_LARGE])
+CODES = Codes(
+    "translate: limits",
+    Activity.TRANSLATE,
+    [POD_TOO_COMPLEX, TOO_MANY_CLAIMS, ANNOTATIONS_TOO_LARGE],
+)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.finding import Code, Codes, Severity, render_page
+from dra.finding import Activity, Code, Codes, Severity, render_page
 from tools.docs import TABLES, duplicate_names, main
 
 
@@ -18,8 +18,8 @@ def test_a_duplicate_code_name_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packages = (
-        Codes("judge", [code("Lost", "a"), code("Kept", "a")]),
-        Codes("explain", [code("Lost", "b")]),
+        Codes("judge", Activity.READ, [code("Lost", "a"), code("Kept", "a")]),
+        Codes("explain", Activity.READ, [code("Lost", "b")]),
     )
     assert duplicate_names(packages) == ["Lost is a code of judge and a different code of explain"]
     monkeypatch.setattr("tools.docs.TABLES", packages)
@@ -30,13 +30,19 @@ def test_a_duplicate_code_name_is_an_error(
 
 def test_two_equal_code_objects_count_as_duplicates() -> None:
     assert duplicate_names(
-        [Codes("judge", [code("Lost", "a")]), Codes("explain", [code("Lost", "a")])]
+        [
+            Codes("judge", Activity.READ, [code("Lost", "a")]),
+            Codes("explain", Activity.READ, [code("Lost", "a")]),
+        ]
     )
 
 
 def test_a_code_shared_by_two_packages_is_listed_once() -> None:
     shared = code("Shared", "a")
-    packages = (Codes("judge", [shared]), Codes("explain", [shared, code("Own", "b")]))
+    packages = (
+        Codes("judge", Activity.READ, [shared]),
+        Codes("explain", Activity.READ, [shared, code("Own", "b")]),
+    )
     assert duplicate_names(packages) == []
     assert render_page(packages).count("### Shared") == 1
     assert "### Own" in render_page(packages)
@@ -44,7 +50,7 @@ def test_a_code_shared_by_two_packages_is_listed_once() -> None:
 
 def test_a_package_cannot_have_two_codes_of_one_name() -> None:
     with pytest.raises(ValueError, match="judge has two codes with the name Lost"):
-        Codes("judge", [code("Lost", "a"), code("Lost", "b")])
+        Codes("judge", Activity.READ, [code("Lost", "a"), code("Lost", "b")])
 
 
 def test_the_page_lists_every_code_once() -> None:

@@ -1,6 +1,6 @@
 """Finding codes of changes to a pod other than its device requests."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 TOLERATION_ADDED = Code(
     name="TolerationAdded",
@@ -173,6 +173,7 @@ REQUEST_RETURNED = Code(
 
 CODES = Codes(
     "translate: changes to the pod",
+    Activity.TRANSLATE,
     [
         TOLERATION_ADDED,
         VISIBLE_DROPPED,

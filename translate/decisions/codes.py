@@ -1,6 +1,6 @@
 """Finding codes of the decisions about asks."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 LEFT_TO_CLASS = Code(
     name="LeftToClass",
@@ -184,6 +184,7 @@ PLACE_TAKEN = Code(
 
 CODES = Codes(
     "translate: decisions",
+    Activity.TRANSLATE,
     [
         LEFT_TO_CLASS,
         CLASS_WOULD_SERVE,

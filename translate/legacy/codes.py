@@ -1,7 +1,7 @@
 """Finding codes of the legacy dialects."""
 # house: long module, a table of prose
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 DEVICE_UNKNOWN = Code(
     name="DeviceUnknown",
@@ -358,6 +358,7 @@ NETWORK_UNKNOWN = Code(
 
 CODES = Codes(
     "translate",
+    Activity.TRANSLATE,
     [
         DEVICE_UNKNOWN,
         AMOUNT_UNREADABLE,

@@ -1,6 +1,6 @@
 """Finding codes of objects of any kind."""
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 ELSEWHERE = Code(
     name="RequestNotInPod",
@@ -63,6 +63,7 @@ RAY_GPUS_LOST = Code(
 
 CODES = Codes(
     "translate: manifests",
+    Activity.TRANSLATE,
     [
         ELSEWHERE,
         QUOTA_COUNTS,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dra.finding import Code, Codes, Severity
+from dra.finding import Activity, Code, Codes, Severity
 
 
 def _loss(name: str, text: str, example: str, remedy: str) -> Code:
@@ -141,6 +141,7 @@ GUARDED: Final = frozenset({"isolation", "exclusivity"})
 
 CODES = Codes(
     "targets",
+    Activity.TRANSLATE,
     [
         NOT_EXPRESSIBLE,
         ISOLATION_LOST,

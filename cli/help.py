@@ -1,0 +1,120 @@
+"""`drawbridge help`: explains a finding's code, or lists all codes by what a person does.
+
+Exit code 0, and 2 for a name that is neither a code nor a command.
+"""
+
+import argparse
+import difflib
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+from typing import Final
+
+import msgspec
+
+from cli import output
+from cli.code_tables import TABLES
+from cli.streams import Streams
+from dra.finding import Activity, Code, codes_by_activity
+from report.tables import align_columns, escape_unprintable
+
+NAME = "help"
+HELP = "explain the code of a finding, or a command; without an argument, list all codes"
+
+FOUND, BAD = 0, 2
+_WIDTH: Final = 100
+_MOST_NEAR: Final = 3
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the code and the output format."""
+    parser.add_argument(
+        "topic",
+        nargs="?",
+        metavar="CODE|COMMAND",
+        help="the word in brackets behind a finding, in any case, or the name of a command",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml"],
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print one code, the usage of a command, or the list of all codes."""
+    if options.topic is None:
+        _print_all(options.output, streams)
+        return FOUND
+    from cli import main  # noqa: PLC0415  # main imports the commands
+
+    topic = options.topic.strip("[]").lower()
+    codes = {name.lower(): code for table in TABLES for name, code in table.items()}
+    if topic in codes:
+        _print_code(codes[topic], options.output, streams)
+        return FOUND
+    if topic in main.COMMANDS:
+        shown = main.parse([topic, "--help"], streams, "drawbridge")
+        return shown if isinstance(shown, int) else FOUND
+    names = [*(code.name for code in codes.values()), *main.COMMANDS]
+    streams.err.write(f"{_describe_unknown(options.topic, names)}\n")
+    return BAD
+
+
+def _describe_unknown(topic: str, names: Iterable[str]) -> str:
+    by_lower = {name.lower(): name for name in names}
+    lower = topic.lower()
+    near = difflib.get_close_matches(lower, by_lower, n=_MOST_NEAR, cutoff=0.5)
+    near += (each for each in by_lower if lower in each and each not in near)
+    shown = " or ".join(by_lower[each] for each in near[:_MOST_NEAR])
+    hint = f"did you mean {shown}?" if shown else "run `drawbridge help` for the list of codes"
+    return f"error: {escape_unprintable(topic)} is neither a code nor a command; {hint}"
+
+
+def _print_code(code: Code, form: str, streams: Streams) -> None:
+    if form != "text":
+        output.print_value(_code_as_data(code, _activity_of(code)), form, streams.out)
+        return
+    for line in format_code(code):
+        streams.out.write(f"{line}\n")
+
+
+def format_code(code: Code) -> Iterator[str]:
+    """Format the meaning, an example and the remedy of a code as paragraphs."""
+    yield f"{code.name} ({code.severity})"
+    for title, text in (("", code.text), ("Example: ", code.example), ("Remedy: ", code.remedy)):
+        yield ""
+        yield from wrap(f"{title}{text}", _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _print_all(form: str, streams: Streams) -> None:
+    groups = codes_by_activity(TABLES)
+    if form != "text":
+        listed = [_code_as_data(code, each) for each, codes in groups.items() for code in codes]
+        output.print_value({"codes": listed}, form, streams.out)
+        return
+    streams.out.writelines(f"{line}\n" for line in _format_list(groups))
+
+
+def _format_list(groups: dict[Activity, tuple[Code, ...]]) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = []
+    for activity, codes in groups.items():
+        rows += [("",), (f"{activity}:",)] if rows else [(f"{activity}:",)]
+        rows += [(f"  {code.name}", f"{code.severity}", _summary(code)) for code in codes]
+    yield from align_columns(rows)
+    yield ""
+    yield "Run `drawbridge help CODE` for the meaning, an example and the remedy of a code."
+
+
+def _summary(code: Code) -> str:
+    """Return the first sentence of the meaning."""
+    return code.text.partition(". ")[0].rstrip(".")
+
+
+def _activity_of(code: Code) -> Activity:
+    return next(each for each, codes in codes_by_activity(TABLES).items() if code in codes)
+
+
+def _code_as_data(code: Code, activity: Activity) -> dict[str, object]:
+    return {**msgspec.to_builtins(code), "activity": activity.value}

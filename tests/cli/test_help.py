@@ -1,0 +1,76 @@
+"""`drawbridge help` explains every code of every finding."""
+
+import io
+import json
+
+import pytest
+
+from cli.code_tables import TABLES
+from cli.main import COMMANDS, dispatch
+from cli.streams import Streams
+from dra.finding import Activity
+
+CODES = {name: code for table in TABLES for name, code in table.items()}
+
+
+def command(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(["help", *words], Streams(io.BytesIO(), out, err), "drawbridge")
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_a_code_is_printed_with_meaning_example_and_remedy() -> None:
+    code, out, err = command("NoDeviceMatches")
+    assert (code, err) == (0, "")
+    title, _, *rest = out.splitlines()
+    assert title == "NoDeviceMatches (error)"
+    told = " ".join(" ".join(rest).split())
+    of_code = CODES["NoDeviceMatches"]
+    assert told == f"{of_code.text} Example: {of_code.example} Remedy: {of_code.remedy}"
+
+
+@pytest.mark.parametrize("typed", ["nodevicematches", "[NoDeviceMatches]"])
+def test_a_code_is_found_in_any_case_and_in_its_brackets(typed: str) -> None:
+    assert command(typed) == command("NoDeviceMatches")
+
+
+def test_the_list_has_every_code_below_one_activity() -> None:
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted(CODES)
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == [f"{each}:" for each in Activity]
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("NoDeviceMatch", "did you mean NoDeviceMatches or "),
+        ("misspelt", "did you mean NameMisspelt?"),
+        ("translat", "did you mean translate"),
+        ("x\x1b[2Jy", "run `drawbridge help` for the list of codes"),
+    ],
+)
+def test_an_unknown_name_exits_with_2_and_names_the_nearest(typed: str, hint: str) -> None:
+    code, out, err = command(typed)
+    assert (code, out) == (2, "")
+    assert hint in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_is_its_usage(name: str) -> None:
+    code, out, _ = command(name)
+    assert code == 0
+    assert out.startswith(f"usage: drawbridge {name}")
+
+
+def test_json_has_the_fields_of_the_code() -> None:
+    code, out, _ = command("FileUnreadable", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["activity"] == Activity.READ
+    listed = json.loads(command("-o", "json")[1])["codes"]
+    assert json.loads(out) in listed
+    assert len(listed) == len(CODES)
