@@ -4,6 +4,7 @@ The watches collect changes, and the thread applies them before a judgement. The
 ledger follow the changes.
 """
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -140,7 +141,7 @@ class JudgedCluster:
 
         `doubts` are reasons why the objects may be outdated.
         """
-        withdrawn = self._withdrawn.recent()
+        withdrawn = self._withdrawn.recent(self._make_absence_check())
         return build_context(
             self._planner.world(),
             self._planner.nodes.values(),
@@ -159,6 +160,20 @@ class JudgedCluster:
             doubts=(*doubts, *withdrawn.doubts),
             caches=self._caches,
         )
+
+    def _make_absence_check(self) -> Callable[[Slice], bool]:
+        """Return whether the node of a slice exists and its driver publishes nothing there."""
+
+        @functools.cache
+        def publishing() -> frozenset[tuple[str, str | None]]:
+            slices = (each for each in self._published.values() if isinstance(each, Slice))
+            return frozenset((each.driver, each.node_name) for each in slices)
+
+        def is_absent(each: Slice) -> bool:
+            has_node = each.node_name in self._planner.nodes
+            return has_node and (each.driver, each.node_name) not in publishing()
+
+        return is_absent
 
     def classes(self) -> tuple[DeviceClass, ...]:
         """Return all classes by name."""

@@ -4,6 +4,7 @@ A driver that restarts, or publishes a pool anew, withdraws devices that come ba
 them must not be refused meanwhile.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -14,6 +15,8 @@ from dra.device import Device
 from dra.slices import Slice
 
 MAX_SLICES: Final = 256
+# A driver that publishes nothing for a node for longer is not only restarting.
+MAX_ABSENCE_SECONDS: Final = 3600.0
 
 
 class RecentlyWithdrawn(NamedTuple):
@@ -23,13 +26,24 @@ class RecentlyWithdrawn(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
+class _Entry(NamedTuple):
+    """A slice as it was; when it was withdrawn first, and when it was last known to be absent."""
+
+    first: float
+    last: float
+    before: Slice
+
+
 class WithdrawnDevices:
-    """The withdrawn slices of the last minutes; beyond MAX_SLICES only that there were more."""
+    """The withdrawn slices of the last minutes; beyond MAX_SLICES only that there were more.
+
+    A slice whose driver publishes nothing else for the node is remembered for longer.
+    """
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds = seconds
         self._now = now
-        self._slices: OrderedDict[tuple[str, str], tuple[float, Slice]] = OrderedDict()
+        self._slices: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._incomplete_until = float("-inf")
         self._recent = RecentlyWithdrawn()
 
@@ -44,27 +58,34 @@ class WithdrawnDevices:
             if each.generation != new.generation:
                 self._record(each)
 
-    def recent(self) -> RecentlyWithdrawn:
-        """Return what was withdrawn within the last minutes: the same object until it changes."""
+    def recent(self, is_absent: Callable[[Slice], bool] = lambda _: False) -> RecentlyWithdrawn:
+        """Return what was withdrawn within the last minutes: the same object until it changes.
+
+        `is_absent` tells whether the node of a slice exists and its driver publishes nothing there.
+        """
         now = self._now()
-        while self._slices:
-            key, (time, _) = next(iter(self._slices.items()))
-            if now - time < self._seconds:
-                break
+        expired = itertools.takewhile(
+            lambda item: now - item[1].last >= self._seconds, self._slices.items()
+        )
+        for key, entry in tuple(expired):
             del self._slices[key]
+            if now - entry.first < MAX_ABSENCE_SECONDS and is_absent(entry.before):
+                self._slices[key] = entry._replace(last=now)
         doubts: tuple[str, ...] = ()
         if now < self._incomplete_until:
             doubts = (f"more than {MAX_SLICES} slices were withdrawn a short time ago",)
-        found = RecentlyWithdrawn(tuple(each for _, each in self._slices.values()), doubts)
+        found = RecentlyWithdrawn(tuple(each.before for each in self._slices.values()), doubts)
         if found != self._recent:
             self._recent = found
         return self._recent
 
     def _record(self, withdrawn: Slice) -> None:
         key = (withdrawn.driver, withdrawn.name)
+        now = self._now()
         # What was there first is kept: a driver can publish a pool in several steps.
-        first = self._slices.pop(key, (0.0, withdrawn))[1]
-        self._slices[key] = (self._now(), first)
+        known = self._slices.pop(key, None)
+        before = withdrawn if known is None else known.before
+        self._slices[key] = _Entry(now, now, before)
         if len(self._slices) > MAX_SLICES:
             self._slices.popitem(last=False)
             self._incomplete_until = self._now() + self._seconds

@@ -9,6 +9,7 @@ from config.model import Configuration
 from dra.claim import read_claim, read_template
 from dra.classes import read_class
 from dra.finding import Finding
+from dra.nodes import node_reader
 from dra.resource_quotas import quota_reader
 from dra.slices import read_slice
 from runtime.review import AdmissionRequest
@@ -26,6 +27,7 @@ _READERS: Final = {
     "DeviceClass": read_class,
     "ResourceSlice": read_slice,
     "ResourceQuota": quota_reader().read,
+    "Node": node_reader().read,
 }
 _GROUPS: Final = {
     "Pod": ("", "v1"),

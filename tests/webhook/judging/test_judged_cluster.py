@@ -89,6 +89,27 @@ def test_a_fleet_is_open_for_a_while_after_devices_were_withdrawn() -> None:
         assert find_doubt(published, loss, seconds=SETTLE) == "", name
 
 
+def test_devices_of_a_driver_that_stays_away_are_remembered_for_an_hour() -> None:
+    node, before = {"kind": "Node", "metadata": {"name": "n"}}, make("a", device("gpu-0"))
+    clock = Clock()
+    cluster = JudgedCluster(settle_seconds=SETTLE, now=clock)
+    other = {**OTHER, "spec": {**OTHER["spec"], "nodeName": "m"}}
+    cluster.apply([change(None, each) for each in (CLASS, other, node, before)])
+    cluster.apply([change(before, None)])
+    reasons = []
+    for _ in range(13):
+        clock.now += SETTLE
+        reasons.append(bool(cluster.context().fleet["d"].reason))
+    assert reasons == [True] * 11 + [False] * 2
+
+
+def test_devices_of_a_driver_that_publishes_again_are_forgotten() -> None:
+    node, before = {"kind": "Node", "metadata": {"name": "n"}}, make("a", device("gpu-0"))
+    changes = [change(None, node), change(None, before), change(before, None)]
+    again = change(None, make("b", device("gpu-1"), pool="new"))
+    assert find_doubt(*changes, again, seconds=SETTLE) == ""
+
+
 def test_what_adds_devices_or_taints_them_is_no_withdrawal() -> None:
     before = make("a", device("gpu-0"))
     taint = {"key": "k", "effect": "NoSchedule"}
