@@ -204,8 +204,8 @@ class Fleet(ConfigurationPart, frozen=True):
             "Whether the published devices are all kinds that there will be, so that requests that"
             " none of them can ever satisfy are denied instead of warned about. `auto`: yes if the"
             " class has devices in complete pools, and no node shows an autoscaler (a cloud's"
-            " `providerID`, a label of a node group), or has a device plugin and no driver for the"
-            " same devices."
+            " `providerID`, a label of a node group), has a device plugin and no driver for the"
+            " same devices, or is not ready and without devices of a driver."
         ),
     ] = "auto"
     expected_shapes: Annotated[

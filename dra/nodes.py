@@ -24,7 +24,7 @@ class Node(msgspec.Struct, frozen=True):
     """The fields of a node that affect devices.
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.
-    `provider_id` names the machine at its provider.
+    `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
     """
 
     name: str
@@ -33,15 +33,22 @@ class Node(msgspec.Struct, frozen=True):
     allocatable: Mapping[str, Quantity] = {}
     registrations: tuple[str, ...] = ()
     provider_id: str = ""
+    ready: bool = True
 
 
 class _Spec(msgspec.Struct, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] = ()
     allocatable: Mapping[str, Quantity] = {}
+    conditions: tuple[_Condition, ...] = ()
 
 
 class _Node(Object, frozen=True, rename="camel"):
@@ -63,6 +70,7 @@ def _convert(wire: _Node) -> Node:
         status.allocatable,
         registrations_of(wire.metadata.annotations),
         wire.spec.provider_id,
+        all(each.status == "True" for each in status.conditions if each.type == "Ready"),
     )
 
 

@@ -11,7 +11,7 @@ from dra.inventory import Inventory
 from dra.nodes import Node
 from facts.device_counts import ClusterDevices
 from facts.families import Family
-from facts.fleet import PublishedClass, find_autoscaler, fleet_verdicts
+from facts.fleet import PublishedClass, find_autoscaler, find_silent_node, fleet_verdicts
 from facts.model import ClassFacts
 from facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 
@@ -30,7 +30,8 @@ def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that
     """Return the rows with `closed` set. `cluster` counts the devices that some node can use."""
     listed, known = list(rows), list(nodes)
     published = _find_published(listed, known, _find_doubt(inventory, cluster), cluster, families)
-    verdicts = fleet_verdicts(fleet, published, find_autoscaler(known))
+    coming = find_autoscaler(known) or find_silent_node(known, inventory.slices)
+    verdicts = fleet_verdicts(fleet, published, coming)
     return [
         ClassFacts(
             each.name,

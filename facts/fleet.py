@@ -4,12 +4,13 @@ In a closed fleet, a request that no published device satisfies is an error. In 
 a warning, because an autoscaler or an administrator can add other devices.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from config.model import Fleet
 from dra.nodes import Node
+from dra.slices import Slice
 
 # Nodes of these providers are machines that somebody set up by hand.
 _LOCAL_PROVIDERS = ("kind://", "k3s://", "minikube://")
@@ -62,13 +63,8 @@ class PublishedClass(msgspec.Struct, frozen=True):
 UNKNOWN_CLASS = PublishedClass()
 
 
-def find_autoscaler(nodes: Iterable[Node], objects: Iterable[str] = ()) -> str:
-    """Return a sign that an autoscaler can add nodes, as a reason; empty if there is none.
-
-    `objects` names the objects of autoscalers in the cluster, such as `NodePool/default`.
-    """
-    for name in objects:
-        return f"{name} can add nodes"
+def find_autoscaler(nodes: Iterable[Node]) -> str:
+    """Return a sign that an autoscaler can add nodes, as a reason; empty if there is none."""
     for node in nodes:
         label = next((each for each in node.labels if each.startswith(_NODE_GROUP_LABELS)), "")
         if label:
@@ -79,24 +75,47 @@ def find_autoscaler(nodes: Iterable[Node], objects: Iterable[str] = ()) -> str:
     return ""
 
 
+def find_silent_node(nodes: Iterable[Node], slices: Iterable[Slice]) -> str:
+    """Return a node that may publish other devices, as a reason; empty if there is none.
+
+    A node that is not ready can have lost its slices, and one that joins has none yet.
+    """
+    silent = [each for each in nodes if not each.ready]
+    if not silent:
+        return ""
+    publishing = {name for each in slices for name in _find_node_names(each)}
+    for node in silent:
+        if node.name not in publishing:
+            return f"node {node.name} is not ready, and no driver publishes devices of it"
+    return ""
+
+
+def _find_node_names(published: Slice) -> Iterator[str | None]:
+    """Return the nodes that a slice with devices names."""
+    if published.devices:
+        yield published.node_name
+    if published.per_device_node_selection:
+        yield from (device.node_name for device in published.devices)
+
+
 def fleet_verdicts(
-    fleet: Iterable[Fleet], published: Mapping[str, PublishedClass], autoscaler: str = ""
+    fleet: Iterable[Fleet], published: Mapping[str, PublishedClass], coming: str = ""
 ) -> Mapping[str, FleetVerdict]:
     """Return the verdict of each published or configured class.
 
-    `autoscaler` describes a sign that an autoscaler can add nodes; empty if there is none.
+    `coming` describes a sign that nodes or devices can come; empty if there is none.
     """
     entries = {f"{entry.class_}": entry for entry in reversed(tuple(fleet))}
     return {
         name: _verdict(
-            entries.get(name), published.get(name, UNKNOWN_CLASS), f"class {name}", autoscaler
+            entries.get(name), published.get(name, UNKNOWN_CLASS), f"class {name}", coming
         )
         for name in sorted({*entries, *published})
     }
 
 
 def _verdict(
-    entry: Fleet | None, published: PublishedClass, about: str, autoscaler: str
+    entry: Fleet | None, published: PublishedClass, about: str, coming: str
 ) -> FleetVerdict:
     expected = entry.expected_shapes if entry else ()
     closed = entry.closed if entry else "auto"
@@ -110,5 +129,5 @@ def _verdict(
     if not published.devices:
         reason = f"{about} has no device in a complete pool yet"
         return FleetVerdict(closed=False, reason=reason, expected=expected)
-    more = autoscaler or published.left_to_plugin
+    more = coming or published.left_to_plugin
     return FleetVerdict(closed=not more, reason=more, expected=expected)

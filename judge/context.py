@@ -16,7 +16,13 @@ from dra.gates import Gates
 from dra.nodes import Node
 from dra.resource_quotas import ResourceQuota
 from dra.slices import Slice
-from facts.fleet import FleetVerdict, PublishedClass, find_autoscaler, fleet_verdicts
+from facts.fleet import (
+    FleetVerdict,
+    PublishedClass,
+    find_autoscaler,
+    find_silent_node,
+    fleet_verdicts,
+)
 from judge.device_index import DeviceIndex, SliceNumbers
 from judge.expressions import declares_compatibility
 from judge.published_classes import find_published_classes
@@ -55,7 +61,7 @@ class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
     relaxed: World
     index: DeviceIndex
     published: Mapping[str, PublishedClass]
-    autoscaler: str
+    coming: str
     has_rules: bool
 
 
@@ -113,7 +119,6 @@ def build_context(  # house: long, one argument for each part of a cluster  # no
     nodes: Iterable[Node] = (),
     *,
     fleet: Iterable[Fleet] = (),
-    autoscalers: Iterable[str] = (),
     departed: Iterable[Slice] = (),
     selectors: Selectors | None = None,
     view: View | None = None,
@@ -125,21 +130,19 @@ def build_context(  # house: long, one argument for each part of a cluster  # no
 ) -> JudgeContext:
     """Index a cluster for judgements.
 
-    `autoscalers` names objects such as `NodePool/default` that show that nodes can be added,
-    `departed` the slices that were deleted a short time ago. With the same `caches`, only what
+    `departed` are the slices that were deleted a short time ago. With the same `caches`, only what
     changed since the last context is indexed again, and an unchanged world is not.
     """
     caches = caches or JudgeCaches()
     gates = world.gates
     selectors = selectors or Selectors(gates.version, list_attributes=gates.list_type_attributes)
     indexed = _index(world, tuple(nodes), tuple(departed), selectors, caches)
-    autoscaler = find_autoscaler((), autoscalers) or indexed.autoscaler
     return JudgeContext(
         world=world,
         relaxed=indexed.relaxed,
         with_taints=replace(indexed.relaxed, inventory=world.inventory),
         index=indexed.index,
-        fleet=fleet_verdicts(fleet, indexed.published, autoscaler),
+        fleet=fleet_verdicts(fleet, indexed.published, indexed.coming),
         selectors=selectors,
         view=view,
         lookups=lookups,
@@ -175,7 +178,7 @@ def _index(
         find_published_classes(
             index, world.classes, selectors, caches.proofs.expressions, departed
         ),
-        find_autoscaler(nodes),
+        find_autoscaler(nodes) or find_silent_node(nodes, index.inventory.slices),
         has_rules=declared
         and (bool(world.compatibility) or any(map(declares_compatibility, index.inventory.slices))),
     )

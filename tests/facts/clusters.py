@@ -27,12 +27,20 @@ def node(
     allocatable: dict[str, object],
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    *,
+    ready: bool = True,
 ) -> Node:
     raw = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
-        "status": {"allocatable": allocatable},
+        "status": {
+            "allocatable": allocatable,
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": "True" if ready else "Unknown"},
+            ],
+        },
     }
     read = node_reader().read(raw)
     assert isinstance(read, Node)

@@ -66,6 +66,23 @@ def _slice_by_device(*nodes: str | None) -> Slice:
             (Fleet(class_=ObjectName("gpu"), closed=True),),
             True,
         ),
+        # A node that is not ready, with devices, without them, and with settings.
+        ((), (clusters.node("n1", {}, ready=False),), (), True),
+        ((), (clusters.node("n2", {}, ready=False),), (), False),
+        ((), (clusters.node("n2", {}),), (), True),
+        ((_slice_by_device("n1", "n2"),), (clusters.node("n2", {}, ready=False),), (), True),
+        (
+            (replace(CLOSED_BASE, name="s", pool="p", node_name=None, all_nodes=True),),
+            (clusters.node("n2", {}, ready=False),),
+            (),
+            False,
+        ),
+        (
+            (),
+            (clusters.node("n2", {}, ready=False),),
+            (Fleet(class_=ObjectName("gpu"), closed=True),),
+            True,
+        ),
         # One device of a slice is for a known node, the other is not yet.
         ((_slice_by_device("n1", "n1"),), (), (), True),
         ((_slice_by_device("n1", None),), (), (), False),

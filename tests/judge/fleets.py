@@ -36,6 +36,7 @@ def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
             name,
             allocatable={key: parse(each) for key, each in plugins.get(name, {}).items()},
             provider_id=provider,
+            ready=name not in fleet.get("not_ready", ()),
         )
         for name in fleet["nodes"]
     ]
