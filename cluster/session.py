@@ -28,6 +28,7 @@ CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 150.0
 # Idempotent methods. A create without a response may have succeeded, so it is not repeated.
 _RETRYABLE: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
+_JSON: Final = "application/json"
 _JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can append to a list
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 _NONE: Final[Mapping[str, str]] = {}
@@ -91,7 +92,8 @@ class Session:
         *,
         query: Mapping[str, str] = _NONE,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
+        accept: str = _JSON,
         seconds: float = 30,
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> bytes:
@@ -102,7 +104,7 @@ class Session:
         `check` runs before every attempt and may raise.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        request = _Request(method, path, query, data, content_type)
+        request = _Request(method, path, query, data, content_type, accept)
         deadline = asyncio.get_running_loop().time() + seconds
         started = self.reachability.now()
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -170,7 +172,7 @@ class Session:
     def _open_request(
         self, access: Access, request: "_Request", idle_seconds: float | None = None
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        headers = {"Accept": "application/json", **access.headers}
+        headers = {"Accept": request.accept, **access.headers}
         if request.data is not None:
             headers["Content-Type"] = request.content_type
         return self._http.request(
@@ -253,6 +255,7 @@ class _Request(NamedTuple):
     query: Mapping[str, str]
     data: bytes | None = None
     content_type: str = ""
+    accept: str = _JSON
 
 
 _CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)

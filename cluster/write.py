@@ -7,11 +7,13 @@ A fence, if there is one, is checked before every write.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from cluster import protobuf_metadata
 from cluster.errors import ApiError, NotLeadingError
+from cluster.protobuf_metadata import MetadataEdit
 from cluster.resources import ApiObject, Resource
 from cluster.session import Session
 from dra.names import FIELD_MANAGER
@@ -27,6 +29,16 @@ WRITE_SECONDS: Final = 10.0
 FENCED_SECONDS: Final = 5.0
 MAX_CHANGE_ATTEMPTS: Final = 6
 PAGE_SIZE: Final = 500
+
+
+class ObjectVersion(NamedTuple):
+    """One version of one object, with its finalizers."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    finalizers: tuple[str, ...] = ()
 
 
 class Fence(Protocol):
@@ -118,6 +130,13 @@ class Writer:
         path = resource.path(namespace or _namespace_of(typed))
         return await self._write("POST", path, typed, dry_run=dry_run)
 
+    async def create_subresource(
+        self, resource: Resource, name: str, value: Mapping[str, Any], subresource: str
+    ) -> ApiObject:
+        """Create a subresource that is an action, such as the binding of a pod."""
+        path = _with_subresource(resource.path(_namespace_of(value), name), subresource)
+        return await self._write("POST", path, value)
+
     async def replace(
         self,
         resource: Resource,
@@ -183,6 +202,41 @@ class Writer:
         path = _with_subresource(resource.path(namespace, name), subresource)
         return await self._write("PATCH", path, body, dry_run=dry_run, content_type=content_type)
 
+    async def edit_metadata(
+        self, resource: Resource, current: ObjectVersion, edit: MetadataEdit
+    ) -> ApiObject:
+        """Change finalizers and annotations; a conflict if the object has another version."""
+        metadata = {
+            "uid": current.uid,
+            "resourceVersion": current.version,
+            "finalizers": list(edit.finalizers(current.finalizers)),
+            "annotations": dict(edit.annotations),
+        }
+        try:
+            return await self.patch(
+                resource, current.name, {"metadata": metadata}, namespace=current.namespace
+            )
+        except ApiError as error:
+            # The rest of the object may be immutable, and JSON may not be its stored form.
+            if error.code != 422:
+                raise
+        return await self._edit_metadata_in_protobuf(resource, current, edit)
+
+    async def _edit_metadata_in_protobuf(
+        self, resource: Resource, current: ObjectVersion, edit: MetadataEdit
+    ) -> ApiObject:
+        path = resource.path(current.namespace, current.name)
+        content_type = protobuf_metadata.CONTENT_TYPE
+        stored = await self._session.call("GET", path, accept=content_type)
+        try:
+            version = protobuf_metadata.resource_version(stored)
+            changed = protobuf_metadata.edit_metadata(stored, edit)
+        except (ValueError, UnicodeError) as error:
+            raise ApiError(0, "InvalidData", f"{path} in protobuf: {error}") from None
+        if version != current.version:
+            raise ApiError(409, "Conflict", f"{path} has version {version}, not {current.version}")
+        return await self._write("PUT", path, changed, content_type=content_type)
+
     async def delete(
         self,
         resource: Resource,
@@ -238,7 +292,7 @@ class Writer:
             query=query,
             # The server stores the opaque parameters of a claim byte for byte and returns them in
             # compact form. Any other form would change an immutable field.
-            body=msgspec.json.encode(body),
+            body=body if isinstance(body, bytes) else msgspec.json.encode(body),
             content_type=content_type,
             seconds=WRITE_SECONDS if fence is None else FENCED_SECONDS,
             check=None if fence is None else fence.check,

@@ -9,11 +9,13 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from cluster.protobuf_metadata import CONTENT_TYPE, MetadataEdit, edit_metadata
 from cluster.resources import CLAIMS, CONFIG_MAPS, NODES
 from cluster.session import ApiError, Session
-from cluster.write import MAX_CHANGE_ATTEMPTS, ApiObject, Writer
+from cluster.write import MAX_CHANGE_ATTEMPTS, ApiObject, ObjectVersion, Writer
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.stored_claim import STORED
 
 pytestmark = pytest.mark.asyncio
 
@@ -177,3 +179,28 @@ async def test_unknown_fields_are_kept(rig: Rig) -> None:
     held = rig.api.get("configmaps", "a")
     assert held is not None
     assert msgspec.json.encode(held["future"]) == b'{"field":[1,2.5,null,true]}'
+
+
+async def test_metadata_is_edited_in_protobuf_if_the_rest_is_immutable_in_json(rig: Rig) -> None:
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    rig.api.put({**claim, "metadata": {"name": "c", "namespace": "default"}})
+    rig.api.fail(method="PATCH", part="resourceclaims", code=422, message="spec is immutable")
+    rig.api.fail(method="GET", part="resourceclaims", code=200, body=STORED)
+    rig.api.fail(method="PUT", part="resourceclaims", code=200, body=b'{"metadata":{"name":"c"}}')
+    version = ObjectVersion("default", "c", "u", "218")
+    edit = MetadataEdit(added_finalizers=("example.com/f",))
+
+    assert (await rig.writer.edit_metadata(CLAIMS, version, edit))["metadata"] == {"name": "c"}
+    (read,), (written,) = (rig.api.asked(each, "resourceclaims") for each in ("GET", "PUT"))
+    assert read.headers["Accept"] == written.headers["Content-Type"] == CONTENT_TYPE
+    assert written.body == edit_metadata(STORED, edit)
+
+
+async def test_metadata_in_protobuf_of_another_version_is_a_conflict(rig: Rig) -> None:
+    rig.api.fail(method="PATCH", part="resourceclaims", code=422, message="spec is immutable")
+    rig.api.fail(method="GET", part="resourceclaims", code=200, body=STORED)
+    version = ObjectVersion("default", "c", "u", "217")
+    with pytest.raises(ApiError, match="has version 218, not 217") as caught:
+        await rig.writer.edit_metadata(CLAIMS, version, MetadataEdit())
+    assert caught.value.conflict
+    assert not rig.api.asked("PUT", "resourceclaims")

@@ -1,0 +1,94 @@
+"""Edits of metadata in protobuf, on an object that a real API server (1.36.3) returned."""
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from cluster.protobuf_metadata import MetadataEdit, edit_metadata, resource_version
+from tests.cluster.stored_claim import STORED
+
+PARAMETERS = b'{"apiVersion": "a/v1",  "kind": "K", "z": 1}'
+MARK, FINALIZER = "drawbridge.dev/allocation", "resource.kubernetes.io/delete-protection"
+
+
+def _decoded(message: bytes) -> tuple[list[str], dict[str, str], str]:
+    """Decode finalizers, annotations and name with the protobuf library."""
+    field = descriptor_pb2.FieldDescriptorProto
+    many, one = field.LABEL_REPEATED, field.LABEL_OPTIONAL
+    file = descriptor_pb2.FileDescriptorProto(name="m.proto", package="m", syntax="proto3")
+
+    def message_type(name: str, *fields: tuple[str, int, int, int, str]) -> None:
+        made = file.message_type.add(name=name)
+        for label, number, kind, repeated, type_name in fields:
+            made.field.add(name=label, number=number, type=kind, label=repeated,
+                           type_name=type_name or None)  # fmt: skip
+
+    message_type("Unknown", ("raw", 2, field.TYPE_BYTES, one, ""))
+    message_type("Object", ("metadata", 1, field.TYPE_MESSAGE, one, ".m.Meta"))
+    message_type(
+        "Meta",
+        ("name", 1, field.TYPE_STRING, one, ""),
+        ("annotations", 12, field.TYPE_MESSAGE, many, ".m.Entry"),
+        ("finalizers", 14, field.TYPE_STRING, many, ""),
+    )
+    message_type(
+        "Entry", ("key", 1, field.TYPE_STRING, one, ""), ("value", 2, field.TYPE_STRING, one, "")
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    types = {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"m.{name}"))
+        for name in ("Unknown", "Object")
+    }
+    envelope = types["Unknown"].FromString(message[4:])
+    metadata = types["Object"].FromString(envelope.raw).metadata
+    annotations = {each.key: each.value for each in metadata.annotations}
+    return list(metadata.finalizers), annotations, metadata.name
+
+
+def test_an_edit_adds_what_it_names_and_keeps_the_parameters_byte_for_byte() -> None:
+    edited = edit_metadata(
+        STORED,
+        MetadataEdit(added_finalizers=(FINALIZER,), annotations={MARK: "{}", "ä": "x" * 300}),
+    )
+    assert _decoded(edited) == ([FINALIZER], {MARK: "{}", "ä": "x" * 300}, "c")
+    assert PARAMETERS in edited
+    assert resource_version(edited) == resource_version(STORED) == "218"
+
+
+def test_an_edit_replaces_and_removes_only_what_it_names() -> None:
+    first = MetadataEdit(added_finalizers=("a", FINALIZER), annotations={MARK: "1", "kept": "k"})
+    edited = edit_metadata(STORED, first)
+    again = edit_metadata(edited, MetadataEdit(("a", "b"), (FINALIZER,), {MARK: "2"}))
+    assert _decoded(again) == (["a", "b"], {"kept": "k", MARK: "2"}, "c")
+    removed = edit_metadata(again, MetadataEdit(annotations={MARK: None}))
+    assert _decoded(removed) == (["a", "b"], {"kept": "k"}, "c")
+
+
+def test_removing_what_was_added_returns_the_same_bytes() -> None:
+    added = edit_metadata(STORED, MetadataEdit((FINALIZER,), (), {MARK: "{}"}))
+    assert edit_metadata(added, MetadataEdit((), (FINALIZER,), {MARK: None})) == STORED
+
+
+@pytest.mark.parametrize("length", range(len(STORED)))
+def test_an_incomplete_object_is_an_error_and_never_a_wrong_object(length: int) -> None:
+    """Trailing empty fields may be missing, because an object without them is complete."""
+    complete = (len(STORED), len(STORED) - 2, len(STORED) - 4)
+    if length in complete:
+        assert _decoded(edit_metadata(STORED[:length], MetadataEdit()))[2] == "c"
+        return
+    with pytest.raises(ValueError, match=r"message|protobuf"):
+        edit_metadata(STORED[:length], MetadataEdit())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{}",
+        b"k8s\x00",
+        b"k8s\x00\x13",  # a group, which the API does not use
+        b"k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    ],
+)
+def test_other_bytes_are_an_error(message: bytes) -> None:
+    with pytest.raises(ValueError, match=r"message|protobuf"):
+        edit_metadata(message, MetadataEdit())
