@@ -1,0 +1,176 @@
+"""Writes what is reserved for one claim: the mark, then the allocation and its consumers.
+
+Each write applies to one version of the claim. If the claim has another version, it is read again,
+and the reservation is either continued or refused.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from allocator.cluster_writes import ClusterWrites, LiveClaim, WriteFailedError
+from allocator.reservations import ClaimReservation
+from dra.allocation import Consumer
+from dra.claim import Claim
+from dra.names import ALLOCATION_ANNOTATION
+
+ATTEMPTS: Final = 5
+MAX_CONSUMERS: Final = 256
+
+
+class BindRefusedError(Exception):
+    """A pod cannot be bound as it was decided; the message is for the pod's condition."""
+
+
+class ClaimCache(Protocol):
+    """The claims as the watch shows them."""
+
+    def get(self, namespace: str, name: str) -> LiveClaim | None:
+        """Return a claim; None if the cache does not have it."""
+        ...
+
+    async def wait_for_change(self, claim: Claim) -> None:
+        """Return when the cache no longer has this version of a claim."""
+        ...
+
+
+class ClaimWriter:
+    """Carries out the reservations of claims. `observe` is told every version it sees."""
+
+    def __init__(
+        self,
+        writes: ClusterWrites,
+        cache: ClaimCache,
+        observe: Callable[[Claim], None],
+        server_time: Callable[[], float],
+    ) -> None:
+        self._writes = writes
+        self._cache = cache
+        self._observe = observe
+        self._server_time = server_time
+
+    async def mark(self, reserved: ClaimReservation) -> LiveClaim:
+        """Write the mark and the finalizer, unless the claim has an allocation or this mark."""
+        live = self._cache.get(reserved.namespace, reserved.name)
+        for _ in range(ATTEMPTS):
+            live = live or await self.read(reserved)
+            _check_claim(live, reserved)
+            current = live.claim.metadata.annotations.get(ALLOCATION_ANNOTATION)
+            if live.allocation is not None or current == reserved.mark:
+                return live
+            try:
+                return self._observed(await self._writes.mark(live.claim, reserved.mark))
+            except WriteFailedError as error:
+                _raise_unless_changed(error)
+                live = None
+        raise _changes_too_often(reserved)
+
+    async def allocate(
+        self, marked: LiveClaim, reserved: ClaimReservation, consumer: Consumer
+    ) -> LiveClaim:
+        """Write the allocation and the consumer into a marked claim.
+
+        Of a claim that has the allocation, only the consumers change.
+        """
+        live = marked
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._allocate(live, reserved, consumer)
+            except WriteFailedError as error:
+                _raise_unless_changed(error)
+                # A request without a response may have been the one that changed the claim.
+                live = await self.read(reserved)
+                _check_claim(live, reserved)
+                if live.allocation is None:
+                    live = await self.mark(reserved)
+        raise _changes_too_often(reserved)
+
+    async def unmark(self, reserved: ClaimReservation) -> None:
+        """Remove the mark and the finalizer, if the claim was not allocated."""
+        live = await self._writes.read_claim(reserved.namespace, reserved.name)
+        if live is None or live.claim.metadata.uid != reserved.uid:
+            return
+        self._observe(live.claim)
+        current = live.claim.metadata.annotations.get(ALLOCATION_ANNOTATION)
+        if live.allocation is None and current == reserved.mark:
+            self._observed(await self._writes.unmark(live.claim))
+
+    async def read(self, reserved: ClaimReservation) -> LiveClaim:
+        """Read a claim from the API server."""
+        live = await self._writes.read_claim(reserved.namespace, reserved.name)
+        if live is None:
+            raise BindRefusedError(f"claim {reserved.namespace}/{reserved.name} was deleted")
+        return self._observed(live)
+
+    async def _allocate(
+        self, live: LiveClaim, reserved: ClaimReservation, consumer: Consumer
+    ) -> LiveClaim:
+        consumers = live.claim.status.reserved_for
+        if live.allocation is None:
+            now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
+            allocation = {
+                **(reserved.allocation or {}),
+                "allocationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            }
+            return self._observed(await self._writes.allocate(live.claim, allocation, (consumer,)))
+        if any(each.uid == consumer.uid for each in consumers):
+            return live
+        if len(consumers) >= MAX_CONSUMERS:
+            name = f"{reserved.namespace}/{reserved.name}"
+            raise BindRefusedError(f"claim {name} already has {MAX_CONSUMERS} consumers")
+        return self._observed(await self._writes.set_consumers(live.claim, (*consumers, consumer)))
+
+    def _observed(self, live: LiveClaim) -> LiveClaim:
+        self._observe(live.claim)
+        return live
+
+
+def _check_claim(live: LiveClaim, reserved: ClaimReservation) -> None:
+    """Raise BindRefusedError unless the claim can still have what is reserved."""
+    name = f"claim {reserved.namespace}/{reserved.name}"
+    metadata = live.claim.metadata
+    if metadata.uid != reserved.uid:
+        raise BindRefusedError(f"{name} was deleted, and another one has its name")
+    if metadata.deletion_timestamp is not None:
+        raise BindRefusedError(f"{name} is being deleted")
+    if live.allocation is None:
+        if reserved.allocation is None:
+            raise BindRefusedError(f"{name} was deallocated meanwhile")
+    elif reserved.allocation is not None and not _same_devices(
+        live.allocation, reserved.allocation
+    ):
+        raise BindRefusedError(f"{name} got another allocation meanwhile")
+
+
+def _same_devices(one: object, other: object) -> bool:
+    """Whether two allocations have the same results for the same nodes."""
+    first, second = (msgspec.convert(each, _Allocation) for each in (one, other))
+    return first == second
+
+
+class _Result(msgspec.Struct, rename="camel"):
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+
+
+class _Devices(msgspec.Struct):
+    results: list[_Result] = []
+
+
+class _Allocation(msgspec.Struct):
+    devices: _Devices = msgspec.field(default_factory=_Devices)
+
+
+def _raise_unless_changed(error: WriteFailedError) -> None:
+    if not (error.changed or error.unknown):
+        raise error
+
+
+def _changes_too_often(reserved: ClaimReservation) -> BindRefusedError:
+    name = f"{reserved.namespace}/{reserved.name}"
+    return BindRefusedError(f"claim {name} changed at each of {ATTEMPTS} attempts to write it")

@@ -1,0 +1,152 @@
+"""The Lease of the kube-scheduler: when this process may write."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from allocator.scheduler_lease import MARGIN_SECONDS, LeaseName, SchedulerLease, Term
+from cluster.errors import ApiError, NotLeadingError
+from cluster.session import Session
+from tests.cluster.clocks import Clock
+from tests.cluster.fake.api import FakeApi
+
+pytestmark = pytest.mark.asyncio
+DURATION = 15
+OURS, THEIRS = "host-a_11111111-2222", "host-b_33333333-4444"
+
+
+class Rig:
+    """A fake API server with a Lease, and the view of a process on host-a."""
+
+    def __init__(self, api: FakeApi, session: Session) -> None:
+        self.api = api
+        self.clock = Clock()
+        name = LeaseName("kube-system", "drawbridge-scheduler")
+        self.lease = SchedulerLease(
+            session, name, "host-a", now=self.clock.now, pause=self.clock.pause
+        )
+        self.renewals = 0
+
+    def renew(self, holder: str = OURS, transitions: int = 3) -> None:
+        """Renew the Lease as kube-scheduler does; its clock is wrong."""
+        self.renewals += 1
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": DURATION,
+            "leaseTransitions": transitions,
+            "renewTime": f"1999-01-01T00:00:{self.renewals:02}.000000Z",
+        }
+        metadata = {"name": "drawbridge-scheduler", "namespace": "kube-system"}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        self.api.put({**lease, "metadata": metadata, "spec": spec})
+
+    async def read_after(self, seconds: float) -> bool:
+        """Read the Lease when some time has passed; returns whether this process leads."""
+        self.clock.time += seconds
+        await self.lease.read()
+        return self.lease.leading
+
+    async def lead(self) -> None:
+        """Become the leader: a renewal was seen between two reads."""
+        self.renew()
+        await self.read_after(0)
+        self.renew()
+        assert await self.read_after(1)
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with contextlib.AsyncExitStack() as stack:
+        api = await stack.enter_async_context(FakeApi())
+        session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
+        await stack.enter_async_context(session)
+        yield Rig(api, session)
+
+
+async def test_a_lease_that_was_not_read_does_not_lead(rig: Rig) -> None:
+    with pytest.raises(NotLeadingError, match="was not read yet"):
+        await rig.lease.check()
+
+
+async def test_the_first_read_does_not_lead_because_the_renewal_can_be_old(rig: Rig) -> None:
+    rig.renew()
+    assert not await rig.read_after(0)
+    assert not await rig.read_after(5)
+    rig.renew()
+    assert await rig.read_after(1)
+    assert rig.lease.term == Term(OURS, 3)
+    await rig.lease.check()
+
+
+async def test_a_renewal_counts_from_the_read_before_it_was_seen(rig: Rig) -> None:
+    await rig.lead()
+    seen = rig.clock.now()
+    rig.renew()
+    assert await rig.read_after(4)
+    # Renewed right after the read at `seen`, at the earliest.
+    rig.clock.time = seen + DURATION - MARGIN_SECONDS - 0.01
+    assert rig.lease.leading
+    rig.clock.time += 0.02
+    assert not rig.lease.leading
+    with pytest.raises(NotLeadingError, match="did not renew the Lease"):
+        await rig.lease.check()
+
+
+async def test_a_process_that_was_stopped_does_not_lead_by_what_it_reads_late(rig: Rig) -> None:
+    await rig.lead()
+    rig.renew()
+    assert not await rig.read_after(30)  # the renewal can be 30 seconds old
+    rig.renew()
+    assert await rig.read_after(1)
+
+
+async def test_another_holder_ends_the_term_at_once(rig: Rig) -> None:
+    await rig.lead()
+    rig.renew(THEIRS, transitions=4)
+    assert not await rig.read_after(1)
+    assert rig.lease.term is None
+    with pytest.raises(NotLeadingError, match=f"{THEIRS} holds the Lease"):
+        await rig.lease.check()
+    rig.renew(OURS, transitions=5)
+    assert await rig.read_after(1)
+    assert rig.lease.term == Term(OURS, 5)
+
+
+@pytest.mark.parametrize("holder", ["", "host-a", "host-ab_1", "xhost-a_1", "host-a_x_1"])
+async def test_only_a_holder_on_this_host_counts(rig: Rig, holder: str) -> None:
+    await rig.lead()
+    rig.renew(holder)
+    assert not await rig.read_after(1)
+
+
+async def test_a_lease_that_cannot_be_read_expires(rig: Rig) -> None:
+    await rig.lead()
+    rig.api.fail(part="leases", code=503, times=100)
+    with pytest.raises(ApiError):
+        await rig.read_after(1)
+    assert rig.lease.leading
+    rig.clock.time += DURATION
+    assert not rig.lease.leading
+
+
+async def test_the_loop_reads_on_after_an_error_and_tells_the_reason(rig: Rig) -> None:
+    rig.renew()
+    rig.api.fail(part="leases", code=403, times=2, message="no right to get leases")
+    reasons = []
+
+    async def pause(seconds: float) -> None:
+        reasons.append(rig.lease.problem)
+        await rig.clock.pause(seconds)
+        rig.renew()
+        if len(reasons) == 5:
+            raise asyncio.CancelledError
+
+    rig.lease._pause = pause  # noqa: SLF001  # ends the loop
+    with pytest.raises(asyncio.CancelledError):
+        await rig.lease.run()
+    assert ["no right" in each for each in reasons] == [True, True, False, False, False]
+    assert rig.lease.leading
