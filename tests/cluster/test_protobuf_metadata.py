@@ -1,5 +1,7 @@
 """Edits of metadata in protobuf, on an object that a real API server (1.36.3) returned."""
 
+from typing import Any
+
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -10,35 +12,39 @@ PARAMETERS = b'{"apiVersion": "a/v1",  "kind": "K", "z": 1}'
 MARK, FINALIZER = "drawbridge.dev/allocation", "resource.kubernetes.io/delete-protection"
 
 
-def _decoded(message: bytes) -> tuple[list[str], dict[str, str], str]:
-    """Decode finalizers, annotations and name with the protobuf library."""
-    field = descriptor_pb2.FieldDescriptorProto
-    many, one = field.LABEL_REPEATED, field.LABEL_OPTIONAL
+FIELD = descriptor_pb2.FieldDescriptorProto
+MANY, ONE = FIELD.LABEL_REPEATED, FIELD.LABEL_OPTIONAL
+# The fields of the messages that the tests read: name, number, type, label.
+MESSAGES = {
+    "Unknown": [("raw", 2, FIELD.TYPE_BYTES, ONE, "")],
+    "Object": [("metadata", 1, FIELD.TYPE_MESSAGE, ONE, ".m.Meta")],
+    "Meta": [
+        ("name", 1, FIELD.TYPE_STRING, ONE, ""),
+        ("annotations", 12, FIELD.TYPE_MESSAGE, MANY, ".m.Entry"),
+        ("finalizers", 14, FIELD.TYPE_STRING, MANY, ""),
+    ],
+    "Entry": [("key", 1, FIELD.TYPE_STRING, ONE, ""), ("value", 2, FIELD.TYPE_STRING, ONE, "")],
+}
+
+
+def _message_types() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="m.proto", package="m", syntax="proto3")
-
-    def message_type(name: str, *fields: tuple[str, int, int, int, str]) -> None:
+    for name, fields in MESSAGES.items():
         made = file.message_type.add(name=name)
-        for label, number, kind, repeated, type_name in fields:
-            made.field.add(name=label, number=number, type=kind, label=repeated,
-                           type_name=type_name or None)  # fmt: skip
-
-    message_type("Unknown", ("raw", 2, field.TYPE_BYTES, one, ""))
-    message_type("Object", ("metadata", 1, field.TYPE_MESSAGE, one, ".m.Meta"))
-    message_type(
-        "Meta",
-        ("name", 1, field.TYPE_STRING, one, ""),
-        ("annotations", 12, field.TYPE_MESSAGE, many, ".m.Entry"),
-        ("finalizers", 14, field.TYPE_STRING, many, ""),
-    )
-    message_type(
-        "Entry", ("key", 1, field.TYPE_STRING, one, ""), ("value", 2, field.TYPE_STRING, one, "")
-    )
+        for field, number, kind, label, type_name in fields:
+            made.field.add(name=field, number=number, type=kind, label=label)
+            made.field[-1].type_name = type_name
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    types = {
+    return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"m.{name}"))
-        for name in ("Unknown", "Object")
+        for name in MESSAGES
     }
+
+
+def _decoded(message: bytes) -> tuple[list[str], dict[str, str], str]:
+    """Decode finalizers, annotations and name with the protobuf library."""
+    types = _message_types()
     envelope = types["Unknown"].FromString(message[4:])
     metadata = types["Object"].FromString(envelope.raw).metadata
     annotations = {each.key: each.value for each in metadata.annotations}
