@@ -33,7 +33,8 @@ def _message_types() -> dict[str, Any]:
         made = file.message_type.add(name=name)
         for field, number, kind, label, type_name in fields:
             made.field.add(name=field, number=number, type=kind, label=label)
-            made.field[-1].type_name = type_name
+            if type_name:
+                made.field[-1].type_name = type_name
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
@@ -75,15 +76,17 @@ def test_removing_what_was_added_returns_the_same_bytes() -> None:
     assert edit_metadata(added, MetadataEdit((), (FINALIZER,), {MARK: None})) == STORED
 
 
-@pytest.mark.parametrize("length", range(len(STORED)))
-def test_an_incomplete_object_is_an_error_and_never_a_wrong_object(length: int) -> None:
+def test_an_incomplete_object_is_an_error_and_never_a_wrong_object() -> None:
     """Trailing empty fields may be missing, because an object without them is complete."""
-    complete = (len(STORED), len(STORED) - 2, len(STORED) - 4)
-    if length in complete:
-        assert _decoded(edit_metadata(STORED[:length], MetadataEdit()))[2] == "c"
-        return
-    with pytest.raises(ValueError, match=r"message|protobuf"):
-        edit_metadata(STORED[:length], MetadataEdit())
+    complete = {len(STORED), len(STORED) - 2, len(STORED) - 4}
+    for length in range(len(STORED)):
+        try:
+            edited = edit_metadata(STORED[:length], MetadataEdit())
+        except ValueError:
+            assert length not in complete
+        else:
+            assert length in complete
+            assert _decoded(edited)[2] == "c"
 
 
 @pytest.mark.parametrize(
