@@ -33,6 +33,26 @@ EXPRESSION_WRONG = Code(
     example="compatibility[0].selector: selector, line 1, column 8: undefined field 'drivr'",
     remedy="Correct the expression. Its variable is `device`, as in a DeviceClass.",
 )
+OWNED_POOLS_MISSING = Code(
+    name="OwnedPoolsMissing",
+    severity=Severity.ERROR,
+    text=(
+        "With `placement: bridge`, the allocator of Drawbridge allocates only from the pools of "
+        "`ownedPools`, and the Configuration has no entry."
+    ),
+    example="ownedPools: placement bridge needs at least one entry",
+    remedy=(
+        "Add an entry with the driver and the labels of its nodes, for example "
+        "`{driver: gpu.nvidia.com, nodeSelector: {matchLabels: {pool: bridge}}}`."
+    ),
+)
+OWNED_POOLS_DISAGREE = Code(
+    name="OwnedPoolsDisagree",
+    severity=Severity.ERROR,
+    text="Two entries of `ownedPools` select the same nodes, and only one sets `unfenced`.",
+    example="ownedPools[1].unfenced: ownedPools[0] selects the same nodes with unfenced: false",
+    remedy="Set `unfenced` to the same value in all entries that select a node.",
+)
 NOT_ONE = Code(
     name="ConfigurationNotOne",
     severity=Severity.ERROR,
@@ -44,5 +64,13 @@ NOT_ONE = Code(
 CODES = Codes(
     "config",
     Activity.CONFIGURE,
-    [FIELD_UNAVAILABLE, SELECTOR_CONTRADICTORY, WITHOUT_EFFECT, EXPRESSION_WRONG, NOT_ONE],
+    [
+        FIELD_UNAVAILABLE,
+        SELECTOR_CONTRADICTORY,
+        WITHOUT_EFFECT,
+        EXPRESSION_WRONG,
+        OWNED_POOLS_MISSING,
+        OWNED_POOLS_DISAGREE,
+        NOT_ONE,
+    ],
 )

@@ -24,6 +24,7 @@ from config.model import (
     Configuration,
     LabelSelector,
     Operator,
+    Placement,
     Policy,
     Target,
 )
@@ -51,8 +52,11 @@ def load_configuration(
         for name in REQUIRED
         if kept.get(name) is None
     ]
-    configuration = _convert_valid(walked.value, found)
+    wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in found}
+    configuration = _convert_valid(walked.value, wrong)
     found += _check_consistency(configuration)
+    if wrong.isdisjoint(("placement", "ownedPools")):
+        found += _check_owned_pools(configuration)
     return tuple(found) or configuration
 
 
@@ -129,9 +133,8 @@ def _reader(known: Collection[str]) -> Hook:
     return read
 
 
-def _convert_valid(value: object, found: list[Finding]) -> Configuration:
+def _convert_valid(value: object, wrong: Collection[str]) -> Configuration:
     """Convert the fields without errors, so that the consistency checks still run."""
-    wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in found}
     fields = value if isinstance(value, Mapping) else {}
     return msgspec.convert(
         {name: item for name, item in fields.items() if name not in wrong},
@@ -148,9 +151,31 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     for i, target in enumerate(configuration.targets):
         yield from _unknown_keys(target, f"targets[{i}]")
     for i, pool in enumerate(configuration.owned_pools):
-        yield from _check_selector(pool.pool_selector, f"ownedPools[{i}].poolSelector")
+        yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
     for i, entry in enumerate(configuration.compatibility):
         yield from _check_compatibility(entry, f"compatibility[{i}]")
+
+
+def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
+    pools = configuration.owned_pools
+    is_bridge = configuration.placement is Placement.BRIDGE
+    if is_bridge and not pools:
+        message = "placement bridge needs at least one entry"
+        yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
+    elif pools and not is_bridge:
+        message = "ownedPools has no effect with placement native"
+        yield codes.WITHOUT_EFFECT.at("ownedPools", message, object=OBJECT)
+    for i, pool in enumerate(pools):
+        for j, other in enumerate(pools[:i]):
+            same = other.node_selector == pool.node_selector
+            if same and other.unfenced != pool.unfenced:
+                text = "true" if other.unfenced else "false"
+                yield codes.OWNED_POOLS_DISAGREE.at(
+                    f"ownedPools[{i}].unfenced",
+                    f"ownedPools[{j}] selects the same nodes with unfenced: {text}",
+                    object=OBJECT,
+                )
+                break
 
 
 def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:

@@ -309,14 +309,26 @@ class Strategy(ConfigurationPart, frozen=True):
 
 
 class OwnedPool(ConfigurationPart, frozen=True):
-    """Pools that only the Drawbridge allocator allocates from."""
+    """Pools of one driver on selected nodes, which only the Drawbridge allocator allocates from.
+
+    A node has the taint unless each entry that selects it sets `unfenced`.
+    """
 
     driver: Annotated[DriverName, describe("The driver of the pools.")]
-    pool_selector: Annotated[
-        LabelSelector | None, describe("Selects pools of the driver. If not set, all of them.")
-    ] = None
+    node_selector: Annotated[
+        LabelSelector,
+        describe(
+            "Selects the nodes by their labels; `{}` selects every node. Only pools whose slices"
+            " all name one of these nodes are owned."
+        ),
+    ]
     unfenced: Annotated[
-        bool, describe("Whether to omit the taints that keep other schedulers away.")
+        bool,
+        describe(
+            "Whether to omit the taint drawbridge.dev/owned:NoSchedule from these nodes, which"
+            " keeps pods of other schedulers away. Without it, another scheduler can allocate a"
+            " device a second time."
+        ),
     ] = False
 
 
@@ -374,5 +386,9 @@ class Configuration(ConfigurationPart, frozen=True):
     quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
     strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
     owned_pools: Annotated[
-        tuple[OwnedPool, ...], describe("Pools that only the Drawbridge allocator allocates from.")
+        tuple[OwnedPool, ...],
+        describe(
+            "Pools that only the Drawbridge allocator allocates from. Required with `placement:"
+            " bridge`, and not allowed with `native`."
+        ),
     ] = ()

@@ -220,6 +220,7 @@ admission:
 findings: {}
 compatibility: []
 unsetGroups: alone
+ownedPools: []
 ```
 
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:

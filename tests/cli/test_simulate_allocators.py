@@ -16,8 +16,9 @@ from tests.solver.short import scenario
 from tests.tables import load_cases
 
 DEVIATIONS = load_cases(Path(__file__).parent.parent / "solver" / "cases" / "deviations.yaml")
-BRIDGE = "---\napiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplacement: bridge\n"
-NATIVE = BRIDGE.replace("placement: bridge", "placement: native")
+NATIVE = "---\napiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplacement: native\n"
+OWNED = "ownedPools: [{driver: d.io, nodeSelector: {}}]\n"
+BRIDGE = NATIVE.replace("native", "bridge") + OWNED
 
 
 @pytest.fixture

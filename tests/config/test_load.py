@@ -59,6 +59,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "findings": {},
         "compatibility": [],
         "unsetGroups": "alone",
+        "ownedPools": [],
     }
 
 
@@ -105,12 +106,12 @@ def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
     value = {
         **HEAD,
         "strategy": {"default": "binpack", "maxPodsPerNode": 5},
-        "ownedPools": [{"driver": "a"}, {"driver": "b", "unfenced": True}],
+        "quotas": [{"namespaceSelector": {}}, {"namespaceSelector": {}, "single": {}}],
     }
-    built = {**AVAILABLE_FIELDS, "strategy.default": (), "ownedPools[].driver": ()}
+    built = {**AVAILABLE_FIELDS, "strategy.default": (), "quotas[].namespaceSelector": ()}
     assert answer(load_configuration(value, (), built)) == [
         "FieldUnavailable strategy.maxPodsPerNode",
-        "FieldUnavailable ownedPools[1].unfenced",
+        "FieldUnavailable quotas[1].single",
     ]
 
 

@@ -41,6 +41,10 @@ BEYOND = {
     "operators and their values",
     "an expression that does not compile",
     "an expected node with a property twice",
+    "bridge placement without pools",
+    "bridge placement with an empty list of pools",
+    "owned pools without bridge placement",
+    "the same nodes with and without a fence",
 }
 
 
