@@ -10,6 +10,9 @@ DUAL_LABEL: Final = "drawbridge.dev/dual"
 # Kubernetes allows requests with admin access only in namespaces where this label is "true".
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 
+# The taint of nodes whose pools only the Drawbridge allocator allocates from.
+OWNED_TAINT: Final = "drawbridge.dev/owned"
+
 # Annotations.
 ORIGINAL_ANNOTATION: Final = "drawbridge.dev/original"
 FACTS_ANNOTATION: Final = "drawbridge.dev/facts"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from dra.decode import Object, Reader
-from dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from dra.quantity import Quantity
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
@@ -34,10 +34,12 @@ class Node(msgspec.Struct, frozen=True):
     registrations: tuple[str, ...] = ()
     provider_id: str = ""
     ready: bool = True
+    taints: tuple[Taint, ...] = ()
 
 
 class _Spec(msgspec.Struct, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
+    taints: tuple[Taint, ...] = ()
 
 
 class _Condition(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ def _convert(wire: _Node) -> Node:
         registrations_of(wire.metadata.annotations),
         wire.spec.provider_id,
         all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+        wire.spec.taints,
     )
 
 

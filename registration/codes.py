@@ -14,6 +14,7 @@ import ledger.codes
 import registration.admission_codes
 import registration.certificate_codes
 import registration.controller_codes
+import registration.ownership_codes
 import report.codes
 import solver.codes
 import translate.changes.codes
@@ -42,6 +43,7 @@ TABLES: Final = (
     translate.manifests.codes.CODES,
     registration.admission_codes.CODES,
     registration.controller_codes.CODES,
+    registration.ownership_codes.CODES,
     registration.certificate_codes.CODES,
     report.codes.CODES,
 )

@@ -1,0 +1,184 @@
+"""Decides which nodes and pools only the Drawbridge allocator uses.
+
+The webhook, the controller and the allocator must agree on it. An owned pool is local to one node:
+other pools span nodes, so that no taint of a node keeps other schedulers away from them.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from config.model import Configuration, OwnedPool, Placement
+from dra.device import Taint
+from dra.finding import Finding
+from dra.inventory import PoolID
+from dra.names import DUAL_LABEL, OWNED_TAINT
+from dra.nodes import Node
+from dra.slices import Slice
+from facts.families import Family, serves_name
+from facts.served_names import advertised_resources
+from registration.ownership_codes import FENCE_DISAGREES, FENCE_MISSING, POOL_NOT_LOCAL
+from registration.scope import selector_matches
+
+# The taint that keeps pods of other schedulers off owned nodes.
+FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+_MAX_NAMED_NODES: Final = 10
+Labels: TypeAlias = Mapping[str, str]
+
+
+class PoolOwner(enum.StrEnum):
+    """Who allocates from a pool."""
+
+    DRAWBRIDGE = "drawbridge"
+    OTHERS = "others"  # another driver, or a node that is not owned
+    SHARED = "shared"  # the driver of an owned pool, but not local to one node
+
+
+class NodeOwnership(NamedTuple):
+    """What the configuration says about one node."""
+
+    drivers: frozenset[str] = frozenset()  # whose local pools on the node are owned
+    fenced: bool = False  # whether the node must have the taint
+    disagreeing: bool = False  # whether only some of the entries set `unfenced`
+
+    @property
+    def owned(self) -> bool:
+        """Whether any pool on the node can be owned."""
+        return bool(self.drivers)
+
+
+def owned_pools(configuration: Configuration) -> tuple[OwnedPool, ...]:
+    """Return the entries that apply: none without bridge placement."""
+    return configuration.owned_pools if configuration.placement is Placement.BRIDGE else ()
+
+
+def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
+    """Decide the ownership of a node with these labels.
+
+    If entries disagree on the fence, the node has it: the fence of one driver protects only if no
+    other entry removes it.
+    """
+    entries = [each for each in owned if selector_matches(each.node_selector, labels)]
+    unfenced = {each.unfenced for each in entries}
+    drivers = frozenset(str(each.driver) for each in entries)
+    return NodeOwnership(drivers, False in unfenced, len(unfenced) > 1)
+
+
+def decide_pool(
+    owned: Sequence[OwnedPool],
+    pool: PoolID,
+    slices: Iterable[Slice],
+    labels_of: Callable[[str], Labels | None],
+) -> PoolOwner:
+    """Decide who allocates from a pool with these slices.
+
+    `labels_of` returns the labels of a node, or None if it is not known; its pools are not owned.
+    Only the newest generation counts.
+    """
+    if all(each.driver != pool.driver for each in owned):
+        return PoolOwner.OTHERS
+    node = find_local_node(slices)
+    if node is None:
+        return PoolOwner.SHARED
+    labels = labels_of(node)
+    if labels is None or pool.driver not in decide_node(owned, labels).drivers:
+        return PoolOwner.OTHERS
+    return PoolOwner.DRAWBRIDGE
+
+
+def find_local_node(slices: Iterable[Slice]) -> str | None:
+    """Return the node that all slices of the newest generation name, or None."""
+    published = tuple(slices)
+    newest = max((each.generation for each in published), default=0)
+    current = [each for each in published if each.generation == newest]
+    names = {each.node_name for each in current}
+    if len(names) != 1 or any(_is_shared(each) for each in current):
+        return None
+    return names.pop() or None
+
+
+def _is_shared(each: Slice) -> bool:
+    """Whether fields other than the node name select nodes for a slice or its devices."""
+    return bool(each.all_nodes or each.per_device_node_selection) or each.node_selector is not None
+
+
+def report_shared_pool(pool: PoolID, slices: Iterable[Slice]) -> Finding:
+    """Report a pool of an owned driver that is not local; the allocator does not use it."""
+    message = f"pool {pool.name} of driver {pool.driver} is not local to one node: {_reach(slices)}"
+    return POOL_NOT_LOCAL.at("spec", message)
+
+
+def _reach(slices: Iterable[Slice]) -> str:
+    for each in sorted(slices, key=lambda each: (-each.generation, each.name)):
+        if each.all_nodes:
+            return f"ResourceSlice {each.name} sets allNodes"
+        if each.per_device_node_selection:
+            return f"ResourceSlice {each.name} sets perDeviceNodeSelection"
+        if each.node_selector is not None:
+            return f"ResourceSlice {each.name} sets nodeSelector"
+    return "its ResourceSlices name several nodes"
+
+
+def find_unfenced_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the names of the owned nodes without the taint that they must have, sorted."""
+    return tuple(
+        sorted(
+            each.name
+            for each in nodes
+            if decide_node(owned, each.labels).fenced and not has_fence(each.taints)
+        )
+    )
+
+
+def has_fence(taints: Iterable[Taint]) -> bool:
+    """Tell whether a node with these taints has the fence; its value is irrelevant."""
+    return any(each.key == FENCE.key and each.effect == FENCE.effect for each in taints)
+
+
+def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
+    """Report owned nodes without the taint. The allocator does not start while there are any."""
+    if not names:
+        return None
+    verb = "lacks" if len(names) == 1 else "lack"
+    return FENCE_MISSING.at(
+        "spec.taints", f"{_list_nodes(names)} {verb} the taint {OWNED_TAINT}:{FENCE.effect}"
+    )
+
+
+def report_disagreement(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels]) -> Finding | None:
+    """Report the nodes for which the entries disagree on the fence."""
+    names = sorted(name for name, labels in nodes.items() if decide_node(owned, labels).disagreeing)
+    if not names:
+        return None
+    verb, has = ("is", "has") if len(names) == 1 else ("are", "have")
+    message = (
+        f"{_list_nodes(names)} {verb} selected by entries with and without unfenced: true, and "
+        f"{has} the taint"
+    )
+    return FENCE_DISAGREES.at("ownedPools", message, object="Configuration")
+
+
+def _list_nodes(names: Sequence[str]) -> str:
+    rest = len(names) - _MAX_NAMED_NODES
+    more = f" and {rest} more" if rest > 0 else ""
+    noun = "node" if len(names) == 1 else "nodes"
+    return f"{noun} {', '.join(names[:_MAX_NAMED_NODES])}{more}"
+
+
+def find_withheld_drivers(
+    node: Node, known: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
+
+    The allocator does not use their devices. `extended` has the drivers whose devices the classes
+    with an extended resource name select, by this name. The controller keeps the label of a dual
+    node until the last pod with a device of the plugin has ended.
+    """
+    if DUAL_LABEL in node.labels:
+        named = (driver for driver, family in known.items() if family.legacy_names)
+        return frozenset(named).union(*extended.values())
+    found: set[str] = set()
+    for name in advertised_resources(node):
+        found.update(driver for driver, family in known.items() if serves_name(family, name))
+        found.update(extended.get(name, ()))
+    return frozenset(found)
