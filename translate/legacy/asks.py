@@ -164,9 +164,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether an extended resource can express it: a count of whole devices and no more."""
+        """Whether an extended resource can express it: a count of whole devices and no more.
+
+        An extended resource gives each container devices of its own.
+        """
+        apps = sum(user.role is ContainerRole.APP for user in self.users)
         return self.count is not None and not (
-            self.share
+            apps > 1
+            or self.share
             or self.amounts
             or self.selectors
             or self.alternatives

@@ -1,6 +1,6 @@
 """Collects the asks, source fields and findings of one dialect while it reads one pod."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +26,15 @@ _ASK_UNITS = 15  # of work, to read an ask
 MAX_DEVICES = 16
 
 
+_NO_TOTALS: Mapping[str, int] = {}
+
+
+def _find_amounts(totals: Mapping[str, int], count: int | None) -> tuple[str, ...]:
+    """Return the names that do not count devices: all but the first one with the count."""
+    counting = next((name for name, total in totals.items() if total == count), None)
+    return tuple(name for name in totals if name != counting)
+
+
 class RequestBuilder:
     """Asks, source fields and findings of one dialect, in the order in which they are added."""
 
@@ -37,9 +46,16 @@ class RequestBuilder:
         self.findings: list[Finding] = []
 
     def add_ask(
-        self, ask: Ask, sources: Iterable[DeviceResource], users: tuple[DeviceUser, ...] = ()
+        self,
+        ask: Ask,
+        sources: Iterable[DeviceResource],
+        users: tuple[DeviceUser, ...] = (),
+        totals: Mapping[str, int] = _NO_TOTALS,
     ) -> Ask:
-        """Add an ask that was read from these resources. Returns it with its name and row."""
+        """Add an ask that was read from these resources. Returns it with its name and row.
+
+        `totals` are the amounts by name of an ask for several containers.
+        """
         self.pod.budget.charge(_ASK_UNITS)
         resources = tuple(sources)
         name = f"{self.dialect}-{len(self.asks)}"
@@ -50,8 +66,8 @@ class RequestBuilder:
             users=users or ask.users,
             resources=tuple(dict.fromkeys([one.original_name for one in resources]))
             or ask.resources,
-            amounts=tuple(
-                dict.fromkeys([one.original_name for one in resources if one.amount != ask.count])
+            amounts=_find_amounts(
+                {**{one.original_name: one.amount for one in resources}, **totals}, ask.count
             ),
         )
         self.asks.append(named)

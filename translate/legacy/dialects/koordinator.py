@@ -185,8 +185,9 @@ def _read_gpus(
 
 
 def _add(builder: RequestBuilder, ask: Ask, sums: Iterable[_PodResource]) -> None:
-    found = [resource for one in sums for resource in one.sources]
-    builder.add_ask(ask, found, _find_users(builder.pod, found))
+    found = [(resource, one.amount) for one in sums for resource in one.sources]
+    sources, totals = [each for each, _ in found], {one.original_name: n for one, n in found}
+    builder.add_ask(ask, sources, _find_users(builder.pod, sources), totals)
 
 
 def _find_users(pod: PodView, found: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
