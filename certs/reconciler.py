@@ -29,6 +29,8 @@ from runtime.tls import format_time
 _LOG: Final = logging.getLogger("certs.reconciler")
 NAME: Final = "certificates"
 _ABOUT: Final = f"Secret/{CA_SECRET}"
+# A wrong time would drop a CA that is valid.
+_UNCERTAIN_WAIT: Final = 5.0
 JSONObject = dict[str, Any]
 
 
@@ -68,6 +70,10 @@ class CertificateReconciler:
 
     async def reconcile(self) -> None:
         """Take one step, and plan when to look again."""
+        if not self._secret.is_time_certain():
+            log_event(_LOG, logging.WARNING, "the time of the API server is not certain yet")
+            self._outside.wake_in(_UNCERTAIN_WAIT)
+            return
         configurations = self._find_configurations()
         reading = self._secret.reading
         situation = Situation(

@@ -31,6 +31,7 @@ class WatchedSecret:
         self.namespace = namespace
         self.remembered: Authorities = NONE
         self.now = session.clock.now
+        self.is_time_certain = session.clock.is_certain
         self._written: JSONObject | None = None
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._change)

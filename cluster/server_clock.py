@@ -1,20 +1,25 @@
 """The time of the API server, which is the clock that decides whether a certificate is valid.
 
 A process whose own clock is wrong would issue certificates that no API server accepts. The time
-comes from the `Date` header of responses, and from the time that has passed since.
+comes from the `Date` header of responses, and from the time that has passed since. One API server
+of several, or a proxy, can have a wrong clock, so a large step needs a second witness: the own
+clock, or the same time in all responses for a minute.
 """
 
 import logging
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 _LOG = logging.getLogger("cluster.server_clock")
 # The header has whole seconds, and a response takes a moment.
 TOLERANCE_SECONDS: Final = 2.0
 # Certificates are used for hours, so that a larger difference is worth a line in the log.
 _WARN_SECONDS: Final = 60.0
+# Certificates and their renewal leave more room than this.
+LARGE_STEP_SECONDS: Final = 3600.0
+CONFIRMATION_SECONDS: Final = 60.0
 
 
 def boot_time() -> float:
@@ -22,6 +27,13 @@ def boot_time() -> float:
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
+
+
+class _Claim(NamedTuple):
+    """A time that nothing else supports yet, and the elapsed time at its first response."""
+
+    time: float
+    since: float
 
 
 class ServerClock:
@@ -35,10 +47,16 @@ class ServerClock:
         self._elapsed = elapsed
         self._wall = wall
         self._time, self._at = wall(), elapsed()
+        self._is_known = False
+        self._claim: _Claim | None = None
 
     def now(self) -> float:
         """Return the time now."""
         return self._time + self._elapsed() - self._at
+
+    def is_certain(self) -> bool:
+        """Return whether nothing contradicts the time, so that a decision may depend on it."""
+        return self._claim is None
 
     def observe(self, date: str | None) -> None:
         """Follow the `Date` header of a response; a header that is no date is ignored."""
@@ -46,8 +64,25 @@ class ServerClock:
             told = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError, TypeError):
             return
-        if abs(told - self.now()) <= TOLERANCE_SECONDS:
+        is_supported = _is_near(told, self._wall()) or (
+            self.is_certain() and _is_near(told, self.now())
+        )
+        if is_supported or self._is_confirmed(told):
+            self._claim = None
+        elif self._is_known:
             return
+        self._is_known = True
+        if abs(told - self.now()) > TOLERANCE_SECONDS:
+            self._follow(told)
+
+    def _is_confirmed(self, told: float) -> bool:
+        """Return whether all responses of the last minute have told this time."""
+        elapsed, claim = self._elapsed(), self._claim
+        if claim is None or not _is_near(told, claim.time + elapsed - claim.since):
+            self._claim = claim = _Claim(told, elapsed)
+        return elapsed - claim.since >= CONFIRMATION_SECONDS
+
+    def _follow(self, told: float) -> None:
         self._time, self._at = told, self._elapsed()
         difference = self._wall() - told
         if abs(difference) > _WARN_SECONDS:
@@ -56,3 +91,7 @@ class ServerClock:
                 "certificates follow the API server",
                 difference,
             )
+
+
+def _is_near(told: float, other: float) -> bool:
+    return abs(told - other) <= LARGE_STEP_SECONDS

@@ -1,5 +1,6 @@
 """The clock of the API server is followed, whatever the own clock says."""
 
+import email.utils
 import logging
 
 import pytest
@@ -39,6 +40,57 @@ def test_a_wrong_clock_is_corrected_and_a_later_step_changes_nothing(
     times.wall_time += 1e9
     times.elapsed_time += 5
     assert clock.now() == TOLD + 5
+
+
+class ObservedClock:
+    """A server clock whose machine is right by default, and what it hears."""
+
+    def __init__(self, error: float = 0.0) -> None:
+        self.times = Times(TOLD + error)
+        self.clock = ServerClock(self.times.wall, self.times.elapsed)
+
+    def hear(self, ahead: float = 0.0, after: float = 0.0) -> tuple[float, bool]:
+        """Observe a header that is `ahead`; return the error of the time, and if it is certain."""
+        self.times.wall_time += after
+        self.times.elapsed_time += after
+        right = TOLD + self.times.elapsed_time - 100.0
+        self.clock.observe(email.utils.formatdate(right + ahead, usegmt=True))
+        return self.clock.now() - right, self.clock.is_certain()
+
+
+YEARS = 5 * 365 * 86_400.0
+
+
+@pytest.mark.parametrize("ahead", [YEARS, -YEARS])
+def test_a_large_step_of_one_response_is_ignored(ahead: float) -> None:
+    observed = ObservedClock()
+    assert observed.hear() == (0.0, True)
+    assert observed.hear(ahead, after=1.0) == (0.0, False)
+    assert observed.hear(after=1.0) == (0.0, True)
+
+
+def test_a_large_step_is_followed_after_a_minute_without_contradiction() -> None:
+    observed = ObservedClock()
+    observed.hear()
+    heard = [observed.hear(YEARS, after=20.0) for _ in range(4)]
+    assert heard == [*[(0.0, False)] * 3, (YEARS, True)]
+    assert observed.hear(after=1.0) == (0.0, True)
+
+
+def test_two_servers_that_disagree_never_move_the_clock() -> None:
+    observed = ObservedClock(error=-YEARS)
+    observed.hear()
+    for _ in range(10):
+        assert observed.hear(YEARS, after=20.0) == (0.0, False)
+        assert observed.hear(after=20.0) == (0.0, False)
+
+
+def test_a_machine_that_contradicts_the_first_response_makes_the_time_uncertain() -> None:
+    observed = ObservedClock(error=YEARS)
+    assert observed.hear() == (0.0, False)
+    assert observed.hear(after=59.0) == (0.0, False)
+    assert observed.hear(after=1.0) == (0.0, True)
+    assert observed.hear(YEARS / 2, after=1.0) == (0.0, False)
 
 
 @pytest.mark.parametrize("difference", [-1.9, 0.0, 0.9, 1.9])

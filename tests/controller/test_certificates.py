@@ -3,13 +3,16 @@
 import asyncio
 import base64
 import copy
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certs.rotation import DAY
 from certs.secret import SecretState, read_secret
+from cluster.server_clock import CONFIRMATION_SECONDS, ServerClock, boot_time
 from dra.names import CA_SECRET
 from registration.match_conditions import GUARD_KIND, KIND
 from tests.cluster.fake.api import FakeApi
@@ -125,6 +128,40 @@ def test_a_lost_secret_is_restored_with_the_same_ca(
                 await api.until(lambda: "AuthorityRestored" in reasons(api))
                 await wait_until_injected(api)
                 assert read_secret(secret(api)).stored == before
+
+    asyncio.run(play())
+
+
+class DisputedClock(ServerClock):
+    """The clock of a machine that is years ahead of the API server, and an hourglass."""
+
+    asked = 0
+    passed = 0.0
+
+    def __init__(self) -> None:
+        kind = type(self)
+        super().__init__(lambda: time.time() + 5 * 365 * DAY, lambda: boot_time() + kind.passed)
+
+    def is_certain(self) -> bool:
+        """Count the questions."""
+        type(self).asked += 1
+        return super().is_certain()
+
+
+def test_no_ca_is_made_or_dropped_while_the_time_is_disputed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.session.ServerClock", DisputedClock)
+    monkeypatch.setattr("certs.reconciler._UNCERTAIN_WAIT", 0.1)
+
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            async with running(api, tmp_path):
+                await api.until(lambda: DisputedClock.asked > 1)
+                assert (secret(api), bundles(api)) == (None, {""})
+                DisputedClock.passed = CONFIRMATION_SECONDS
+                await wait_until_injected(api)
 
     asyncio.run(play())
 
