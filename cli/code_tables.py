@@ -3,6 +3,7 @@
 from typing import Final
 
 import cli.codes
+import cli.doctor_codes
 import config.codes
 import documents.codes
 import registration.codes
@@ -12,4 +13,5 @@ TABLES: Final = (
     config.codes.CODES,
     *registration.codes.TABLES,
     cli.codes.CODES,
+    cli.doctor_codes.CODES,
 )

@@ -22,6 +22,7 @@ COMMANDS = {
     "cel": "cli.cel",
     "check": "cli.check",
     "config": "cli.config",
+    "doctor": "cli.doctor",
     "explain": "cli.explain",
     "facts": "cli.facts",
     "help": "cli.help",

@@ -26,6 +26,7 @@ _PATH = re.compile(
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.:]*[a-z0-9])?")
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 PATCHES = {
     "application/merge-patch+json",
@@ -67,6 +68,8 @@ async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.Stream
         return _shown({"major": major, "minor": minor, "gitVersion": f"v{api.version}.0"})
     if seen.path in ("/healthz", "/readyz", "/livez"):
         return web.Response(text="ok")
+    if seen.path == _ACCESS_REVIEWS:
+        return _shown(_review_access(api, _body(seen)), 201)
     target = Target(seen)
     if not target.plural:
         return _discovery(target)
@@ -74,6 +77,11 @@ async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.Stream
     if seen.method == "GET" and not target.name:
         return await _many(api, kind, target, seen, request)
     return _one(api, kind, target, seen)
+
+
+def _review_access(api: "FakeApi", review: JSON) -> JSON:
+    resource = review["spec"]["resourceAttributes"]["resource"]
+    return {**review, "status": {"allowed": resource not in api.denied}}
 
 
 def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:

@@ -34,7 +34,8 @@ class FakeApi:
 
     `version` is the minor version it says; `watch_list` whether it offers initial events;
     `tokens`, where set, who may ask; `on_write(plural, object)` may change what is about to be
-    kept, as an API server that drops fields does; `requests` is everything that was asked.
+    kept, as an API server that drops fields does; `denied` are the resources that access reviews
+    say nobody may use; `requests` is everything that was asked.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class FakeApi:
         self.watch_list = watch_list
         self.tokens: set[str] | None = None
         self.on_write: Callable[[str, JSON], JSON] | None = None
+        self.denied: set[str] = set()
         self.requests: list[Seen] = []
         self.connections = 0
         self.store = Store()

@@ -1,0 +1,110 @@
+"""`drawbridge doctor`: checks a live cluster, the installation of Drawbridge, and your rights.
+
+Changes nothing. Exit code 0 without errors, 1 if something is wrong, or with `--strict` for
+warnings, 2 if the cluster cannot be reached.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from cli import config, live_cluster, output
+from cli.doctor_line import DoctorLine, Status, count, found
+from cli.effective_configuration import read_effective_configuration
+from cli.live_cluster import ClusterReadError
+from cli.streams import Streams
+from config.model import Configuration
+from documents.document import LocatedFinding
+from report.tables import align_columns, escape_unprintable
+
+if TYPE_CHECKING:
+    from cluster.session import Session
+
+NAME = "doctor"
+HELP = "check a live cluster, the installation and your rights"
+
+RIGHT, WRONG, BAD = 0, 1, 2
+_COLOURS: Final = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the cluster and the output format."""
+    live_cluster.add_options(parser)
+    parser.add_argument(
+        "-n", "--namespace", metavar="NS", help="namespace of your rights and of the sample pod"
+    )
+    config.add_config_option(parser)
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml"],
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the result of each check."""
+    configuration, findings = read_effective_configuration(options, streams, asks_cluster=True)
+    if configuration is None:
+        return _print_unreadable(findings, options.output, streams)
+    try:
+        lines = _check(options, configuration)
+    except ClusterReadError as error:
+        return _print_unreadable([error.located], options.output, streams)
+    lines = (*(found("configuration", each.finding) for each in findings), *lines)
+    if options.output == "text":
+        _print_text(lines, streams)
+    else:
+        data = {"checks": [msgspec.to_builtins(each) for each in lines]}
+        output.print_value(data, options.output, streams.out)
+    states = {each.status for each in lines}
+    return (
+        WRONG if Status.ERROR in states or (options.strict and Status.WARNING in states) else RIGHT
+    )
+
+
+def _check(options: argparse.Namespace, configuration: Configuration) -> tuple[DoctorLine, ...]:
+    from cli.doctor_checks import check_state  # noqa: PLC0415  # imports the CEL engine
+    from cli.doctor_state import ClusterState, read_state  # noqa: PLC0415
+
+    async def read(session: "Session") -> ClusterState:
+        return await read_state(session, options, configuration)
+
+    return check_state(live_cluster.run_with_session(options, read), configuration)
+
+
+def _print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:
+    if form == "text":
+        output.print_findings(findings, streams.err)
+    else:
+        output.print_value(output.findings_as_data(findings), form, streams.out)
+    return BAD
+
+
+def _print_text(lines: Sequence[DoctorLine], streams: Streams) -> None:
+    rows = [(each.status.value, each.check, _message(each)) for each in lines]
+    for each, row in zip(lines, align_columns(rows), strict=True):
+        status = each.status.value
+        if streams.color:
+            row = f"\033[{_COLOURS[each.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is no column
+        streams.out.write(f"{row}\n")
+        if each.remedy and each.status is not Status.OK:
+            streams.out.write(f"    {escape_unprintable(each.remedy)}\n")
+    numbers = {status: sum(each.status is status for each in lines) for status in Status}
+    streams.out.write(f"\n{_summary(numbers)}\n")
+
+
+def _message(line: DoctorLine) -> str:
+    return f"{line.message} [{line.code}]" if line.code else line.message
+
+
+def _summary(numbers: Mapping[Status, int]) -> str:
+    told = [f"{numbers[Status.OK]} ok"]
+    told += [
+        count(numbers[each], each.value) for each in (Status.WARNING, Status.ERROR) if numbers[each]
+    ]
+    return f"{count(sum(numbers.values()), 'line')}: {', '.join(told)}"

@@ -1,0 +1,355 @@
+"""`drawbridge doctor` names what is wrong in a cluster, and what it may not read."""
+
+import asyncio
+import base64
+import datetime as dt
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from certs.authority import create_authority
+from cli.code_tables import TABLES
+from cli.main import dispatch
+from cli.streams import Streams
+from config.model import Configuration
+from dra.names import ORIGINAL_ANNOTATION
+from facts import serialized
+from facts.gather import FactsInput, gather_facts
+from registration.match_conditions import derive_conditions
+from registration.published_facts import build_data_key
+from tests.cli.test_live_cluster import OBJECTS
+from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.status import RefusedError
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = "drawbridge-system"
+DAY = 86_400
+NOW = dt.datetime.now(dt.UTC)
+DENIAL = (
+    'admission webhook "pods.drawbridge.dev" denied the request: RequestIncomplete: cores alone'
+)
+UNREACHABLE = 'Internal error: failed calling webhook "pods.drawbridge.dev": connection refused'
+CODES = {name: code for table in TABLES for name, code in table.items()}
+Line = dict[str, str]
+
+
+class Doctor(NamedTuple):
+    """What the command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of the JSON output."""
+        found: list[Line] = json.loads(self.out)["checks"]
+        return found
+
+    def of(self, check: str) -> list[Line]:
+        """The lines of one check."""
+        return [each for each in self.lines if each["check"] == check]
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all problems."""
+        return [each["code"] for each in self.lines if each["code"]]
+
+
+def bundle(days: float) -> str:
+    """Return a caBundle whose certificate expires in so many days."""
+    start = (NOW - dt.timedelta(days=50)).timestamp()
+    authority = create_authority(start, (50 + days) * DAY)
+    return base64.b64encode(authority.certificate.pem.encode()).decode()
+
+
+def registration(ca: str) -> JSON:
+    """Return the webhook configuration of the manifests, as the controller completes it."""
+    text = (ROOT / "manifests/base/admission-pods.yaml").read_text("utf-8")
+    value: JSON = next(iter(yaml.safe_load_all(text)))
+    conditions = derive_conditions(Configuration())
+    for each in value["webhooks"]:
+        each["clientConfig"]["caBundle"] = ca
+        for name, expression in conditions.get(each["name"], {}).items():
+            each["matchConditions"] = [{"name": name, "expression": expression}]
+    return value
+
+
+def config_map(name: str, data: dict[str, str]) -> JSON:
+    metadata = {"name": name, "namespace": SYSTEM}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def facts_map() -> JSON:
+    facts = gather_facts(FactsInput()).facts
+    digest = serialized.facts_hash(facts)
+    content = serialized.encode_facts(facts).decode()
+    return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
+
+
+def lease(age: float, holder: str = "controller-0") -> JSON:
+    renewed = NOW - dt.timedelta(seconds=age)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "drawbridge-controller", "namespace": SYSTEM},
+        "spec": {"holderIdentity": holder, "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}"},
+    }
+
+
+def namespace(name: str, mode: str) -> JSON:
+    labels = {"drawbridge.dev/translate": mode}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def translating(plural: str, value: JSON) -> JSON:
+    """Mark pods as the webhook does."""
+    if plural == "pods":
+        value["metadata"].setdefault("annotations", {})[ORIGINAL_ANNOTATION] = "[]"
+    return value
+
+
+def refusing(message: str, *, only: str = "") -> Callable[[str, JSON], JSON]:
+    """Refuse pods that contain `only`."""
+
+    def on_write(plural: str, value: JSON) -> JSON:
+        if plural == "pods" and only in json.dumps(value):
+            raise RefusedError(500 if "failed calling" in message else 403, message)
+        return value
+
+    return on_write
+
+
+def healthy(api: FakeApi) -> None:
+    """Put a cluster with devices and a complete installation."""
+    installed = (
+        registration(bundle(300)),
+        config_map("drawbridge-config", {"config.yaml": CONFIGURATION}),
+        facts_map(),
+        lease(2),
+        namespace("team-a", "enforce"),
+    )
+    for each in (*OBJECTS, *installed):
+        api.put(each)
+    api.on_write = translating
+
+
+CONFIGURATION = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+
+
+def doctor(
+    folder: Path, *words: str, change: Callable[[FakeApi], object] = lambda _: None
+) -> Doctor:
+    """Run the command on a healthy cluster that `change` has changed."""
+
+    async def run_with_api() -> Doctor:
+        async with FakeApi() as api:
+            healthy(api)
+            change(api)
+            out, err = io.StringIO(), io.StringIO()
+            arguments = ["doctor", *words, "--kubeconfig", str(api.kubeconfig(folder / "config"))]
+            streams = Streams(io.BytesIO(), out, err)
+            code = await asyncio.to_thread(dispatch, arguments, streams, "drawbridge")
+            written = [each for each in api.requests if each.method != "GET"]
+            assert all(_changes_nothing(each.path, each.query) for each in written), written
+            return Doctor(code, out.getvalue(), err.getvalue())
+
+    return asyncio.run(run_with_api())
+
+
+def _changes_nothing(path: str, query: dict[str, str]) -> bool:
+    return path.endswith("/selfsubjectaccessreviews") or query.get("dryRun") == "All"
+
+
+def test_a_healthy_cluster_has_only_ok_lines(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "-o", "json", "--strict")
+    assert [each for each in found.lines if each["status"] != "ok"] == []
+    assert (found.code, found.err) == (0, "")
+    told = {each["check"]: each["message"] for each in found.lines}
+    assert "gpu.nvidia.com" in told["drivers"]
+    assert told["webhook"].startswith("namespace team-a: translates a pod that requests")
+    assert told["webhook certificate"].startswith("caBundle has 1 valid certificate until ")
+    assert told["namespaces"].startswith("1 of ")
+    assert told["controller"] == "controller-0 leads"
+    assert "drawbridge-system/drawbridge-facts: 0 classes" in told["facts"]
+
+
+def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> None:
+    found = doctor(tmp_path, change=lambda api: api.put(lease(7200)))
+    assert found.code == 1
+    lines = found.out.splitlines()
+    (number,) = (i for i, line in enumerate(lines) if line.startswith("error"))
+    assert "renewed Lease drawbridge-system/drawbridge-controller 2 hours ago" in lines[number]
+    assert lines[number].endswith("[LeaderMissing]")
+    assert lines[number + 1] == f"    {CODES['LeaderMissing'].remedy}"
+    assert lines[-1].endswith("ok, 1 error")
+
+
+def with_condition(value: JSON, expression: str) -> JSON:
+    for each in value["webhooks"]:
+        each["matchConditions"] = [{"name": "asks-for-devices", "expression": expression}]
+    return value
+
+
+def without(api: FakeApi, kind: str) -> None:
+    for each in api.all(kind):
+        api.remove(kind, each["metadata"]["name"])
+
+
+def lose_a_slice(api: FakeApi) -> None:
+    first = api.all("ResourceSlice")[0]
+    first["spec"]["pool"]["resourceSliceCount"] += 1
+    api.put(first)
+
+
+def advertise(api: FakeApi) -> None:
+    """Let a device plugin advertise the GPUs of the first node of NVIDIA's driver."""
+    slices = api.all("ResourceSlice")
+    name = next(
+        each["spec"]["nodeName"] for each in slices if each["spec"]["driver"] == "gpu.nvidia.com"
+    )
+    node = api.get("Node", name)
+    assert node is not None
+    node.setdefault("status", {}).setdefault("allocatable", {})["nvidia.com/gpu"] = "8"
+    api.put(node)
+
+
+CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
+    "not installed": (
+        "webhook registration", "NameNotActive", 0,
+        lambda api: api.remove("MutatingWebhookConfiguration", "drawbridge"),
+    ),
+    "match conditions of an older configuration": (
+        "webhook registration", "NameNotActive", 0,
+        lambda api: api.put(with_condition(registration(bundle(300)), "false")),
+    ),
+    "no certificate": (
+        "webhook certificate", "CertificateUnusable", 1, lambda api: api.put(registration("")),
+    ),
+    "expired certificate": (
+        "webhook certificate", "CertificateUnusable", 1,
+        lambda api: api.put(registration(bundle(-2))),
+    ),
+    "unreadable certificate": (
+        "webhook certificate", "CertificateUnusable", 1, lambda api: api.put(registration("AAAA")),
+    ),
+    "certificate that expires soon": (
+        "webhook certificate", "CertificateExpires", 0,
+        lambda api: api.put(registration(bundle(3.5))),
+    ),
+    "no namespace": (
+        "namespaces", "NothingInScope", 0, lambda api: api.put(namespace("team-a", "off")),
+    ),
+    "unknown mode": (
+        "namespaces", "ScopeLabelUnknown", 0, lambda api: api.put(namespace("team-b", "yes")),
+    ),
+    "webhook that does not answer": (
+        "webhook", "WebhookUnreachable", 1,
+        lambda api: setattr(api, "on_write", refusing(UNREACHABLE)),
+    ),
+    "webhook that is not called": (
+        "webhook", "WebhookNotCalled", 1, lambda api: setattr(api, "on_write", None),
+    ),
+    "pod refused by a policy": (
+        "webhook", "WebhookNotTried", 0,
+        lambda api: setattr(api, "on_write", refusing("exceeded quota: pods=0")),
+    ),
+    "no facts": (
+        "facts", "FactsMissing", 1, lambda api: api.remove("ConfigMap", "drawbridge-facts", SYSTEM),
+    ),
+    "forged facts": (
+        "facts", "FactsMissing", 1,
+        lambda api: api.put(config_map("drawbridge-facts", {"current": "sha256:1"})),
+    ),
+    "no leader": ("controller", "LeaderMissing", 1, lambda api: api.put(lease(3600))),
+    "released lease": ("controller", "LeaderMissing", 1, lambda api: api.put(lease(1, ""))),
+    "no driver": ("drivers", "NoDriverPublishes", 0, lambda api: without(api, "ResourceSlice")),
+    "class without devices": (
+        "DeviceClasses", "ClassSelectsNothing", 0,
+        lambda api: api.put(
+            {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "new"},
+             "spec": {"selectors": [{"cel": {"expression": 'device.driver == "new"'}}]}}
+        ),
+    ),
+    "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
+    "dual node": ("nodes", "DualNodes", 0, advertise),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
+    check, expected, exit_code, change = CASES[name]
+    found = doctor(tmp_path, "-o", "json", change=change)
+    assert expected in [each["code"] for each in found.of(check)], found.lines
+    assert found.code == exit_code
+    assert doctor(tmp_path, "--strict", change=change).code == 1
+
+
+def test_a_webhook_that_leaves_or_denies_the_pod_answers(tmp_path: Path) -> None:
+    def leave(api: FakeApi) -> None:
+        api.on_write = refusing(DENIAL, only="koordinator.sh")
+
+    def deny(api: FakeApi) -> None:
+        api.on_write = refusing(DENIAL)
+
+    assert "answers, and leaves" in doctor(tmp_path, change=leave).out
+    assert "answers, and denies" in doctor(tmp_path, change=deny).out
+
+
+def test_a_field_that_the_server_drops_is_named_with_its_gate(tmp_path: Path) -> None:
+    def drop(api: FakeApi) -> None:
+        def on_write(plural: str, value: JSON) -> JSON:
+            text = json.dumps(translating(plural, value))
+            return json.loads(text.replace('"capacity"', '"dropped"'))  # type: ignore[no-any-return]
+
+        api.on_write = on_write
+
+    found = doctor(tmp_path, "-o", "json", change=drop)
+    (dropped,) = (each for each in found.of("claim fields") if each["code"])
+    assert "drops exactly.capacity" in dropped["message"]
+    assert "DRAConsumableCapacity" in dropped["remedy"]
+
+
+def test_a_person_with_few_rights_gets_a_line_for_each_part(tmp_path: Path) -> None:
+    closed = ("nodes", "namespaces", "resourceslices", "deviceclasses", "configmaps", "leases",
+              "webhookconfigurations", "resourceclaimtemplates")  # fmt: skip
+
+    def close(api: FakeApi) -> None:
+        for part in closed:
+            api.fail(403, part=part, times=99, message=f"{part} is forbidden")
+        api.denied |= {"nodes", "resourceclaimtemplates"}
+
+    found = doctor(tmp_path, "-o", "json", change=close)
+    assert (found.code, found.err) == (0, "")
+    unread = {each["check"] for each in found.lines if each["code"] == "NotChecked"}
+    assert unread == {"claim fields", "drivers", "DeviceClasses", "ResourceSlices", "nodes",
+                      "webhook registration", "namespaces", "facts", "controller"}  # fmt: skip
+    rights = [each["message"] for each in found.of("your rights")]
+    assert rights[0].startswith("you may not list nodes, list resourceclaimtemplates")
+    assert "create resourceclaimtemplates.resource.k8s.io in namespace default" in rights[2]
+
+
+def test_a_cluster_that_cannot_be_reached_exits_with_2(tmp_path: Path) -> None:
+    def close(api: FakeApi) -> None:
+        api.fail(401, times=99, message="no such token")
+
+    found = doctor(tmp_path, change=close)
+    assert (found.code, found.out) == (2, "")
+    assert "[ClusterUnreadable]" in found.err
+    told = doctor(tmp_path, "-o", "json", change=close)
+    assert json.loads(told.out)["findings"][0]["code"] == "ClusterUnreadable"
+
+
+def test_the_named_namespace_is_the_one_that_is_tried(tmp_path: Path) -> None:
+    def add(api: FakeApi) -> None:
+        api.put(namespace("a-first", "enforce"))
+
+    assert "namespace a-first: translates" in doctor(tmp_path, change=add).out
+    assert "namespace team-a: translates" in doctor(tmp_path, "-n", "team-a", change=add).out
+    assert "namespace default is not opted in" in doctor(tmp_path, "-n", "default").out
