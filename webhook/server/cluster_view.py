@@ -24,12 +24,12 @@ from dra.resource_quotas import ResourceQuota
 from facts.model import Facts
 from registration import match_conditions
 from registration.other_webhooks import find_other_webhooks
+from runtime.watched_facts import WatchedFacts
 from translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import WatchedTemplate
-from webhook.server.watched_facts import WatchedFacts
 from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
 
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"

@@ -15,9 +15,10 @@ from dra.gates import DEFAULTS
 from dra.nodes import Node, node_reader
 from dra.resource_quotas import ResourceQuota, quota_reader
 from dra.slices import Slice, slice_reader
+from runtime.object_cache import watch_objects
+from runtime.watched_facts import WatchedFacts
 from webhook.judging.judged_cluster import SETTLE_SECONDS, JudgeSettings
 from webhook.judging.object_changes import ObjectChange, PendingChanges
-from webhook.server.watched_facts import WatchedFacts
 from webhook.server.watched_namespaces import WatchedNamespaces
 
 T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template, ResourceQuota)
@@ -54,9 +55,7 @@ class WatchedJudgeView:
         self._complete_since: float | None = None
 
     def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
-        shape: type[T] = object  # type: ignore[assignment]  # the decoder decides
-        decode = _decode_with(reader)
-        cache = Cache(session, resource, shape, decode=decode, keep_raw=False)
+        cache = watch_objects(session, resource, reader)
         cache.subscribe(lambda before, after: self._on_change(resource, before, after))
         return cache
 
@@ -134,16 +133,3 @@ class WatchedJudgeView:
         since = self._complete_since
         if since is None or self._now() - since < self._settle_seconds:
             yield "the judge started a short time ago and knows no earlier devices"
-
-
-def _decode_with(reader: Reader[T]) -> Callable[[bytes], T]:
-    """Return a decoder that raises ValueError for an object that cannot be read."""
-
-    def decode(raw: bytes) -> T:
-        found = reader.read(raw)
-        if isinstance(found, tuple):
-            first = found[0]
-            raise ValueError(f"{first.path}: {first.message}")  # noqa: TRY004  # not a type check
-        return found
-
-    return decode

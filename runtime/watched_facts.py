@@ -21,7 +21,7 @@ from registration.published_facts import (
 from runtime import metrics
 from runtime.logs import log_event
 
-_LOG: Final = logging.getLogger("webhook.server.watched_facts")
+_LOG: Final = logging.getLogger("runtime.watched_facts")
 
 
 class WatchedFacts:
