@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.cluster_writes import LiveClaim, PodName, WriteFailedError
+from allocator.cluster_writes import PodName, WriteFailedError
 from cluster.errors import ApiError, UnreachableError
 from cluster.protobuf_metadata import MetadataEdit
 from cluster.resources import CLAIMS, PODS, ApiObject
@@ -27,25 +27,25 @@ class ApiServerWrites:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def read_claim(self, namespace: str, name: str) -> LiveClaim | None:
+    async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim from the API server; None if it does not exist."""
         with _failures():
             found = await self._writer.read(CLAIMS, name, namespace=namespace)
-            return None if found is None else _live_claim(found)
+            return None if found is None else _read_claim(found)
 
-    async def list_claims(self) -> list[LiveClaim]:
+    async def list_claims(self) -> list[Claim]:
         """Return the current claims of all namespaces."""
         with _failures():
-            return [_live_claim(each) for each in await self._writer.list(CLAIMS)]
+            return [_read_claim(each) for each in await self._writer.list(CLAIMS)]
 
-    async def mark(self, claim: Claim, mark: str) -> LiveClaim:
+    async def mark(self, claim: Claim, mark: str) -> Claim:
         """Write the allocation mark and the finalizer."""
         edit = MetadataEdit(
             added_finalizers=(FINALIZER,), annotations={ALLOCATION_ANNOTATION: mark}
         )
         return await self._edit(claim, edit)
 
-    async def unmark(self, claim: Claim) -> LiveClaim:
+    async def unmark(self, claim: Claim) -> Claim:
         """Remove the allocation mark, and the finalizer unless the claim is allocated."""
         removed = (FINALIZER,) if claim.status.allocation is None else ()
         edit = MetadataEdit(removed_finalizers=removed, annotations={ALLOCATION_ANNOTATION: None})
@@ -53,16 +53,16 @@ class ApiServerWrites:
 
     async def allocate(
         self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
-    ) -> LiveClaim:
+    ) -> Claim:
         """Write the allocation and the consumers."""
         status = {"allocation": allocation, "reservedFor": _to_json(consumers)}
         return await self._write_status(claim, status)
 
-    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> LiveClaim:
+    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
         """Write the consumers of an allocated claim."""
         return await self._write_status(claim, {"reservedFor": _to_json(consumers)})
 
-    async def deallocate(self, claim: Claim) -> LiveClaim:
+    async def deallocate(self, claim: Claim) -> Claim:
         """Remove the allocation and the consumers."""
         status = {"allocation": None, "reservedFor": None, "devices": None}
         return await self._write_status(claim, status)
@@ -86,11 +86,11 @@ class ApiServerWrites:
         with _failures():
             await self._writer.create_subresource(PODS, pod.name, binding, "binding")
 
-    async def _edit(self, claim: Claim, edit: MetadataEdit) -> LiveClaim:
+    async def _edit(self, claim: Claim, edit: MetadataEdit) -> Claim:
         with _failures():
-            return _live_claim(await self._writer.edit_metadata(CLAIMS, _version(claim), edit))
+            return _read_claim(await self._writer.edit_metadata(CLAIMS, _version(claim), edit))
 
-    async def _write_status(self, claim: Claim, status: ApiObject) -> LiveClaim:
+    async def _write_status(self, claim: Claim, status: ApiObject) -> Claim:
         metadata = claim.metadata
         body = {
             "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
@@ -100,7 +100,7 @@ class ApiServerWrites:
             written = await self._writer.patch(
                 CLAIMS, metadata.name, body, namespace=metadata.namespace, subresource="status"
             )
-            return _live_claim(written)
+            return _read_claim(written)
 
 
 @contextlib.contextmanager
@@ -125,12 +125,12 @@ def _version(claim: Claim) -> ObjectVersion:
     )
 
 
-def _live_claim(value: ApiObject) -> LiveClaim:
+def _read_claim(value: ApiObject) -> Claim:
     read = _READER.read(msgspec.json.encode(value))
     if isinstance(read, tuple):
         name = f"{value['metadata'].get('namespace')}/{value['metadata'].get('name')}"
         raise WriteFailedError(f"claim {name} cannot be read: {read[0].path}: {read[0].message}")
-    return LiveClaim(read, (value.get("status") or {}).get("allocation"))
+    return read
 
 
 def _to_json(consumers: Sequence[Consumer]) -> list[dict[str, Any]]:

@@ -8,13 +8,12 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
-from allocator.cluster_writes import ClusterWrites, LiveClaim, WriteFailedError
+from allocator.cluster_writes import ClusterWrites, WriteFailedError
 from allocator.reservations import ClaimReservation
-from dra.allocation import Consumer
+from dra.allocation import Allocation, Consumer
 from dra.claim import Claim
 from dra.names import ALLOCATION_ANNOTATION
+from solver.results import AllocationJSON
 
 ATTEMPTS: Final = 5
 MAX_CONSUMERS: Final = 256
@@ -27,7 +26,7 @@ class BindRefusedError(Exception):
 class ClaimCache(Protocol):
     """The claims as the watch shows them."""
 
-    def get(self, namespace: str, name: str) -> LiveClaim | None:
+    def get(self, namespace: str, name: str) -> Claim | None:
         """Return a claim; None if the cache does not have it."""
         ...
 
@@ -51,25 +50,25 @@ class ClaimWriter:
         self._observe = observe
         self._server_time = server_time
 
-    async def mark(self, reserved: ClaimReservation) -> LiveClaim:
+    async def mark(self, reserved: ClaimReservation) -> Claim:
         """Write the mark and the finalizer, unless the claim has an allocation or this mark."""
         live = self._cache.get(reserved.namespace, reserved.name)
         for _ in range(ATTEMPTS):
             live = live or await self.read(reserved)
             _check_claim(live, reserved)
-            current = live.claim.metadata.annotations.get(ALLOCATION_ANNOTATION)
-            if live.allocation is not None or current == reserved.mark:
+            current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+            if live.status.allocation is not None or current == reserved.mark:
                 return live
             try:
-                return self._observed(await self._writes.mark(live.claim, reserved.mark))
+                return self._observed(await self._writes.mark(live, reserved.mark))
             except WriteFailedError as error:
                 _raise_unless_changed(error)
                 live = None
         raise _changes_too_often(reserved)
 
     async def allocate(
-        self, marked: LiveClaim, reserved: ClaimReservation, consumer: Consumer
-    ) -> LiveClaim:
+        self, marked: Claim, reserved: ClaimReservation, consumer: Consumer
+    ) -> Claim:
         """Write the allocation and the consumer into a marked claim.
 
         Of a claim that has the allocation, only the consumers change.
@@ -83,87 +82,75 @@ class ClaimWriter:
                 # A request without a response may have been the one that changed the claim.
                 live = await self.read(reserved)
                 _check_claim(live, reserved)
-                if live.allocation is None:
+                if live.status.allocation is None:
                     live = await self.mark(reserved)
         raise _changes_too_often(reserved)
 
     async def unmark(self, reserved: ClaimReservation) -> None:
         """Remove the mark and the finalizer, if the claim was not allocated."""
         live = await self._writes.read_claim(reserved.namespace, reserved.name)
-        if live is None or live.claim.metadata.uid != reserved.uid:
+        if live is None or live.metadata.uid != reserved.uid:
             return
-        self._observe(live.claim)
-        current = live.claim.metadata.annotations.get(ALLOCATION_ANNOTATION)
-        if live.allocation is None and current == reserved.mark:
-            self._observed(await self._writes.unmark(live.claim))
+        self._observe(live)
+        current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+        if live.status.allocation is None and current == reserved.mark:
+            self._observed(await self._writes.unmark(live))
 
-    async def read(self, reserved: ClaimReservation) -> LiveClaim:
+    async def read(self, reserved: ClaimReservation) -> Claim:
         """Read a claim from the API server."""
         live = await self._writes.read_claim(reserved.namespace, reserved.name)
         if live is None:
             raise BindRefusedError(f"claim {reserved.namespace}/{reserved.name} was deleted")
         return self._observed(live)
 
-    async def _allocate(
-        self, live: LiveClaim, reserved: ClaimReservation, consumer: Consumer
-    ) -> LiveClaim:
-        consumers = live.claim.status.reserved_for
-        if live.allocation is None:
+    async def _allocate(self, live: Claim, reserved: ClaimReservation, consumer: Consumer) -> Claim:
+        consumers = live.status.reserved_for
+        if live.status.allocation is None:
             now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
             allocation = {
                 **(reserved.allocation or {}),
                 "allocationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             }
-            return self._observed(await self._writes.allocate(live.claim, allocation, (consumer,)))
+            return self._observed(await self._writes.allocate(live, allocation, (consumer,)))
         if any(each.uid == consumer.uid for each in consumers):
             return live
         if len(consumers) >= MAX_CONSUMERS:
             name = f"{reserved.namespace}/{reserved.name}"
             raise BindRefusedError(f"claim {name} already has {MAX_CONSUMERS} consumers")
-        return self._observed(await self._writes.set_consumers(live.claim, (*consumers, consumer)))
+        return self._observed(await self._writes.set_consumers(live, (*consumers, consumer)))
 
-    def _observed(self, live: LiveClaim) -> LiveClaim:
-        self._observe(live.claim)
+    def _observed(self, live: Claim) -> Claim:
+        self._observe(live)
         return live
 
 
-def _check_claim(live: LiveClaim, reserved: ClaimReservation) -> None:
+def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     """Raise BindRefusedError unless the claim can still have what is reserved."""
     name = f"claim {reserved.namespace}/{reserved.name}"
-    metadata = live.claim.metadata
+    metadata = live.metadata
     if metadata.uid != reserved.uid:
         raise BindRefusedError(f"{name} was deleted, and another one has its name")
     if metadata.deletion_timestamp is not None:
         raise BindRefusedError(f"{name} is being deleted")
-    if live.allocation is None:
+    if live.status.allocation is None:
         if reserved.allocation is None:
             raise BindRefusedError(f"{name} was deallocated meanwhile")
     elif reserved.allocation is not None and not _same_devices(
-        live.allocation, reserved.allocation
+        live.status.allocation, reserved.allocation
     ):
         raise BindRefusedError(f"{name} got another allocation meanwhile")
 
 
-def _same_devices(one: object, other: object) -> bool:
-    """Whether two allocations have the same results for the same nodes."""
-    first, second = (msgspec.convert(each, _Allocation) for each in (one, other))
-    return first == second
-
-
-class _Result(msgspec.Struct, rename="camel"):
-    request: str
-    driver: str
-    pool: str
-    device: str
-    share_id: str | None = msgspec.field(default=None, name="shareID")
-
-
-class _Devices(msgspec.Struct):
-    results: list[_Result] = []
-
-
-class _Allocation(msgspec.Struct):
-    devices: _Devices = msgspec.field(default_factory=_Devices)
+def _same_devices(written: Allocation, reserved: AllocationJSON) -> bool:
+    """Whether a written allocation gives the reserved devices to the same requests."""
+    results = reserved["devices"].get("results", ())
+    return [
+        (each.request, each.driver, each.pool, each.device, each.share_id)
+        for each in written.devices.results
+    ] == [
+        (each["request"], each["driver"], each["pool"], each["device"], each.get("shareID"))
+        for each in results
+    ]
 
 
 def _raise_unless_changed(error: WriteFailedError) -> None:

@@ -19,18 +19,6 @@ class PodName(NamedTuple):
     uid: str
 
 
-class LiveClaim(NamedTuple):
-    """One version of a claim. `allocation` is the allocation in its status as it was received."""
-
-    claim: Claim
-    allocation: AllocationJSON | None
-
-    @property
-    def version(self) -> str:
-        """The resource version."""
-        return self.claim.metadata.resource_version
-
-
 class WriteFailedError(Exception):
     """A request failed.
 
@@ -51,33 +39,33 @@ class ClusterWrites(Protocol):
     Each write of a claim applies to one version of it.
     """
 
-    async def read_claim(self, namespace: str, name: str) -> LiveClaim | None:
+    async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim from the API server; None if it does not exist."""
         ...
 
-    async def list_claims(self) -> list[LiveClaim]:
-        """Return the current claims of all namespaces."""
+    async def list_claims(self) -> list[Claim]:
+        """Read the current claims of all namespaces from the API server."""
         ...
 
-    async def mark(self, claim: Claim, mark: str) -> LiveClaim:
+    async def mark(self, claim: Claim, mark: str) -> Claim:
         """Write the allocation mark and the finalizer."""
         ...
 
-    async def unmark(self, claim: Claim) -> LiveClaim:
+    async def unmark(self, claim: Claim) -> Claim:
         """Remove the allocation mark, and the finalizer unless the claim is allocated."""
         ...
 
     async def allocate(
         self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
-    ) -> LiveClaim:
+    ) -> Claim:
         """Write the allocation and the consumers."""
         ...
 
-    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> LiveClaim:
+    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
         """Write the consumers of an allocated claim."""
         ...
 
-    async def deallocate(self, claim: Claim) -> LiveClaim:
+    async def deallocate(self, claim: Claim) -> Claim:
         """Remove the allocation and the consumers."""
         ...
 

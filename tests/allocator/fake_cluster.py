@@ -1,0 +1,225 @@
+"""An API server in memory for the write path: claims with versions, pods, and faults.
+
+A fault hits one of the writes, counted from 1. `refuse` fails before the write is stored, `lose`
+after it, as if the response was lost, and `kill` ends the process at that point.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from allocator.api_server import FINALIZER
+from allocator.cluster_writes import PodName, WriteFailedError
+from allocator.reservations import ClaimReservation, PodReservation
+from cluster.errors import NotLeadingError
+from dra.allocation import Allocation, ClaimStatus, Consumer
+from dra.claim import Claim, claim_reader
+from dra.names import ALLOCATION_ANNOTATION
+from dra.quantity import Quantity
+from solver.results import AllocationJSON
+
+Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
+_READER = claim_reader()
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+class FakeCluster:
+    """Implements `ClusterWrites` and `ClaimCache`; the cache is always current."""
+
+    def __init__(self) -> None:
+        self.claims: dict[tuple[str, str], Claim] = {}
+        self.nodes_of_pods: dict[str, str] = {}
+        self.writes: list[str] = []
+        self.faults: dict[int, Fault] = {}
+        self.is_down = False
+        self._version = 100
+
+    def add_claim(self, name: str) -> Claim:
+        """Create a claim in namespace n."""
+        request = {"name": "r", "exactly": {"deviceClassName": "g"}}
+        read = _READER.read(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "n", "uid": f"uid-{name}"},
+                "spec": {"devices": {"requests": [request]}},
+            }
+        )
+        assert isinstance(read, Claim)
+        return self.put(read)
+
+    def put(self, claim: Claim) -> Claim:
+        """Store a claim at a new version."""
+        self._version += 1
+        metadata = replace(claim.metadata, resource_version=f"{self._version}")
+        stored = replace(claim, metadata=metadata)
+        self.claims["n", metadata.name] = stored
+        return stored
+
+    def is_clean(self, name: str) -> bool:
+        """Whether a claim has neither a mark nor an allocation, a consumer or a finalizer."""
+        claim = self.claims["n", name]
+        return claim.status == ClaimStatus() and not (
+            claim.metadata.finalizers or claim.metadata.annotations
+        )
+
+    # --- the cache ---
+
+    def get(self, namespace: str, name: str) -> Claim | None:
+        """Return a claim."""
+        return self.claims.get((namespace, name))
+
+    async def wait_for_change(self, claim: Claim) -> None:
+        """Return at once, because nothing changes while the write path waits."""
+
+    # --- reads and writes ---
+
+    async def read_claim(self, namespace: str, name: str) -> Claim | None:
+        """Read a claim."""
+        self._reach()
+        return self.claims.get((namespace, name))
+
+    async def list_claims(self) -> list[Claim]:
+        """Return all claims."""
+        self._reach()
+        return list(self.claims.values())
+
+    async def mark(self, claim: Claim, mark: str) -> Claim:
+        """Write the mark and the finalizer."""
+        metadata = replace(
+            claim.metadata, annotations={ALLOCATION_ANNOTATION: mark}, finalizers=(FINALIZER,)
+        )
+        return self._write("mark", claim, replace(claim, metadata=metadata))
+
+    async def unmark(self, claim: Claim) -> Claim:
+        """Remove the mark, and the finalizer of a claim without an allocation."""
+        kept = () if claim.status.allocation is None else claim.metadata.finalizers
+        metadata = replace(claim.metadata, annotations={}, finalizers=kept)
+        return self._write("unmark", claim, replace(claim, metadata=metadata))
+
+    async def allocate(
+        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+    ) -> Claim:
+        """Write the allocation and the consumers."""
+        read = msgspec.convert(allocation, Allocation, dec_hook=lambda _, text: Quantity(text))
+        status = ClaimStatus(read, tuple(consumers), claim.status.devices)
+        return self._write("allocate", claim, replace(claim, status=status))
+
+    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
+        """Write the consumers."""
+        status = replace(claim.status, reserved_for=tuple(consumers))
+        return self._write("consumers", claim, replace(claim, status=status))
+
+    async def deallocate(self, claim: Claim) -> Claim:
+        """Remove the allocation and the consumers."""
+        return self._write("deallocate", claim, replace(claim, status=ClaimStatus()))
+
+    async def read_node_of(self, pod: PodName) -> str | None:
+        """Return the node of a pod."""
+        self._reach()
+        return self.nodes_of_pods.get(pod.uid)
+
+    async def bind(self, pod: PodName, node: str) -> None:
+        """Bind a pod."""
+        fault = self._begin("bind")
+        current = self.nodes_of_pods.get(pod.uid)
+        if current is None or current:
+            raise WriteFailedError("409: the pod is gone or bound", changed=True)
+        self.nodes_of_pods[pod.uid] = node
+        self._end(fault)
+
+    def _write(self, what: str, before: Claim, after: Claim) -> Claim:
+        fault = self._begin(f"{what} {before.metadata.name}")
+        current = self.claims.get(("n", before.metadata.name))
+        if current is None:
+            raise WriteFailedError("404: not found", changed=True)
+        if current.metadata.resource_version != before.metadata.resource_version:
+            raise WriteFailedError("409: the claim changed", changed=True)
+        stored = self.put(after)
+        self._end(fault)
+        return stored
+
+    def _begin(self, what: str) -> Fault | None:
+        self._reach()
+        self.writes.append(what)
+        fault = self.faults.get(len(self.writes))
+        match fault:
+            case "refuse":
+                raise WriteFailedError("403: forbidden")
+            case "not leading":
+                raise NotLeadingError("host-b holds the Lease")
+            case "kill before":
+                raise KilledError
+        return fault
+
+    def _end(self, fault: Fault | None) -> None:
+        if fault == "lose":
+            raise WriteFailedError("no response", unknown=True)
+        if fault == "kill after":
+            raise KilledError
+
+    def _reach(self) -> None:
+        if self.is_down:
+            raise WriteFailedError("connection refused")
+
+
+class FakeReservations:
+    """Reservations of pods, as the decisions keep them."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.pods: dict[str, PodReservation] = {}
+        self.refusal = ""
+        self.begun: list[str] = []
+        self.ended: list[tuple[str, bool]] = []
+        self.observed: list[Claim] = []
+
+    def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
+        """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
+        self._cluster.nodes_of_pods.setdefault(f"uid-{pod}", "")
+        reserved = tuple(self._reserve_claim(name, device, i) for i, name in enumerate(claims))
+        self.pods[f"uid-{pod}"] = PodReservation("n", pod, f"uid-{pod}", node, reserved)
+
+    def _reserve_claim(self, name: str, device: str, number: int) -> ClaimReservation:
+        claim = self._cluster.claims["n", name]
+        if claim.status.allocation is not None:
+            return ClaimReservation("n", name, f"uid-{name}")
+        result = {"request": "r", "driver": "d.io", "pool": "p", "device": f"{device}-{number}"}
+        allocation: AllocationJSON = {"devices": {"results": [result]}}
+        return ClaimReservation("n", name, f"uid-{name}", allocation, '{"allocator":"drawbridge"}')
+
+    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+        """Return what is reserved for a pod."""
+        return self.pods.get(pod_uid)
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod."""
+        return tuple(self._cluster.claims["n", each.name] for each in self.pods[pod_uid].claims)
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Begin, unless a test refuses."""
+        self.begun.append(pod_uid)
+        return self.refusal
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """Record the end."""
+        self.ended.append((pod_uid, written))
+        if not written:
+            del self.pods[pod_uid]
+
+    def begin_term(self) -> None:
+        """Forget all reservations."""
+        self.pods.clear()
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Record a version."""
+        self.observed.append(claim)
+
+    def is_reserved(self, claim_uid: str) -> bool:
+        """Whether a pod has a reservation of a claim."""
+        return any(c.uid == claim_uid for pod in self.pods.values() for c in pod.claims)
