@@ -1,9 +1,13 @@
-"""Writes the generated pages of docs/ and the Helm chart; with --check, reports outdated ones."""
+"""Writes the generated pages of docs/, the schema of the bridge protocol and the Helm chart.
+
+With --check, reports outdated files and writes nothing.
+"""
 
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import allocator.protocol
 import config.schema
 import dra.rules
 from cli.code_tables import TABLES
@@ -11,6 +15,7 @@ from dra.finding import Code, Codes, render_page
 from tools import chart, joint_page, migrating, rbac_page
 
 DOCS = Path(__file__).parent.parent / "docs"
+SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
     "findings.md": lambda: render_page(TABLES),
     "configuration.md": config.schema.render_page,
@@ -46,6 +51,7 @@ def main() -> int:
         stale = 1
     for path, render in {
         **{DOCS / name: page for name, page in PAGES.items()},
+        SCHEMA: allocator.protocol.render_schema,
         **chart.render_all(),
     }.items():
         text = render()
