@@ -1,0 +1,255 @@
+"""The only write path of the allocator: marks and allocates the claims of a pod, then binds it.
+
+The order is fixed. All claims get the allocation mark and the finalizer. Then each gets its
+allocation and the pod as a consumer, at the version that the mark has. Then the devices must
+report their binding conditions. Then the pod is bound. Every write is behind the fence of the
+scheduler's Lease. A new leader removes unfinished marks first, so that an allocation that an
+earlier leader sent late has an outdated version.
+
+Every step can be repeated. A step that fails before an allocation is written is undone. Written
+allocations stay: the next attempt finds them, and `release` takes them back.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Protocol
+
+from allocator.binding_conditions import Readiness, readiness
+from allocator.claim_writing import BindRefusedError, ClaimCache, ClaimWriter
+from allocator.cluster_writes import ClusterWrites, PodName, WriteFailedError
+from allocator.protocol import BindReply, PostFilterReply
+from allocator.reservations import PodReservation
+from cluster.errors import NotLeadingError
+from dra.allocation import Consumer
+from dra.claim import Claim
+from dra.names import ALLOCATION_ANNOTATION
+
+_LOG: Final = logging.getLogger("allocator.binding")
+# Other pods wait, because the API server is the bottleneck of a burst.
+CONCURRENT_WRITES: Final = 32
+# The plugin waits for 120 s.
+HOLD_SECONDS: Final = 110.0
+# Upstream's default of `bindingTimeout`.
+BINDING_TIMEOUT_SECONDS: Final = 600.0
+
+
+class Reservations(Protocol):
+    """The decisions in memory that the write path carries out."""
+
+    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+        """Return what is reserved for a pod."""
+        ...
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
+        ...
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
+        ...
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        ...
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Take over a claim from a response."""
+        ...
+
+
+class PodBinder:
+    """Binds pods, with one call at a time for each pod."""
+
+    def __init__(  # noqa: PLR0913  # all but three by name
+        self,
+        reservations: Reservations,
+        writes: ClusterWrites,
+        claims: ClaimCache,
+        *,
+        server_time: Callable[[], float],
+        hold_seconds: float = HOLD_SECONDS,
+        binding_timeout: float = BINDING_TIMEOUT_SECONDS,
+    ) -> None:
+        self._reservations = reservations
+        self._writes = writes
+        self._cache = claims
+        self._claims = ClaimWriter(writes, claims, reservations.observe_claim, server_time)
+        self._server_time = server_time
+        self._hold_seconds = hold_seconds
+        self._binding_timeout = binding_timeout
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        # Failed writes whose effect is unknown, or whose marks could not be removed.
+        self._unfinished: dict[str, PodReservation] = {}
+
+    def is_writing(self, pod_uid: str) -> bool:
+        """Whether a call for this pod is in progress."""
+        return pod_uid in self._locks
+
+    async def bind(self, pod_uid: str, node: str) -> BindReply:
+        """Allocate the claims of a pod and bind it to the node of its reservation."""
+        async with self._locked(pod_uid):
+            reservation = self._reservations.reservation_of(pod_uid)
+            if reservation is None or reservation.node != node:
+                message = f"no devices are reserved for the pod on node {node}"
+                return BindReply(bound=False, message=message)
+            if refusal := self._reservations.begin_write(pod_uid):
+                return BindReply(bound=False, message=refusal)
+            self._unfinished.pop(pod_uid, None)
+            return await self._bind_reserved(reservation)
+
+    async def release(self, pod_uid: str) -> PostFilterReply:
+        """Deallocate the claims that only this pod uses, unless it is bound."""
+        async with self._locked(pod_uid):
+            released: list[str] = []
+            try:
+                for claim in self._reservations.claims_of(pod_uid):
+                    released += await self._release(pod_uid, claim)
+            except (WriteFailedError, NotLeadingError) as error:
+                return PostFilterReply(released=tuple(released), message=f"{error}")
+            return PostFilterReply(released=tuple(released))
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, pod_uid: str) -> AsyncIterator[None]:
+        lock, users = self._locks.get(pod_uid, (asyncio.Lock(), 0))
+        self._locks[pod_uid] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            _, users = self._locks.pop(pod_uid)
+            if users > 1:
+                self._locks[pod_uid] = (lock, users - 1)
+
+    async def _bind_reserved(self, reservation: PodReservation) -> BindReply:
+        try:
+            async with self._slots:
+                allocated = await self._allocate(reservation)
+            waiting = await self._wait_for_devices(allocated)
+            if not waiting:
+                async with self._slots:
+                    await self._bind(reservation)
+        except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+            self._unfinished[reservation.uid] = reservation
+            await self._undo(reservation)
+            return BindReply(bound=False, message=f"{error}")
+        self._reservations.end_write(reservation.uid, written=True)
+        return BindReply(bound=not waiting, message=waiting)
+
+    async def finish_failed_writes(self) -> None:
+        """Undo failed writes that could not be undone before. An API error ends the attempt."""
+        for uid, reservation in tuple(self._unfinished.items()):
+            if not self.is_writing(uid):
+                async with self._locked(uid):
+                    await self._undo(reservation)
+
+    async def _allocate(self, reservation: PodReservation) -> list[Claim]:
+        consumer = Consumer("pods", reservation.name, reservation.uid)
+        marked = [await self._claims.mark(each) for each in reservation.claims]
+        return [
+            await self._claims.allocate(live, reserved, consumer)
+            for live, reserved in zip(marked, reservation.claims, strict=True)
+        ]
+
+    async def _wait_for_devices(self, allocated: Sequence[Claim]) -> str:
+        """Wait until all devices are ready; returns what is missing when the call must end."""
+        claims = list(allocated)
+        deadline = asyncio.get_running_loop().time() + self._hold_seconds
+        while True:
+            state, missing = readiness(claims, self._server_time(), self._binding_timeout)
+            if state is Readiness.READY:
+                return ""
+            if state is Readiness.FAILED:
+                await self._deallocate(claims)
+                raise BindRefusedError(missing)
+            remaining = deadline - asyncio.get_running_loop().time()
+            if remaining <= 0:
+                return missing
+            claims = await self._changed(claims, min(remaining, 5.0))
+
+    async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
+        """Wait until one of the claims changes, at most for some seconds; return all of them."""
+        waits = [asyncio.ensure_future(self._cache.wait_for_change(each)) for each in claims]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        current = []
+        for claim in claims:
+            live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
+            if live is None or live.metadata.uid != claim.metadata.uid:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                raise BindRefusedError(f"claim {name} was deleted")
+            if _version(live) < _version(claim):
+                live = claim  # the watch is behind the response
+            if live.status.allocation is None:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                raise BindRefusedError(f"claim {name} was deallocated meanwhile")
+            current.append(live)
+        return current
+
+    async def _bind(self, reservation: PodReservation) -> None:
+        pod = PodName(reservation.namespace, reservation.name, reservation.uid)
+        try:
+            await self._writes.bind(pod, reservation.node)
+        except WriteFailedError as error:
+            node = await self._writes.read_node_of(pod)
+            if node == reservation.node:
+                return  # an earlier request bound the pod
+            if node is None:
+                raise BindRefusedError("the pod was deleted") from None
+            if node:
+                raise BindRefusedError(f"the pod is already bound to node {node}") from None
+            raise WriteFailedError(f"{error}") from None
+
+    async def _undo(self, reservation: PodReservation) -> None:
+        """Remove the marks of claims that have no allocation, and their reservations.
+
+        The devices stay reserved until the API server tells what it has. Then the reservation of
+        an allocated claim has ended, because its allocation was observed.
+        """
+        try:
+            for each in reservation.claims:
+                await self._claims.unmark(each)
+        except (WriteFailedError, NotLeadingError) as error:
+            name = f"{reservation.namespace}/{reservation.name}"
+            _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
+            return
+        if self._unfinished.pop(reservation.uid, None) is not None:
+            self._reservations.end_write(reservation.uid, written=False)
+
+    # --- taking back ---
+
+    async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
+        """Deallocate a claim that nothing but this unbound pod uses and that has our mark.
+
+        Returns its name if it was deallocated.
+        """
+        metadata = claim.metadata
+        live = await self._writes.read_claim(metadata.namespace, metadata.name)
+        if live is None or live.metadata.uid != metadata.uid or live.status.allocation is None:
+            return []
+        is_marked = ALLOCATION_ANNOTATION in live.metadata.annotations
+        consumers = live.status.reserved_for
+        if not is_marked or any(each.uid != pod_uid for each in consumers):
+            return []
+        for each in consumers:
+            pod = PodName(metadata.namespace, each.name, each.uid)
+            if await self._writes.read_node_of(pod):
+                return []
+        await self._deallocate((live,))
+        return [f"{metadata.namespace}/{metadata.name}"]
+
+    async def _deallocate(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            live = await self._writes.deallocate(claim)
+            self._reservations.observe_claim(live)
+            self._reservations.observe_claim(await self._writes.unmark(live))
+
+
+def _version(claim: Claim) -> int:
+    version = claim.metadata.resource_version
+    return int(version) if version.isdecimal() else 0

@@ -1,0 +1,351 @@
+"""The write path: the order of writes, faults at each of them, and binding conditions."""
+
+import asyncio
+import datetime as dt
+
+import pytest
+from msgspec.structs import replace
+
+from allocator.binding import PodBinder
+from allocator.recovery import Recovery
+from dra.allocation import Condition, Consumer, DeviceStatus
+from dra.claim import Claim
+from tests.allocator.fake_cluster import FakeCluster, FakeReservations, Fault, KilledError
+
+pytestmark = pytest.mark.asyncio
+NOW = 1_700_000_000.0
+# The writes of a pod with two claims.
+ORDER = ["mark a", "mark b", "allocate a", "allocate b", "bind"]
+
+
+class Rig:
+    """A cluster with two claims, and one allocator process."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.add_claim("a")
+        self.cluster.add_claim("b")
+        self.time = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; nothing in memory is kept."""
+        self.reservations = FakeReservations(self.cluster)
+        self.binder = PodBinder(
+            self.reservations, self.cluster, self.cluster, server_time=lambda: NOW, hold_seconds=0
+        )
+        self.recovery = Recovery(self.reservations, self.cluster, lambda: self.time)
+
+    async def bind(self, pod: str = "pod") -> str:
+        """Bind a pod; returns the message, empty if it is bound."""
+        reply = await self.binder.bind(f"uid-{pod}", "node-1")
+        assert reply.bound is not bool(reply.message)
+        return reply.message
+
+    def claim(self, name: str) -> Claim:
+        """Return a claim as stored."""
+        return self.cluster.claims["n", name]
+
+    def consumers(self, name: str) -> list[str]:
+        """Return the pods that use a claim."""
+        return [each.name for each in self.claim(name).status.reserved_for]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_all_marks_precede_the_first_allocation_and_the_binding_is_last(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    assert not await rig.bind()
+    assert rig.cluster.writes == ORDER
+    assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+    assert rig.reservations.ended == [("uid-pod", True)]
+    status = rig.claim("a").status
+    assert status.reserved_for == (Consumer("pods", "pod", "uid-pod"),)
+    assert status.allocation is not None
+    assert status.allocation.allocation_timestamp == "2023-11-14T22:13:20Z"
+    assert rig.reservations.observed[-1] == rig.claim("b")
+
+
+async def test_a_repeated_call_writes_nothing_but_asks_for_the_binding(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    assert not await rig.bind()
+    assert not await rig.bind()
+    assert rig.cluster.writes == [*ORDER, "bind"]
+
+
+async def test_calls_for_one_pod_take_turns(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    assert await asyncio.gather(rig.bind(), rig.bind(), rig.bind()) == ["", "", ""]
+    assert rig.cluster.writes == [*ORDER, "bind", "bind"]
+    assert not rig.binder.is_writing("uid-pod")
+
+
+async def test_without_a_reservation_on_the_node_nothing_is_written(rig: Rig) -> None:
+    assert await rig.bind() == "no devices are reserved for the pod on node node-1"
+    rig.reservations.reserve("pod", "a", node="node-2")
+    assert "no devices are reserved" in await rig.bind()
+    rig.reservations.reserve("pod", "a")
+    rig.reservations.refusal = "the devices are gone"
+    assert await rig.bind() == "the devices are gone"
+    assert rig.cluster.writes == []
+
+
+async def test_a_shared_claim_that_is_allocated_gets_only_another_consumer(rig: Rig) -> None:
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    rig.reservations.reserve("second", "a", "b")
+    assert not await rig.bind("second")
+    assert rig.cluster.writes[3:] == ["mark b", "consumers a", "allocate b", "bind"]
+    assert rig.consumers("a") == ["first", "second"]
+
+
+async def test_a_claim_with_the_maximum_of_consumers_is_refused(rig: Rig) -> None:
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    many = tuple(Consumer("pods", f"p{i}", f"u{i}") for i in range(256))
+    rig.cluster.put(
+        replace(rig.claim("a"), status=replace(rig.claim("a").status, reserved_for=many))
+    )
+    rig.reservations.reserve("second", "a")
+    assert await rig.bind("second") == "claim n/a already has 256 consumers"
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_write_whose_response_is_lost_is_found_and_continued(rig: Rig, number: int) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.cluster.faults[number] = "lose"
+    assert not await rig.bind()
+    assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+    assert rig.consumers("a") == rig.consumers("b") == ["pod"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_refused_write_is_undone_as_far_as_nothing_is_allocated(
+    rig: Rig, number: int
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.cluster.faults[number] = "refuse"
+    assert await rig.bind() == "403: forbidden"
+    assert rig.reservations.ended == [("uid-pod", False)]
+    assert rig.cluster.is_clean("a") is (number <= 3)
+    assert rig.cluster.is_clean("b") is (number <= 4)
+    # What was allocated is found by the next attempt.
+    rig.reservations.reserve("pod", "a", "b")
+    assert not await rig.bind()
+    assert rig.consumers("a") == rig.consumers("b") == ["pod"]
+
+
+@pytest.mark.parametrize("when", ["kill before", "kill after"])
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_after_a_crash_at_any_write_nothing_is_left_and_the_pod_is_bound(
+    rig: Rig, number: int, when: Fault
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.cluster.faults[number] = when
+    with pytest.raises(KilledError):
+        await rig.bind()
+    rig.start()
+    await rig.recovery.begin_term()
+    for name in ("a", "b"):
+        assert rig.cluster.is_clean(name) or rig.claim(name).status.allocation is not None
+    rig.reservations.reserve("pod", "a", "b")
+    assert not await rig.bind()
+    assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+    assert rig.consumers("a") == rig.consumers("b") == ["pod"]
+
+
+async def test_an_allocation_that_an_earlier_leader_sent_late_conflicts(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    late = await rig.cluster.mark(rig.claim("a"), '{"allocator":"drawbridge"}')
+    await rig.recovery.begin_term()
+    assert rig.cluster.is_clean("a")
+    with pytest.raises(Exception, match="the claim changed"):
+        await rig.cluster.allocate(late, {"devices": {}}, ())
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_process_that_stops_leading_writes_nothing_more(rig: Rig, number: int) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.cluster.faults |= dict.fromkeys(range(number, 20), "not leading")
+    assert await rig.bind() == "host-b holds the Lease"
+    stored = list(rig.cluster.claims.values())
+    await rig.binder.finish_failed_writes()
+    assert list(rig.cluster.claims.values()) == stored
+    rig.cluster.faults.clear()
+    await rig.binder.finish_failed_writes()
+    assert rig.cluster.is_clean("a") is (number <= 3)
+    assert rig.reservations.ended == [("uid-pod", False)]
+
+
+async def test_devices_stay_reserved_until_the_api_server_tells_what_it_has(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[2] = "lose"
+    original = rig.cluster._end  # noqa: SLF001  # the server goes down with the response
+
+    def lose(fault: Fault | None) -> None:
+        rig.cluster.is_down = fault is not None
+        original(fault)
+
+    rig.cluster._end = lose  # type: ignore[method-assign]  # noqa: SLF001  # the same
+    assert await rig.bind() == "connection refused"
+    assert rig.reservations.ended == []
+    rig.cluster.is_down = False
+    await rig.binder.finish_failed_writes()
+    assert rig.reservations.ended == [("uid-pod", False)]
+    assert rig.reservations.observed[-1].status.allocation is not None
+
+
+async def test_a_claim_that_somebody_else_changed_is_read_again(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    stale = rig.claim("a")
+    rig.cluster.put(stale)
+    rig.cluster.get = lambda *_: stale  # type: ignore[method-assign]  # the watch is behind
+    assert not await rig.bind()
+    assert rig.cluster.writes == ["mark a", "mark a", "allocate a", "bind"]
+
+
+async def test_another_allocation_of_the_claim_is_never_overwritten(rig: Rig) -> None:
+    rig.reservations.reserve("other", "a", device="gpu-7")
+    assert not await rig.bind("other")
+    theirs = rig.claim("a")
+    rig.cluster.put(replace(theirs, status=type(theirs.status)()))
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.put(theirs)
+    assert await rig.bind() == "claim n/a got another allocation meanwhile"
+    assert rig.claim("a").status == theirs.status
+
+
+async def test_a_claim_with_the_same_name_or_being_deleted_is_refused(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.put(replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="new")))
+    assert await rig.bind() == "claim n/a was deleted, and another one has its name"
+    deleted = replace(rig.claim("b").metadata, deletion_timestamp="2023-11-14T22:13:20Z")
+    rig.reservations.reserve("pod", "b")
+    rig.cluster.put(replace(rig.claim("b"), metadata=deleted))
+    assert await rig.bind() == "claim n/b is being deleted"
+    rig.reservations.reserve("pod", "b")
+    del rig.cluster.claims["n", "b"]
+    assert await rig.bind() == "claim n/b was deleted"
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [(None, "the pod was deleted"), ("node-9", "the pod is already bound to node node-9")],
+)
+async def test_a_pod_that_is_gone_or_elsewhere_is_not_tried_again(
+    rig: Rig, node: str | None, message: str
+) -> None:
+    rig.reservations.reserve("pod", "a")
+    if node is None:
+        del rig.cluster.nodes_of_pods["uid-pod"]
+    else:
+        rig.cluster.nodes_of_pods["uid-pod"] = node
+    assert await rig.bind() == message
+    assert rig.reservations.ended == [("uid-pod", False)]
+
+
+# --- binding conditions ---
+
+
+def _report(rig: Rig, condition: str, age: float = 0) -> None:
+    """Let the device of claim a need a condition, and report one."""
+    claim = rig.claim("a")
+    allocation = claim.status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
+    needs = replace(
+        result, binding_conditions=("Attached",), binding_failure_conditions=("Broken",)
+    )
+    device = DeviceStatus("d.io", "p", "gpu-0-0", conditions=(Condition(condition, "True"),))
+    time = f"{dt.datetime.fromtimestamp(NOW - age, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    status = replace(
+        claim.status,
+        allocation=replace(
+            allocation,
+            devices=replace(allocation.devices, results=(needs,)),
+            allocation_timestamp=time,
+        ),
+        devices=(device,),
+    )
+    rig.cluster.put(replace(claim, status=status))
+
+
+async def _allocated_and_unbound(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind()
+    rig.reservations.reserve("pod", "a")
+
+
+async def test_a_pod_is_bound_after_its_devices_report_their_conditions(rig: Rig) -> None:
+    await _allocated_and_unbound(rig)
+    _report(rig, "Waiting")
+    message = "claim n/a: device d.io/p/gpu-0-0 does not report Attached"
+    assert await rig.bind() == message
+    assert rig.claim("a").status.allocation is not None
+    assert rig.reservations.ended[-1] == ("uid-pod", True)
+    _report(rig, "Attached")
+    assert not await rig.bind()
+
+
+@pytest.mark.parametrize(("condition", "age"), [("Broken", 0), ("Waiting", 601)])
+async def test_a_failed_device_is_given_back(rig: Rig, condition: str, age: float) -> None:
+    await _allocated_and_unbound(rig)
+    _report(rig, condition, age)
+    assert "device d.io/p/gpu-0-0" in await rig.bind()
+    assert rig.claim("a").status.allocation is None
+    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
+
+
+# --- taking back ---
+
+
+async def test_release_deallocates_what_only_the_unbound_pod_uses(rig: Rig) -> None:
+    await _allocated_and_unbound(rig)
+    reply = await rig.binder.release("uid-pod")
+    assert reply.released == ("n/a",)
+    assert rig.cluster.is_clean("a")
+    assert (await rig.binder.release("uid-pod")).released == ()
+
+
+async def test_release_keeps_what_others_use_allocated_or_bound(rig: Rig) -> None:
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    assert (await rig.binder.release("uid-first")).released == ()
+    rig.reservations.reserve("second", "a")
+    assert (await rig.binder.release("uid-second")).released == ()
+    unmarked = replace(rig.claim("a").metadata, annotations={})
+    status = replace(rig.claim("a").status, reserved_for=())
+    rig.cluster.put(replace(rig.claim("a"), metadata=unmarked, status=status))
+    assert (await rig.binder.release("uid-second")).released == ()
+    assert rig.claim("a").status.allocation is not None
+
+
+# --- abandoned marks ---
+
+
+async def test_a_mark_that_nobody_continues_is_removed_after_a_while(rig: Rig) -> None:
+    await rig.cluster.mark(rig.claim("a"), "{}")
+    await rig.cluster.mark(rig.claim("b"), "{}")
+    rig.reservations.reserve("pod", "b")
+    claims = rig.cluster.claims.values
+    assert await rig.recovery.remove_abandoned_marks(claims()) == 0
+    rig.time = 29.9
+    assert await rig.recovery.remove_abandoned_marks(claims()) == 0
+    rig.time = 30.0
+    assert await rig.recovery.remove_abandoned_marks(claims()) == 1
+    assert rig.cluster.is_clean("a")
+    assert not rig.cluster.is_clean("b")
+
+
+async def test_one_run_removes_a_bounded_number_of_marks(rig: Rig) -> None:
+    for number in range(100):
+        await rig.cluster.mark(rig.cluster.add_claim(f"c{number}"), "{}")
+    claims = rig.cluster.claims.values
+    await rig.recovery.remove_abandoned_marks(claims())
+    rig.time = 31.0
+    assert await rig.recovery.remove_abandoned_marks(claims()) == 64
+    assert await rig.recovery.remove_abandoned_marks(claims()) == 36
