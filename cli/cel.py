@@ -1,7 +1,6 @@
 """`drawbridge cel`: evaluates a selector on devices, or a batch of selectors.
 
-Compiles and evaluates as Kubernetes does. Exit code 0 if everything compiled, 2 if an expression
-did not compile or the input cannot be read.
+Compiles and evaluates as Kubernetes does.
 """
 
 import argparse
@@ -14,6 +13,10 @@ from cel.dra.environment import device_variables
 from cel.dra.selectors import Selectors, position
 from cel.environment import Program
 from cel.errors import CompileError, EvaluationError, Problem
+from cli import output
+from cli.cluster_options import add_files_option, add_version_options
+from cli.exit_codes import BAD, DONE
+from cli.facts_file import read_gates
 from cli.streams import Streams
 from dra import gates
 from dra.device import Device
@@ -21,64 +24,44 @@ from dra.device import Device
 NAME = "cel"
 HELP = "evaluate a CEL selector on the devices of an inventory, or a batch of selectors"
 
-COMPILED, BAD = 0, 2
+EXIT_CODES = {
+    DONE: "the expression compiles",
+    BAD: "an expression does not compile, or bad input",
+}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:  # house: long, it is a table
+def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the expression, the devices and the batch."""
-    parser.add_argument("expression", nargs="?", metavar="EXPR", help="the selector expression")
-    parser.add_argument(
-        "--inventory",
-        "--cluster",
-        metavar="PATH",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files and folders with ResourceSlices (- for standard input)",
-    )
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("expression", nargs="?", metavar="EXPR", help="the selector expression")
+    add_files_option(parser)
+    either.add_argument(
         "--batch",
         metavar="FILE|-",
         help='JSON lines {"device", "expression", "list_attributes"}; prints one result per line',
     )
-    parser.add_argument(
-        "--kubernetes-version",
-        choices=gates.VERSIONS,
-        default=gates.NEWEST,
-        help=f"evaluate as this version does (default: {gates.NEWEST})",
-    )
-    parser.add_argument(
-        "--list-attributes",
-        choices=("on", "off"),
-        default="off",
-        help="the feature gate DRAListTypeAttributes (default: off; a batch sets it per line)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="output format (default: text)",
-    )
+    add_version_options(parser)
+    output.add_format_option(parser, "text", "json")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Evaluate either an expression or a batch."""
-    if (options.expression is None) == (options.batch is None):
-        streams.err.write("error: cel requires an expression or --batch, not both\n")
+    enabled = read_gates(options, gates.NEWEST)
+    if not isinstance(enabled, gates.Gates):
+        output.print_findings(enabled, streams.err)
         return BAD
     if options.batch is not None:
-        return run_batch(options, streams)
-    return run_expression(options, streams)
+        return run_batch(options, enabled, streams)
+    return run_expression(options, enabled, streams)
 
 
-def run_batch(options: argparse.Namespace, streams: Streams) -> int:
-    """Evaluate JSON lines; the result of a malformed line is its error."""
+def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
+    """Evaluate JSON lines, each with its own gate; the result of a malformed line is its error."""
     from cli.cel_batch import evaluate_lines  # noqa: PLC0415  # loads process pools
 
-    code = COMPILED
+    code = DONE
     try:
-        for result in evaluate_lines(_lines(options.batch, streams), options.kubernetes_version):
+        for result in evaluate_lines(_lines(options.batch, streams), enabled.version):
             code = code if result.compiled else BAD
             streams.out.write(result.line.decode() + "\n")
     except OSError as error:
@@ -101,18 +84,16 @@ def _nonempty(stream: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in stream if line.strip())
 
 
-def run_expression(options: argparse.Namespace, streams: Streams) -> int:
+def run_expression(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
     """Evaluate one expression on every device of the inventory."""
-    selectors = Selectors(
-        options.kubernetes_version, list_attributes=options.list_attributes == "on"
-    )
+    selectors = Selectors(enabled.version, list_attributes=enabled.list_type_attributes)
     source = options.expression
     admitted, refused = selectors.check_admission(source)
     try:
         program = selectors.stored.compile(source)
     except CompileError as error:
         return _print_compile_errors(source, error.problems, options.output, streams)
-    devices, readable = _read_devices(options.inventory, streams)
+    devices, readable = _read_devices(options.cluster, streams)
     rows = [_evaluate(program, selectors, device) for device in devices]
     if options.output == "json":
         shown = {
@@ -124,7 +105,7 @@ def run_expression(options: argparse.Namespace, streams: Streams) -> int:
         streams.out.write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
     else:
         _print_results(source, program, rows, streams, admitted=admitted, refused=refused)
-    return COMPILED if readable else BAD
+    return DONE if readable else BAD
 
 
 _SHOWN = ("driver", "pool", "device", "result", "error")
@@ -136,8 +117,7 @@ def _read_devices(paths: Sequence[str], streams: Streams) -> tuple[list[PooledDe
     """Return the devices of an inventory, and whether it was read without errors."""
     if not paths:
         return [], True
-    from cli import output  # noqa: PLC0415  # a batch does not need it
-    from cli.cluster_objects import sort_documents  # noqa: PLC0415
+    from cli.cluster_objects import sort_documents  # noqa: PLC0415  # a batch does not need it
     from cli.input_files import read_documents  # noqa: PLC0415
 
     files = sort_documents(read_documents(paths, streams.stdin))
@@ -163,9 +143,9 @@ def _evaluate(program: Program, selectors: Selectors, place: PooledDevice) -> De
 
 
 def _print_compile_errors(
-    source: str, problems: Sequence[Problem], output: str, streams: Streams
+    source: str, problems: Sequence[Problem], form: str, streams: Streams
 ) -> int:
-    if output == "json":
+    if form == "json":
         shown = {
             "compile": "error",
             "admitted": False,

@@ -2,8 +2,7 @@
 
 Reads claims, templates, pods, workloads, classes and slices, and prints what can never work, what
 waits for something that does not exist, and what does not fit now. Needs no cluster; with one, it
-also judges devices, references and quotas. Exit code 0 without errors, 1 with warnings and
-`--strict`, 2 with errors or bad input.
+also judges devices, references and quotas.
 """
 
 import argparse
@@ -11,11 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cel.dra import Selectors
-from cli import config, live_cluster, output
+from cli import output
 from cli.checked_cluster import CheckedCluster, read_cluster
 from cli.cluster_objects import sort_documents
-from cli.cluster_options import add_files_option, add_version_options
+from cli.cluster_options import (
+    add_allocator_option,
+    add_config_option,
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_version_options,
+)
 from cli.effective_configuration import read_effective_configuration
+from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
 from cli.lint import read_claim_subject
 from cli.live_cluster import ClusterReadError
@@ -24,69 +31,38 @@ from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
 from documents.document import Document, LayoutCache, LocatedFinding
 from dra.compatibility import UnsetGroups
-from dra.finding import Finding, Severity
+from dra.finding import Finding
 from facts.gather import GatheredFacts
 from judge.classes import judge_classes
 from judge.codes import NOTHING_TO_JUDGE
 from judge.judgement import judge_file
 from judge.slices import judge_slices
 from registration.dual_nodes import describe_dual_nodes
-from solver.deviations import Allocator
 
 NAME = "check"
 HELP = "judge claims, pods, workloads, classes and slices before they are applied"
 
-CLEAN, WARNINGS, ERRORS = 0, 1, 2
+EXIT_CODES = JUDGED
 _CLASS: Final = "DeviceClass"
 _SLICE: Final = "ResourceSlice"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output format."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR|-",
-        action="append",
-        required=True,
-        help="manifests to judge; can be repeated",
-    )
+    add_manifests_option(parser)
     add_files_option(parser)
-    live_cluster.add_options(parser)
-    config.add_config_option(parser)
-    _add_answer_options(parser)
-    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml"],
-        default="text",
-        help="output format (default: text)",
-    )
-
-
-def _add_answer_options(parser: argparse.ArgumentParser) -> None:
-    """Declare whose answer the judgement predicts."""
-    parser.add_argument(
-        "--allocator",
-        choices=[*Allocator],
-        help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
-        " (default: by `placement` of the configuration, native or bridge)",
-    )
+    add_live_options(parser)
+    add_config_option(parser)
+    add_allocator_option(parser)
     add_version_options(parser)
+    output.add_findings_format(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the findings; the exit code is that of the most severe one."""
     found = check_files(options, streams)
-    if options.output == "text":
-        output.print_findings(found, streams.out, color=streams.color)
-    else:
-        output.print_value(output.findings_as_data(found), options.output, streams.out)
-    severities = {each.finding.severity for each in found}
-    if Severity.ERROR in severities:
-        return ERRORS
-    return WARNINGS if options.strict and Severity.WARNING in severities else CLEAN
+    output.print_found(found, options, streams)
+    return exit_code(found, strict=options.strict)
 
 
 def check_files(options: argparse.Namespace, streams: Streams) -> Sequence[LocatedFinding]:

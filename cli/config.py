@@ -7,7 +7,9 @@ import argparse
 
 import config.codes
 from cli import output
+from cli.cluster_options import add_config_option
 from cli.config_map import KEY, find_configurations
+from cli.exit_codes import BAD, DONE
 from cli.input_files import read_sources
 from cli.streams import Streams
 from config.load import configuration_to_plain, load_configuration
@@ -17,6 +19,7 @@ from documents.read import read_documents as documents_of
 
 NAME = "config"
 HELP = "print the configuration with its defaults, or its JSON Schema"
+EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration, or bad input"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,20 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "print the configuration with its defaults, or the errors in it"
     printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
     add_config_option(printing)
-    printing.add_argument(
-        "-o", "--output", choices=["yaml", "json"], help="output format (default: yaml)"
-    )
+    output.add_format_option(printing, "yaml", "json")
+    # Errors are text, unless a format is asked for.
+    printing.set_defaults(output=None)
     text = "print the JSON Schema of the configuration"
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
-
-
-def add_config_option(parser: argparse.ArgumentParser) -> None:
-    """Declare `--config`."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the configuration file, or a ConfigMap with it (- for standard input)",
-    )
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from cli import output, simulate
 from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.exit_codes import exit_code
 from cli.input_files import read_documents, read_sources
-from cli.lint import ERRORS, exit_code, lint_documents
+from cli.lint import lint_documents
 from cli.main import BROKEN_PIPE
 from cli.sample_report import SampleCluster, describe_example
 from cli.simulation_input import read_input
@@ -93,7 +94,7 @@ def run(streams: Streams, folder: Path = SAMPLES, legacy: Path = LEGACY) -> int:
         _print_section("Findings", [], streams)
         output.print_findings(findings, streams.out, color=streams.color)
     print_translations(folder, samples, legacy, streams)
-    return ERRORS if exit_code(each.finding for each in findings) == ERRORS else 0
+    return exit_code(findings)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """`drawbridge doctor`: checks a live cluster, the installation of Drawbridge, and your rights.
 
-Changes nothing. Exit code 0 without errors, 1 if something is wrong, or with `--strict` for
-warnings, 2 if the cluster cannot be reached.
+Changes nothing.
 """
 
 import argparse
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cli import config, live_cluster, output
-from cli.doctor_line import DoctorLine, Status, count, found
+from cli import live_cluster, output
+from cli.cluster_options import add_config_option, add_live_options, add_namespace_option
+from cli.doctor_line import DoctorLine, Status, found
 from cli.effective_configuration import read_effective_configuration
+from cli.exit_codes import BAD, DONE, NOTICE
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from config.model import Configuration
 from documents.document import LocatedFinding
+from dra.counted import count_noun
 from report.tables import align_columns, escape_unprintable
 
 if TYPE_CHECKING:
@@ -25,25 +27,21 @@ if TYPE_CHECKING:
 NAME = "doctor"
 HELP = "check a live cluster, the installation and your rights"
 
-RIGHT, WRONG, BAD = 0, 1, 2
+EXIT_CODES = {
+    DONE: "no errors",
+    NOTICE: "something is wrong; with --strict: warnings",
+    BAD: "the cluster cannot be reached, or bad input",
+}
 _COLOURS: Final = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster and the output format."""
-    live_cluster.add_options(parser)
-    parser.add_argument(
-        "-n", "--namespace", metavar="NS", help="namespace of your rights and of the sample pod"
-    )
-    config.add_config_option(parser)
-    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml"],
-        default="text",
-        help="output format (default: text)",
-    )
+    add_live_options(parser)
+    add_namespace_option(parser)
+    add_config_option(parser)
+    output.add_strict_option(parser)
+    output.add_format_option(parser, "text", "json", "yaml")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -63,7 +61,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         output.print_value(data, options.output, streams.out)
     states = {each.status for each in lines}
     return (
-        WRONG if Status.ERROR in states or (options.strict and Status.WARNING in states) else RIGHT
+        NOTICE if Status.ERROR in states or (options.strict and Status.WARNING in states) else DONE
     )
 
 
@@ -105,6 +103,8 @@ def _message(line: DoctorLine) -> str:
 def _summary(numbers: Mapping[Status, int]) -> str:
     told = [f"{numbers[Status.OK]} ok"]
     told += [
-        count(numbers[each], each.value) for each in (Status.WARNING, Status.ERROR) if numbers[each]
+        count_noun(numbers[each], each.value)
+        for each in (Status.WARNING, Status.ERROR)
+        if numbers[each]
     ]
-    return f"{count(sum(numbers.values()), 'line')}: {', '.join(told)}"
+    return f"{count_noun(sum(numbers.values()), 'line')}: {', '.join(told)}"

@@ -12,7 +12,7 @@ from cel.dra import Selectors
 from cli import doctor_codes as codes
 from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.doctor_installation import INSTALLATION_CHECKS
-from cli.doctor_line import DoctorLine, Status, count, found, not_checked, passed
+from cli.doctor_line import DoctorLine, Status, found, not_checked, passed
 from cli.doctor_state import PURPOSES, ClusterState, Unread
 from cli.facts import facts_input
 from cli.live_cluster import as_documents
@@ -20,6 +20,7 @@ from config.model import Configuration
 from config.policy import apply_policies, compatibility_declarations
 from controller.field_probe import infer_gates
 from dra.compatibility import UnsetGroups
+from dra.counted import count_noun
 from dra.finding import Finding
 from dra.gates import Gates, gates_of_version
 from facts.gather import GATE_OF_FIELD, GatheredFacts, gather_facts
@@ -125,7 +126,7 @@ def _check_drivers(checked: CheckedState) -> Iterator[DoctorLine]:
         yield found(_DRIVERS, codes.NO_DRIVER.at("", "no driver publishes devices"))
     else:
         drivers = checked.gathered.facts.drivers
-        told = (f"{each.name} {count(each.devices, 'device')}" for each in drivers)
+        told = (f"{each.name} {count_noun(each.devices, 'device')}" for each in drivers)
         yield passed(_DRIVERS, ", ".join(told))
 
 
@@ -137,7 +138,7 @@ def _check_classes(checked: CheckedState) -> Iterator[DoctorLine]:
     total = sum(each.devices for each in facts.drivers)
     empty = [each.name for each in facts.classes if not each.devices]
     for name in empty:
-        message = f"DeviceClass {name} selects none of {count(total, 'device')}"
+        message = f"DeviceClass {name} selects none of {count_noun(total, 'device')}"
         yield found(
             _CLASSES, codes.CLASS_SELECTS_NOTHING.at("", message, object=f"DeviceClass/{name}")
         )
@@ -166,10 +167,10 @@ def _check_slices(checked: CheckedState) -> Iterator[DoctorLine]:
         yield msgspec.structs.replace(line, message=f"{line.object}: {line.message}")
     hidden = len(problems) - _MOST_FINDINGS
     if hidden > 0:
-        yield passed(_SLICES, f"{count(hidden, 'more finding')}; save the slices and run lint")
+        yield passed(_SLICES, f"{count_noun(hidden, 'more finding')}; save the slices and run lint")
     if not problems:
-        looked = f"{count(len(objects.slices), 'ResourceSlice')}, "
-        looked += count(len(objects.classes), "DeviceClass", "DeviceClasses")
+        looked = f"{count_noun(len(objects.slices), 'ResourceSlice')}, "
+        looked += count_noun(len(objects.classes), "DeviceClass", "DeviceClasses")
         yield passed(_SLICES, f"{looked}: no findings")
 
 
@@ -178,7 +179,7 @@ def _check_nodes(checked: CheckedState) -> Iterator[DoctorLine]:
     if missing := _unread(checked, _NODES, "Node", "ResourceSlice"):
         yield from missing
         return
-    nodes = count(len(checked.objects.nodes), "node")
+    nodes = count_noun(len(checked.objects.nodes), "node")
     dual = describe_dual_nodes(checked.gathered.dual_nodes)
     if dual is not None:
         yield found(_NODES, dual)

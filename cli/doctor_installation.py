@@ -10,12 +10,13 @@ import msgspec
 
 from certs.authority import Certificate, read_certificates
 from cli import doctor_codes as codes
-from cli.doctor_line import DoctorLine, count, describe_seconds, found, not_checked, passed
+from cli.doctor_line import DoctorLine, describe_seconds, found, not_checked, passed
 from cli.doctor_state import ClusterState, Object, Unread
 from cli.webhook_trial import TrialResult
 from config.model import Configuration
 from documents.paths import get_value
 from documents.values import Value
+from dra.counted import count_noun
 from dra.names import CONTROLLER_LEASE, FACTS_CONFIG_MAP
 from registration.match_conditions import find_inactive
 from registration.published_facts import FactsConfigMap, PublishedFactsError, read_facts
@@ -94,7 +95,9 @@ def _check_bundle(name: str, bundle: Value, now: float) -> DoctorLine:
             f"{name}: caBundle expires in {describe_seconds(left)}, on {_date(last.not_after)}"
         )
         return found(_CERTIFICATE, codes.CERTIFICATE_EXPIRES.at("", message))
-    message = f"caBundle has {count(len(valid), 'valid certificate')} until {_date(last.not_after)}"
+    message = (
+        f"caBundle has {count_noun(len(valid), 'valid certificate')} until {_date(last.not_after)}"
+    )
     return passed(_CERTIFICATE, message)
 
 
@@ -125,7 +128,7 @@ def _check_scope(state: ClusterState, configuration: Configuration) -> Iterator[
     for name in sorted(scopes):
         yield from (found(_SCOPE, each) for each in scopes[name].findings)
     numbers = {mode: sum(each.mode is mode for each in scopes.values()) for mode in Mode}
-    total = count(len(scopes), "namespace")
+    total = count_noun(len(scopes), "namespace")
     if not numbers[Mode.ENFORCE] + numbers[Mode.REPORT]:
         yield found(_SCOPE, codes.NOTHING_IN_SCOPE.at("", f"0 of {total} are opted in"))
         return
@@ -177,8 +180,8 @@ def _check_facts(state: ClusterState, _: Configuration) -> Iterator[DoctorLine]:
     changed = _last_change(live)
     age = f", changed {describe_seconds(state.now - changed)} ago" if changed else ""
     devices = sum(each.devices for each in facts.drivers)
-    classes = count(len(facts.classes), "class", "classes")
-    yield passed(_FACTS, f"ConfigMap {name}: {classes}, {count(devices, 'device')}{age}")
+    classes = count_noun(len(facts.classes), "class", "classes")
+    yield passed(_FACTS, f"ConfigMap {name}: {classes}, {count_noun(devices, 'device')}{age}")
 
 
 def _last_change(live: Object) -> float | None:

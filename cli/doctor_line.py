@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from cli import doctor_codes
+from dra.counted import count_noun
 from dra.finding import Finding, Severity
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
@@ -59,15 +60,10 @@ def not_checked(check: str, reason: str) -> DoctorLine:
     return found(check, doctor_codes.NOT_CHECKED.at("", reason))
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 device`, `2 devices`."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
-
-
 def describe_seconds(seconds: float) -> str:
     """Return a duration in its largest whole unit: `3 hours`."""
     whole = max(0, int(seconds))
     for size, unit in _UNITS:
         if whole >= size:
-            return count(whole // size, unit)
+            return count_noun(whole // size, unit)
     return "0 seconds"

@@ -1,7 +1,6 @@
 """`drawbridge explain POD`: shows the requests of a pod, its claims, its devices and its problems.
 
-Reads a live cluster, or files. Exit code 0 if the pod has a node and all devices, 1 if not, 2 if
-the pod is not found or the input cannot be read.
+Reads a live cluster, or files.
 """
 
 import argparse
@@ -11,6 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cli import codes, live_cluster, output
+from cli.cluster_options import (
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_namespace_option,
+)
+from cli.exit_codes import BAD, DONE, NOTICE
 from cli.input_files import read_documents
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
@@ -30,33 +36,22 @@ T = TypeVar("T")
 NAME = "explain"
 HELP = "show the requests of a pod, its claims, its devices and its problems"
 
-PLACED, NOT_PLACED, BAD = 0, 1, 2
+EXIT_CODES = {
+    DONE: "the pod has its node and all devices",
+    NOTICE: "the pod lacks its node or a device",
+    BAD: "the pod does not exist, or bad input",
+}
 _DEFAULT = "default"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the pod and its source."""
     parser.add_argument("pod", metavar="POD", help="name of the pod, or namespace/name")
-    parser.add_argument("-n", "--namespace", metavar="NS", help="namespace of the pod")
-    live_cluster.add_options(parser)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        "--cluster",
-        "--inventory",
-        dest="filename",
-        metavar="FILE|DIR|-",
-        action="append",
-        default=[],
-        help="read these files instead of a live cluster; can be repeated",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml"],
-        default="text",
-        help="output format (default: text)",
-    )
+    add_namespace_option(parser)
+    add_manifests_option(parser, required=False)
+    add_files_option(parser)
+    add_live_options(parser)
+    output.add_format_option(parser, "text", "json", "yaml")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -76,7 +71,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         output.print_value(msgspec.to_builtins(explanation), options.output, streams.out)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
-    return PLACED if explanation.placed else NOT_PLACED
+    return DONE if explanation.placed else NOTICE
 
 
 def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) -> None:
@@ -94,8 +89,8 @@ def _read_objects(
     if namespace in ("pod", "pods", "po"):
         namespace = ""
     namespace = options.namespace or namespace
-    if options.filename:
-        documents = read_documents(options.filename, streams.stdin)
+    if files := [*options.filename, *options.cluster]:
+        documents = read_documents(files, streams.stdin)
         return _read_from_files(documents, namespace, name, findings)
 
     async def read(session: "Session") -> PodObjects:

@@ -1,19 +1,24 @@
 """`drawbridge facts`: prints the facts about a cluster that decide translations.
 
 Other commands accept the output with `--facts`, and then give the same results without the cluster.
-Exit code 0, 1 with warnings, 2 if something cannot be read.
 """
 
 import argparse
 from typing import TYPE_CHECKING
 
-from cli import config, live_cluster, output
+from cli import live_cluster, output
 from cli.cluster_objects import ClusterObjects, sort_documents
-from cli.cluster_options import add_files_option, add_version_options
+from cli.cluster_options import (
+    add_config_option,
+    add_facts_option,
+    add_files_option,
+    add_live_options,
+    add_version_options,
+)
 from cli.effective_configuration import read_effective_configuration
+from cli.exit_codes import BAD, DONE, exit_code
 from cli.facts_file import read_facts
 from cli.input_files import read_documents
-from cli.lint import ERRORS, exit_code
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
 from documents.document import LocatedFinding
@@ -27,26 +32,18 @@ if TYPE_CHECKING:
 
 NAME = "facts"
 HELP = "print the facts about a cluster that decide translations"
+EXIT_CODES = {DONE: "printed", BAD: "something cannot be read, or bad input"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, the facts file and the output format."""
-    add_files_option(
-        parser, "files and folders with the objects of the cluster, instead of a live cluster"
-    )
-    live_cluster.add_options(parser)
-    parser.add_argument(
-        "--facts", metavar="FILE", help="a file with tables that replace the counted ones"
-    )
-    config.add_config_option(parser)
+    add_files_option(parser)
+    add_live_options(parser)
+    add_facts_option(parser)
+    add_config_option(parser)
     add_version_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["yaml", "json"],
-        default="yaml",
-        help="output format (default: yaml)",
-    )
+    output.add_detail_options(parser)
+    output.add_format_option(parser, "yaml", "json")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -55,25 +52,26 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     configuration, before = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
         output.print_findings(before, streams.err)
-        return ERRORS
+        return BAD
     try:
         files, version = read_objects(options, streams)
     except ClusterReadError as error:
         output.print_findings((error.located,), streams.err)
-        return ERRORS
+        return BAD
     enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(enabled, gates.Gates):
         output.print_findings((LocatedFinding(each, "", 0, 0) for each in enabled), streams.err)
-        return ERRORS
+        return BAD
     gathered = gather_facts(facts_input(files), configuration, enabled)
     findings = (*before, *files.findings, *files.located(gathered.findings))
     facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
         output.print_findings((*findings, *facts), streams.err)
-        return ERRORS
+        return BAD
     output.print_value(serialized.facts_to_plain(facts), options.output, streams.out)
-    output.print_findings(findings, streams.err)
-    return exit_code(each.finding for each in findings)
+    shown = output.select_findings(findings, quiet=options.quiet, verbose=options.verbose)
+    output.print_findings(shown, streams.err)
+    return exit_code(findings)
 
 
 def read_objects(

@@ -1,7 +1,4 @@
-"""`drawbridge help`: explains a finding's code, or lists all codes by what a person does.
-
-Exit code 0, and 2 for a name that is neither a code nor a command.
-"""
+"""`drawbridge help`: explains a finding's code, or lists all codes by what a person does."""
 
 import argparse
 import difflib
@@ -13,6 +10,7 @@ import msgspec
 
 from cli import output
 from cli.code_tables import TABLES
+from cli.exit_codes import BAD, DONE
 from cli.streams import Streams
 from dra.finding import Activity, Code, codes_by_activity
 from report.tables import align_columns, escape_unprintable
@@ -20,7 +18,7 @@ from report.tables import align_columns, escape_unprintable
 NAME = "help"
 HELP = "explain the code of a finding, or a command; without an argument, list all codes"
 
-FOUND, BAD = 0, 2
+EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
 _WIDTH: Final = 100
 _MOST_NEAR: Final = 3
 
@@ -33,30 +31,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CODE|COMMAND",
         help="the word in brackets behind a finding, in any case, or the name of a command",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml"],
-        default="text",
-        help="output format (default: text)",
-    )
+    output.add_format_option(parser, "text", "json", "yaml")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print one code, the usage of a command, or the list of all codes."""
     if options.topic is None:
         _print_all(options.output, streams)
-        return FOUND
+        return DONE
     from cli import main  # noqa: PLC0415  # main imports the commands
 
     topic = options.topic.strip("[]").lower()
     codes = {name.lower(): code for table in TABLES for name, code in table.items()}
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
-        return FOUND
+        return DONE
     if topic in main.COMMANDS:
         shown = main.parse([topic, "--help"], streams, "drawbridge")
-        return shown if isinstance(shown, int) else FOUND
+        return shown if isinstance(shown, int) else DONE
     names = [*(code.name for code in codes.values()), *main.COMMANDS]
     streams.err.write(f"{_describe_unknown(options.topic, names)}\n")
     return BAD

@@ -1,8 +1,7 @@
 """`drawbridge lint`: checks ResourceSlices, DeviceClasses and the rules of claims for errors.
 
 Reads files, and prints findings with their file and line. Of claims and templates, it checks only
-the rules for the allocator of Drawbridge. Exit code 0 without warnings, 1 with warnings, 2 with
-errors or bad input.
+the rules for the allocator of Drawbridge.
 """
 
 import argparse
@@ -13,6 +12,8 @@ from typing import Final
 from cel.dra import Selectors
 from cli import config, output
 from cli.cluster_objects import ClusterObjects, sort_documents
+from cli.cluster_options import add_config_option, add_manifests_option
+from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
 from cli.streams import Streams
 from config.model import Configuration
@@ -21,7 +22,7 @@ from documents.document import Document, LocatedFinding
 from documents.paths import get_value
 from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
 from dra.compatibility import UnsetGroups
-from dra.finding import Finding, Severity
+from dra.finding import Finding
 from dra.gates import NEWEST
 from dra.names import RULES_ANNOTATION
 from judge import classes, slices
@@ -32,7 +33,7 @@ from judge.subject import Subject, claim_subject, template_subject
 NAME = "lint"
 HELP = "check ResourceSlices, DeviceClasses and the rules of claims for errors"
 
-CLEAN, WARNINGS, ERRORS = 0, 1, 2
+EXIT_CODES = JUDGED
 _RULES: Final = (
     ("metadata", "annotations", RULES_ANNOTATION),
     ("spec", "metadata", "annotations", RULES_ANNOTATION),
@@ -41,26 +42,13 @@ _RULES: Final = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the configuration and the output format."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR|-",
-        action="append",
-        required=True,
-        help="files to check; can be repeated",
-    )
-    config.add_config_option(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml"],
-        default="text",
-        help="output format (default: text)",
-    )
+    add_manifests_option(parser)
+    add_config_option(parser)
+    output.add_findings_format(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the findings; the exit code is the highest severity."""
+    """Print the findings; the exit code is that of the most severe one."""
     configuration = config.read_configuration_file(options.config, streams)
     if isinstance(configuration, Configuration):
         found = tuple(
@@ -68,11 +56,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         )
     else:
         found = configuration
-    if options.output == "text":
-        output.print_findings(found, streams.out, color=streams.color)
-    else:
-        output.print_value(output.findings_as_data(found), options.output, streams.out)
-    return exit_code(each.finding for each in found)
+    output.print_found(found, options, streams)
+    return exit_code(found, strict=options.strict)
 
 
 def lint_documents(
@@ -152,11 +137,3 @@ def _judge(
     )
     yield from slices.judge_slices(files.slices, unset, declared, selectors)
     yield from classes.judge_classes(files.classes, files.slices, selectors)
-
-
-def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code for findings; info findings do not count."""
-    severities = {finding.severity for finding in findings}
-    if Severity.ERROR in severities:
-        return ERRORS
-    return WARNINGS if Severity.WARNING in severities else CLEAN

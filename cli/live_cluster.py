@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # The page size of list requests, which bounds the work of the API server per request.
 PAGE = 500
-CURRENT = ""
 _SOURCE = "<cluster>"
 
 
@@ -50,22 +49,6 @@ class _Page(msgspec.Struct):
     # JSON objects. msgspec does not decode into the recursive type `Value`.
     items: list[dict[str, Any]] | None = None
     metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that select a live cluster."""
-    parser.add_argument(
-        "--context",
-        metavar="NAME",
-        nargs="?",
-        const=CURRENT,
-        help="use the live cluster of this kubeconfig context (default: the current context)",
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)",
-    )
 
 
 def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]) -> T:

@@ -1,11 +1,8 @@
 """The command `drawbridge`, also installed as `kubectl-drawbridge`.
 
 Imports the module of the subcommand only, runs it, and returns its exit code. A subcommand is a
-module with `NAME`, `HELP`, `arguments(parser)` and `run(options, streams) -> int`. To add one,
-write the module and add its line to `COMMANDS`.
-
-Exit codes: 0 and 1 as documented by each command, 2 for bad input, wrong usage or a failed write,
-3 for an unhandled exception, 130 after Ctrl-C, 141 if the reader of the output closed the pipe.
+module with `NAME`, `HELP`, `EXIT_CODES`, `arguments(parser)` and `run(options, streams) -> int`.
+To add one, write the module and add its line to `COMMANDS`.
 """
 
 import argparse
@@ -16,6 +13,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
+from cli.command_parser import CommandParser, UsageError
+from cli.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.streams import Streams, process_streams
 
 COMMANDS = {
@@ -32,7 +31,15 @@ COMMANDS = {
     "translate": "cli.translate",
 }
 
-BAD, BUG, INTERRUPTED, BROKEN_PIPE = 2, 3, 130, 141
+BUG, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
+EXIT_CODES: ExitCodes = {
+    DONE: "success",
+    NOTICE: "as the command states",
+    BAD: "errors, bad input, wrong usage or a failed write",
+    BUG: "an unhandled exception, which is a bug",
+    INTERRUPTED: "interrupted by Ctrl-C",
+    BROKEN_PIPE: "the reader of the output closed the pipe",
+}
 
 
 class Command(Protocol):
@@ -40,6 +47,7 @@ class Command(Protocol):
 
     NAME: str
     HELP: str
+    EXIT_CODES: ExitCodes
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments on `parser`."""
@@ -71,9 +79,8 @@ def load(name: str) -> Command:
     return cast("Command", importlib.import_module(COMMANDS[name]))
 
 
-def parser_for(names: Iterable[str], called: str) -> argparse.ArgumentParser:
-    """Build the parser for the commands `names`; the help lists only those."""
-    shared = argparse.ArgumentParser(add_help=False)
+def _shared_options() -> CommandParser:
+    shared = CommandParser(add_help=False)
     # Without SUPPRESS, the default of a subparser overwrites a `--debug` before the command.
     shared.add_argument(
         "--debug",
@@ -81,7 +88,13 @@ def parser_for(names: Iterable[str], called: str) -> argparse.ArgumentParser:
         default=argparse.SUPPRESS,
         help="print the traceback of an unhandled exception",
     )
-    parser = argparse.ArgumentParser(
+    return shared
+
+
+def parser_for(names: Iterable[str], called: str) -> CommandParser:
+    """Build the parser for the commands `names`; the help lists only those."""
+    shared = _shared_options()
+    parser = CommandParser(
         prog=called,
         description="Migrates pods from device plugins to Dynamic Resource Allocation.",
         epilog=f"Run `{called} COMMAND --help` for the options of a command.",
@@ -100,20 +113,25 @@ def parser_for(names: Iterable[str], called: str) -> argparse.ArgumentParser:
             parents=[shared],
         )
         command.arguments(subparser)
+        subparser.add_exit_codes(command.EXIT_CODES)
         subparser.set_defaults(run=command.run)
     return parser
 
 
 def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.Namespace | int:
     """Return the options, or the exit code after help, version or wrong usage."""
-    first = next((word for word in arguments if not word.startswith("-")), None)
-    if first in COMMANDS:
-        names: Iterable[str] = (first,)
+    at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), 0)
+    if arguments and arguments[at] in COMMANDS:
+        names: Iterable[str] = (arguments[at],)
     else:
         names = () if arguments and arguments[0] == "--version" else COMMANDS
     with contextlib.redirect_stdout(streams.out), contextlib.redirect_stderr(streams.err):
         try:
-            return parser_for(names, called).parse_args(arguments)
+            return parser_for(names, called).parse_command(arguments, at)
+        except UsageError as error:
+            error.parser.print_usage(streams.err)
+            streams.err.write(f"{error.parser.prog}: error: {error}\n")
+            return BAD
         except SystemExit as exit_:
             return exit_.code if isinstance(exit_.code, int) else 0
 

@@ -3,17 +3,77 @@
 A finding in text form begins with `file:line:`, so that editors and CI systems can link to it.
 """
 
+import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
 
 import msgspec
 
+from cli.streams import Streams
 from documents.document import LocatedFinding
+from dra.counted import count_noun
 from dra.finding import Severity
 from report.tables import escape_unprintable
 
 _COLOURS: Final = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
+_RANK: Final = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+def add_format_option(parser: argparse.ArgumentParser, *choices: str) -> None:
+    """Declare `-o`; the first choice is the default."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=choices,
+        default=choices[0],
+        help="output format (default: the first)",
+    )
+
+
+def add_detail_options(parser: argparse.ArgumentParser) -> None:
+    """Declare `-q` and `-v`, which select what text output shows."""
+    detail = parser.add_mutually_exclusive_group()
+    detail.add_argument(
+        "-q", "--quiet", action="store_true", help="print errors only; no warnings and no progress"
+    )
+    detail.add_argument(
+        "-v", "--verbose", action="store_true", help="print info findings and all objects, too"
+    )
+
+
+def add_strict_option(parser: argparse.ArgumentParser) -> None:
+    """Declare `--strict`."""
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
+
+
+def add_findings_format(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a command whose output is findings."""
+    add_strict_option(parser)
+    add_detail_options(parser)
+    add_format_option(parser, "text", "json", "yaml")
+
+
+def print_found(
+    found: Sequence[LocatedFinding], options: argparse.Namespace, streams: Streams
+) -> None:
+    """Print the findings as the options of `add_findings_format` say."""
+    if options.output == "text":
+        shown = select_findings(found, quiet=options.quiet, verbose=options.verbose)
+        print_findings(shown, streams.out, color=streams.color)
+        if (hidden := len(found) - len(shown)) and not options.quiet:
+            hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints them"
+            streams.out.write(f"{hint}\n")
+    else:
+        print_value(findings_as_data(found), options.output, streams.out)
+
+
+def select_findings(
+    found: Iterable[LocatedFinding], *, quiet: bool = False, verbose: bool = False
+) -> list[LocatedFinding]:
+    """Return the findings for a person: without infos, with `quiet` without warnings."""
+    least = Severity.ERROR if quiet else Severity.INFO if verbose else Severity.WARNING
+    return [each for each in found if _RANK[each.finding.severity] >= _RANK[least]]
 
 
 def print_findings(
@@ -46,4 +106,12 @@ def print_value(data: object, form: str, stream: TextIO) -> None:
 
 def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, object]:
     """Convert findings to the form that every command prints in JSON and YAML."""
-    return {"findings": [msgspec.to_builtins(each.finding) for each in located]}
+    return {"findings": [_as_data(each) for each in located]}
+
+
+def _as_data(each: LocatedFinding) -> dict[str, object]:
+    """Convert a finding; one from a file has the file, and its line and column if known."""
+    data: dict[str, object] = msgspec.to_builtins(each.finding)
+    if each.source:
+        data["file"] = each.source
+    return {**data, "line": each.line, "column": each.column} if each.line else data

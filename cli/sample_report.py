@@ -12,6 +12,7 @@ from documents.patch import apply_edits
 from documents.paths import get_value
 from documents.values import Value
 from dra.claim import Template, template_reader
+from dra.counted import count_noun
 from dra.finding import Finding, Severity
 from ledger.ledger import Ledger
 from ledger.node_fit import ClusterNodes
@@ -140,7 +141,7 @@ def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
         # Hide nodes without any device of the class, unless there are no other nodes.
         near = [each for each in placement.reasons if each.code != NO_DEVICE_OF_CLASS.name]
         for reason in near or placement.reasons:
-            nodes = f"{reason.nodes} node" + ("" if reason.nodes == 1 else "s")
+            nodes = count_noun(reason.nodes, "node")
             yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
         return
     devices = list(_allocated_devices(placement))

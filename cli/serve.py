@@ -3,12 +3,13 @@
 import argparse
 import asyncio
 
+from cli.exit_codes import BAD, DONE
 from cli.streams import Streams
 from runtime.addresses import Address, parse_address
 
 NAME = "serve"
 HELP = "run the admission webhook, the judge or the controller"
-WRONG = 2
+EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MAX_DURATION = 3_650 * 86_400.0
 
@@ -181,7 +182,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     """Run the process until SIGTERM or SIGINT; 0 after a graceful shutdown."""
     if options.what != "controller" and bool(options.tls_cert) != bool(options.tls_key):
         streams.err.write("drawbridge serve: use --tls-cert and --tls-key together\n")
-        return WRONG
+        return BAD
     # Import here, because `drawbridge serve --help` does not need it.
     if options.what == "webhook":
         from webhook.server.process import run as webhook  # noqa: PLC0415

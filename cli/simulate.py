@@ -1,6 +1,6 @@
 """`drawbridge simulate`: places pods in memory and prints which devices they get, or why not.
 
-Reads files only. Exit code 0 if all pods are placed, 1 if some are not, 2 with bad input.
+Reads files only.
 """
 
 import argparse
@@ -11,14 +11,20 @@ from typing import Final
 
 from msgspec import structs
 
-from cli import config, output, placements
-from cli.cluster_options import add_files_option
+from cli import output, placements
+from cli.cluster_options import (
+    add_allocator_option,
+    add_config_option,
+    add_files_option,
+    add_manifests_option,
+    add_version_options,
+)
+from cli.exit_codes import BAD, DONE, NOTICE
 from cli.simulation_input import SimulationInput, parse_claim_names, read_input
 from cli.streams import Streams
 from config.model import Configuration, Placement
 from config.policy import apply_policies, compatibility_declarations
 from documents.document import LocatedFinding
-from dra import gates
 from dra.claim import Claim
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
@@ -38,7 +44,7 @@ from solver.world import World
 NAME = "simulate"
 HELP = "place pods in memory, and print which devices each pod gets or why it gets none"
 
-PLACED, SOME_NOT, BAD = 0, 1, 2
+EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
 _ALLOCATORS: Final = {
     Allocator.UPSTREAM: "Allocator: upstream, the allocator of kube-scheduler.",
     Allocator.DRAWBRIDGE: "Allocator: drawbridge, for pods with schedulerName drawbridge.",
@@ -47,42 +53,20 @@ _ALLOCATORS: Final = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, the pods and the output format."""
-    text = "files and folders with Nodes, ResourceSlices, DeviceClasses, claims and templates"
-    add_files_option(parser, text)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR|-",
-        action="append",
-        default=[],
-        help="the pods to place, with their claims and templates; can be repeated",
-    )
-    config.add_config_option(parser)
+    add_manifests_option(parser, required=False)
+    add_files_option(parser)
+    add_config_option(parser)
     _add_placement_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json"],
-        default="text",
-        help="output format (default: text)",
-    )
+    output.add_format_option(parser, "text", "json", "yaml")
 
 
 def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Declare what is placed where, and the allocator that does it."""
-    parser.add_argument(
-        "--allocator",
-        choices=[*Allocator],
-        help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
-        " (default: by `placement` of the configuration, native or bridge)",
-    )
+    add_allocator_option(parser)
     parser.add_argument("--node", metavar="N", help="place on this node only")
     text = "place these claims (namespace/name,...) instead of pods, together as for one pod"
     parser.add_argument("--claims", metavar="NAMES", help=text)
-    text = f"version of the scheduler (default: {gates.NEWEST})"
-    parser.add_argument("--kubernetes-version", metavar="V", default=gates.NEWEST, help=text)
-    text = "feature gates that differ from their defaults (NAME=true,...)"
-    parser.add_argument("--feature-gates", metavar="GATES", default="", help=text)
+    add_version_options(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -90,12 +74,12 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     inputs = read_input(options, streams)
     result = simulate(inputs, options.claims, options.allocator and Allocator(options.allocator))
     audit_findings = audit(result.ledger, result.world)
-    if options.output == "json":
-        # The JSON document has no place for findings about the input.
+    if options.output != "text":
+        # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
         data = placements.placements_as_data(result.placements, result.ledger, audit_findings)
         data = {"allocator": result.allocator.value, **data}
-        output.print_value(data, "json", streams.out)
+        output.print_value(data, options.output, streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
         streams.out.writelines(
@@ -103,7 +87,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         )
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return BAD
-    return PLACED if all(each.node is not None for each in result.placements) else SOME_NOT
+    return DONE if all(each.node is not None for each in result.placements) else NOTICE
 
 
 def _text(

@@ -160,7 +160,7 @@ def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
 def _gates(options: argparse.Namespace) -> Gates | tuple[LocatedFinding, ...]:
     overrides = gates.parse_gates(options.feature_gates)
     if not isinstance(overrides, tuple):
-        enabled = gates.gates_of_version(options.kubernetes_version, overrides)
+        enabled = gates.gates_of_version(options.kubernetes_version or gates.NEWEST, overrides)
         if isinstance(enabled, Gates):
             return enabled
         overrides = enabled

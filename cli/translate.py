@@ -1,8 +1,7 @@
 """`drawbridge translate`: reads manifests, and prints them with resource claims.
 
 Edits the text of the manifests, so that comments and layout stay. Prints an unreadable document
-unchanged. Exit code 0 if nothing changed, 1 if an object was translated, 2 with errors or bad
-input.
+unchanged.
 """
 
 import argparse
@@ -13,10 +12,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cli import config, live_cluster, output
+from cli import output
 from cli.cluster_objects import ClusterObjects
-from cli.cluster_options import add_files_option, add_version_options
+from cli.cluster_options import (
+    add_config_option,
+    add_facts_option,
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_version_options,
+)
 from cli.effective_configuration import read_effective_configuration
+from cli.exit_codes import BAD, DONE, NOTICE, exit_code
 from cli.facts_file import read_facts, read_gates
 from cli.input_files import read_sources
 from cli.live_cluster import ClusterReadError
@@ -32,7 +39,7 @@ from documents.read import read_objects as objects_in
 from documents.splice import apply_to_text, rewrite_file
 from documents.values import Value
 from dra import gates
-from dra.finding import Severity
+from dra.counted import count_noun
 from facts.model import Facts, NetworkFacts
 from facts.networks import KIND as NETWORK_KIND
 from facts.networks import read_network
@@ -49,7 +56,11 @@ from translate.pods import TranslationContext, make_context
 NAME = "translate"
 HELP = "translate device-plugin requests in manifests into resource claims"
 
-NOTHING, TRANSLATED, ERRORS = 0, 1, 2
+EXIT_CODES = {
+    DONE: "translated, or nothing to translate",
+    NOTICE: "with --exit-code: something changes; with --strict: warnings",
+    BAD: "errors, or bad input",
+}
 _TEMPLATE: Final = "ResourceClaimTemplate"
 
 
@@ -84,34 +95,23 @@ class _Result:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output format."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR|-",
-        action="append",
-        required=True,
-        help="manifests to translate; can be repeated",
-    )
+    add_manifests_option(parser)
     add_files_option(parser)
-    live_cluster.add_options(parser)
-    parser.add_argument(
-        "--facts",
-        metavar="FILE",
-        help="facts about the cluster, the output of `drawbridge facts`",
-    )
-    config.add_config_option(parser)
-    _add_format_options(parser)
-
-
-def _add_format_options(parser: argparse.ArgumentParser) -> None:
+    add_live_options(parser)
+    add_facts_option(parser)
+    add_config_option(parser)
     add_version_options(parser)
+    add_edit_options(parser)
+
+
+def add_edit_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a command that edits manifests."""
     parser.add_argument(
-        "-o",
-        "--output",
-        choices=["yaml", "json", "diff", "report"],
-        default="yaml",
-        help="output format (default: yaml)",
+        "--exit-code", action="store_true", help="exit with code 1 if something changes"
     )
+    output.add_strict_option(parser)
+    output.add_detail_options(parser)
+    output.add_format_option(parser, "yaml", "json", "diff", "report")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -130,10 +130,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
             _translate_file(source, context, result)
     _judge_translations(context, result)
     _drop_input_templates(result)
-    _print(options.output, result, streams)
-    if any(each.finding.severity is Severity.ERROR for each in result.findings):
-        return ERRORS
-    return TRANSLATED if result.changed else NOTHING
+    _print(options, result, streams)
+    changed = options.exit_code and bool(result.changed)
+    return exit_code(result.findings, strict=options.strict, changed=changed)
 
 
 def _judge_translations(context: TranslationContext | None, result: _Result) -> None:
@@ -316,7 +315,9 @@ def _template_key(template: Mapping[str, Value]) -> tuple[object, object]:
     return get_value(plain, ("metadata", "namespace")), get_value(plain, ("metadata", "name"))
 
 
-def _print(form: str, result: _Result, streams: Streams) -> None:
+def _print(options: argparse.Namespace, result: _Result, streams: Streams) -> None:
+    form = options.output
+    shown = output.select_findings(result.findings, quiet=options.quiet, verbose=options.verbose)
     templates = list(result.templates.values())
     if form == "json":
         plain = {
@@ -327,7 +328,7 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
         }
         output.print_value(plain, "json", streams.out)
     elif form == "report":
-        output.print_findings(result.findings, streams.out, color=streams.color)
+        output.print_findings(shown, streams.out, color=streams.color)
         streams.out.write(_summary(result))
     else:
         if form == "yaml":
@@ -335,18 +336,14 @@ def _print(form: str, result: _Result, streams: Streams) -> None:
             write_bytes(streams.out, join_documents(texts))
         else:
             streams.out.writelines(_diff(result, templates))
-        output.print_findings(result.findings, streams.err)
+        output.print_findings(shown, streams.err)
 
 
 def _summary(result: _Result) -> str:
     return (
-        f"{result.translated} of {_plural(result.read, 'object')} translated, "
-        f"{_plural(len(result.templates), 'claim template')} added\n"
+        f"{result.translated} of {count_noun(result.read, 'object')} translated, "
+        f"{count_noun(len(result.templates), 'claim template')} added\n"
     )
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _diff(result: _Result, templates: Sequence[Mapping[str, Value]]) -> Iterator[str]:

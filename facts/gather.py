@@ -12,6 +12,7 @@ import msgspec
 
 from config.model import Configuration
 from dra.classes import DeviceClass
+from dra.counted import count_noun
 from dra.finding import Finding
 from dra.gates import DEFAULTS, Gates
 from dra.inventory import build_inventory
@@ -246,16 +247,11 @@ def _encoding(each: tuple[bytes, object]) -> bytes:
 def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
     found = [
         codes.NODES_UNREADABLE.at(
-            "", f"cannot determine the pools of {_count(count, 'node')}: {error}"
+            "", f"cannot determine the pools of {count_noun(count, 'node')}: {error}"
         )
         for error, count in sorted(Counter(cluster.unreadable).items())
     ]
     for table, count in sorted(omitted.items()):
-        message = f"table {table} is full: {_count(count, 'row')} omitted"
+        message = f"table {table} is full: {count_noun(count, 'row')} omitted"
         found.append(codes.FACTS_CUT.at(table, message, object="Facts"))
     return tuple(found)
-
-
-def _count(number: int, noun: str) -> str:
-    """Return the number and its noun, in the plural unless the number is 1."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

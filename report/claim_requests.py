@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from documents.paths import get_value
 from documents.values import Value
+from dra.counted import count_noun
 from translate.legacy.pod_view import as_list, as_mapping
 
 # Describes the CEL selectors of a request, or returns "".
@@ -39,7 +40,7 @@ def short_selectors(expressions: Sequence[str]) -> str:
 def count_selectors(expressions: Sequence[str]) -> str:
     """Show the number of expressions."""
     count = len(expressions)
-    return f"matching {count} selector{'s' * (count != 1)}" if count else ""
+    return f"matching {count_noun(count, 'selector')}" if count else ""
 
 
 def describe_claim(claim: Value, selectors: SelectorText = full_selectors) -> Iterator[str]:
@@ -95,7 +96,7 @@ def _describe_request(request: Mapping[str, Value], selectors: SelectorText) -> 
 
 def _describe_option(option: Mapping[str, Value], selectors: SelectorText) -> str:
     count = option.get("count") or 1
-    number = f"{count} device{'s' * (count != 1)}"
+    number = count_noun(count, "device") if isinstance(count, int) else f"{count} devices"
     if option.get("allocationMode") == "All":
         number = "all devices"
     capacity = read_amounts(get_value(option.get("capacity"), ("requests",)))

@@ -12,11 +12,12 @@ import config.schema
 import dra.rules
 from cli.code_tables import TABLES
 from dra.finding import Code, Codes, render_page
-from tools import chart, joint_page, migrating, rbac_page
+from tools import chart, commands_page, joint_page, migrating, rbac_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands_page.render_page,
     "findings.md": lambda: render_page(TABLES),
     "configuration.md": config.schema.render_page,
     "joint.md": joint_page.build_page,

@@ -93,7 +93,9 @@ def findings(text: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     printed = json.loads(out)
     assert list(printed) == ["findings"]
     for each in printed["findings"]:
-        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+        fields = list(each)
+        assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
+        assert fields[6:] in ([], ["file"], ["file", "line", "column"])
     return code, printed["findings"]
 
 

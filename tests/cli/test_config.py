@@ -73,7 +73,8 @@ def test_errors_are_printed_in_the_output_format(form: str) -> None:
     code, out, err = run("print", "--config", "-", "-o", form, stdin=text.encode())
     assert (code, err) == (2, "")
     (finding,) = yaml.safe_load(out)["findings"]
-    assert set(finding) == {"code", "severity", "path", "object", "message", "remedy"}
+    fields = ["code", "severity", "path", "object", "message", "remedy", "file", "line", "column"]
+    assert list(finding) == fields
     assert (finding["code"], finding["path"]) == ("FieldUnknown", "placment")
 
 

@@ -40,7 +40,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
 
 def lint(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
     streams = Streams(io.BytesIO(stdin), io.StringIO(), io.StringIO())
-    code = dispatch(["lint", *arguments], streams, "drawbridge")
+    code = dispatch(["lint", "--strict", *arguments], streams, "drawbridge")
     assert isinstance(streams.out, io.StringIO)
     return code, streams.out.getvalue()
 
@@ -50,7 +50,9 @@ def findings(*arguments: str, stdin: bytes = b"") -> tuple[int, list[dict[str, A
     printed = json.loads(out)
     assert list(printed) == ["findings"]
     for each in printed["findings"]:
-        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+        fields = list(each)
+        assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
+        assert fields[6:] in ([], ["file"], ["file", "line", "column"])
     return code, printed["findings"]
 
 
@@ -85,6 +87,17 @@ def test_the_exit_code_is_the_worst_finding(
     (tmp_path / "f.yaml").write_text(text)
     got, printed = findings("-f", str(tmp_path / "f.yaml"))
     assert (got, [each["code"] for each in printed]) == (code, found)
+
+
+def test_warnings_are_success_without_strict() -> None:
+    streams = Streams(io.BytesIO(WARNED.encode()), io.StringIO(), io.StringIO())
+    assert dispatch(["lint", "-f", "-"], streams, "drawbridge") == 0
+
+
+def test_info_findings_are_counted_and_printed_on_request() -> None:
+    assert lint("-f", "-") == (0, "1 info finding not shown; -v prints them\n")
+    assert "[NothingToJudge]" in lint("-f", "-", "-v")[1]
+    assert lint("-f", "-", "-q") == (0, "")
 
 
 def test_text_begins_with_file_and_line(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_facts_of_a_live_cluster_equal_those_of_its_files(
 def test_a_translation_for_a_live_cluster_equals_that_for_its_files(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     dump.write_text(yaml.safe_dump_all(OBJECTS))
-    words = ("translate", "-f", str(LEGACY / "nvidia.yaml"))
+    words = ("translate", "--exit-code", "-f", str(LEGACY / "nvidia.yaml"))
     here = on_live(tmp_path, *words, "--context")
     assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
     assert here[0] == 1
@@ -136,12 +136,16 @@ def test_the_labels_of_the_cluster_s_namespaces_allow_admin_access(
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    words = ("translate", "-f", f"{tmp_path}/pod.yaml", "--config", f"{tmp_path}/config.yaml")
-    run = (
-        on_live(tmp_path, *words)
-        if is_live
-        else command(*words, "--cluster", f"{tmp_path}/cluster.yaml")
+    words = (
+        "translate",
+        "--exit-code",
+        "-f",
+        f"{tmp_path}/pod.yaml",
+        "--config",
+        f"{tmp_path}/config.yaml",
     )
+    dump = ("--cluster", f"{tmp_path}/cluster.yaml")
+    run = on_live(tmp_path, *words) if is_live else command(*words, *dump)
     # A namespace that the live cluster does not have is unknown, which is a warning.
     assert run[0] == (1 if is_live and namespace == "others" else code), run[2]
     assert ("adminAccess: true" in run[1]) is (run[0] == 1)

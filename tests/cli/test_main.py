@@ -23,7 +23,8 @@ WITH_BOOM = """
 import sys, types
 from cli import main
 module = types.ModuleType("boom")
-module.NAME, module.HELP, module.arguments = "boom", "boom", lambda parser: None
+module.NAME, module.HELP, module.EXIT_CODES = "boom", "boom", {{0: "done"}}
+module.arguments = lambda parser: None
 def run(options, streams):
     {body}
 module.run = run
@@ -68,7 +69,8 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
             parser.add_argument("--loud", action="store_true")
 
         module = types.ModuleType("boom")
-        vars(module).update(NAME="boom", HELP="goes boom", arguments=arguments, run=run)
+        vars(module).update(NAME="boom", HELP="goes boom", EXIT_CODES={0: "done"})
+        vars(module).update(arguments=arguments, run=run)
         monkeypatch.setitem(sys.modules, "boom", module)
         monkeypatch.setitem(main.COMMANDS, "boom", "boom")
 

@@ -75,6 +75,9 @@ def test_json_and_yaml_output_are_equal() -> None:
             "object": "Pod/a/b",
             "message": "it is odd",
             "remedy": "Mend it.",
+            "file": "a",
+            "line": 1,
+            "column": 1,
         }
     ]
 

@@ -35,7 +35,7 @@ def run(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     streams = Streams(io.BytesIO(stdin), out, io.StringIO())
-    code = dispatch(["translate", *arguments], streams, "drawbridge")
+    code = dispatch(["translate", "--exit-code", *arguments], streams, "drawbridge")
     assert isinstance(streams.err, io.StringIO)
     return code, raw.getvalue(), streams.err.getvalue()
 
@@ -63,8 +63,25 @@ def test_the_exit_code_shows_changes_and_errors(text: str, code: int, changed: i
     got, read = printed(text)
     assert (got, read["changed"]) == (code, changed)
     assert len(read["templates"]) == changed
-    for each in read["findings"]:
-        assert list(each) == ["code", "severity", "path", "object", "message", "remedy"]
+    fields = ["code", "severity", "path", "object", "message", "remedy", "file", "line", "column"]
+    assert all(list(each) == fields for each in read["findings"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "code"),
+    [
+        ((), POD, 0),
+        (("--strict",), OTHER, 0),
+        (("--strict",), POD, 1),
+        (("--strict",), REFUSED, 2),
+        ((), REFUSED, 2),
+    ],
+)
+def test_success_is_0_unless_an_option_asks_for_more(
+    options: tuple[str, ...], text: str, code: int
+) -> None:
+    streams = Streams(io.BytesIO(text.encode()), io.StringIO(), io.StringIO())
+    assert dispatch(["translate", "-f", "-", *options], streams, "drawbridge") == code
 
 
 @pytest.mark.parametrize("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])

@@ -92,7 +92,16 @@ def _plugin(folder: Path) -> dict[str, object]:
 
 
 def test_a_command_prints_what_it_prints_in_the_checkout(site: Path) -> None:
-    words = ("translate", "-f", POD, "--cluster", ROOT / "examples" / "inventory", "-o", "json")
+    words = (
+        "translate",
+        "--exit-code",
+        "-f",
+        POD,
+        "--cluster",
+        ROOT / "examples" / "inventory",
+        "-o",
+        "json",
+    )
     here = subprocess.run(  # noqa: S603  # our words
         [sys.executable, "-m", "cli.main", *words],
         cwd=ROOT,
@@ -100,5 +109,5 @@ def test_a_command_prints_what_it_prints_in_the_checkout(site: Path) -> None:
         text=True,
         check=False,
     )
-    assert here.returncode == 1, "translate returns 1 if it changes objects"
+    assert here.returncode == 1, "with --exit-code, translate returns 1 if it changes objects"
     assert run(site, RUN_COMMAND, *words, code=1) == here.stdout

@@ -1,0 +1,115 @@
+"""An option means the same in every command, and does not take the positional argument."""
+
+import argparse
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from cli import main
+from cli.streams import Streams
+from tools.commands_page import command_parsers
+
+# The processes in pods have other defaults, such as the service account.
+COMMANDS = {name: each for name, each in command_parsers().items() if "serve" not in name}
+
+
+def options() -> Iterator[tuple[str, argparse.Action]]:
+    for parser in COMMANDS.values():
+        for action in parser.options():
+            yield from ((name, action) for name in action.option_strings)
+
+
+def test_equal_options_mean_equal_things() -> None:
+    meanings: dict[str, tuple[object, ...]] = {}
+    for name, action in options():
+        # The formats and the default of -o differ, and --help lists them.
+        choices = () if name in ("-o", "--output") else (action.choices, action.default)
+        known = (action.help, action.type, action.nargs, action.metavar, action.const, action.dest)
+        # An optional -f has the default [], to which files are appended.
+        told = (*known, *((each or None) for each in choices))
+        assert meanings.setdefault(name, told) == told, name
+
+
+def test_equal_destinations_have_equal_options() -> None:
+    names: dict[str, list[str]] = {}
+    for _, action in options():
+        assert names.setdefault(action.dest, action.option_strings) == action.option_strings
+
+
+def test_the_first_format_is_the_default() -> None:
+    for name, parser in COMMANDS.items():
+        for action in parser.options():
+            if action.dest == "output" and name != "config print":
+                assert action.choices
+                assert action.default == next(iter(action.choices))
+
+
+def parsed(line: str) -> argparse.Namespace:
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    found = main.parse(line.split(), streams, "drawbridge")
+    assert isinstance(found, argparse.Namespace), line
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "context", "pod"),
+    [
+        ("explain --context p", "", "p"),
+        ("explain --context c p", "c", "p"),
+        ("explain p --context c", "c", "p"),
+        ("explain p --context", "", "p"),
+        ("explain -n x --context p -o json", "", "p"),
+        ("explain --context=c p", "c", "p"),
+        ("--debug explain --context p", "", "p"),
+    ],
+)
+def test_a_bare_context_does_not_take_the_pod(line: str, context: str, pod: str) -> None:
+    found = parsed(line)
+    assert (found.context, found.pod) == (context, pod)
+
+
+@pytest.mark.parametrize(
+    ("line", "cluster", "expression"),
+    [
+        ("cel --cluster a b true", ["a", "b"], "true"),
+        ("cel true --cluster a b", ["a", "b"], "true"),
+        ("cel --cluster a true -o json", ["a"], "true"),
+        ("cel --cluster a b --batch x", ["a", "b"], None),
+        ("cel --cluster a --inventory b true", ["a", "b"], "true"),
+    ],
+)
+def test_the_cluster_does_not_take_the_expression(
+    line: str, cluster: list[str], expression: str | None
+) -> None:
+    found = parsed(line)
+    assert (found.cluster, found.expression) == (cluster, expression)
+
+
+@pytest.mark.parametrize(
+    ("line", "usage", "error"),
+    [
+        ("explain p --nope", "explain", "unrecognized arguments: --nope"),
+        ("config print --nope", "config print", "unrecognized arguments: --nope"),
+        ("lint -f a b", "lint", "unrecognized arguments: b"),
+        ("cel --cluster a", "cel", "one of the arguments EXPR --batch is required"),
+        ("explain --context", "explain", "the following arguments are required: POD"),
+    ],
+)
+def test_wrong_usage_shows_the_usage_of_the_subcommand(line: str, usage: str, error: str) -> None:
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    assert main.dispatch(line.split(), streams, "drawbridge") == 2
+    assert isinstance(streams.err, io.StringIO)
+    text = streams.err.getvalue()
+    assert text.startswith(f"usage: drawbridge {usage} [-h]")
+    assert text.endswith(f"drawbridge {usage}: error: {error}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_the_exit_codes(name: str) -> None:
+    codes = main.load(name.split(maxsplit=1)[0]).EXIT_CODES
+    assert {0, 2} <= set(codes) <= {0, 1, 2}
+    text = COMMANDS[name].format_help()
+    assert "\nexit codes:\n" in text
+    for code, meaning in codes.items():
+        assert f"\n  {code}  {meaning}\n" in text

@@ -1,0 +1,86 @@
+"""Writes docs/commands.md: every option once with its meaning, and the exit codes."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from cli.command_parser import CommandParser
+from cli.exit_codes import ExitCodes
+from cli.main import COMMANDS, EXIT_CODES, load, parser_for
+
+_TEMPLATE = Path(__file__).parent / "commands.md"
+Row = tuple[str, str, str]  # the option, its values, its meaning
+
+
+def command_parsers() -> dict[str, CommandParser]:
+    """Return the parser of each command and subcommand by its words."""
+    found: dict[str, CommandParser] = {}
+    for name, parser in parser_for(COMMANDS, "drawbridge").subparsers().items():
+        inner = parser.subparsers()
+        found |= {f"{name} {word}": each for word, each in inner.items()} or {name: parser}
+    return found
+
+
+def render_page() -> str:
+    """Return the page."""
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    parsers = command_parsers()
+    for key, lines in {
+        "COMMANDS": _commands(),
+        "ALL_CODES": _rows(EXIT_CODES),
+        "EXIT_CODES": _exit_codes(),
+        "POSITIONALS": _positionals(parsers),
+        "OPTIONS": _options(parsers),
+    }.items():
+        text = text.replace(f"<!-- {key} -->", "\n".join(lines))
+    return text
+
+
+def _commands() -> Iterator[str]:
+    for name in COMMANDS:
+        yield f"| `{name}` | {load(name).HELP} |"
+
+
+def _exit_codes() -> Iterator[str]:
+    for name in COMMANDS:
+        for code, meaning in load(name).EXIT_CODES.items():
+            yield f"| `{name}` | {code} | {meaning} |"
+
+
+def _rows(codes: ExitCodes) -> Iterator[str]:
+    for code, meaning in codes.items():
+        yield f"| {code} | {meaning} |"
+
+
+def _positionals(parsers: dict[str, CommandParser]) -> Iterator[str]:
+    for name, parser in parsers.items():
+        for action in parser.positionals():
+            yield f"| `{name}` | `{action.metavar}` | {_cell(action.help)} |"
+
+
+def _options(parsers: dict[str, CommandParser]) -> Iterator[str]:
+    """Yield a row for each option and meaning, with the commands that take it."""
+    rows: dict[Row, list[str]] = {}
+    for name, parser in parsers.items():
+        for action in parser.options():
+            if action.dest != "help":
+                rows.setdefault(_row(action), []).append(name)
+    for (option, values, meaning), names in sorted(rows.items()):
+        takers = "every command" if len(names) == len(parsers) else _names(names)
+        yield f"| {option} | {values} | {meaning} | {takers} |"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _row(action: argparse.Action) -> Row:
+    option = ", ".join(f"`{name}`" for name in sorted(action.option_strings, key=len))
+    values = ", ".join(f"`{each}`" for each in action.choices or ()) or (
+        f"`{action.metavar}`" if action.metavar else ""
+    )
+    return option, values.replace("|", "\\|"), _cell(action.help)
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("%%", "%").replace("|", "\\|")
