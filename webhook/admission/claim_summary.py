@@ -4,7 +4,7 @@ Summaries are cached by the template name, which is a hash of the content.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,9 +21,10 @@ from judge.by_facts import FactsContext, judge_by_facts
 from judge.subject import Subject
 from report.claim_requests import summarize_claim
 from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext
+from translate.pods import TranslationContext, make_context
 
 _MAX_ENTRIES: Final = 4096
+_Inputs = tuple[Facts | None, Configuration | None, Sequence[Facts] | None]
 # A summary is shared by all pods that use the template.
 _ANY_POD: Final = Subject("", "")
 
@@ -49,6 +50,7 @@ class ClaimSummaries:
         self._judging: FactsContext | None = None
         self._classes: Mapping[str, str] = {}
         self._reader = template_reader()
+        self._older: tuple[_Inputs, tuple[TranslationContext, ...]] = ((None, None, None), ())
 
     def summarize(self, template: ClaimTemplate, context: TranslationContext) -> ClaimSummary:
         """Return the summary of a template."""
@@ -64,6 +66,17 @@ class ClaimSummaries:
             if len(self._summaries) > _MAX_ENTRIES:
                 self._summaries.popitem(last=False)
         return summary
+
+    def list_contexts(self, context: TranslationContext) -> Iterator[TranslationContext]:
+        """Yield the context, then those of earlier facts in which nodes offered other devices."""
+        yield context
+        facts, configuration, kept = context.facts, context.configuration, self._find_older()
+        inputs = (facts, configuration, kept)
+        known = self._older[0]
+        if any(new is not old for new, old in zip(inputs, known, strict=True)):
+            others = () if facts is None else (f for f in kept if f.offers != facts.offers)
+            self._older = (inputs, tuple(make_context(configuration, each) for each in others))
+        yield from self._older[1]
 
     def _read(self, template: ClaimTemplate) -> ClaimSummary:
         read = read_template(template.object, self._reader)

@@ -5,10 +5,12 @@ change.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from config.policy import apply_policies
 from documents.patch import Edit, apply_edits
@@ -26,7 +28,8 @@ from runtime.review import Denial, compose_allowed, compose_denied
 from translate.changes.annotation_size import check_annotation_size
 from translate.changes.patch import to_operations
 from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext, translate
+from translate.decisions.codes import NOT_TOGETHER
+from translate.pods import Translation, TranslationContext, translate
 from webhook.admission import limit_ranges, resource_quotas
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
@@ -43,6 +46,7 @@ _FORBIDDEN: Final = frozenset(
     each.name for each in (LIMIT_EXCEEDED, LIMIT_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
 )
 
+_EARLIER: Final = "now, but one did a short time ago; the pod waits until one does again"
 _ANNOTATIONS: Final = ("metadata", "annotations")
 # A denied object does not exist, so the command reads a file.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
@@ -63,7 +67,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     @property
     def is_denied(self) -> bool:
         """Whether a finding is an error."""
-        return any(each.severity is Severity.ERROR for each in self.findings)
+        return any(map(_is_error, self.findings))
 
 
 class ResponseOptions(msgspec.Struct, frozen=True):
@@ -121,16 +125,16 @@ def decide(
     admin_access: bool,
 ) -> PodDecision:
     """Translate a pod. `admin_access` is whether the namespace allows admin access."""
-    translation = translate(pod, context, namespace, admin_access=admin_access)
+    by_facts = partial(translate, pod, namespace=namespace, admin_access=admin_access)
+    translation = _choose(map(by_facts, summaries.list_contexts(context)))
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
     if not translation.edits:
         return PodDecision(findings=findings)
     after = apply_edits(pod, translation.edits)
     removed = find_removed_requests(pod, after)
-    templates = translation.templates
-    by_name = {each.name: summaries.summarize(each, context) for each in templates}
-    charges: Counter[str] = Counter()
-    for each in templates:
+    by_name = {each.name: summaries.summarize(each, context) for each in translation.templates}
+    charges = Counter[str]()
+    for each in translation.templates:
         charges.update(by_name[each.name].charges)
     described = {name: each.description for name, each in by_name.items()}
     return PodDecision(
@@ -143,6 +147,27 @@ def decide(
         translation.operations,
         _count_annotation_bytes(translation.edits),
     )
+
+
+def _choose(translations: Iterator[Translation]) -> Translation:
+    """Return the first translation, unless only older facts offer its devices on one node.
+
+    A driver that restarts publishes again what its nodes offered.
+    """
+    first = next(translations)
+    refused = [e for e in first.findings if e.code == NOT_TOGETHER.name and _is_error(e)]
+    for older in translations if refused else ():
+        if older.edits:
+            warnings = (
+                replace(e, severity=Severity.WARNING, message=f"{e.message} {_EARLIER}")
+                for e in refused
+            )
+            return replace(older, findings=(*older.findings, *warnings))
+    return first
+
+
+def _is_error(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR
 
 
 def check_annotations(decision: PodDecision, raw: msgspec.Raw) -> tuple[Finding, ...]:

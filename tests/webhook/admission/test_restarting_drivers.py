@@ -1,0 +1,71 @@
+"""A driver that restarts offers nothing for a while, and no pod is denied for that."""
+
+import pytest
+
+from config.model import Configuration
+from facts.gather import FactsInput, gather_facts
+from facts.model import Facts
+from tests.facts.clusters import device_class
+from tests.tables import YamlValue
+from tests.translate import worlds
+from tests.webhook.admission.harness import AdmissionHarness, pod
+from translate.pods import make_context
+from webhook.admission.protocols import RecentInputs
+
+pytestmark = pytest.mark.asyncio
+MIG, SHARES = "dgx-a100 gpu.nvidia.com static-mig", "dgx-a100 hami-core-gpu.project-hami.io"
+
+
+def build_facts(**words_by_node: tuple[str, ...]) -> Facts:
+    """Return the facts of nodes with these machines and drivers."""
+    slices = tuple(
+        each
+        for node, all_words in words_by_node.items()
+        for words in all_words
+        for each in worlds.slices_of_node(node, *words.split())
+    )
+    classes = tuple(device_class(name, cel=cel) for name, cel in worlds.CLASSES.items())
+    return gather_facts(FactsInput(slices, classes, ())).facts
+
+
+APART = build_facts(a=(MIG,), b=(SHARES,))
+OTHERS_APART = build_facts(a=(MIG,), b=(SHARES,), c=(SHARES,))
+TOGETHER = build_facts(a=(MIG, SHARES), b=(SHARES,))
+
+
+def two_containers() -> YamlValue:
+    """Return a pod whose containers need devices of two drivers."""
+    made = pod()
+    limits: list[YamlValue] = [
+        {"nvidia.com/mig-1g.5gb": "1"},
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"},
+    ]
+    made["spec"]["containers"] = [
+        {"name": f"c{i}", "image": "x", "resources": {"limits": each, "requests": dict(each)}}
+        for i, each in enumerate(limits)
+    ]
+    return made
+
+
+def build_harness(*kept: object) -> AdmissionHarness:
+    """Return a handler with the facts of devices apart, and the versions that are kept."""
+    harness = AdmissionHarness()
+    harness.cluster.context = make_context(Configuration(), APART)
+    harness.cluster.recent = RecentInputs(facts=kept)  # type: ignore[arg-type]  # facts
+    return harness
+
+
+async def test_a_pod_that_one_node_could_serve_a_short_time_ago_is_translated() -> None:
+    response = await build_harness(APART, OTHERS_APART, TOGETHER).pod(two_containers())
+    assert response.allowed, response.status
+    warning = next(each for each in response.warnings if each.startswith("NoNodeOffersAll"))
+    assert "but one did a short time ago" in warning
+    digest = make_context(Configuration(), TOGETHER).facts_digest
+    assert response.after["metadata"]["annotations"]["drawbridge.dev/facts"] == digest
+    assert len(response.after["spec"]["resourceClaims"]) >= 1
+
+
+async def test_a_pod_that_no_node_could_serve_a_short_time_ago_is_denied() -> None:
+    response = await build_harness(APART, OTHERS_APART).pod(two_containers())
+    assert not response.allowed
+    assert "NoNodeOffersAll" in response.status["message"]
