@@ -32,6 +32,7 @@ from facts import serialized
 from facts.gather import FactsInput, GatheredFacts, gather_facts
 from facts.model import Facts
 from facts.served_names import DualNode
+from registration.owned_pools import owned_pools, report_shared_pools
 from translate.pods import TranslationContext, make_context
 
 CURRENT: Final = "current"
@@ -249,7 +250,8 @@ class FactsReconciler:
             nodes, bad_nodes = self._nodes.read(cached[2])
             objects = FactsInput(slices, classes, nodes)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
-        return gathered, (*bad_slices, *bad_classes, *bad_nodes)
+            shared = report_shared_pools(owned_pools(configuration), slices)
+        return gathered, (*shared, *bad_slices, *bad_classes, *bad_nodes)
 
     def _report(self, findings: tuple[Finding, ...]) -> None:
         """Report the findings that the previous run did not have."""

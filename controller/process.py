@@ -26,7 +26,7 @@ from cluster.resources import (
     VALIDATING_WEBHOOKS,
 )
 from cluster.session import Session
-from cluster.store import pause_garbage_collection
+from cluster.store import CachedObject, pause_garbage_collection
 from cluster.write import Writer
 from controller.admission_scope import AdmissionScope
 from controller.api_server import (
@@ -48,10 +48,12 @@ from controller.field_probe import FieldProbeReconciler
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
+from controller.owned_nodes import OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.template_gc import TemplateGarbageCollector
+from controller.watched_objects import WatchedNode
 from dra.names import (
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
@@ -82,6 +84,8 @@ SCHEDULES: Final = {
     "certificates": Schedule(min_interval=0.2, resync=60, max_retry=10),
     # No watch event tells that the last pod with a device of a removed plugin is gone.
     "dual": Schedule(min_interval=1, resync=15, max_retry=60),
+    # An owned node is unprotected until it has the taint. A write that conflicts is repeated soon.
+    "owned": Schedule(min_interval=1, resync=5, max_retry=30),
     "others": Schedule(min_interval=1, resync=3600),
     "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
 }
@@ -127,7 +131,7 @@ class Reconcilers:
             self._make_garbage_collector(),
             self._make_quota_mirror(),
             self._make_match_conditions(),
-            self._make_dual_nodes(),
+            *self._make_node_reconcilers(),
             self._make_other_webhooks(),
             *self._make_certificates(),
         )
@@ -193,17 +197,23 @@ class Reconcilers:
             stores, live, lambda: self._context.settings.current, self._reporter
         )
 
-    def _make_dual_nodes(self) -> DualNodeReconciler:
-        stores = DualNodeStores(
-            ApiObjectStore(self._writer, NODES), ApiObjectStore(self._writer, PODS)
-        )
-        return DualNodeReconciler(
+    def _make_node_reconcilers(self) -> Iterator[Reconciler]:
+        nodes = ApiObjectStore(self._writer, NODES)
+        reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace)
+        yield DualNodeReconciler(
             self._caches.nodes,
-            stores,
+            DualNodeStores(nodes, ApiObjectStore(self._writer, PODS)),
             dual_nodes=lambda: self.facts.dual_nodes,
             context=lambda: self.facts.context,
             reporter=self._reporter,
-            reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace),
+            reference=reference,
+        )
+        yield OwnedNodeReconciler(
+            self._caches.nodes,
+            nodes,
+            configuration=lambda: self._context.settings.current,
+            reporter=self._reporter,
+            reference=reference,
         )
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
@@ -231,16 +241,18 @@ class Reconcilers:
 
         return wake
 
+    def _node_changed(
+        self, before: CachedObject[WatchedNode] | None, after: CachedObject[WatchedNode] | None
+    ) -> None:
+        if not before or not after or before.value.fact_fields != after.value.fact_fields:
+            self._wake("facts", "dual")()
+        if not before or not after or before.value.fence_fields != after.value.fence_fields:
+            self._wake("owned")()
+
     def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
         for cache in (caches.slices, caches.classes):
             cache.subscribe(self._wake("facts"))
-        caches.nodes.subscribe(
-            lambda before, after: (
-                None
-                if before and after and before.value.fact_fields == after.value.fact_fields
-                else self._wake("facts", "dual")()
-            )
-        )
+        caches.nodes.subscribe(self._node_changed)
         caches.pods.subscribe(self.templates.pod_changed)
         caches.pods.subscribe(self._wake("templates"))
         caches.templates.subscribe(self.templates.template_changed)
@@ -253,7 +265,7 @@ class Reconcilers:
         caches.validating.subscribe(self._wake("conditions", "others"))
         for webhooks in (caches.webhooks, caches.validating):
             webhooks.subscribe(self._wake(CERTIFICATES))
-        settings.subscribe(self._wake("facts", "conditions", "quota"))
+        settings.subscribe(self._wake("facts", "conditions", "quota", "owned"))
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [
             self.templates.queue_unresolved,

@@ -101,6 +101,8 @@ class Gauge(enum.Enum):
     MATCH_CONDITIONS_INACTIVE = enum.auto()
     DUAL_NODES = enum.auto()
     DUAL_NODE_IDLE_DEVICES = enum.auto()
+    OWNED_NODES = enum.auto()
+    UNFENCED_NODES = enum.auto()
     OTHER_WEBHOOKS = enum.auto()
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from dra.device import Taint
 from dra.nodes import registrations_of
 from registration.scope import PodOwner
 
@@ -38,9 +39,16 @@ class WatchedNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] | None = None
 
 
-class WatchedNode(PartialObject, frozen=True):
-    """A node with the fields that facts depend on."""
+class WatchedNodeSpec(msgspec.Struct, frozen=True):
+    """The spec fields of a node that the reconcilers read."""
 
+    taints: tuple[Taint, ...] | None = None
+
+
+class WatchedNode(PartialObject, frozen=True):
+    """A node with the fields that facts and the taint of owned nodes depend on."""
+
+    spec: WatchedNodeSpec = WatchedNodeSpec()
     status: WatchedNodeStatus = WatchedNodeStatus()
 
     @property
@@ -48,6 +56,11 @@ class WatchedNode(PartialObject, frozen=True):
         """The fields that facts depend on, for comparison."""
         registrations = registrations_of(self.metadata.annotations or ())
         return self.metadata.labels, registrations, self.status
+
+    @property
+    def fence_fields(self) -> tuple[object, ...]:
+        """The fields that the taint of owned nodes depends on, for comparison."""
+        return self.metadata.labels, self.spec.taints
 
 
 class WatchedPodMetadata(ObjectMetadata, frozen=True, rename="camel"):

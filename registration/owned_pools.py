@@ -17,7 +17,13 @@ from dra.nodes import Node
 from dra.slices import Slice
 from facts.families import Family, serves_name
 from facts.served_names import advertised_resources
-from registration.ownership_codes import FENCE_DISAGREES, FENCE_MISSING, POOL_NOT_LOCAL
+from registration.ownership_codes import (
+    FENCE_AROUND_ALL,
+    FENCE_DISAGREES,
+    FENCE_MISSING,
+    OWNED_NODES_MISSING,
+    POOL_NOT_LOCAL,
+)
 from registration.scope import selector_matches
 
 # The taint that keeps pods of other schedulers off owned nodes.
@@ -102,6 +108,20 @@ def _is_shared(each: Slice) -> bool:
     return bool(each.all_nodes or each.per_device_node_selection) or each.node_selector is not None
 
 
+def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> tuple[Finding, ...]:
+    """Report the pools of owned drivers that are not local to one node, by driver and name."""
+    drivers = frozenset(str(each.driver) for each in owned)
+    pools: dict[PoolID, list[Slice]] = {}
+    for each in slices if drivers else ():
+        if each.driver in drivers:
+            pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    return tuple(
+        report_shared_pool(pool, pools[pool])
+        for pool in sorted(pools)
+        if find_local_node(pools[pool]) is None
+    )
+
+
 def report_shared_pool(pool: PoolID, slices: Iterable[Slice]) -> Finding:
     """Report a pool of an owned driver that is not local; the allocator does not use it."""
     message = f"pool {pool.name} of driver {pool.driver} is not local to one node: {_reach(slices)}"
@@ -156,6 +176,23 @@ def report_disagreement(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels])
         f"{has} the taint"
     )
     return FENCE_DISAGREES.at("ownedPools", message, object="Configuration")
+
+
+def report_selection(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels]) -> Finding | None:
+    """Report entries that select no node, or a fence around every node of the cluster."""
+    unused = [
+        f"ownedPools[{i}]"
+        for i, each in enumerate(owned)
+        if not any(selector_matches(each.node_selector, labels) for labels in nodes.values())
+    ]
+    if unused:
+        verb = "selects" if len(unused) == 1 else "select"
+        message = f"{', '.join(unused)} {verb} no node"
+        return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
+    if nodes and all(decide_node(owned, labels).fenced for labels in nodes.values()):
+        message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
+        return FENCE_AROUND_ALL.at("ownedPools", message, object="Configuration")
+    return None
 
 
 def _list_nodes(names: Sequence[str]) -> str:

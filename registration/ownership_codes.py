@@ -28,6 +28,23 @@ FENCE_DISAGREES = Code(
     ),
     remedy="Set `unfenced` to the same value in all entries that select the node.",
 )
+FENCE_AROUND_ALL = Code(
+    name="FenceAroundAllNodes",
+    severity=Severity.WARNING,
+    text=(
+        "`ownedPools` selects every node of the cluster, so no node is left for pods that do not "
+        "tolerate the taint. Pods of cluster components and of Drawbridge itself stay pending."
+    ),
+    example="every node of the cluster has the taint drawbridge.dev/owned:NoSchedule",
+    remedy="Select only the nodes with devices in the `nodeSelector` of `ownedPools`.",
+)
+OWNED_NODES_MISSING = Code(
+    name="OwnedNodesMissing",
+    severity=Severity.WARNING,
+    text="An entry of `ownedPools` selects no node, so the allocator owns no pool by it.",
+    example="ownedPools[0] selects no node",
+    remedy="Correct the `nodeSelector` of the entry, or label the nodes.",
+)
 POOL_NOT_LOCAL = Code(
     name="PoolNotLocal",
     severity=Severity.WARNING,
@@ -46,4 +63,8 @@ POOL_NOT_LOCAL = Code(
     ),
 )
 
-CODES = Codes("owned pools", Activity.OPERATE, [FENCE_MISSING, FENCE_DISAGREES, POOL_NOT_LOCAL])
+CODES = Codes(
+    "owned pools",
+    Activity.OPERATE,
+    [FENCE_MISSING, FENCE_DISAGREES, FENCE_AROUND_ALL, OWNED_NODES_MISSING, POOL_NOT_LOCAL],
+)

@@ -166,6 +166,16 @@ DUAL_NODE_IDLE_DEVICES: Final = Gauge(
     "Idle DRA devices on nodes where a device plugin advertises the same devices.",
     registry=REGISTRY,
 )
+OWNED_NODES: Final = Gauge(
+    "drawbridge_owned_nodes",
+    "Nodes with pools that only the allocator of Drawbridge allocates from.",
+    registry=REGISTRY,
+)
+UNFENCED_NODES: Final = Gauge(
+    "drawbridge_unfenced_nodes",
+    "Owned nodes that lack the taint that keeps pods of other schedulers away.",
+    registry=REGISTRY,
+)
 OTHER_WEBHOOKS: Final = Gauge(
     "drawbridge_other_webhooks",
     "Known webhooks of other projects that act on the same pods.",

@@ -128,6 +128,10 @@ class FakeStore(Generic[T]):
         self.before_write("merge", value)
         if (namespace, name) not in self.objects:
             raise RequestError(404, "NotFound")
+        metadata = self.objects[namespace, name]["metadata"]
+        version = value.get("metadata", {}).get("resourceVersion")
+        if version not in (None, metadata["resourceVersion"]):
+            raise RequestError(409, "Conflict")
         self.put(_merge(self.objects[namespace, name], value))
         return self.objects[namespace, name]
 

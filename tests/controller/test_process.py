@@ -62,6 +62,7 @@ NODE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Node",
     "metadata": {"name": "a", "labels": {"mine": "stays"}},
+    "spec": {"taints": [{"key": "drawbridge.dev/owned", "effect": "NoSchedule"}]},
     "status": {"allocatable": {"nvidia.com/gpu": "2"}},
 }
 WEBHOOKS: dict[str, Any] = {
@@ -157,6 +158,9 @@ async def _everything(tmp_path: Path) -> None:
 
             await api.until(lambda: "drawbridge.dev/dual" in labels(api, "a"))
             assert labels(api, "a") == {"mine": "stays", "drawbridge.dev/dual": "true"}
+
+            # In native placement, nodes do not keep the taint of bridge placement.
+            await api.until(lambda: not (api.get("nodes", "a") or {})["spec"].get("taints"))
 
             await api.until(lambda: "matchConditions" in webhook(api, 0))
             assert webhook(api, 0)["clientConfig"] == {"caBundle": "Q0E="}

@@ -173,3 +173,17 @@ def test_the_label_of_a_dual_node_withholds_every_driver_that_a_plugin_can_serve
     labelled = Node("n", {"drawbridge.dev/dual": "true"})
     found = find_withheld_drivers(labelled, KNOWN, EXTENDED)
     assert {"gpu.nvidia.com", "gpu.amd.com", "gpu.example.com"} <= found
+
+
+def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
+    slices = [
+        published(0, {"all": True}),
+        msgspec.structs.replace(published(1, {"node": "a"}), pool="local"),
+        msgspec.structs.replace(published(2, {"all": True}), driver="nic.example.com"),
+    ]
+    owned = configured(entry("a")).owned_pools
+    found = owned_pools.report_shared_pools(owned, slices)
+    assert [(each.code, each.message.partition(" is ")[0]) for each in found] == [
+        ("PoolNotLocal", "pool pool of driver gpu.example.com")
+    ]
+    assert owned_pools.report_shared_pools((), slices) == ()

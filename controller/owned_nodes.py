@@ -1,0 +1,153 @@
+"""Keeps the taint of owned nodes, so that pods of other schedulers stay off their devices.
+
+`registration.owned_pools` decides which nodes need the taint. This reconciler changes only its own
+taint: it writes the whole list of taints, because Kubernetes cannot merge it, and the API server
+rejects the write if the node has changed since.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from config.model import Configuration, OwnedPool
+from controller.protocols import (
+    ApiRequestError,
+    Gauge,
+    ObjectCache,
+    ObjectReference,
+    ObjectStore,
+    Reporter,
+    WatchedObject,
+    is_rejected,
+)
+from controller.reconcile import process_each
+from controller.watched_objects import WatchedNode
+from dra.finding import Finding
+from registration.owned_pools import (
+    FENCE,
+    decide_node,
+    has_fence,
+    owned_pools,
+    report_disagreement,
+    report_selection,
+    report_unfenced_nodes,
+)
+
+NAME: Final = "owned"
+# With one run a second this also is the rate: a mistake in a selector can be corrected early.
+MAX_CHANGES: Final = 50
+
+_Taints = list[dict[str, Any]]
+
+
+class TaintChange(NamedTuple):
+    """A node whose taints have to change; sorts additions first."""
+
+    removed: bool
+    node: str
+
+
+def taint_changes(
+    nodes: Iterable[WatchedObject[WatchedNode]], owned: tuple[OwnedPool, ...]
+) -> list[TaintChange]:
+    """Return the nodes that lack the taint, then those that have it without need."""
+    changes = []
+    for each in nodes:
+        fenced = decide_node(owned, each.value.metadata.labels or {}).fenced
+        if fenced != has_fence(each.value.spec.taints or ()):
+            changes.append(TaintChange(not fenced, each.name))
+    return sorted(changes)
+
+
+def change_taints(current: _Taints, *, removed: bool) -> _Taints:
+    """Return the taints of a node with the fence, or without it; the others stay."""
+    others = [each for each in current if not _is_fence(each)]
+    return others if removed else [*others, {"key": FENCE.key, "effect": FENCE.effect}]
+
+
+def _is_fence(taint: dict[str, Any]) -> bool:
+    return taint.get("key") == FENCE.key and taint.get("effect") == FENCE.effect
+
+
+class OwnedNodeReconciler:
+    """Adds and removes the taint, and reports what keeps the fence from being complete."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        nodes: ObjectCache[WatchedNode],
+        store: ObjectStore,
+        *,
+        configuration: Callable[[], Configuration],
+        reporter: Reporter,
+        reference: ObjectReference,
+    ) -> None:
+        self._nodes = nodes
+        self._store = store
+        self._configuration = configuration
+        self._reporter = reporter
+        self._reference = reference
+        self._reported: frozenset[Finding] = frozenset()
+
+    async def reconcile(self) -> None:
+        """Change the taints of a bounded number of nodes; their watch events start the next run."""
+        owned = owned_pools(self._configuration())
+        nodes = tuple(self._nodes.all())
+        changes = taint_changes(nodes, owned)
+        labels = {each.name: each.value.metadata.labels or {} for each in nodes}
+        self._set_gauges(owned, labels.values(), changes)
+        rejected: list[str] = []
+
+        async def write(change: TaintChange) -> None:
+            try:
+                await self._write(change)
+            except ApiRequestError:
+                rejected.extend([] if change.removed else [change.node])
+                raise
+
+        try:
+            await process_each(changes[:MAX_CHANGES], write)
+        finally:
+            found = (
+                report_selection(owned, labels),
+                report_disagreement(owned, labels),
+                report_unfenced_nodes(sorted(rejected)),
+            )
+            self._report(frozenset(each for each in found if each is not None))
+
+    def _set_gauges(
+        self,
+        owned: tuple[OwnedPool, ...],
+        labels: Iterable[Mapping[str, str]],
+        changes: Iterable[TaintChange],
+    ) -> None:
+        decided = [decide_node(owned, each) for each in labels]
+        self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided))
+        self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
+
+    async def _write(self, change: TaintChange) -> None:
+        cached = self._nodes.get(change.node)
+        if cached is None:
+            return
+        spec = msgspec.json.decode(cached.raw).get("spec") or {}
+        taints = change_taints(spec.get("taints") or [], removed=change.removed)
+        try:
+            await self._store.merge(
+                change.node,
+                {
+                    "metadata": {"resourceVersion": cached.version},
+                    "spec": {"taints": taints or None},
+                },
+            )
+        except ApiRequestError as error:
+            if not is_rejected(error, 404, 409):  # the node was deleted, or has changed
+                raise
+            return
+        self._reporter.count(NAME, "untainted" if change.removed else "tainted")
+
+    def _report(self, findings: frozenset[Finding]) -> None:
+        for finding in sorted(findings - self._reported, key=lambda each: each.message):
+            self._reporter.report(finding, self._reference, "TaintNodes")
+        self._reported = findings

@@ -1,0 +1,184 @@
+"""The taint of owned nodes, and its findings."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from config.load import load_configuration
+from config.model import Configuration
+from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
+from controller.protocols import Gauge, ObjectReference, Unstructured
+from controller.watched_objects import WatchedNode
+from tests.controller.harness import FakeReporter, FakeStore, RequestError
+
+OWNED = {"pool": "bridge"}
+FENCE = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+OTHERS = [
+    {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"},
+    {"key": "drawbridge.dev/owned", "effect": "NoExecute"},
+    {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-11-20T10:00:00Z"},
+]
+ENTRY = {"driver": "gpu.example.com", "nodeSelector": {"matchLabels": OWNED}}
+Taints = list[dict[str, Any]]
+
+
+def configured(*entries: dict[str, Any]) -> Configuration:
+    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
+    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, ())
+    assert isinstance(loaded, Configuration), loaded
+    return loaded
+
+
+class Scene:
+    """A reconciler over nodes with labels and taints."""
+
+    def __init__(self, *entries: dict[str, Any]) -> None:
+        self.nodes, self.reporter = FakeStore(WatchedNode), FakeReporter()
+        self.configuration = configured(*entries) if entries else Configuration()
+        self.reconciler = OwnedNodeReconciler(
+            self.nodes,
+            self.nodes,
+            configuration=lambda: self.configuration,
+            reporter=self.reporter,
+            reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
+        )
+
+    def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
+        """Add a node."""
+        spec = {"providerID": "cloud:1"} if taints is None else {"taints": taints}
+        self.nodes.put({"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def reconcile(self) -> dict[str, Taints | None]:
+        """Run the reconciler once and return the taints of all nodes."""
+        asyncio.run(self.reconciler.reconcile())
+        return {name: each["spec"].get("taints") for (_, name), each in self.nodes.objects.items()}
+
+
+def test_only_the_own_taint_is_added_and_removed() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED, OTHERS)
+    scene.node("b", {}, [*OTHERS, FENCE])
+    scene.node("c", OWNED)
+    scene.node("d", {}, [FENCE])
+    assert scene.reconcile() == {"a": [*OTHERS, FENCE], "b": OTHERS, "c": [FENCE], "d": None}
+    assert scene.nodes.objects["", "c"]["spec"]["providerID"] == "cloud:1"
+    assert scene.nodes.objects["", "c"]["metadata"]["labels"] == OWNED
+
+
+def test_a_taint_with_a_value_is_removed_from_a_node_that_is_no_longer_owned() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED, [{**FENCE, "value": "true"}])
+    scene.node("b", {}, [{**FENCE, "value": "true"}])
+    assert scene.reconcile() == {"a": [{**FENCE, "value": "true"}], "b": None}
+
+
+def test_a_second_run_writes_nothing() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+    scene.node("b", {})
+    scene.reconcile()
+    scene.reconcile()
+    assert scene.nodes.requests == [("merge", "a")]
+    assert scene.reporter.counts == {("owned", "tainted"): 1}
+
+
+def test_a_taint_that_another_client_removes_is_added_again() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+    scene.reconcile()
+    scene.node("a", OWNED, OTHERS)
+    assert scene.reconcile() == {"a": [*OTHERS, FENCE]}
+
+
+@pytest.mark.parametrize("unfenced", [True, False])
+def test_an_unfenced_node_loses_the_taint(*, unfenced: bool) -> None:
+    scene = Scene({**ENTRY, "unfenced": unfenced})
+    scene.node("a", OWNED, [*OTHERS, FENCE])
+    assert scene.reconcile() == {"a": OTHERS if unfenced else [*OTHERS, FENCE]}
+
+
+def test_native_placement_removes_the_taint() -> None:
+    scene = Scene()
+    scene.node("a", OWNED, [FENCE])
+    assert scene.reconcile() == {"a": None}
+    assert scene.reporter.gauges == {Gauge.OWNED_NODES: 0, Gauge.UNFENCED_NODES: 0}
+
+
+def test_the_gauges_count_owned_nodes_and_those_without_the_taint() -> None:
+    scene = Scene(ENTRY, {**ENTRY, "nodeSelector": {"matchLabels": {"b": ""}}, "unfenced": True})
+    scene.node("a", OWNED)
+    scene.node("b", {"b": ""})
+    scene.node("c", {})
+    scene.reconcile()
+    assert scene.reporter.gauges == {Gauge.OWNED_NODES: 2, Gauge.UNFENCED_NODES: 1}
+    scene.reconcile()
+    assert scene.reporter.gauges == {Gauge.OWNED_NODES: 2, Gauge.UNFENCED_NODES: 0}
+
+
+def test_a_node_that_changed_meanwhile_is_tainted_by_the_next_run() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+
+    def change(_verb: str, _value: Unstructured) -> None:
+        scene.nodes.before_write = lambda _verb, _value: None
+        scene.node("a", OWNED, OTHERS)
+
+    scene.nodes.before_write = change
+    assert scene.reconcile() == {"a": OTHERS}
+    assert scene.reconcile() == {"a": [*OTHERS, FENCE]}
+    assert scene.reporter.codes == ["FenceAroundAllNodes"]
+
+
+def test_one_run_changes_a_bounded_number_of_nodes_and_adds_first() -> None:
+    scene = Scene(ENTRY)
+    for i in range(MAX_CHANGES):
+        scene.node(f"a{i:03}", {}, [FENCE])
+    scene.node("z", OWNED)
+    scene.reconcile()
+    assert len(scene.nodes.requests) == MAX_CHANGES
+    assert scene.nodes.requests[0] == ("merge", "z")
+    assert scene.reconcile()["a049"] is None
+
+
+def test_a_rejected_write_is_reported_and_the_other_nodes_get_the_taint() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+    scene.node("b", OWNED)
+    scene.node("c", {})
+
+    def reject(_verb: str, _value: Unstructured) -> None:
+        if scene.nodes.requests[-1] == ("merge", "a"):
+            raise RequestError(403, "a policy")
+
+    scene.nodes.before_write = reject
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            scene.reconcile()
+    assert scene.nodes.objects["", "b"]["spec"]["taints"] == [FENCE]
+    (found,) = scene.reporter.findings
+    assert found.code == "FenceMissing"
+    assert found.message == "node a lacks the taint drawbridge.dev/owned:NoSchedule"
+
+
+def test_a_deleted_node_is_ignored() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+
+    def fail(_verb: str, _value: Unstructured) -> None:
+        raise RequestError(404)
+
+    scene.nodes.before_write = fail
+    scene.reconcile()
+    assert scene.reporter.counts == {}
+
+
+def test_an_entry_without_nodes_is_reported_once() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {})
+    scene.reconcile()
+    scene.reconcile()
+    (found,) = scene.reporter.findings
+    assert found.code == "OwnedNodesMissing"
+    assert found.path == "ownedPools[0]"
+    assert found.message == "ownedPools[0] selects no node"
