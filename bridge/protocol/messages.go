@@ -1,0 +1,111 @@
+// Package protocol holds the calls between the scheduler plugin and the allocator.
+//
+// HTTP/1.1 and JSON over a unix socket. Each call can be repeated; the UID of the pod identifies
+// what it is about. The allocator is allocator/protocol.py of the same repository.
+package protocol
+
+import (
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+)
+
+const (
+	// Header carries the version in every request and response.
+	Header = "Drawbridge-Protocol"
+	// MaxMessageBytes limits the body of a request and of a response.
+	MaxMessageBytes = 4 << 20
+
+	statusPath     = "/v1/status"
+	preFilterPath  = "/v1/prefilter"
+	reservePath    = "/v1/reserve"
+	unreservePath  = "/v1/unreserve"
+	bindPath       = "/v1/bind"
+	postFilterPath = "/v1/postfilter"
+	eventsPath     = "/v1/events"
+)
+
+// Status says whether the allocator answers.
+type Status struct {
+	Protocol string   `json:"protocol"`
+	Version  string   `json:"version"`
+	Ready    bool     `json:"ready"`
+	Leading  bool     `json:"leading"`
+	Reasons  []string `json:"reasons"`
+}
+
+// Pod is what the allocator reads of a pod that is being scheduled.
+type Pod struct {
+	Namespace    string            `json:"namespace"`
+	Name         string            `json:"name"`
+	UID          string            `json:"uid"`
+	Priority     int32             `json:"priority"`
+	NodeSelector map[string]string `json:"nodeSelector"`
+	NodeAffinity *v1.NodeAffinity  `json:"nodeAffinity"`
+	Tolerations  []v1.Toleration   `json:"tolerations"`
+	NodeName     string            `json:"nodeName"`
+}
+
+// PreFilterRequest asks on which nodes the claims of a pod can be allocated now.
+type PreFilterRequest struct {
+	Pod    Pod                          `json:"pod"`
+	Claims []*resourceapi.ResourceClaim `json:"claims"`
+	// MaxNodes limits the nodes in the reply; 0 asks for every node that fits.
+	MaxNodes int `json:"maxNodes"`
+}
+
+// PreFilterReply names nodes that fit, best first or in any order.
+type PreFilterReply struct {
+	Fit []NodeScore `json:"fit"`
+	// Complete is true if no other node fits.
+	Complete bool     `json:"complete"`
+	Message  string   `json:"message"`
+	Reasons  []Reason `json:"reasons"`
+}
+
+// NodeScore is a node and its score, 0 to 100.
+type NodeScore struct {
+	Node  string `json:"node"`
+	Score int64  `json:"score"`
+}
+
+// Reason says why a number of nodes do not fit.
+type Reason struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Nodes   int    `json:"nodes"`
+}
+
+// PodOnNode is the request of reserve and bind.
+type PodOnNode struct {
+	PodUID string `json:"podUID"`
+	Node   string `json:"node"`
+}
+
+// PodReference is the request of unreserve and postfilter.
+type PodReference struct {
+	PodUID string `json:"podUID"`
+}
+
+// ReserveReply says whether the devices are promised to the pod.
+type ReserveReply struct {
+	Reserved bool   `json:"reserved"`
+	Message  string `json:"message"`
+}
+
+// BindReply says whether the claims are allocated and the pod is bound.
+type BindReply struct {
+	Bound   bool   `json:"bound"`
+	Message string `json:"message"`
+}
+
+// PostFilterReply names the claims whose allocation is taken back.
+type PostFilterReply struct {
+	Released []string `json:"released"`
+	Message  string   `json:"message"`
+}
+
+// Event is one line of the event stream; a line without content is a heartbeat.
+type Event struct {
+	Activate    []string `json:"activate"`
+	ActivateAll bool     `json:"activateAll"`
+}
