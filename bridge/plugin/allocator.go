@@ -1,0 +1,118 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"drawbridge.dev/bridge/protocol"
+)
+
+// unavailableError says that the allocator answers nobody at the moment.
+type unavailableError struct {
+	cause error
+}
+
+func (e *unavailableError) Error() string {
+	return fmt.Sprintf("allocator not reachable: %v; the pod is tried again when it answers", e.cause)
+}
+
+func (e *unavailableError) Unwrap() error {
+	return e.cause
+}
+
+// allocator calls the allocator with a time limit. After a call without an answer it fails at once
+// for a second, because the scheduling cycle is serial and each time-out delays every pod.
+type allocator struct {
+	client *protocol.Client
+	clock  clock.PassiveClock
+
+	mu     sync.Mutex
+	until  time.Time
+	reason error
+}
+
+func (a *allocator) preFilter(ctx context.Context, request *protocol.PreFilterRequest) (reply *protocol.PreFilterReply, err error) {
+	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+		reply, err = a.client.PreFilter(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
+func (a *allocator) reserve(ctx context.Context, request protocol.PodOnNode) (reply *protocol.ReserveReply, err error) {
+	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+		reply, err = a.client.Reserve(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
+func (a *allocator) unreserve(ctx context.Context, request protocol.PodReference) error {
+	return a.call(ctx, callTimeout, func(ctx context.Context) error {
+		return a.client.Unreserve(ctx, request)
+	})
+}
+
+func (a *allocator) bind(ctx context.Context, request protocol.PodOnNode) (reply *protocol.BindReply, err error) {
+	err = a.call(ctx, bindTimeout, func(ctx context.Context) (err error) {
+		reply, err = a.client.Bind(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
+func (a *allocator) postFilter(ctx context.Context, request protocol.PodReference) (reply *protocol.PostFilterReply, err error) {
+	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+		reply, err = a.client.PostFilter(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
+func (a *allocator) call(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	if reason := a.pausedBecause(); reason != nil {
+		return &unavailableError{cause: reason}
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := try(limited)
+	if err == nil || protocol.IsPermanent(err) || protocol.IsBug(err) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // the scheduler gave the pod up; the allocator is not to blame
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s", limit)
+	}
+	a.stop(err)
+	return &unavailableError{cause: err}
+}
+
+func (a *allocator) pausedBecause() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clock.Now().Before(a.until) {
+		return a.reason
+	}
+	return nil
+}
+
+// stop lets calls fail at once for a while.
+func (a *allocator) stop(reason error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until, a.reason = a.clock.Now().Add(pause), reason
+}
+
+// resume allows calls again.
+func (a *allocator) resume() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until = time.Time{}
+}

@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+)
+
+// claimName is the name of a claim of a pod, and whether the pod must own it.
+type claimName struct {
+	name  string
+	owned bool
+}
+
+// claimNames returns the claims of a pod in the order of spec.resourceClaims. It fails while one is
+// not created yet. An entry whose template needs no claim has none.
+func claimNames(pod *v1.Pod) ([]claimName, error) {
+	names := make([]claimName, 0, len(pod.Spec.ResourceClaims))
+	for index := range pod.Spec.ResourceClaims {
+		entry := &pod.Spec.ResourceClaims[index]
+		name, owned, err := resourceclaim.Name(pod, entry)
+		if err != nil {
+			return nil, fmt.Errorf("the ResourceClaim for spec.resourceClaims[%d] (%s) is not created yet; "+
+				"check that its ResourceClaimTemplate exists", index, entry.Name)
+		}
+		if name != nil {
+			names = append(names, claimName{name: *name, owned: owned})
+		}
+	}
+	return names, nil
+}
+
+// claims returns the claims of a pod; an error says why the pod must wait for them.
+func (p *Plugin) claims(pod *v1.Pod) ([]*resourceapi.ResourceClaim, error) {
+	names, err := claimNames(pod)
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]*resourceapi.ResourceClaim, 0, len(names))
+	for _, each := range names {
+		claim, err := p.cluster.claim(pod.Namespace, each.name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("ResourceClaim %s/%s does not exist; create it", pod.Namespace, each.name)
+		case claim.DeletionTimestamp != nil:
+			return nil, fmt.Errorf("ResourceClaim %s/%s is being deleted; create it again once it is gone",
+				pod.Namespace, each.name)
+		case each.owned && !metav1.IsControlledBy(claim, pod):
+			return nil, fmt.Errorf("ResourceClaim %s/%s was not created for this pod; delete the claim or the pod",
+				pod.Namespace, each.name)
+		}
+		claims = append(claims, claim)
+	}
+	return claims, nil
+}
+
+// usesClaim returns whether a pod refers to a claim.
+func usesClaim(pod *v1.Pod, claim *resourceapi.ResourceClaim) bool {
+	if pod.Namespace != claim.Namespace {
+		return false
+	}
+	for index := range pod.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[index])
+		if err == nil && name != nil && *name == claim.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutManagedFields returns the claims as the allocator wants them. The scheduler's objects are
+// shared, so nothing in them changes.
+func withoutManagedFields(claims []*resourceapi.ResourceClaim) []*resourceapi.ResourceClaim {
+	sent := make([]*resourceapi.ResourceClaim, 0, len(claims))
+	for _, claim := range claims {
+		if claim.ManagedFields != nil {
+			shallow := *claim
+			shallow.ManagedFields = nil
+			claim = &shallow
+		}
+		sent = append(sent, claim)
+	}
+	return sent
+}

@@ -1,0 +1,23 @@
+package plugin
+
+import "time"
+
+const (
+	// A call in the scheduling cycle delays every other pod.
+	callTimeout = 300 * time.Millisecond
+	// Binding waits for writes and for binding conditions, in a goroutine of its own.
+	bindTimeout = 120 * time.Second
+	// No call is tried for this long after the allocator did not answer.
+	pause = time.Second
+
+	statusInterval = time.Second
+	reconnectDelay = 100 * time.Millisecond
+
+	// The scheduler gets this time to release its lease.
+	releaseTimeout = 10 * time.Second
+
+	defaultMaxNodes      = 20
+	defaultNotReadyLimit = 30 * time.Second
+
+	maxRememberedPods = 10000
+)

@@ -1,0 +1,51 @@
+package plugin
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podSet remembers pods by UID. It is bounded: a full set starts anew, which costs its pods a retry.
+type podSet struct {
+	mu   sync.Mutex
+	uids map[types.UID]struct{}
+}
+
+func newPodSet() *podSet {
+	return &podSet{uids: map[types.UID]struct{}{}}
+}
+
+func (s *podSet) add(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.uids) >= maxRememberedPods {
+		clear(s.uids)
+	}
+	s.uids[uid] = struct{}{}
+}
+
+func (s *podSet) has(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.uids[uid]
+	return found
+}
+
+func (s *podSet) remove(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.uids, uid)
+}
+
+// take returns all pods and forgets them.
+func (s *podSet) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := make([]string, 0, len(s.uids))
+	for uid := range s.uids {
+		taken = append(taken, string(uid))
+	}
+	clear(s.uids)
+	return taken
+}

@@ -1,0 +1,62 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"drawbridge.dev/bridge/protocol"
+)
+
+// Reserve has the allocator promise devices of the selected node to the pod.
+func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if readState(state) == nil {
+		return nil
+	}
+	reply, err := p.allocator.reserve(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
+	if err != nil {
+		return p.failure(ctx, pod, err)
+	}
+	if !reply.Reserved {
+		// Another node may fit. The pod comes back after this cycle, after its back-off.
+		p.cluster.activate([]*v1.Pod{pod})
+		return fwk.NewStatus(fwk.Unschedulable, reply.Message)
+	}
+	p.everyNode.remove(pod.UID)
+	return nil
+}
+
+// Unreserve takes the promise back. The allocator lets a promise expire, so a failure is only logged.
+func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if readState(state) == nil {
+		return
+	}
+	err := p.allocator.unreserve(ctx, protocol.PodReference{PodUID: string(pod.UID)})
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The reservation is left to expire", "pod", klog.KObj(pod), "reason", err)
+	}
+}
+
+// Bind has the allocator write the allocations and bind the pod.
+func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	// The pod itself decides, never the state of the cycle: a pod with claims that another plugin
+	// binds would start without its devices.
+	names, err := claimNames(pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if len(names) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	reply, err := p.allocator.bind(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if !reply.Bound {
+		return fwk.AsStatus(errors.New(reply.Message))
+	}
+	return nil
+}
