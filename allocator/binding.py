@@ -75,14 +75,19 @@ class PodBinder:
         self._reservations = reservations
         self._writes = writes
         self._cache = claims
-        self._claims = ClaimWriter(writes, claims, reservations.observe_claim, server_time)
         self._server_time = server_time
         self._hold_seconds = hold_seconds
         self._binding_timeout = binding_timeout
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
         self._unfinished: dict[str, PodReservation] = {}
+
+    def start_term(self) -> None:
+        """End all calls in progress before their next write: their reservations are forgotten."""
+        self._term += 1
+        self._unfinished.clear()
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether a call for this pod is in progress."""
@@ -98,7 +103,7 @@ class PodBinder:
             if refusal := self._reservations.begin_write(pod_uid):
                 return BindReply(bound=False, message=refusal)
             self._unfinished.pop(pod_uid, None)
-            return await self._bind_reserved(reservation)
+            return await self._bind_reserved(reservation, self._term)
 
     async def release(self, pod_uid: str) -> PostFilterReply:
         """Deallocate the claims that only this pod uses, unless it is bound."""
@@ -123,33 +128,50 @@ class PodBinder:
             if users > 1:
                 self._locks[pod_uid] = (lock, users - 1)
 
-    async def _bind_reserved(self, reservation: PodReservation) -> BindReply:
+    async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
+        claims = self._make_claim_writer(term)
         try:
             async with self._slots:
-                allocated = await self._allocate(reservation)
+                allocated = await self._allocate(reservation, claims)
             waiting = await self._wait_for_devices(allocated)
             if not waiting:
                 async with self._slots:
+                    self._check_term(term)
                     await self._bind(reservation)
         except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
-            self._unfinished[reservation.uid] = reservation
-            await self._undo(reservation)
+            if self._term == term:
+                self._unfinished[reservation.uid] = reservation
+                await self._undo(reservation)
             return BindReply(bound=False, message=f"{error}")
-        self._reservations.end_write(reservation.uid, written=True)
+        if self._term == term:
+            self._reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
     async def finish_failed_writes(self) -> None:
-        """Undo failed writes that could not be undone before. An API error ends the attempt."""
+        """Undo failed writes that could not be undone before."""
         for uid, reservation in tuple(self._unfinished.items()):
             if not self.is_writing(uid):
                 async with self._locked(uid):
                     await self._undo(reservation)
 
-    async def _allocate(self, reservation: PodReservation) -> list[Claim]:
+    def _check_term(self, term: int) -> None:
+        if self._term != term:
+            raise BindRefusedError("another term of the scheduler started during the binding")
+
+    def _make_claim_writer(self, term: int) -> ClaimWriter:
+        return ClaimWriter(
+            self._writes,
+            self._cache,
+            self._reservations.observe_claim,
+            server_time=self._server_time,
+            check=lambda: self._check_term(term),
+        )
+
+    async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
         consumer = Consumer("pods", reservation.name, reservation.uid)
-        marked = [await self._claims.mark(each) for each in reservation.claims]
+        marked = [await claims.mark(each) for each in reservation.claims]
         return [
-            await self._claims.allocate(live, reserved, consumer)
+            await claims.allocate(live, reserved, consumer)
             for live, reserved in zip(marked, reservation.claims, strict=True)
         ]
 
@@ -211,14 +233,16 @@ class PodBinder:
         The devices stay reserved until the API server tells what it has. Then the reservation of
         an allocated claim has ended, because its allocation was observed.
         """
+        term = self._term
+        claims = self._make_claim_writer(term)
         try:
             for each in reservation.claims:
-                await self._claims.unmark(each)
+                await claims.unmark(each)
         except (WriteFailedError, NotLeadingError) as error:
             name = f"{reservation.namespace}/{reservation.name}"
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
             return
-        if self._unfinished.pop(reservation.uid, None) is not None:
+        if self._term == term and self._unfinished.pop(reservation.uid, None) is not None:
             self._reservations.end_write(reservation.uid, written=False)
 
     # --- taking back ---

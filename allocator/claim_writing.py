@@ -36,29 +36,40 @@ class ClaimCache(Protocol):
 
 
 class ClaimWriter:
-    """Carries out the reservations of claims. `observe` is told every version it sees."""
+    """Carries out the reservations of claims.
+
+    `observe` is told every version it sees. `check` runs before every write of a mark or an
+    allocation and may raise.
+    """
 
     def __init__(
         self,
         writes: ClusterWrites,
         cache: ClaimCache,
         observe: Callable[[Claim], None],
+        *,
         server_time: Callable[[], float],
+        check: Callable[[], None],
     ) -> None:
         self._writes = writes
         self._cache = cache
         self._observe = observe
         self._server_time = server_time
+        self._check = check
 
-    async def mark(self, reserved: ClaimReservation) -> Claim:
-        """Write the mark and the finalizer, unless the claim has an allocation or this mark."""
-        live = self._cache.get(reserved.namespace, reserved.name)
+    async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
+        """Write the mark and the finalizer, unless the claim has an allocation or this mark.
+
+        `live` is the claim as it was just read.
+        """
+        live = live or self._cache.get(reserved.namespace, reserved.name)
         for _ in range(ATTEMPTS):
             live = live or await self.read(reserved)
             _check_claim(live, reserved)
             current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
             if live.status.allocation is not None or current == reserved.mark:
                 return live
+            self._check()
             try:
                 return self._observed(await self._writes.mark(live, reserved.mark))
             except WriteFailedError as error:
@@ -75,6 +86,7 @@ class ClaimWriter:
         """
         live = marked
         for _ in range(ATTEMPTS):
+            self._check()
             try:
                 return await self._allocate(live, reserved, consumer)
             except WriteFailedError as error:
@@ -83,7 +95,7 @@ class ClaimWriter:
                 live = await self.read(reserved)
                 _check_claim(live, reserved)
                 if live.status.allocation is None:
-                    live = await self.mark(reserved)
+                    live = await self.mark(reserved, live)
         raise _changes_too_often(reserved)
 
     async def unmark(self, reserved: ClaimReservation) -> None:

@@ -47,18 +47,29 @@ def has_unfinished_mark(claim: Claim) -> bool:
 
 
 class Recovery:
-    """Removes unfinished marks. `now` is a monotonic time."""
+    """Removes unfinished marks. `stop_writes` ends the writes of an earlier term in this process.
+
+    `now` is a monotonic time.
+    """
 
     def __init__(
-        self, reservations: TermReservations, writes: ClusterWrites, now: Callable[[], float]
+        self,
+        reservations: TermReservations,
+        writes: ClusterWrites,
+        *,
+        stop_writes: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         self._reservations = reservations
+        self._stop_writes = stop_writes
         self._writes = writes
         self._now = now
         self._first_seen: dict[str, float] = {}
 
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""
+        # A write that was sent before arrives before the list, or has an outdated version.
+        self._stop_writes()
         claims = await self._writes.list_claims()
         self._reservations.begin_term()
         for claim in claims:

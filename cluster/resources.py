@@ -27,6 +27,10 @@ class Resource(msgspec.Struct, frozen=True):
         """The path of the API version, for discovery."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
+    def at_version(self, version: str) -> "Resource":
+        """Return the resource at another API version."""
+        return msgspec.structs.replace(self, version=version)
+
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the path of one object, of the objects of a namespace, or of all objects."""
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""

@@ -34,7 +34,12 @@ class Rig:
         self.binder = PodBinder(
             self.reservations, self.cluster, self.cluster, server_time=lambda: NOW, hold_seconds=0
         )
-        self.recovery = Recovery(self.reservations, self.cluster, lambda: self.time)
+        self.recovery = Recovery(
+            self.reservations,
+            self.cluster,
+            stop_writes=self.binder.start_term,
+            now=lambda: self.time,
+        )
 
     async def bind(self, pod: str = "pod") -> str:
         """Bind a pod; returns the message, empty if it is bound."""
@@ -178,6 +183,28 @@ async def test_a_process_that_stops_leading_writes_nothing_more(rig: Rig, number
     await rig.binder.finish_failed_writes()
     assert rig.cluster.is_clean("a") is (number <= 3)
     assert rig.reservations.ended == [("uid-pod", False)]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_call_of_an_earlier_term_writes_no_more_than_it_already_sent(
+    rig: Rig, number: int
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    original = rig.cluster._end  # noqa: SLF001  # the term starts while this response is on its way
+
+    def start_term(fault: Fault | None) -> None:
+        if len(rig.cluster.writes) == number:
+            rig.binder.start_term()
+            rig.reservations.begin_term()
+            rig.reservations.reserve("pod", "a", "b", device="gpu-5")
+        original(fault)
+
+    rig.cluster._end = start_term  # type: ignore[method-assign]  # noqa: SLF001  # the same
+    message = await rig.bind()
+    assert bool(message) is (number < 5)
+    assert rig.cluster.writes == ORDER[:number]
+    assert rig.reservations.ended == []
+    assert "uid-pod" in rig.reservations.pods
 
 
 async def test_devices_stay_reserved_until_the_api_server_tells_what_it_has(rig: Rig) -> None:

@@ -1,0 +1,93 @@
+"""What runs while the kube-scheduler of this host leads: recovery first, then clean-up.
+
+A term starts when the scheduler acquires its Lease. Nothing is allocated before the recovery of the
+term has finished. If this process cannot be sure of the Lease for a moment, the term continues,
+unless somebody else held the Lease in between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from allocator.cluster_writes import WriteFailedError
+from allocator.recovery import Recovery
+from allocator.scheduler_lease import Term
+from cluster.errors import NotLeadingError
+from dra.claim import Claim
+from runtime.logs import log_event
+
+_LOG: Final = logging.getLogger("allocator.term")
+_CHECK_SECONDS: Final = 0.2
+_CLEAN_UP_SECONDS: Final = 5.0
+
+
+class Lease(Protocol):
+    """The Lease of the kube-scheduler."""
+
+    @property
+    def term(self) -> Term | None:
+        """The current term; None while another kube-scheduler may lead."""
+        ...
+
+
+class TermKeeper:
+    """Follows the Lease, and recovers at the start of each term."""
+
+    def __init__(  # noqa: PLR0913  # all but two by name
+        self,
+        lease: Lease,
+        recovery: Recovery,
+        *,
+        claims: Callable[[], Iterable[Claim]],
+        finish_failed_writes: Callable[[], Awaitable[None]],
+        is_synced: Callable[[], bool],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._lease = lease
+        self._recovery = recovery
+        self._claims = claims
+        self._finish_failed_writes = finish_failed_writes
+        self._is_synced = is_synced
+        self._pause = pause
+        self._recovered: Term | None = None
+        self.problem = ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether allocations can be decided and written now."""
+        term = self._lease.term
+        return term is not None and term == self._recovered
+
+    async def run(self) -> None:
+        """Recover whenever a term starts, and clean up while it lasts, until cancelled."""
+        since_clean_up = 0.0
+        while True:
+            try:
+                await self._recover_if_needed()
+                if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
+                    since_clean_up = 0.0
+                    await self._clean_up()
+            except (WriteFailedError, NotLeadingError) as error:
+                self.problem = f"{error}"
+                _LOG.info("the term cannot be prepared or cleaned up yet: %s", error)
+            await self._pause(_CHECK_SECONDS)
+            since_clean_up += _CHECK_SECONDS
+
+    async def _recover_if_needed(self) -> None:
+        term = self._lease.term
+        if term is None or term == self._recovered or not self._is_synced():
+            return
+        await self._recovery.begin_term()
+        # The Lease may have changed hands during the recovery.
+        if self._lease.term == term:
+            self._recovered = term
+            self.problem = ""
+            log_event(_LOG, logging.INFO, "leading", holder=term.holder)
+
+    async def _clean_up(self) -> None:
+        await self._finish_failed_writes()
+        removed = await self._recovery.remove_abandoned_marks(self._claims())
+        if removed:
+            log_event(_LOG, logging.INFO, "removed abandoned marks", claims=removed)
+        self.problem = ""

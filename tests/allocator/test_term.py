@@ -1,0 +1,136 @@
+"""Terms of the scheduler: recovery before the first allocation, and clean-up while it leads."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from allocator.cluster_writes import WriteFailedError
+from allocator.scheduler_lease import Term
+from allocator.term import TermKeeper
+from cluster.errors import NotLeadingError
+from dra.claim import Claim
+
+pytestmark = pytest.mark.asyncio
+FIRST, SECOND = Term("host-a_1", 1), Term("host-a_2", 3)
+
+
+class StoppedError(BaseException):
+    """Ends the loop."""
+
+
+class Rig:
+    """A keeper whose Lease, recovery and pauses the test controls."""
+
+    def __init__(self) -> None:
+        self.term: Term | None = None
+        self.synced = True
+        self.story: list[str] = []
+        self.failures: list[Exception] = []
+        self.keeper = TermKeeper(
+            self,
+            self,  # type: ignore[arg-type]  # has the methods of a recovery
+            claims=lambda: (),
+            finish_failed_writes=self.finish,
+            is_synced=lambda: self.synced,
+            pause=self.pause,
+        )
+
+    async def begin_term(self) -> None:
+        """Recover."""
+        self.story.append("recover")
+        self._fail()
+
+    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> int:
+        """Clean up."""
+        self.story.append(f"clean up {len(list(claims))}")
+        return 0
+
+    async def finish(self) -> None:
+        """Finish failed writes."""
+        self.story.append("finish")
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    async def pause(self, _: float) -> None:
+        """Let the loop run for a number of steps."""
+        self.steps -= 1
+        if not self.steps:
+            raise StoppedError
+
+    async def run(self, steps: int) -> list[str]:
+        """Run some steps and return what happened in them."""
+        self.steps = steps
+        self.story.clear()
+        with pytest.raises(StoppedError):
+            await self.keeper.run()
+        return list(self.story)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_nothing_happens_without_a_lease_or_before_the_caches_are_synced(rig: Rig) -> None:
+    assert await rig.run(50) == []
+    rig.term, rig.synced = FIRST, False
+    assert await rig.run(50) == []
+    assert not rig.keeper.leading
+
+
+async def test_a_term_recovers_once_and_then_leads(rig: Rig) -> None:
+    rig.term = FIRST
+    assert await rig.run(5) == ["recover"]
+    assert rig.keeper.leading
+
+
+async def test_a_lease_that_is_uncertain_for_a_moment_needs_no_second_recovery(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.term = None
+    assert await rig.run(1) == []
+    assert not rig.keeper.leading
+    rig.term = FIRST
+    assert await rig.run(1) == []
+    assert rig.keeper.leading
+
+
+async def test_another_term_recovers_again(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.term = SECOND
+    assert not rig.keeper.leading
+    assert await rig.run(1) == ["recover"]
+    assert rig.keeper.leading
+
+
+@pytest.mark.parametrize("error", [WriteFailedError("500: etcd"), NotLeadingError("host-b leads")])
+async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Exception) -> None:
+    rig.term = FIRST
+    rig.failures = [error, error]
+    assert await rig.run(2) == ["recover", "recover"]
+    assert not rig.keeper.leading
+    assert rig.keeper.problem == str(error)
+    assert await rig.run(1) == ["recover"]
+    assert rig.keeper.leading
+    assert not rig.keeper.problem
+
+
+async def test_a_lease_lost_during_the_recovery_does_not_lead(rig: Rig) -> None:
+    rig.term = FIRST
+    begin = rig.begin_term
+
+    async def begin_term() -> None:
+        await begin()
+        rig.term = SECOND
+
+    rig.begin_term = begin_term  # type: ignore[method-assign]  # the Lease changes hands meanwhile
+    await rig.run(1)
+    assert not rig.keeper.leading
+
+
+async def test_the_leader_cleans_up_every_five_seconds(rig: Rig) -> None:
+    rig.term = FIRST
+    assert await rig.run(53) == ["recover", "finish", "clean up 0", "finish", "clean up 0"]
