@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from allocator.watched_pods import WatchedPod, decode_pod
+from allocator.pod_use import PodUse, decode_pod
 from cluster.cache import Cache, CachedObject
 from cluster.discovery import find_served
 from cluster.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES
@@ -31,7 +31,7 @@ class AllocatorCaches:
         self.classes = watch_objects(session, CLASSES, class_reader())
         self.nodes = watch_objects(session, NODES, node_reader())
         self.claims = watch_objects(session, CLAIMS, claim_reader())
-        self.pods = Cache(session, PODS, WatchedPod, decode=decode_pod, keep_raw=False)
+        self.pods = Cache(session, PODS, PodUse, decode=decode_pod, keep_raw=False)
         self.taint_rules: Cache[Any] | None = None
         if taint_rules:
             resource = TAINT_RULES.at_version(taint_rules)

@@ -28,7 +28,7 @@ class _Pod(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class WatchedPod(msgspec.Struct, frozen=True):
+class PodUse(msgspec.Struct, frozen=True):
     """A pod. It is terminating from its deletion until the API server removes it."""
 
     namespace: str
@@ -46,10 +46,10 @@ class WatchedPod(msgspec.Struct, frozen=True):
         return not (self.terminating or self.finished)
 
 
-def decode_pod(raw: bytes) -> WatchedPod:
+def decode_pod(raw: bytes) -> PodUse:
     """Decode the JSON of a pod; raises an error of msgspec."""
     pod = _DECODER.decode(raw)
-    return WatchedPod(
+    return PodUse(
         pod.metadata.namespace,
         pod.metadata.name,
         pod.metadata.uid,
