@@ -23,6 +23,11 @@ _CONDITIONS: Final = {
     "PrometheusRule": ".Values.prometheusRule.enabled",
     "ResourceQuota": ".Values.resourceQuota.enabled",
 }
+# The values of labels of kinds that have more of them. One mapping, so that no key is repeated.
+_MORE_LABELS: Final = {
+    "PodMonitor": "merge (dict) .Values.podMonitor.labels .Values.commonLabels",
+    "PrometheusRule": "merge (dict) .Values.prometheusRule.labels .Values.commonLabels",
+}
 _WITH: Final = """\
 {{{{- with {value} }}}}
 {key}:
@@ -99,7 +104,8 @@ config.yaml: |
 def edit(source: JSON, holders: Placeholders) -> str:
     """Put the expressions of the values into an object; return its condition, if it has one."""
     kind, metadata = source["kind"], source["metadata"]
-    metadata.setdefault("labels", {})[holders.lines(_merge(".Values.commonLabels"))] = None
+    labels = _MORE_LABELS.get(kind, ".Values.commonLabels")
+    metadata.setdefault("labels", {})[holders.lines(_merge(labels))] = None
     hooks = kind.endswith("WebhookConfiguration")
     metadata[holders.lines(_HOOK_ANNOTATIONS if hooks else _ANNOTATIONS)] = None
     if kind == "Deployment":
@@ -111,8 +117,6 @@ def edit(source: JSON, holders: Placeholders) -> str:
         source["data"] = {holders.lines(_CONFIGURATION): None}
     elif kind == "PodMonitor":
         _edit_pod_monitor(source, holders)
-    elif kind == "PrometheusRule":
-        metadata["labels"][holders.lines(_merge(".Values.prometheusRule.labels"))] = None
     elif kind == "NetworkPolicy":
         _edit_network_policy(source, holders)
     elif kind == "ResourceQuota":
@@ -151,7 +155,7 @@ def _edit_deployment(source: JSON, holders: Placeholders) -> None:
         else:
             template["metadata"][holders.lines(_with(field, f"{value}.{extra}"))] = None
     pod = template["spec"]
-    pod["priorityClassName"] = holders.inline(".Values.priorityClassName")
+    pod["priorityClassName"] = holders.inline(".Values.priorityClassName | quote")
     spread = _render_spread(pod.pop("topologySpreadConstraints"), f"{value}.topologySpread")
     pod[holders.lines(spread)] = None
     pod[holders.lines(_with("imagePullSecrets", ".Values.imagePullSecrets"))] = None
@@ -173,7 +177,7 @@ def _render_spread(constraints: list[JSON], value: str) -> str:
 
 
 def _edit_container(container: JSON, value: str, holders: Placeholders) -> None:
-    container["image"] = holders.inline('include "drawbridge.image" .')
+    container["image"] = holders.inline('include "drawbridge.image" . | quote')
     container["imagePullPolicy"] = holders.inline(".Values.image.pullPolicy")
     container["args"].append(
         holders.lines(
@@ -216,8 +220,6 @@ def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
 
 
 def _edit_pod_monitor(source: JSON, holders: Placeholders) -> None:
-    line = holders.lines(_merge(".Values.podMonitor.labels"))
-    source["metadata"]["labels"][line] = None
     for endpoint in source["spec"]["podMetricsEndpoints"]:
         endpoint["interval"] = holders.inline(".Values.podMonitor.interval")
 

@@ -176,6 +176,16 @@ WRONG: list[tuple[Json, str]] = [
     ({"image": {"digest": "latest"}}, "digest"),
     ({"configuration": {"kind": "Configuration"}}, "configuration"),
     ({"networkPolicy": {"apiServerPorts": [70000]}}, "apiServerPorts"),
+    ({"image": {"tag": "1 #x"}}, "tag"),
+    ({"image": {"repository": "a #b"}}, "repository"),
+    ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "commonLabels"),
+    ({"commonLabels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}, "commonLabels"),
+    ({"webhook": {"podLabels": {"app.kubernetes.io/component": "x"}}}, "podLabels"),
+    ({"controller": {"podLabels": {"drawbridge.dev/translate": "off"}}}, "podLabels"),
+    ({"judge": {"podLabels": {"app.kubernetes.io/part-of": "x"}}}, "podLabels"),
+    ({"webhook": {"podAnnotations": {"drawbridge.dev/serves": ""}}}, "podAnnotations"),
+    ({"commonAnnotations": {"cert-manager.io/inject-ca-from": "a/b"}}, "commonAnnotations"),
+    ({"podMonitor": {"labels": {"app.kubernetes.io/name": "x"}}}, "podMonitor"),
 ]
 
 
@@ -183,3 +193,29 @@ WRONG: list[tuple[Json, str]] = [
 def test_a_wrong_value_is_refused_with_its_name(values: Json, name: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=name):
         rendering.render_chart(values, tmp_path)
+
+
+def test_a_key_in_two_values_is_rendered_once(tmp_path: Path) -> None:
+    values: Json = {
+        "commonLabels": {"team": "a", "release": "all"},
+        **{
+            name: {"enabled": True, "labels": {"release": "own"}}
+            for name in ("podMonitor", "prometheusRule", "dashboard")
+        },
+    }
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    text = rendering.run("helm", "template", "drawbridge", CHART, "-n", "x", "-f", file)
+    for document in text.split("\n---\n"):
+        assert document.count("release: ") <= 1, document
+    assert text.count("    release: own") == 3
+
+
+@pytest.mark.parametrize("tag", ["1", "007", "true", "v1.2_a-b"])
+def test_any_tag_is_a_string(tag: str, tmp_path: Path) -> None:
+    objects = rendering.render_chart({"image": {"tag": tag}, "priorityClassName": "1"}, tmp_path)
+    specs = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
+    assert len(specs) == 2
+    for each in specs:
+        assert each["containers"][0]["image"] == f"drawbridge:{tag}"
+        assert each["priorityClassName"] == "1"

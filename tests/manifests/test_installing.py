@@ -48,7 +48,7 @@ def test_the_options_of_the_first_command_are_accepted() -> None:
     words = [word for word in shlex.split(command)[2:] if word != "--create-namespace"]
     words[1] = str(ROOT / words[1])
     text = rendering.run("helm", "template", *words)
-    images = set(re.findall(r"image: (\S+)", text))
+    images = set(re.findall(r'image: "(\S+)"', text))
     assert images == {f"registry.example/drawbridge:{rendering.read_version()}"}
     with pytest.raises(AssertionError, match="repositry"):
         rendering.run("helm", "template", *words, "--set=image.repositry=a")
