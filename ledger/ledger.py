@@ -17,10 +17,10 @@ from dra.capacity import Amounts
 from dra.claim import Claim
 from dra.finding import Finding
 from dra.inventory import PoolID
+from dra.layered_map import LayeredMap
 from dra.quantity import Quantity
 from ledger.allocation_mark import UNMARKED, Mark, read_mark
 from ledger.holdings import Hold, merge_marked_draws, read_holds
-from ledger.layered_map import LayeredMap
 from solver.world import UNUSED, PoolUse, View, add_amounts
 
 
