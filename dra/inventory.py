@@ -1,18 +1,23 @@
 """The inventory of a cluster: all ResourceSlices, and the pools that each node can use.
 
 `pools_for` returns the pools that the scheduler considers for a node: the slices of the newest
-generation that are available on the node, and whether each pool is complete and valid. The
+generation that are available on the node, and whether each pool is complete and valid. A changed
+slice or taint rule makes a new inventory, which shares the other pools with the previous one. The
 inventory does not contain allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from dra.device import CounterSet, Device, NodeSelector
+from dra.device import CounterSet, Device
 from dra.gates import DEFAULTS, Gates
-from dra.nodes import Node, NodeSelectorError, matches_selector, selector_problems, selects_node
+from dra.layered_map import LayeredMap
+from dra.node_index import NodeIndex
+from dra.nodes import Node, NodeSelectorError, selects_node
+from dra.slice_nodes import PoolNodes, find_pool_nodes
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule, may_apply, with_taints
 
@@ -29,7 +34,8 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
 
     An incomplete or invalid pool has no slices, because none of its devices can be allocated.
     `slices` are the slices with devices for the node, by name. `other_slices` are the slices for
-    other nodes, whose devices consume the same counters.
+    other nodes, whose devices consume the same counters. `binds` tells whether a device for the
+    node has binding conditions.
     """
 
     id: PoolID
@@ -39,6 +45,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
     slices: tuple[Slice, ...] = ()
     other_slices: tuple[Slice, ...] = ()
     counter_sets: Mapping[str, CounterSet] = {}
+    binds: bool = False
 
     @property
     def usable(self) -> bool:
@@ -50,44 +57,99 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
         return ((each, device) for each in self.slices for device in each.devices)
 
 
-# Indexes of the slices of one pool in `Inventory.slices`, ascending.
+# Positions of slices in their pool, ascending.
 _Members: TypeAlias = tuple[int, ...]
-# The nodes of a slice or device: a node name, the index of a node selector, or None for all.
-_NodeReference: TypeAlias = str | int | None
-# Everything that the pools of slices without a node name depend on.
-_Signature: TypeAlias = tuple[str, tuple[bool, ...]]
 
 
-class _Shared(NamedTuple):
-    """The pools of slices without a node name, as available on a node."""
+class IndexedPool(msgspec.Struct, frozen=True, eq=False):
+    """All slices of one pool, of every generation, by name; compared by identity.
 
-    members: Mapping[PoolID, _Members]
-    pools: tuple[Pool, ...]
+    `slices` have the taints of DeviceTaintRules; `untainted` are the same slices without them.
+    """
+
+    id: PoolID
+    untainted: tuple[Slice, ...]
+    slices: tuple[Slice, ...]
+    nodes: PoolNodes
+
+    def members_for(self, node: Node) -> _Members:
+        """Return the slices of the newest generation for a node; raises NodeSelectorError."""
+        members = self.nodes.slices_for(node)
+        if not members:
+            return members
+        newest = max([self.slices[i].generation for i in members])
+        return tuple([i for i in members if self.slices[i].generation == newest])
+
+
+_NO_POOL = IndexedPool(PoolID("", ""), (), (), PoolNodes({}, (), ()))
+_NO_NODE = Node("")
+
+
+class _EvaluatedPool(NamedTuple):
+    """The pools made of one indexed pool, by the slices that count on a node."""
+
+    published: IndexedPool
+    pools: dict[_Members, Pool | None]
 
 
 class PoolCache:
-    """Caches the pools of one inventory. With a cache, equal pools are identical objects."""
+    """Caches the pools of an inventory and of inventories derived from it.
+
+    With a cache, equal pools are identical objects as long as no slice of the pool changes.
+    """
 
     def __init__(self) -> None:
-        self.pools: dict[tuple[PoolID, _Members], Pool | None] = {}
-        self.shared: dict[_Signature, _Shared] = {}
+        self._evaluated: dict[PoolID, _EvaluatedPool] = {}
+        self._alike: tuple[object, tuple[Pool, ...]] = (None, ())
+
+    def pool(self, published: IndexedPool, members: _Members, gates: Gates) -> Pool | None:
+        """Return the pool of these slices; None if it has a newer generation."""
+        known = self._evaluated.get(published.id)
+        if known is None or known.published is not published:
+            known = self._evaluated[published.id] = _EvaluatedPool(published, {})
+        if members not in known.pools:
+            known.pools[members] = _evaluate(published, members, gates)
+        return known.pools[members]
+
+    def alike(self, inventory: "Inventory") -> tuple[Pool, ...]:
+        """Return the pools that are the same for all nodes, in the scheduler's order."""
+        known, pools = self._alike
+        if known is not inventory.alike:
+            found = (
+                self.pool(each, each.members_for(_NO_NODE), inventory.gates)
+                for each in inventory.alike.values()
+            )
+            pools = _ordered(pool for pool in found if pool is not None)
+            self._alike = (inventory.alike, pools)
+        return pools
+
+    def drop(self, pool: PoolID) -> tuple[Pool, ...]:
+        """Drop what is cached for a pool, and return it."""
+        known = self._evaluated.pop(pool, None)
+        return tuple([each for each in known.pools.values() if each]) if known else ()
 
 
-class Inventory(msgspec.Struct, frozen=True, eq=False):
-    """All slices of a cluster, indexed. Use `build_inventory` to create one."""
+class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """All slices of a cluster, indexed. Use `build_inventory` to create one.
 
-    slices: tuple[Slice, ...]
+    `alike` are the pools that are the same for all nodes; `index` finds the others.
+    """
+
     gates: Gates
-    pools: Mapping[PoolID, _Members]
-    _of_node: Mapping[str, _Members]
-    _references: Mapping[int, tuple[_NodeReference, ...]]
-    _selectors: tuple[NodeSelector, ...]
-    _malformed: tuple[str, ...]
-    _named: frozenset[str]
+    taint_rules: tuple[DeviceTaintRule, ...] = ()
+    pools: LayeredMap[PoolID, IndexedPool] = LayeredMap(_NO_POOL)
+    alike: Mapping[PoolID, IndexedPool] = {}
+    index: NodeIndex[PoolID] = NodeIndex()
+
+    @cached_property
+    def slices(self) -> tuple[Slice, ...]:
+        """All slices, by name."""
+        found = [each for pool in self.pools.values() for each in pool.slices]
+        return tuple(sorted(found, key=lambda each: (each.name, each.driver, each.pool)))
 
     def published_slices(self, pool: PoolID) -> tuple[Slice, ...]:
         """Return all slices of a pool, of every generation, by name."""
-        return tuple(self.slices[i] for i in self.pools.get(pool, ()))
+        return self.pools.value(pool).slices
 
     def pools_for(self, node: Node, cache: PoolCache | None = None) -> tuple[Pool, ...]:
         """Return the pools that `node` can use, in the order that the scheduler tries them.
@@ -95,112 +157,74 @@ class Inventory(msgspec.Struct, frozen=True, eq=False):
         Raises NodeSelectorError if the scheduler cannot parse a node selector.
         """
         cache = cache or PoolCache()
-        shared = self._shared(node, cache)
-        own = self._newest(self._of_node.get(node.name, ()), shared.members)
-        if not own:
-            return shared.pools
-        pools = [pool for pool in shared.pools if pool.id not in own]
-        evaluated = (self._cached_pool(pool, members, cache) for pool, members in own.items())
-        return _ordered([*pools, *(pool for pool in evaluated if pool is not None)])
+        alike, own = cache.alike(self), []
+        errors: list[NodeSelectorError] = []
+        for published in self._pools_of_some_nodes(node):
+            try:
+                members = published.members_for(node)
+            except NodeSelectorError as error:
+                errors.append(error)
+                continue
+            pool = cache.pool(published, members, self.gates) if members else None
+            if pool is not None:
+                own.append(pool)
+        if errors:
+            raise min(errors, key=str)
+        return _ordered([*alike, *own]) if own else alike
 
-    def _shared(self, node: Node, cache: PoolCache) -> _Shared:
-        """Return the pools of slices without a node name; cached per signature of the node."""
-        matches = tuple(
-            not malformed and matches_selector(selector, node)
-            for selector, malformed in zip(self._selectors, self._malformed, strict=True)
-        )
-        signature = (node.name if node.name in self._named else "", matches)
-        known = cache.shared.get(signature)
-        if known is None:
-            relevant = (
-                i
-                for i, references in self._references.items()
-                if self._matches_node(i, references, signature)
-            )
-            members = self._newest(relevant, {})
-            evaluated = (self._cached_pool(pool, each, cache) for pool, each in members.items())
-            pools = _ordered(pool for pool in evaluated if pool is not None)
-            known = cache.shared[signature] = _Shared(members, pools)
-        return known
+    def with_slices(self, removed: Iterable[Slice], added: Iterable[Slice]) -> "Inventory":
+        """Return the inventory without some slices, by their names, and with others."""
+        changed: dict[PoolID, dict[str, Slice]] = {}
 
-    def _matches_node(
-        self, number: int, references: Sequence[_NodeReference], signature: _Signature
-    ) -> bool:
-        """Tell whether a reference of a slice matches the node. Stops at the first match."""
-        name, matches = signature
-        for reference in references:
-            if reference is None:
-                return True
-            if isinstance(reference, str):
-                if reference == name:
-                    return True
-            elif self._malformed[reference]:
-                text = f"slice {self.slices[number].name}: {self._malformed[reference]}"
-                raise NodeSelectorError(text)
-            elif matches[reference]:
-                return True
-        return False
-
-    def _newest(
-        self, numbers: Iterable[int], known: Mapping[PoolID, _Members]
-    ) -> dict[PoolID, _Members]:
-        """Add slices to the `known` members of their pools. Keep only the newest generation."""
-        newest: dict[PoolID, _Members] = {}
-        for number in numbers:
-            each = self.slices[number]
+        def slices_of_pool(each: Slice) -> dict[str, Slice]:
             pool = PoolID(each.driver, each.pool)
-            others = newest.get(pool) or known.get(pool, ())
-            generation = self.slices[others[0]].generation if others else each.generation
-            if each.generation > generation:
-                newest[pool] = (number,)
-            elif each.generation == generation:
-                newest[pool] = (*others, number)
-        return {pool: tuple(sorted(members)) for pool, members in newest.items()}
+            if pool not in changed:
+                known = self.pools.value(pool).untainted
+                changed[pool] = {each.name: each for each in known}
+            return changed[pool]
 
-    def _cached_pool(self, pool: PoolID, members: _Members, cache: PoolCache) -> Pool | None:
-        key = (pool, members)
-        if key not in cache.pools:
-            cache.pools[key] = self._evaluate(pool, members)
-        return cache.pools[key]
-
-    def _evaluate(self, pool: PoolID, members: _Members) -> Pool | None:
-        """Evaluate a pool by the slices for the node. Return None if a newer generation exists."""
-        relevant = tuple(self.slices[i] for i in members)
-        # The scheduler uses the count of a random slice. Drawbridge uses the first slice by name.
-        count, generation = relevant[0].slice_count, relevant[0].generation
-        if len(relevant) == count:
-            return self._build_pool(pool, relevant, ())
-        published = self.published_slices(pool)
-        if any(each.generation > generation for each in published):
-            return None
-        current = tuple(each for each in published if each.generation == generation)
-        if self.gates.ignores_grouped_slices:
-            current = tuple(each for each in current if not _grouped(each))
-        if len(current) != count:
-            return Pool(pool, generation, incomplete=True)
-        names = {each.name for each in relevant}
-        others = tuple(each for each in current if each.name not in names)
-        return self._build_pool(pool, relevant, others)
-
-    def _build_pool(
-        self, pool: PoolID, relevant: tuple[Slice, ...], others: tuple[Slice, ...]
-    ) -> Pool:
-        generation = relevant[0].generation
-        if not self.gates.partitionable_devices:
-            invalid = _repeated_device(relevant)
-            return Pool(pool, generation, invalid=invalid, slices=() if invalid else relevant)
-        holding = tuple(each for each in relevant if not each.shared_counters)
-        other_slices = tuple(each for each in others if not each.shared_counters)
-        published = [s for each in (*relevant, *others) for s in each.shared_counters]
-        sets = {each.name: each for each in published}
-        invalid = (
-            _repeated_device(holding)
-            or _repeated("counter set", (each.name for each in published))
-            or _unknown_counter(holding + other_slices, sets)
+        for each in removed:
+            slices_of_pool(each).pop(each.name, None)
+        for each in added:
+            slices_of_pool(each)[each.name] = each
+        return _with_pools(
+            self,
+            {
+                pool: _index_pool(self, pool, tuple([slices[name] for name in sorted(slices)]))
+                for pool, slices in changed.items()
+            },
         )
-        if invalid:
-            return Pool(pool, generation, invalid=invalid)
-        return Pool(pool, generation, slices=holding, other_slices=other_slices, counter_sets=sets)
+
+    def with_taint_rules(self, rules: Iterable[DeviceTaintRule]) -> "Inventory":
+        """Return the inventory with these rules instead of its own."""
+        if not self.gates.device_taint_rules:
+            return self
+        ordered = tuple(sorted(rules, key=lambda rule: rule.name))
+        changed = [rule for rule in ordered if rule not in self.taint_rules]
+        changed += [rule for rule in self.taint_rules if rule not in ordered]
+        result = msgspec.structs.replace(self, taint_rules=ordered)
+        concerned = [
+            pool
+            for pool in (self.pools if changed else ())
+            if any(may_apply(rule, pool.driver, pool.name) for rule in changed)
+        ]
+        published = {
+            pool: _index_pool(result, pool, self.pools[pool].untainted) for pool in concerned
+        }
+        # Slices whose taints do not change are the same objects.
+        tainted = {
+            pool: after
+            for pool, after in published.items()
+            if after.slices != self.pools[pool].slices
+        }
+        return _with_pools(result, tainted)
+
+    def _pools_of_some_nodes(self, node: Node) -> Iterator[IndexedPool]:
+        """Return the pools that can have slices for a node, without those for all nodes."""
+        if node.name:
+            return (self.pools[pool] for pool in self.index.find(node))
+        # A node without a name matches the fields of every node selector.
+        return (self.pools[pool] for pool in self.pools if pool not in self.alike)
 
 
 def build_inventory(
@@ -209,47 +233,55 @@ def build_inventory(
     gates: Gates = DEFAULTS,
 ) -> Inventory:
     """Index slices. Adds the taints of the rules to devices if the feature gate is enabled."""
-    ordered = sorted(slices, key=lambda each: each.name)
-    pools = _by_pool(ordered)
-    if gates.device_taint_rules:
-        _taint(ordered, pools, sorted(taint_rules, key=lambda rule: rule.name))
-    of_node: dict[str, list[int]] = {}
-    references: dict[int, tuple[_NodeReference, ...]] = {}
-    selectors: dict[NodeSelector, int] = {}
-    for number, each in enumerate(ordered):
-        references_of_slice = () if _ignored(each, gates) else _references(each, selectors)
-        names = [reference for reference in references_of_slice if isinstance(reference, str)]
-        if len(names) == len(references_of_slice):
-            for name in names:
-                of_node.setdefault(name, []).append(number)
-        else:
-            references[number] = references_of_slice
-    return Inventory(
-        slices=tuple(ordered),
-        gates=gates,
-        pools=pools,
-        _of_node={name: tuple(members) for name, members in of_node.items()},
-        _references=references,
-        _selectors=tuple(selectors),
-        _malformed=tuple("; ".join(selector_problems(selector)) for selector in selectors),
-        _named=_named(references),
+    pools: dict[PoolID, list[Slice]] = {}
+    for each in sorted(slices, key=lambda each: each.name):
+        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    rules = sorted(taint_rules, key=lambda rule: rule.name) if gates.device_taint_rules else ()
+    empty = Inventory(gates, tuple(rules))
+    return _with_pools(
+        empty, {pool: _index_pool(empty, pool, tuple(members)) for pool, members in pools.items()}
     )
 
 
-def _by_pool(ordered: Iterable[Slice]) -> dict[PoolID, _Members]:
-    pools: dict[PoolID, list[int]] = {}
-    for number, each in enumerate(ordered):
-        pools.setdefault(PoolID(each.driver, each.pool), []).append(number)
-    return {pool: tuple(members) for pool, members in pools.items()}
-
-
-def _named(references: Mapping[int, tuple[_NodeReference, ...]]) -> frozenset[str]:
-    return frozenset(
-        reference
-        for references_of_slice in references.values()
-        for reference in references_of_slice
-        if isinstance(reference, str)
+def _with_pools(inventory: Inventory, changes: Mapping[PoolID, IndexedPool]) -> Inventory:
+    """Return the inventory with changed pools; `_NO_POOL` removes one."""
+    before = {pool: inventory.pools.value(pool).nodes for pool in changes}
+    after = {pool: each.nodes for pool, each in changes.items()}
+    alike = inventory.alike
+    if any(each.all_alike for each in (*before.values(), *after.values())):
+        others = {pool: each for pool, each in alike.items() if pool not in changes}
+        alike = others | {pool: changes[pool] for pool in changes if after[pool].all_alike}
+    removed = {pool: each.index_keys() for pool, each in before.items()}
+    added = {pool: each.index_keys() for pool, each in after.items()}
+    return msgspec.structs.replace(
+        inventory,
+        pools=inventory.pools.updated(changes),
+        alike=alike,
+        index=inventory.index if removed == added else inventory.index.updated(removed, added),
     )
+
+
+def _index_pool(inventory: Inventory, pool: PoolID, slices: tuple[Slice, ...]) -> IndexedPool:
+    """Index the slices of a pool, which are sorted by name."""
+    if not slices:
+        return _NO_POOL
+    rules = [rule for rule in inventory.taint_rules if may_apply(rule, pool.driver, pool.name)]
+    tainted = _taint(slices, rules, inventory.published_slices(pool)) if rules else slices
+    ignored = [_ignored(each, inventory.gates) for each in slices]
+    return IndexedPool(pool, slices, tainted, find_pool_nodes(slices, ignored))
+
+
+def _taint(
+    slices: Iterable[Slice], rules: Sequence[DeviceTaintRule], before: Iterable[Slice]
+) -> tuple[Slice, ...]:
+    """Add taints to slices. A slice that equals the one before stays the same object."""
+    known = {each.name: each for each in before}
+    tainted = []
+    for each in slices:
+        after = msgspec.structs.replace(each, devices=with_taints(each.devices, rules))
+        same = known.get(each.name)
+        tainted.append(same if same is not None and same == after else after)
+    return tuple(tainted)
 
 
 def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
@@ -267,35 +299,56 @@ def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
     )
 
 
-def _references(each: Slice, numbers: dict[NodeSelector, int]) -> tuple[_NodeReference, ...]:
-    """Return the nodes of a slice; empty if it does not specify any."""
-    if each.node_name:
-        return (each.node_name,)
-    if each.all_nodes:
-        return (None,)
-    if each.node_selector is not None:
-        return (numbers.setdefault(each.node_selector, len(numbers)),)
-    references: dict[_NodeReference, None] = {}
-    for device in each.devices if each.per_device_node_selection else ():
-        reference: _NodeReference = None
-        if device.node_name:
-            reference = device.node_name
-        elif device.node_selector is not None and not device.all_nodes:
-            reference = numbers.setdefault(device.node_selector, len(numbers))
-        elif not device.all_nodes:
-            continue
-        references[reference] = None
-    return tuple(references)
+def _evaluate(published: IndexedPool, members: _Members, gates: Gates) -> Pool | None:
+    """Evaluate a pool by the slices for a node. Return None if a newer generation exists."""
+    pool, relevant = published.id, tuple([published.slices[i] for i in members])
+    # The scheduler uses the count of a random slice. Drawbridge uses the first slice by name.
+    count, generation = relevant[0].slice_count, relevant[0].generation
+    if len(relevant) == count:
+        return _build_pool(pool, relevant, (), gates)
+    if any(each.generation > generation for each in published.slices):
+        return None
+    current = tuple(each for each in published.slices if each.generation == generation)
+    if gates.ignores_grouped_slices:
+        current = tuple(each for each in current if not _grouped(each))
+    if len(current) != count:
+        return Pool(pool, generation, incomplete=True)
+    names = {each.name for each in relevant}
+    others = tuple(each for each in current if each.name not in names)
+    return _build_pool(pool, relevant, others, gates)
 
 
-def _taint(
-    ordered: list[Slice], pools: Mapping[PoolID, Sequence[int]], rules: Sequence[DeviceTaintRule]
-) -> None:
-    for pool, members in pools.items():
-        applicable = [rule for rule in rules if may_apply(rule, pool.driver, pool.name)]
-        for number in members if applicable else ():
-            devices = with_taints(ordered[number].devices, applicable)
-            ordered[number] = msgspec.structs.replace(ordered[number], devices=devices)
+def _build_pool(
+    pool: PoolID, relevant: tuple[Slice, ...], others: tuple[Slice, ...], gates: Gates
+) -> Pool:
+    generation = relevant[0].generation
+    if not gates.partitionable_devices:
+        if invalid := _repeated_device(relevant):
+            return Pool(pool, generation, invalid=invalid)
+        return Pool(pool, generation, slices=relevant, binds=_binds(relevant))
+    holding = tuple(each for each in relevant if not each.shared_counters)
+    other_slices = tuple(each for each in others if not each.shared_counters)
+    published = [s for each in (*relevant, *others) for s in each.shared_counters]
+    sets = {each.name: each for each in published}
+    invalid = (
+        _repeated_device(holding)
+        or _repeated("counter set", (each.name for each in published))
+        or _unknown_counter(holding + other_slices, sets)
+    )
+    if invalid:
+        return Pool(pool, generation, invalid=invalid)
+    return Pool(
+        pool,
+        generation,
+        slices=holding,
+        other_slices=other_slices,
+        counter_sets=sets,
+        binds=_binds(holding),
+    )
+
+
+def _binds(slices: Iterable[Slice]) -> bool:
+    return any(device.binding_conditions for each in slices for device in each.devices)
 
 
 def _ignored(each: Slice, gates: Gates) -> bool:
@@ -315,11 +368,7 @@ def _grouped(each: Slice) -> bool:
 
 def _ordered(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Sort pools by driver and name. Pools with binding conditions come last."""
-    return tuple(sorted(pools, key=lambda pool: (_binds(pool), pool.id)))
-
-
-def _binds(pool: Pool) -> bool:
-    return any(device.binding_conditions for each in pool.slices for device in each.devices)
+    return tuple(sorted(pools, key=lambda pool: (pool.binds, pool.id)))
 
 
 def _repeated(what: str, names: Iterable[str]) -> str:

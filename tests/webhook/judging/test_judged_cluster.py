@@ -186,7 +186,7 @@ def test_other_settings_keep_the_objects() -> None:
     after = cluster.context()
     assert (after.gates.version, before.gates.version) == ("1.35", "1.37")
     assert after.world.deviations != before.world.deviations
-    assert after.world.inventory.pools == before.world.inventory.pools
+    assert after.world.inventory.slices == before.world.inventory.slices
     assert after.view.use(PoolID("d.io", "p")).holds("gpu-0")
 
 
