@@ -5,13 +5,14 @@ equal object changes nothing. The caches never change a result. The ledger track
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from dra.claim import Claim
+from dra.claim import Claim, ClaimMetadata
 from dra.classes import DeviceClass
 from dra.compatibility import Declaration, UnsetGroups
 from dra.gates import DEFAULTS, Gates
 from dra.inventory import Inventory, PoolID, build_inventory
+from dra.layered_map import LayeredMap
 from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
@@ -23,6 +24,8 @@ from solver.solve import solve
 from solver.world import View, World
 
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
+T = TypeVar("T")
+_NO_CLASS = DeviceClass(metadata=ClaimMetadata())
 
 
 class Planner:
@@ -36,33 +39,36 @@ class Planner:
         unset_groups: UnsetGroups = UnsetGroups.ALONE,
         allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
-        self._gates = gates
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups
         self._allocator = allocator
         self._slices: dict[str, Slice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        self._classes: dict[str, DeviceClass] = {}
+        self._classes: LayeredMap[str, DeviceClass] = LayeredMap(_NO_CLASS)
         self._nodes: dict[str, Node] = {}
-        self._inventory: Inventory | None = None
+        self._inventory = build_inventory((), gates=gates)
+        # The changes that the inventory does not have yet: changed slices as it has them, by name.
+        self._changed_slices: dict[str, Slice | None] = {}
+        self._rules_changed = False
         self._world: World | None = None
         self._memo = Memo()
 
     def update(self, each: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""
-        objects, name = self._objects_of(type(each)), _name(each)
-        if objects.get(name) == each:
+        name = _name(each)
+        before = self._find(type(each), name)
+        if before == each:
             # Keep the known object, because the memo compares by identity.
             return False
-        objects[name] = each
-        self._invalidate(type(each))
+        self._replace(name, before, each)
         return True
 
     def remove(self, kind: type[PlannerObject], name: str) -> bool:
         """Remove a deleted object; False if it is unknown."""
-        if self._objects_of(kind).pop(name, None) is None:
+        before = self._find(kind, name)
+        if before is None:
             return False
-        self._invalidate(kind)
+        self._replace(name, before, None)
         return True
 
     @property
@@ -81,7 +87,7 @@ class Planner:
         """Return the world with all compatibility declarations, whichever the allocator reads."""
         return World(
             inventory=self._current_inventory(),
-            classes=dict(self._classes),
+            classes=self._classes,
             compatibility=self._compatibility,
             unset_groups=self._unset_groups,
         )
@@ -114,26 +120,53 @@ class Planner:
         self._memo = Memo()
 
     def _current_inventory(self) -> Inventory:
-        if self._inventory is None:
-            self._inventory = build_inventory(
-                self._slices.values(), self._rules.values(), self._gates
-            )
+        """Return the inventory with all changes, at a cost that depends on the changed pools."""
+        if self._rules_changed:
+            self._inventory = self._inventory.with_taint_rules(self._rules.values())
+            self._rules_changed = False
+        if self._changed_slices:
+            removed = [each for each in self._changed_slices.values() if each is not None]
+            added = [self._slices[each] for each in self._changed_slices if each in self._slices]
+            self._inventory = self._inventory.with_slices(removed, added)
+            self._changed_slices = {}
         return self._inventory
 
-    def _objects_of(self, kind: type[PlannerObject]) -> dict[str, PlannerObject]:
-        objects: dict[type, dict[str, PlannerObject]] = {
-            Slice: self._slices,  # type: ignore[dict-item]  # each of its own kind
-            DeviceTaintRule: self._rules,  # type: ignore[dict-item]  # the same
-            DeviceClass: self._classes,  # type: ignore[dict-item]  # the same
-            Node: self._nodes,  # type: ignore[dict-item]  # the same
+    def _find(self, kind: type[PlannerObject], name: str) -> PlannerObject | None:
+        objects: dict[type, Mapping[str, PlannerObject]] = {
+            Slice: self._slices,
+            DeviceTaintRule: self._rules,
+            DeviceClass: self._classes,
+            Node: self._nodes,
         }
-        return objects[kind]
+        return objects[kind].get(name)
 
-    def _invalidate(self, kind: type[PlannerObject]) -> None:
-        if kind is not Node:
-            self._world = None
-        if kind in (Slice, DeviceTaintRule):
-            self._inventory = None
+    def _replace(
+        self, name: str, before: PlannerObject | None, after: PlannerObject | None
+    ) -> None:
+        match after or before:
+            case Slice():
+                _put(self._slices, Slice, name, after)
+                known = before if isinstance(before, Slice) else None
+                self._changed_slices.setdefault(name, known)
+            case DeviceTaintRule():
+                _put(self._rules, DeviceTaintRule, name, after)
+                self._rules_changed = True
+            case DeviceClass():
+                changed = after if isinstance(after, DeviceClass) else _NO_CLASS
+                self._classes = self._classes.updated({name: changed})
+            case Node():
+                _put(self._nodes, Node, name, after)
+                if after is None:
+                    self._memo.drop_node(name)
+                return
+        self._world = None
+
+
+def _put(objects: dict[str, T], kind: type[T], name: str, after: PlannerObject | None) -> None:
+    if isinstance(after, kind):
+        objects[name] = after
+    else:
+        objects.pop(name, None)
 
 
 def _name(each: PlannerObject) -> str:

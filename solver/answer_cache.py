@@ -38,12 +38,17 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""
-        if self.uses != uses or not (self.node is node or self.node == node):
+        if self.uses != uses or not (self.node is node or _alike(self.node, node)):
             return False
         return self.pools is pools or (
             len(self.pools) == len(pools)
             and all(_same(one, other) for one, other in zip(self.pools, pools, strict=True))
         )
+
+
+def _alike(one: Node, other: Node) -> bool:
+    """Return whether two states of a node are the same to devices."""
+    return one.labels == other.labels and one.declared_features == other.declared_features
 
 
 def _same(one: Pool, other: Pool) -> bool:

@@ -4,7 +4,7 @@ A candidate lives as long as its slice. Filters cache their results on it, so th
 dropped with the slice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dra.compatibility import (
     Declaration,
@@ -74,10 +74,13 @@ class CandidateCache:
         """Return the candidates of a pool in search order."""
         return tuple(candidate for each in pool.slices for candidate in self.of_slice(each))
 
-    def retain(self, slices: Sequence[Slice]) -> None:
-        """Drop the candidates of all other slices."""
-        kept = {id(each) for each in slices}
-        self._by_slice = {key: value for key, value in self._by_slice.items() if key in kept}
+    def drop(self, each: Slice) -> None:
+        """Drop the candidates of a slice."""
+        self._by_slice.pop(id(each), None)
+
+    def clear(self) -> None:
+        """Drop all candidates."""
+        self._by_slice.clear()
 
     def _declare(self, each: Slice, candidates: tuple[Candidate, ...]) -> None:
         """Apply compatibility declarations of the slice annotation and the configuration."""

@@ -1,7 +1,7 @@
 """Caches that the solver keeps between calls; they never change a result.
 
 A memo is bound to one world at a time. Other feature gates or compatibility rules clear it; another
-inventory drops what belongs to removed slices.
+inventory drops only what belongs to changed pools.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,7 @@ from dra.capacity import Amounts
 from dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
 from dra.counters import ConsumedCounters, Counters, available_counters, consumed_counters
 from dra.device import CounterUse, Device
-from dra.inventory import Inventory, Pool
-from dra.inventory import PoolCache as InventoryMemo
+from dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from dra.nodes import Node
 from solver.candidates import Candidate, CandidateCache
 from solver.eligibility import RequestFilter
@@ -36,11 +35,14 @@ class Memo:
 
     def __init__(self) -> None:
         self._settings: tuple[object, ...] = ()
-        self._inventory: Inventory | None = None
+        self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
 
     def bind(self, world: World) -> None:
-        """Drop what is not valid for this world."""
+        """Drop what is not valid for this world. The cost depends only on the changed pools."""
+        before, self._world = self._world, world
+        if world is before:
+            return
         settings = (
             world.gates,
             world.compatibility,
@@ -48,29 +50,57 @@ class Memo:
             world.deviations,
             world.errors_reject,
         )
-        if settings != self._settings:
+        if before is None or settings != self._settings:
             self._settings = settings
-            self._inventory = None
-            self.demands = {}
-            self.expressions = ExpressionEvaluator(world.gates)
-            self.candidates = CandidateCache(world, self.expressions)
-            self._filters: dict[tuple[object, ...], RequestFilter] = {}
-        if world.inventory is not self._inventory:
-            self._inventory = world.inventory
-            self._pools = InventoryMemo()
-            self._pools_by_node: dict[int, tuple[Node, tuple[Pool, ...]]] = {}
-            self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
-            self._baselines: dict[Pool, Baseline] = {}
-            self.candidates.retain(world.inventory.slices)
-        self._world = world
+            self._clear(world)
+            return
+        pools, pools_before = world.inventory.pools, before.inventory.pools
+        if pools is not pools_before:
+            for pool in pools.changed_keys(pools_before):
+                self._drop_pool(pool, pools_before.value(pool), pools.value(pool))
+
+    def _clear(self, world: World) -> None:
+        self.demands = {}
+        self.expressions = ExpressionEvaluator(world.gates)
+        self.candidates = CandidateCache(world, self.expressions)
+        self._gates = world.gates
+        self._deviations = world.deviations
+        self._unset_groups = world.unset_groups
+        self._filters: dict[tuple[object, ...], RequestFilter] = {}
+        self._pools = PoolCache()
+        self._pools_by_node: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
+        self._baselines: dict[Pool, Baseline] = {}
+
+    def _drop_pool(self, pool: PoolID, before: IndexedPool, after: IndexedPool) -> None:
+        """Drop what belongs to a changed pool, but not the candidates of unchanged slices."""
+        for each in self._pools.drop(pool):
+            self._candidates_by_pool.pop(each, None)
+            self._baselines.pop(each, None)
+        kept = {id(each) for each in after.slices}
+        for of_pool in before.slices:
+            if id(of_pool) not in kept:
+                self.candidates.drop(of_pool)
+        if before.nodes.only_named and after.nodes.only_named:
+            for node in (*before.nodes.by_name, *after.nodes.by_name):
+                self._pools_by_node.pop(node, None)
+        else:
+            self._pools_by_node.clear()
+
+    def drop_node(self, name: str) -> None:
+        """Drop what belongs to a deleted node."""
+        if self._world is not None:
+            self._pools_by_node.pop(name, None)
+            for demand in self.demands.values():
+                demand.results.pop(name, None)
 
     def pools_for(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools visible from a node; raises NodeSelectorError."""
-        cached = self._pools_by_node.get(id(node))
-        if cached is None:
+        cached = self._pools_by_node.get(node.name)
+        if cached is None or cached[0] is not node:
+            assert self._world is not None  # noqa: S101  # bound before
             pools = self._world.inventory.pools_for(node, self._pools)
-            # The entry holds the node, so that its id is not reused.
-            cached = self._pools_by_node[id(node)] = (node, pools)
+            cached = self._pools_by_node[node.name] = (node, pools)
         return cached[1]
 
     def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
@@ -89,9 +119,9 @@ class Memo:
                 # Candidates hold the results of filters, so both are dropped together.
                 self._filters.clear()
                 self.demands.clear()
-                self.candidates.retain(())
+                self.candidates.clear()
                 self._candidates_by_pool.clear()
-            gates = self._world.gates
+            gates = self._gates
             cached = self._filters[key] = RequestFilter(
                 self.expressions,
                 selectors,
@@ -115,10 +145,10 @@ class Memo:
         devices = (candidate.device for candidate in published)
         counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
         groups = [(pool.id, each.counter_uses) for each in held]
-        if self._world.deviations.snapshots_count and use.snapshots:
+        if self._deviations.snapshots_count and use.snapshots:
             counters = _stricter(counters, use.snapshots, {each.name: each.draw for each in held})
             groups += [(pool.id, use.snapshots[name]) for name in sorted(use.snapshots)]
-        group_states = dict(initial_states(groups, self._world.unset_groups))
+        group_states = dict(initial_states(groups, self._unset_groups))
         for each in held:
             if each.group_error:
                 # No device can safely join a device with unknown groups.
