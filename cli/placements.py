@@ -1,15 +1,19 @@
 """Formats placements as text, as JSON, and as trees of the nodes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from dra.counted import count_noun
 from dra.finding import Finding
 from dra.inventory import Inventory, PoolCache, PoolID
 from dra.nodes import Node
 from ledger.holdings import Hold
 from ledger.ledger import Ledger
 from ledger.placing import PodPlacement
+from ledger.replicas import ReplicaPlacement
 from report import placement as drawing
 from report.placement import DeviceHolder
 from report.tables import ASCII, UNICODE, align_columns, draw_tree, escape_unprintable
@@ -22,16 +26,50 @@ NOTE = (
 )
 
 
+# Lines of the text output: the nodes of one workload, and the devices on one of them.
+_MOST_NODES: Final = 8
+_MOST_DEVICES: Final = 4
+
+
+class WorkloadPlacement(NamedTuple):
+    """The placed pods of one template of a workload."""
+
+    workload: str
+    path: str
+    name: str  # of the template, if there are several
+    replicas: ReplicaPlacement
+
+
+Entry: TypeAlias = PodPlacement | WorkloadPlacement
+
+
+def tried_pods(entry: Entry) -> tuple[PodPlacement, ...]:
+    """Return the pods of an entry that were placed, and the first one that was not."""
+    if isinstance(entry, PodPlacement):
+        return (entry,)
+    refused = entry.replicas.refused
+    return entry.replicas.placed if refused is None else (*entry.replicas.placed, refused)
+
+
+def is_placed(entry: Entry) -> bool:
+    """Tell whether all pods are placed."""
+    if isinstance(entry, PodPlacement):
+        return entry.node is not None
+    return entry.replicas.refused is None and not entry.replicas.untried
+
+
 def placements_as_data(
-    placements: Iterable[PodPlacement], ledger: Ledger, findings: Iterable[Finding]
+    entries: Sequence[Entry], ledger: Ledger, findings: Iterable[Finding]
 ) -> dict[str, object]:
     """Convert placements and the ledger to the data of the JSON output."""
+    workloads = [each for each in entries if isinstance(each, WorkloadPlacement)]
     return {
-        "pods": [_placement(each) for each in placements],
+        "pods": [_placement(each) for entry in entries for each in tried_pods(entry)],
         "ledger": {
             "devices": list(_devices(ledger)),
             "findings": [msgspec.to_builtins(each) for each in findings],
         },
+        "workloads": [_workload(each) for each in workloads],
     }
 
 
@@ -41,6 +79,19 @@ def _placement(each: PodPlacement) -> AllocationJSON:
         "node": each.node,
         "claims": [{"claim": name, "allocation": written} for name, written in each.claims],
         "reasons": [msgspec.to_builtins(reason) for reason in each.reasons],
+    }
+
+
+def _workload(each: WorkloadPlacement) -> dict[str, object]:
+    """Convert the counts of a workload; its pods are in the list of pods."""
+    refused = each.replicas.refused
+    return {
+        "workload": each.workload,
+        "path": each.path,
+        "pods": each.replicas.number,
+        "placed": each.replicas.fits,
+        "notTried": each.replicas.untried,
+        "reasons": [msgspec.to_builtins(reason) for reason in refused.reasons] if refused else [],
     }
 
 
@@ -91,6 +142,44 @@ def format_audit(findings: Iterable[Finding]) -> Iterator[str]:
             f"{finding.severity}: {finding.object}: {finding.message} [{finding.code}]"
         )
         yield escape_unprintable(f"    {finding.remedy}")
+
+
+def format_entry(entry: Entry) -> Iterator[str]:
+    """Format the placement of a pod or of a workload."""
+    if isinstance(entry, PodPlacement):
+        yield from format_placement(entry)
+    else:
+        yield from _format_workload(entry)
+
+
+def _format_workload(entry: WorkloadPlacement) -> Iterator[str]:
+    """Format how many pods fit, the devices by node, and what the first other pod lacks."""
+    replicas = entry.replicas
+    name = f"{entry.workload} ({entry.name})" if entry.name else entry.workload
+    pods = count_noun(replicas.number, "pod")
+    yield escape_unprintable(f"{name}: {replicas.fits:,} of {pods} placed")
+    by_node: dict[str, list[PodPlacement]] = {}
+    for each in replicas.placed:
+        if each.claims:
+            by_node.setdefault(each.node or "", []).append(each)
+    rows = [
+        _node_row(node, pods_there) for node, pods_there in islice(by_node.items(), _MOST_NODES)
+    ]
+    yield from (f"  {line}" for line in align_columns(rows))
+    if len(by_node) > _MOST_NODES:
+        more = sum(len(each) for each in islice(by_node.values(), _MOST_NODES, None))
+        nodes = count_noun(len(by_node) - _MOST_NODES, "other node")
+        yield f"  {more:,} more on {nodes}"
+    if replicas.refused is not None:
+        yield escape_unprintable(f"  {replicas.refused.pod} is not placed:")
+        yield from (escape_unprintable(f"    {_reason(each)}") for each in replicas.refused.reasons)
+
+
+def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
+    devices = [row[2] for each in pods for row in _rows(each)]
+    shown = ", ".join(devices[:_MOST_DEVICES])
+    more = f" and {len(devices) - _MOST_DEVICES} more" if len(devices) > _MOST_DEVICES else ""
+    return (f"on {node}", count_noun(len(pods), "pod"), f"{shown}{more}")
 
 
 def format_placement(each: PodPlacement) -> Iterator[str]:

@@ -20,7 +20,8 @@ from cli.cluster_options import (
     add_version_options,
 )
 from cli.exit_codes import BAD, DONE, NOTICE
-from cli.simulation_input import SimulationInput, parse_claim_names, read_input
+from cli.placements import WorkloadPlacement
+from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.streams import Streams
 from config.model import Configuration, Placement
 from config.policy import apply_policies, compatibility_declarations
@@ -33,6 +34,7 @@ from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
 from ledger.placing import Placer, PodPlacement
 from ledger.planner import Planner, PlannerObject
+from ledger.replicas import place_on_each_node, place_replicas
 from ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
@@ -42,7 +44,7 @@ from solver.deviations import Allocator
 from solver.world import World
 
 NAME = "simulate"
-HELP = "place pods in memory, and print which devices each pod gets or why it gets none"
+HELP = "place pods and workloads in memory, and print which devices they get or why none"
 
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
 _ALLOCATORS: Final = {
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.output != "text":
         # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
-        data = placements.placements_as_data(result.placements, result.ledger, audit_findings)
+        data = placements.placements_as_data(result.entries, result.ledger, audit_findings)
         data = {"allocator": result.allocator.value, **data}
         output.print_value(data, options.output, streams.out)
     else:
@@ -87,7 +89,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         )
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return BAD
-    return DONE if all(each.node is not None for each in result.placements) else NOTICE
+    return DONE if all(map(placements.is_placed, result.entries)) else NOTICE
 
 
 def _text(
@@ -96,8 +98,8 @@ def _text(
     audit_findings: Sequence[Finding],
     streams: Streams,
 ) -> Iterator[str]:
-    for placement in result.placements:
-        yield from placements.format_placement(placement)
+    for entry in result.entries:
+        yield from placements.format_entry(entry)
     yield from placements.draw_nodes(
         result.placements,
         result.ledger,
@@ -117,11 +119,16 @@ class Simulation:
     `world` contains all declarations, also those that the allocator does not read.
     """
 
-    placements: tuple[PodPlacement, ...]
+    entries: tuple[PodPlacement | WorkloadPlacement, ...]
     allocator: Allocator
     ledger: Ledger
     world: World
     findings: tuple[LocatedFinding, ...]
+
+    @property
+    def placements(self) -> tuple[PodPlacement, ...]:
+        """All pods that were tried, in order."""
+        return tuple(chain.from_iterable(map(placements.tried_pods, self.entries)))
 
 
 def simulate(
@@ -163,7 +170,7 @@ def _report_unenforced(
     """Report rules and declarations of the input that the allocator does not enforce."""
     objects, found = inputs.objects, list[Finding]()
     if names is None:
-        pods = [pod for pod, _ in inputs.pods]
+        pods = [each.pod for each in inputs.pods]
         found += unenforced_rules(pods, objects.claims, objects.templates, allocator)
     else:
         named = parse_claim_names(names)
@@ -212,13 +219,34 @@ def _place_claims(
 
 def _place_pods(
     inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
-) -> Iterator[PodPlacement]:
+) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
-    for pod, name in inputs.pods:
-        resources = node_fit.extended_resource_findings(pod, inputs.cluster, name)
-        findings += inputs.objects.located(resources)
-        yield placer.place_pod(pod)
+    for each in inputs.pods:
+        found = node_fit.extended_resource_findings(each.pod, inputs.cluster, each.object)
+        findings += inputs.objects.located(found)
+        if not each.path:
+            yield placer.place_pod(each.pod)
+            continue
+        placed = _place_workload(each, inputs, placer)
+        if placed.replicas.untried:
+            message = (
+                f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "
+            )
+            message += "the others are not tried"
+            untried = codes.NOT_SIMULATED.at(each.path, message, object=each.object)
+            findings += inputs.objects.located([untried])
+        yield placed
+
+
+def _place_workload(
+    each: PodsToPlace, inputs: SimulationInput, placer: Placer
+) -> WorkloadPlacement:
+    if each.pods.on_each_node:
+        done = place_on_each_node(placer, each.pod, inputs.cluster)
+    else:
+        done = place_replicas(placer, each.pod, each.pods.number)
+    return WorkloadPlacement(each.object, each.path, each.pods.name, done)
 
 
 def _unlocated(finding: Finding) -> LocatedFinding:

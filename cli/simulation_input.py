@@ -7,6 +7,9 @@ creation time of a class, and allocations as written.
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import msgspec
 
 import config.codes
 from cli import config as configuring
@@ -16,8 +19,10 @@ from cli.streams import Streams
 from config.load import load_configuration
 from config.model import Configuration, Legacy
 from documents.document import Document, LocatedFinding
+from documents.paths import format_path, get_value, parse_path
 from documents.values import Value
 from dra import gates
+from dra.finding import Finding
 from dra.gates import Gates
 from dra.nodes import Node
 from facts.offers import served_resources
@@ -27,18 +32,30 @@ from ledger.generated_claims import with_name
 from ledger.node_fit import ClusterNodes
 from ledger.pods import FINISHED, Pod, pod_reader
 from solver.results import AllocationJSON
+from translate.manifests import argo
+from translate.manifests.replicas import PodCount, count_pods
+from translate.manifests.workloads import Place, find_places, map_path
 
 
 @dataclass
 class ObjectDetails:
     """Fields of objects that their structs do not have, by object name."""
 
+    # Pods and workloads, and whether they are to be placed or exist in the cluster.
     pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
-    workloads: list[tuple[Document, str]] = field(default_factory=list)
     allocations: dict[str, AllocationJSON] = field(default_factory=dict)
     created: dict[str, str] = field(default_factory=dict)
     unschedulable: set[str] = field(default_factory=set)
     places: dict[str, Document] = field(default_factory=dict)
+
+
+class PodsToPlace(NamedTuple):
+    """A pod, or the equal pods of one template of a workload."""
+
+    pod: Pod
+    object: str  # its name in findings
+    pods: PodCount
+    path: str = ""  # of the template in the workload
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ class SimulationInput:
     details: ObjectDetails
     gates: Gates
     configuration: Configuration
-    pods: tuple[tuple[Pod, str], ...]
+    pods: tuple[PodsToPlace, ...]
     cluster: ClusterNodes
     findings: tuple[LocatedFinding, ...]
 
@@ -71,12 +88,6 @@ def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput
     pods = tuple(_pods(details, findings))
     nodes = _select_nodes(options.node, objects, findings)
     cluster = _cluster(nodes, objects, details, enabled, configuration.legacy)
-    findings += [
-        each.locate_finding(
-            codes.NOT_SIMULATED.at("", "pods of this workload are not placed", object=name)
-        )
-        for each, name in details.workloads
-    ]
     return SimulationInput(objects, details, enabled, configuration, pods, cluster, tuple(findings))
 
 
@@ -146,10 +157,12 @@ def _keep_details(
         allocation = _get_map(value, "status").get("allocation")
         if isinstance(allocation, dict):
             details.allocations[full] = dict(allocation)
-    elif to_place and _get_map(_get_map(_get_map(value, "spec"), "template"), "spec").get(
-        "containers"
-    ):
-        details.workloads.append((document.without_value(), document.name))
+    elif to_place and (find_places(document.value) or argo.find_places(document.value)):
+        unnamed = "" if metadata.get("name") else f"{id(document)}"
+        details.pods[f"{kind} {metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
+            document,
+            to_place,
+        )
 
 
 def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
@@ -186,18 +199,44 @@ def _configuration(
     return tuple(first.locate_finding(finding) for finding in loaded)
 
 
-def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[tuple[Pod, str]]:
-    """Yield the pods to place, each with its name in findings.
+def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[PodsToPlace]:
+    """Yield the pods to place, and the templates of workloads.
 
     Skips pods of the cluster that have a node: their claims are allocated already.
     """
     reader = pod_reader()
     for number, (document, to_place) in enumerate(details.pods.values(), 1):
-        pod = reader.read(document.value, ordinal=document.index)
-        if isinstance(pod, tuple):
-            findings += [document.locate_finding(finding) for finding in pod]
-        elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
-            yield with_name(pod, number), document.name
+        for place in (*find_places(document.value), *argo.find_places(document.value)):
+            count = count_pods(document.value, place)
+            value = place.pod if place.is_pod else _pod_of_template(document.value, place, count)
+            pod = reader.read(value, ordinal=document.index)
+            if isinstance(pod, tuple):
+                findings += [document.locate_finding(_in_workload(each, place)) for each in pod]
+            elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
+                path = "" if place.is_pod else format_path(place.path)
+                yield PodsToPlace(with_name(pod, number), document.name, count, path)
+
+
+def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
+    """Return the template as a pod that is named after the workload and the template."""
+    metadata = get_value(place.pod, ("metadata",))
+    known: dict[str, Value] = metadata if isinstance(metadata, dict) else {}
+    owner = get_value(value, ("metadata", "name"))
+    names: dict[str, Value] = {}
+    if isinstance(owner, str):
+        names["name"] = f"{owner}-{count.name}" if count.name else owner
+    namespace = get_value(value, ("metadata", "namespace"))
+    if namespace is not None:
+        names["namespace"] = namespace
+    spec = get_value(place.pod, ("spec",))
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**known, **names}, "spec": spec}
+
+
+def _in_workload(finding: Finding, place: Place) -> Finding:
+    if place.is_pod:
+        return finding
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
+    return msgspec.structs.replace(finding, path=format_path(map_path(tuple(tokens), place)))
 
 
 def _pending(pod: Pod) -> bool:

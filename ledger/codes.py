@@ -201,9 +201,9 @@ NOTHING_TO_PLACE = Code(
 NOT_SIMULATED = Code(
     name="NotSimulated",
     severity=Severity.WARNING,
-    text="The input has a workload, such as a Deployment. The simulation places only pods.",
-    example="Deployment/web: pods of this workload are not placed",
-    remedy="Pass the pods of the workload with -f.",
+    text="A workload has more pods than the simulation places, so the result is a lower bound.",
+    example="5,000 of 1,000,000 pods are placed, and the others are not tried",
+    remedy="Reduce the number of replicas to a number that the cluster can run.",
 )
 
 CODES = Codes(

@@ -52,7 +52,7 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     else:
         found, reasons = schedulable_nodes(cluster.nodes, cluster)
     selector = pod.spec.node_selector
-    chosen = [node for node in found if _selected(selector, node)]
+    chosen = [node for node in found if _selected(selector, node)] if selector else [*found]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
     reasons = (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
     required = pod.required_nodes
@@ -81,6 +81,8 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
     A device plugin takes precedence over a class.
     """
     requested = extended_resources.requested_names(pod)
+    if not requested:
+        return ServedNodes({(): [*nodes]} if nodes else {})
     groups: dict[tuple[str, ...], list[Node]] = {}
     unserved: dict[str, int] = {}
     for node in nodes:

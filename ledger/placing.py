@@ -4,8 +4,9 @@ Of the scheduler's node filters, only nodeName, nodeSelector, node affinity and 
 not cpu, memory, taints or affinity to pods. Each placement reserves its devices in the ledger.
 """
 
+import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -118,21 +119,23 @@ class Placer:
 
         An error on any node stops the pod, as in the scheduler.
         """
-        failed = [answer for _, answer in answers.values() if isinstance(answer, Failure)]
+        failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         errors = sum(each.outcome is FailureKind.ERROR for each in failed)
-        ranked = sorted(
+        ranked = [
             (-_score(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
             if isinstance(answer, Solution)
-        )
-        if errors and ranked:
-            reasons = (*reasons, _error_stops_pod(errors, len(ranked)))
-        for _, node in () if errors else ranked:
+        ]
+        reasons = (*reasons, *_errors_that_stop_pod(errors, len(ranked)))
+        # A reservation rarely fails, so the nodes behind the first are not sorted.
+        heapq.heapify(ranked)
+        while ranked and not errors:
+            _, node = heapq.heappop(ranked)
             of_node, answer = answers[node]
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
-                kept = tuple((name_of(each), self._written[name_of(each)]) for each in of_node)
-                return PodPlacement(name, node, kept)
+                written = ((name_of(each), self._written[name_of(each)]) for each in of_node)
+                return PodPlacement(name, node, tuple(written))
             message = f"cannot reserve the devices: {refusal}"
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
@@ -182,10 +185,12 @@ def _with_extended_claim(
     )
 
 
-def _error_stops_pod(errors: int, solutions: int) -> Reason:
+def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
+    if not errors or not solutions:
+        return
     text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
     text += "has a solution" if solutions == 1 else "have a solution"
-    return node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
+    yield node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
 
 
 def _nodes(count: int) -> str:
@@ -199,6 +204,8 @@ def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...
 def _score(claims: Sequence[Claim], solution: Solution) -> int:
     """Return the score of the chosen alternatives; an earlier alternative scores higher."""
     total = 0
+    if not any(each.first_available for claim in claims for each in claim.spec.devices.requests):
+        return total
     unallocated = (each for each in claims if each.status.allocation is None)
     for claim, allocation in zip(unallocated, solution.allocations, strict=True):
         chosen = {each["request"] for each in allocation["devices"].get("results", ())}

@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
 def test_the_json_output_has_a_fixed_structure(run: Run) -> None:
     code, printed, err = run(pod("a") + pod("b", spec="nodeName: n3"))
     assert (code, err) == (1, "")
-    assert list(printed) == ["allocator", "pods", "ledger"]
+    assert list(printed) == ["allocator", "pods", "ledger", "workloads"]
     placed, refused = printed["pods"]
     assert list(placed) == ["pod", "node", "claims", "reasons"]
     assert (placed["pod"], placed["node"], placed["reasons"]) == ("default/a", "n1", [])
@@ -157,7 +157,7 @@ def test_named_claims_fail_on_a_node_with_too_few_devices(run: Run) -> None:
 )
 def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expected: str) -> None:
     code, printed, err = run(pod("a"), *arguments)
-    assert (code, list(printed)) == (2, ["allocator", "pods", "ledger"])
+    assert (code, list(printed)) == (2, ["allocator", "pods", "ledger", "workloads"])
     assert f"[{expected}]" in err
 
 
@@ -242,19 +242,6 @@ def test_an_invalid_document_does_not_stop_the_simulation(run: Run) -> None:
     assert "Pod/bad spec.containers" in err
 
 
-def test_a_workload_is_reported_as_not_placed(run: Run) -> None:
-    deployment = """\
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec: {template: {spec: {containers: [{name: c}]}}}
-"""
-    code, _, err = run(pod("a") + deployment)
-    assert code == 0
-    assert "Deployment/web: pods of this workload are not placed [NotSimulated]" in err
-
-
 def test_an_input_without_pods_is_reported(run: Run) -> None:
     code, printed, err = run("")
     assert (code, printed["pods"]) == (0, [])
@@ -313,7 +300,7 @@ def test_arbitrary_bytes_give_valid_output(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "f.yaml").write_bytes(text)
     code, out, _ = simulate("-f", str(tmp_path / "f.yaml"), "-o", "json")
     assert code in (0, 1, 2)
-    assert list(json.loads(out)) == ["allocator", "pods", "ledger"]
+    assert list(json.loads(out)) == ["allocator", "pods", "ledger", "workloads"]
 
 
 # --- names of device plugins ---
