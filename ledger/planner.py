@@ -16,6 +16,7 @@ from dra.layered_map import LayeredMap
 from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
+from solver.all_nodes import solve_all
 from solver.answers import SolverResult
 from solver.deviations import Allocator
 from solver.memo import Memo
@@ -102,10 +103,11 @@ class Planner:
         steps: int = STEPS,
     ) -> dict[str, SolverResult]:
         """Solve for nodes by name, or for all nodes; unknown names are ignored."""
-        names = self._nodes if nodes is None else nodes
-        requested = [self._nodes[name] for name in names if name in self._nodes]
-        world = self.world()
-        return solve(world, view, claims, requested, ids=ids, memo=self._memo, steps=steps)
+        world, memo = self.world(), self._memo
+        if nodes is None:
+            return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
+        requested = [self._nodes[name] for name in nodes if name in self._nodes]
+        return solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
         """Return the pools that a decision about a node depends on."""
@@ -156,6 +158,7 @@ class Planner:
                 self._classes = self._classes.updated({name: changed})
             case Node():
                 _put(self._nodes, Node, name, after)
+                self._memo.change_node(name)
                 if after is None:
                     self._memo.drop_node(name)
                 return

@@ -11,7 +11,8 @@ import msgspec
 
 from dra.claim import Claim
 from dra.classes import DeviceClass
-from dra.inventory import Pool
+from dra.inventory import Inventory, Pool, PoolID
+from dra.layered_map import LayeredMap
 from dra.nodes import Node
 from dra.quantity import Quantity
 from solver.answers import SolverResult
@@ -21,6 +22,7 @@ from solver.state import ChosenDevice
 from solver.world import PoolUse, World
 
 MAX_DEMANDS = 128
+MAX_CHANGED_NODES = 1024
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
@@ -63,13 +65,51 @@ def _same(one: Pool, other: Pool) -> bool:
     )
 
 
+class AllNodesResults(msgspec.Struct, frozen=True, eq=False):
+    """The results of a call for all nodes, and the inventory and use that they depend on.
+
+    `not_reusable` are the nodes whose result applies to that call only.
+    """
+
+    inventory: Inventory
+    uses: LayeredMap[PoolID, PoolUse]
+    steps: int
+    results: dict[str, SolverResult]
+    not_reusable: frozenset[str]
+
+    def nodes_to_solve(
+        self, inventory: Inventory, uses: LayeredMap[PoolID, PoolUse]
+    ) -> set[str] | None:
+        """Return the nodes whose pools changed, and those not reusable; None for all nodes."""
+        names = set(self.not_reusable)
+        pools, before = inventory.pools, self.inventory.pools
+        for pool in pools.changed_keys(before) | uses.changed_keys(self.uses):
+            for each in (pools.value(pool), before.value(pool)):
+                if not each.nodes.only_named:
+                    return None
+                names.update(each.nodes.by_name)
+        return names
+
+
 class DemandResults(msgspec.Struct, eq=False):
-    """A demand, and the last result for each node by name."""
+    """A demand, and the last result for each node by name.
+
+    `changed_nodes` are the nodes that changed since the last call for all nodes.
+    """
 
     demand: Demand
     classes: dict[str, DeviceClass]
     results: dict[str, CachedResult] = {}
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
+    of_all_nodes: AllNodesResults | None = None
+    changed_nodes: set[str] = set()
+
+    def change_node(self, name: str) -> None:
+        """Note that a node was added, changed or deleted."""
+        self.changed_nodes.add(name)
+        if len(self.changed_nodes) > MAX_CHANGED_NODES:
+            self.of_all_nodes = None
+            self.changed_nodes.clear()
 
     def is_current(self, world: World) -> bool:
         """Return whether the classes are unchanged."""

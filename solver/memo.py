@@ -87,12 +87,17 @@ class Memo:
         else:
             self._pools_by_node.clear()
 
+    def change_node(self, name: str) -> None:
+        """Note that a node was added, changed or deleted."""
+        for demand in self.demands.values():
+            demand.change_node(name)
+
     def drop_node(self, name: str) -> None:
         """Drop what belongs to a deleted node."""
+        for demand in self.demands.values():
+            demand.results.pop(name, None)
         if self._world is not None:
             self._pools_by_node.pop(name, None)
-            for demand in self.demands.values():
-                demand.results.pop(name, None)
 
     def pools_for(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools visible from a node; raises NodeSelectorError."""

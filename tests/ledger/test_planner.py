@@ -2,8 +2,11 @@
 
 # ruff: noqa: D102  # the name of a rule or an invariant is its sentence
 
+import itertools
+import re
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -15,6 +18,8 @@ from dra.slices import Slice, read_slice
 from dra.taints import DeviceTaintRule, read_taint_rules
 from ledger.ledger import Ledger
 from ledger.planner import Planner
+from solver import solve as module
+from solver.answers import SolverResult
 from solver.solve import solve
 from tests.ledger.claims import claim
 
@@ -116,6 +121,10 @@ class Remembering(RuleBasedStateMachine):
     def a_node_moves(self, name: str, zone: str) -> None:
         self.planner.update(node(name, zone))
 
+    @rule(name=nodes)
+    def a_node_is_deleted(self, name: str) -> None:
+        self.planner.remove(Node, name)
+
     @rule(expression=st.sampled_from(SELECTORS))
     def the_class_changes(self, expression: str) -> None:
         self.planner.update(device_class(expression))
@@ -146,16 +155,18 @@ class Remembering(RuleBasedStateMachine):
 
     @rule(claims=st.sampled_from(CLAIMS), some=st.sets(nodes, min_size=1))
     def solve(self, claims: tuple[Claim, ...], some: set[str]) -> None:
-        view, asked = self.ledger.view(), sorted(some)
-        answers = self.planner.solve_nodes(view, claims, asked, ids=lambda: "id")
-        fresh = solve(
-            self.planner.world(),
-            view,
-            claims,
-            [self.planner.nodes[name] for name in asked],
-            ids=lambda: "id",
-        )
-        assert answers == fresh
+        view, asked = self.ledger.view(), sorted(some & self.planner.nodes.keys())
+        answers = self.planner.solve_nodes(view, claims, some, ids=lambda: "id")
+        assert answers == self.solve_fresh(claims, asked)
+
+    @rule(claims=st.sampled_from(CLAIMS))
+    def solve_all(self, claims: tuple[Claim, ...]) -> None:
+        answers = self.planner.solve_nodes(self.ledger.view(), claims, ids=lambda: "id")
+        assert answers == self.solve_fresh(claims, sorted(self.planner.nodes))
+
+    def solve_fresh(self, claims: tuple[Claim, ...], names: list[str]) -> object:
+        world, asked = self.planner.world(), [self.planner.nodes[name] for name in names]
+        return solve(world, self.ledger.view(), claims, asked, ids=lambda: "id")
 
     @rule()
     def the_cache_is_cleared(self) -> None:
@@ -207,3 +218,70 @@ def test_a_decision_depends_on_the_pools_visible_from_the_node() -> None:
     planner.update(pool_slice("q", {"allNodes": True}, []))
     planner.update(pool_slice("r", {"nodeName": "m"}, []))
     assert [each.name for each in planner.pools_for("n")] == ["p", "q"]
+
+
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of the nodes that are looked at from now on."""
+    looked_at: list[str] = []
+    original = module._SolveCall.solve_node  # noqa: SLF001  # counts private calls
+
+    def count(call: module._SolveCall, of: Node) -> SolverResult:
+        looked_at.append(of.name)
+        return original(call, of)
+
+    monkeypatch.setattr(module._SolveCall, "solve_node", count)  # noqa: SLF001  # the same
+    return looked_at
+
+
+def test_a_call_for_all_nodes_looks_only_at_nodes_that_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planner, ledger, asked = Planner(), Ledger(), CLAIMS[0]
+    planner.update(device_class("true"))
+    for name in NODES:
+        planner.update(node(name, "z"))
+        planner.update(pool_slice(name, {"nodeName": name}, [device("x0", "a"), device("x1", "a")]))
+
+    def solve_all() -> dict[str, SolverResult]:
+        return planner.solve_nodes(ledger.view(), asked, ids=lambda: "id")
+
+    solve_all()
+    looked_at = searches(monkeypatch)
+    solve_all().clear()
+    assert (list(solve_all()), looked_at) == (list(NODES), [])
+    ledger.observe(claim("c", 1, "n0/x0"))
+    solve_all()
+    planner.update(pool_slice("n1", {"nodeName": "n1"}, [device("x1", "a")]))
+    solve_all()
+    planner.update(node("n2", "w"))
+    solve_all()
+    assert looked_at == ["n0", "n1", "n2"]
+    planner.remove(Node, "n2")
+    assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], [])
+    planner.update(pool_slice("net", {"allNodes": True}, [device("x", "a")]))
+    assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], ["n0", "n1"])
+
+
+def test_a_call_for_some_nodes_looks_at_no_other_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner, ledger = Planner(), Ledger()
+    for name in NODES:
+        planner.update(node(name, "z"))
+    looked_at = searches(monkeypatch)
+    planner.update(device_class("true"))
+    planner.solve_nodes(ledger.view(), CLAIMS[0], ["n1"], ids=lambda: "id")
+    assert looked_at == ["n1"]
+
+
+def test_shares_get_new_ids_in_each_call_for_all_nodes() -> None:
+    planner, ledger, numbers = Planner(), Ledger(), itertools.count()
+    planner.update(device_class("true"))
+    planner.update(node("n0", "z"))
+    planner.update(pool_slice("n0", {"nodeName": "n0"}, [device("nic", "b", shared=True)]))
+    ids = [
+        re.findall(
+            "id-[0-9]",
+            str(planner.solve_nodes(ledger.view(), CLAIMS[3], ids=lambda: f"id-{next(numbers)}")),
+        )
+        for _ in range(2)
+    ]
+    assert ids == [["id-0"], ["id-1"]]

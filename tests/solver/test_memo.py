@@ -106,6 +106,23 @@ def test_a_changed_node_label_causes_a_search(searched: list[str]) -> None:
     assert searched == ["n1", "n2", "n1"]
 
 
+def test_a_change_of_a_node_that_devices_do_not_depend_on_causes_no_search(
+    searched: list[str],
+) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    ask(given, memo, nodes=(Node("n1", allocatable={"cpu": parse("1")}), given.nodes[1]))
+    assert searched == ["n1", "n2"]
+
+
+def test_the_results_of_a_deleted_node_are_dropped(searched: list[str]) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    memo.drop_node("n1")
+    ask(given, memo)
+    assert searched == ["n1", "n2", "n1"]
+
+
 def test_other_feature_gates_clear_the_cache() -> None:
     given, memo = read(scenario(TWO | {"slices": [TAINTED]})), Memo()
     assert outcome(ask(given, memo)["n1"]) == "not this node"
