@@ -35,9 +35,9 @@ CONFIGURATION_UNREAD = Code(
 POD_UNKNOWN = Code(
     name="PodUnknown",
     severity=Severity.ERROR,
-    text="The pod does not exist, or several namespaces have a pod of that name.",
+    text="The pod or workload does not exist, or several namespaces have one of that name.",
     example="Pod train not found in namespace default",
-    remedy="Check the name of the pod, and set its namespace with `-n`.",
+    remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
 CODES = Codes(

@@ -87,10 +87,15 @@ async def read_object(
 
 
 async def list_objects(
-    session: "Session", resource: "Resource", namespace: str = "", fields: str = ""
+    session: "Session",
+    resource: "Resource",
+    namespace: str = "",
+    fields: str = "",
+    labels: str = "",
 ) -> list[dict[str, Value]]:
     """List all objects of a kind in pages; each has `apiVersion` and `kind`, as in a file."""
-    query = {"limit": f"{PAGE}"} | ({"fieldSelector": fields} if fields else {})
+    selectors = {"fieldSelector": fields, "labelSelector": labels}
+    query = {"limit": f"{PAGE}"} | {name: text for name, text in selectors.items() if text}
     found: list[dict[str, Value]] = []
     while True:
         response = await session.call("GET", resource.path(namespace), query=query)

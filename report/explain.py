@@ -119,7 +119,7 @@ def explain(objects: PodObjects) -> Explanation:
         hints=_hints(pod, before),
         claims=claims,
         findings=(),
-        events=tuple(_events(objects)),
+        events=tuple(describe_events(objects.events)),
     )
     unreadable = _describe_unreadable(budget) if marked and before is None else ""
     found = tuple(_findings(objects, explanation, unreadable))
@@ -363,10 +363,10 @@ def _conditions(pod: Value, kind: str) -> Iterator[str]:
             yield _text(each.get("message"))
 
 
-def _events(objects: PodObjects) -> list[str]:
-    """Return the latest distinct events of the pod, from both Event APIs, oldest first."""
+def describe_events(events: Sequence[Value]) -> list[str]:
+    """Return the latest distinct events, from both Event APIs, oldest first."""
     last_seen: dict[str, str] = {}
-    for each in map(as_mapping, objects.events):
+    for each in map(as_mapping, events):
         series = as_mapping(each.get("series"))
         dated = ("lastTimestamp", "eventTime", "firstTimestamp")
         when = series.get("lastObservedTime") or next((each[k] for k in dated if each.get(k)), "")

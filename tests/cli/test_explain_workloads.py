@@ -1,0 +1,209 @@
+"""`drawbridge explain TYPE/NAME` on files and on an API server."""
+
+import asyncio
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report.workloads import KINDS, find_pods, parse_reference
+from tests.cli.test_explain import LEGACY, NAMESPACE, command, files, running, translated
+from tests.cluster.fake.api import FakeApi
+
+LABELS = {"app": "train"}
+JOB_LABEL = "batch.kubernetes.io/job-name"
+
+
+def deployment(replicas: int = 2) -> Any:  # noqa: ANN401  # JSON
+    template = translated()[0]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": template["spec"]},
+        },
+    }
+
+
+def labelled(objects: list[Any], **labels: str) -> list[Any]:
+    for each in objects:
+        if each["kind"] == "Pod":
+            each["metadata"]["labels"] = labels or LABELS
+    return objects
+
+
+def waiting(name: str) -> Any:  # noqa: ANN401  # JSON
+    """Return a translated pod that the scheduler cannot place."""
+    pod = copy.deepcopy(labelled(translated()[:1])[0])
+    pod["metadata"] |= {"name": name, "uid": f"uid-{name}"}
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def event(kind: str, name: str, note: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"e-{name}", "namespace": "team-a"},
+        "regarding": {"kind": kind, "name": name, "namespace": "team-a"},
+        "reason": "FailedCreate",
+        "note": note,
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }
+
+
+def explain(folder: Path, objects: list[Any], *words: str) -> tuple[int, str, str]:
+    return command("explain", *(words or ("deploy/train",)), "-f", files(folder, objects))
+
+
+def test_a_complete_workload_shows_one_of_its_pods(tmp_path: Path) -> None:
+    code, out, _ = explain(tmp_path, [deployment(1), *labelled(running())])
+    assert code == 0
+    first, *rest = out.splitlines()
+    assert first == "Deployment/team-a/train: 1 pod: 1 with node and devices"
+    assert "team-a/train: Running on n1" in rest
+
+
+def test_a_pod_that_lacks_devices_is_shown_with_its_reason(tmp_path: Path) -> None:
+    objects = [deployment(2), *labelled(running()), waiting("train-b")]
+    code, out, _ = explain(tmp_path, objects)
+    assert code == 1
+    assert "Deployment/team-a/train: 2 pods: 1 with node and devices" in out
+    assert "  without: team-a/train-b" in out
+    assert "team-a/train-b: Pending" in out
+    assert "0/3 nodes are available [PodPending]" in out
+    assert "team-a/train: Running" not in out
+
+
+def test_a_workload_without_pods_shows_its_template_and_why_there_are_none(tmp_path: Path) -> None:
+    told = event("ReplicaSet", "train-7f", "denied the request: NoDeviceMatches")
+    objects = [deployment(3), translated()[1], NAMESPACE, told]
+    code, out, _ = explain(tmp_path, objects)
+    assert code == 1
+    assert "Deployment/team-a/train: no pods, 3 wanted" in out
+    assert "event: FailedCreate: denied the request: NoDeviceMatches" in out
+    assert "template spec.template: no pod" in out
+    assert "claim drawbridge from template drawbridge-" in out
+    assert "[PodPending]" not in out
+
+
+def test_a_legacy_template_is_no_problem_where_pods_are_translated(tmp_path: Path) -> None:
+    legacy = deployment(1)
+    limits = {"nvidia.com/gpu": "1"}
+    container = {"name": "main", "resources": {"limits": limits}}
+    legacy["spec"]["template"]["spec"] = {"containers": [container]}
+    assert "nvidia.com/gpu" in LEGACY
+    off = {**NAMESPACE, "metadata": {"name": "team-a"}}
+    assert "[NotTranslated]" in explain(tmp_path, [legacy, off])[1]
+    assert "[NotTranslated]" not in explain(tmp_path, [legacy, NAMESPACE])[1]
+
+
+def test_missing_pods_make_a_workload_incomplete(tmp_path: Path) -> None:
+    code, out, _ = explain(tmp_path, [deployment(3), *labelled(running())])
+    assert code == 1
+    assert "1 pod of 3 wanted: 1 with node and devices" in out
+
+
+def test_finished_pods_need_no_devices(tmp_path: Path) -> None:
+    done = waiting("train-b")
+    done["status"] = {"phase": "Succeeded"}
+    job = {**deployment(), "apiVersion": "batch/v1", "kind": "Job"}
+    job["spec"] = {"parallelism": 1, "template": job["spec"]["template"]}
+    code, out, _ = explain(tmp_path, [job, *labelled([done], **{JOB_LABEL: "train"})], "job/train")
+    assert code == 0
+    assert "Job/team-a/train: 1 pod: 0 with node and devices, 1 finished" in out
+
+
+def test_a_missing_workload_exits_with_2(tmp_path: Path) -> None:
+    code, _, err = explain(tmp_path, [deployment()], "deploy/other")
+    assert code == 2
+    assert "Deployment other not found in the input [PodUnknown]" in err
+
+
+def test_a_kind_of_another_group_is_not_found(tmp_path: Path) -> None:
+    other = {**deployment(), "apiVersion": "example.com/v1"}
+    assert explain(tmp_path, [other])[0] == 2
+
+
+def test_json_has_the_counts(tmp_path: Path) -> None:
+    objects = [deployment(2), *labelled(running()), waiting("train-b")]
+    _, out, _ = explain(tmp_path, objects, "deployments/train", "-o", "json")
+    found = json.loads(out)
+    assert (found["wanted"], found["pods"], found["placed"], found["finished"]) == (2, 2, 1, 0)
+    assert found["not_placed"] == ["team-a/train-b"]
+    assert [each["pod"] for each in found["explained"]] == ["team-a/train-b"]
+
+
+def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:
+    objects = [deployment(1), *labelled(translated()), NAMESPACE, waiting("other")]
+    objects[-1]["metadata"]["labels"] = {"app": "other"}
+
+    async def run_with_api() -> tuple[int, str, str]:
+        async with FakeApi() as api:
+            for each in objects:
+                api.put(each)
+            access = ("--kubeconfig", str(api.kubeconfig(tmp_path / "config")), "-n", "team-a")
+            return await asyncio.to_thread(command, "explain", "deploy/train", *access)
+
+    live = asyncio.run(run_with_api())
+    assert live == explain(tmp_path, objects)
+    assert "1 pod: 0 with node and devices" in live[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("deploy/a", "Deployment"),
+        ("Deployment/a", "Deployment"),
+        ("deployments.apps/a", "Deployment"),
+        ("sts/a", "StatefulSet"),
+        ("jobset/a", "JobSet"),
+        ("cj/a", "CronJob"),
+        ("vcjob/a", "Job"),
+        ("rayclusters/a", "RayCluster"),
+    ],
+)
+def test_types_are_named_as_in_kubectl(text: str, kind: str) -> None:
+    found = parse_reference(text)
+    assert found is not None
+    assert (found.kind.kind, found.name) == (kind, "a")
+
+
+@pytest.mark.parametrize("text", ["a", "team-a/a", "pod/a", "deploy"])
+def test_other_names_are_those_of_pods(text: str) -> None:
+    assert parse_reference(text) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "workload", "labels"),
+    [
+        ("rc", {"spec": {"selector": {"app": "a"}}}, {"app": "a"}),
+        ("cj", {}, {JOB_LABEL: "w-29384756"}),
+        ("job", {}, {JOB_LABEL: "w"}),
+        ("jobset", {}, {"jobset.sigs.k8s.io/jobset-name": "w"}),
+        ("rayjob", {"status": {"rayClusterName": "w-x"}}, {"ray.io/cluster": "w-x"}),
+    ],
+)
+def test_pods_are_found_by_the_labels_of_their_controller(
+    word: str,
+    workload: dict[str, Any],
+    labels: dict[str, str],
+) -> None:
+    reference = parse_reference(f"{word}/w")
+    assert reference is not None
+    value = {"metadata": {"name": "w"}, **workload}
+    own = {"metadata": {"name": "own", "labels": labels}}
+    other = {"metadata": {"name": "other", "labels": dict.fromkeys(labels, "other")}}
+    bare = {"metadata": {"name": "bare"}}
+    assert list(find_pods(value, reference.kind, [own, other, bare])) == [own]
+
+
+def test_a_workload_without_a_selector_has_no_pods() -> None:
+    for kind in KINDS:
+        assert not list(find_pods({"metadata": {}}, kind, [{"metadata": {"labels": {}}}]))
