@@ -52,6 +52,8 @@ def build_conditions(interest: Interest) -> MatchConditions:
     # The checks for translated pods come first: the API server reinvokes the webhook for a pod that
     # was just translated.
     every = f"{_check_translated(interest)} ||\n{requests}"
+    if interest.claims:
+        every = f"{_exists('object.spec.resourceClaims', 'c', 'true')} ||\n{every}"
     return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: requests}}
 
 

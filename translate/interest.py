@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from config.model import Configuration, Policy
+from config.model import Configuration, Placement, Policy
 from documents.values import Value
 from dra.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from translate.legacy.codes import NETWORK_UNKNOWN
@@ -33,17 +33,20 @@ class Interest(msgspec.Struct, frozen=True):
     prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels
     templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
     mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
+    claims: bool = False  # whether any claim of a pod selects it
 
 
 def derive_interest(configuration: Configuration) -> Interest:
     """Derive the interest from a configuration.
 
     Every device resource counts, because an unknown one is reported as well. A pod that only names
-    networks needs no report if its finding is off and no network is configured.
+    networks needs no report if its finding is off and no network is configured. In bridge
+    placement, pods with claims of their own may need another scheduler.
     """
     silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
     networks = () if silent and not configuration.legacy.networks else (DEFAULT, NETWORKS)
-    return Interest(annotations=(*networks, *_FRACTIONS))
+    bridge = configuration.placement is Placement.BRIDGE
+    return Interest(annotations=(*networks, *_FRACTIONS), claims=bridge)
 
 
 def may_be_device(name: str, interest: Interest) -> bool:
@@ -70,6 +73,7 @@ def covers(pod: Value, interest: Interest) -> bool:
         )
         or any(key.startswith(interest.prefixes) for key in labels)
         or is_marked(pod, interest)
+        or (interest.claims and bool(as_list(spec.get("resourceClaims"))))
     )
 
 

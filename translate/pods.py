@@ -20,7 +20,7 @@ from dra.names import FACTS_ANNOTATION
 from facts import serialized
 from facts.model import Facts
 from translate import essence
-from translate.changes import dual_nodes, environment, scheduler
+from translate.changes import dual_nodes, environment, own_claims, scheduler
 from translate.changes.annotation_size import check_annotation_size
 from translate.changes.patch import Patch
 from translate.changes.returned_requests import remove_returned_requests
@@ -180,7 +180,7 @@ def _translate(given: PodInput, context: TranslationContext) -> Translation:
     pod, budget = given.pod, WorkBudget(given.pod)
     requests = read_pod(with_namespace(pod, given.namespace), context.configuration.legacy, budget)
     if not requests.asks:
-        return Translation(findings=requests.findings)
+        return _translate_own_claims(pod, requests.findings, context, budget)
     if unchangeable := _check_changeable(pod):
         return Translation(findings=unchangeable)
     requests = apply_partition_policy(requests, context.facts)
@@ -203,6 +203,25 @@ def _translate(given: PodInput, context: TranslationContext) -> Translation:
     if not outcome.claims:
         return Translation(findings=_without_translation(findings, outcome))
     return _compose(Patch(pod, budget), requests, outcome, findings, context)
+
+
+def _translate_own_claims(
+    pod: Value, findings: tuple[Finding, ...], context: TranslationContext, budget: WorkBudget
+) -> Translation:
+    """Translate a pod without legacy requests: claims of its own may need another scheduler."""
+    bridge = context.configuration.placement == Placement.BRIDGE
+    if not bridge or not own_claims.has_claims(pod) or _check_changeable(pod):
+        return Translation(findings=findings)
+    patch = Patch(pod, budget)
+    try:
+        moved = tuple(own_claims.move_pod(patch, context.facts, context.configuration))
+    except EditError as error:
+        return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
+    patch.add_undo()
+    findings = (*findings, *moved, *check_annotation_size(patch.pod))
+    if _has_error(findings):
+        return Translation(findings=findings)
+    return Translation(tuple(patch.edits), tuple(patch.operations), (), findings)
 
 
 def _resolve_asks(

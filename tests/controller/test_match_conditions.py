@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from cel import Environment
 from cel.library.versions import libraries
 from cel.types import DYN
-from config.model import Configuration, LabelSelector, Legacy, Scope
+from config.model import Configuration, LabelSelector, Legacy, Placement, Scope
 from config.string_formats import NetworkName, ResourceName
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.protocols import Gauge, Unstructured
@@ -121,15 +121,19 @@ def test_a_missing_webhook_configuration_is_reported() -> None:
     assert "MutatingWebhookConfiguration drawbridge does not exist" in found.message
 
 
-CEL = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
-    OURS[POD_WEBHOOK][CONDITION_NAME]
-)
+BRIDGE = Configuration(placement=Placement.BRIDGE)
+CEL = {
+    each.placement: Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
+        build_conditions(derive_interest(each))[POD_WEBHOOK][CONDITION_NAME]
+    )
+    for each in (USUAL, BRIDGE)
+}
 
 
-def sent(pod: YamlValue) -> bool:
+def sent(pod: YamlValue, configuration: Configuration = USUAL) -> bool:
     """Evaluate the condition; on the API server a pod always has a spec and metadata."""
     whole = {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}
-    found = CEL.evaluate({"object": whole}).value
+    found = CEL[configuration.placement].evaluate({"object": whole}).value
     assert isinstance(found, bool)
     return found
 
@@ -171,13 +175,33 @@ def test_the_condition_matches_the_pods_of_the_tables_as_interest_does() -> None
     found = [pod for pod in pods() if is_decodable(pod)]
     assert len(found) > 200
     for pod in found:
-        assert sent(pod) == covers(pod, derive_interest(USUAL)), pod
+        for configuration in (USUAL, BRIDGE):
+            interest = derive_interest(configuration)
+            assert sent(pod, configuration) == covers(pod, interest), pod
 
 
 @given(ANY_PODS)
 @settings(max_examples=150, deadline=None)
 def test_the_condition_never_fails_and_matches_as_interest_does(pod: YamlValue) -> None:
-    assert sent(pod) == covers(pod, derive_interest(USUAL))
+    for configuration in (USUAL, BRIDGE):
+        assert sent(pod, configuration) == covers(pod, derive_interest(configuration))
+
+
+@pytest.mark.parametrize(
+    ("claims", "selected"),
+    [
+        ([{"name": "own", "resourceClaimName": "gpu"}], True),
+        ([{"name": "own", "resourceClaimTemplateName": "gpu"}], True),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_the_condition_of_bridge_placement_selects_pods_with_claims(
+    claims: YamlValue, *, selected: bool
+) -> None:
+    pod: YamlValue = {"spec": {"containers": [{"name": "main"}], "resourceClaims": claims}}
+    assert sent(pod, BRIDGE) is selected
+    assert not sent(pod, USUAL)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +225,8 @@ def test_a_large_pod_stays_within_the_cost_budget() -> None:
     notes = {f"example.com/note-{i}": "x" for i in range(500)}
     pod = {"metadata": {"annotations": notes, "labels": notes}, "spec": {"containers": [one] * 500}}
     # The limit is 1,000,000 for one expression and 2,500,000 for all conditions of a webhook.
-    assert CEL.evaluate({"object": pod}).cost < 500_000
+    for condition in CEL.values():
+        assert condition.evaluate({"object": pod}).cost < 500_000
     # The API server does not limit the length, but every update transfers the text.
     assert len(OURS[POD_WEBHOOK][CONDITION_NAME]) < 4000
 

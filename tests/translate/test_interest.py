@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy
+from config.model import Configuration, Legacy, Placement
 from config.string_formats import FindingCode, NetworkName, ResourceName
 from documents.values import Value
 from tests.tables import YamlValue, load_cases
@@ -151,3 +151,11 @@ def test_any_generated_pod_with_findings_or_requests_is_covered(pod: Value) -> N
     renamed = Legacy(renames={ResourceName("example.com/gpu"): ResourceName("nvidia.com/gpu")})
     for configuration in (USUAL, Configuration(legacy=renamed)):
         assert not of_note(pod, configuration) or covers(pod, derive_interest(configuration))
+
+
+def test_a_claim_selects_a_pod_in_bridge_placement_only() -> None:
+    own: YamlValue = {"spec": {"resourceClaims": [{"name": "own", "resourceClaimName": "gpu"}]}}
+    bridge = derive_interest(Configuration(placement=Placement.BRIDGE))
+    assert covers(own, bridge)
+    assert not covers(own, derive_interest(USUAL))
+    assert not covers({"spec": {"resourceClaims": []}}, bridge)

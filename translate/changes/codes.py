@@ -151,10 +151,41 @@ SCHEDULER_OURS = Code(
     name="SchedulerOurs",
     severity=Severity.INFO,
     text=(
-        "With `placement: bridge`, the pod uses the scheduler that calls the Drawbridge allocator."
+        "With `placement: bridge`, the pod uses the scheduler that calls the Drawbridge allocator. "
+        "It tolerates the taint of nodes whose pools only this allocator uses."
     ),
-    example="spec.schedulerName: set to drawbridge",
+    example=(
+        "spec.schedulerName: set to drawbridge, with a toleration for the taint "
+        "drawbridge.dev/owned"
+    ),
     remedy="No action is needed.",
+)
+FENCE_TOLERATED = Code(
+    name="FenceTolerated",
+    severity=Severity.WARNING,
+    text=(
+        "A pod with claims tolerates the taint of owned nodes, but its scheduler does not call the "
+        "Drawbridge allocator. That scheduler can allocate a device that the allocator has given "
+        "to another pod."
+    ),
+    example=(
+        "spec.tolerations: the pod tolerates the taint drawbridge.dev/owned, but volcano does not "
+        "call the Drawbridge allocator"
+    ),
+    remedy="Remove the toleration, or set schedulerName to drawbridge.",
+)
+CLAIMS_LEFT = Code(
+    name="ClaimsLeftToScheduler",
+    severity=Severity.INFO,
+    text=(
+        "A pod with claims of its own keeps the default scheduler, because some drivers of the "
+        "cluster have no owned pools. It cannot run on owned nodes."
+    ),
+    example=(
+        "spec.schedulerName: the pod has claims of its own and keeps the default scheduler, which "
+        "cannot use the owned pools of gpu.nvidia.com"
+    ),
+    remedy=("To use owned pools, set schedulerName to drawbridge. The toleration is then added."),
 )
 
 REQUEST_RETURNED = Code(
@@ -187,6 +218,8 @@ CODES = Codes(
         DUAL_NODES_AVOIDED,
         DUAL_HELD,
         SCHEDULER_OURS,
+        FENCE_TOLERATED,
+        CLAIMS_LEFT,
         REQUEST_RETURNED,
     ],
 )

@@ -20,6 +20,7 @@ from translate.changes.codes import (
     VISIBLE_WITHOUT_CLAIM,
 )
 from translate.changes.patch import Patch
+from translate.changes.tolerations import add_toleration
 from translate.legacy.asks import Ask, EnvironmentVariable, Kind
 from translate.legacy.pod_view import as_list, as_mapping
 
@@ -95,27 +96,11 @@ def _add_variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
 
 def _add_tolerations(patch: Patch, names: Iterable[str]) -> Iterator[Finding]:
     """Tolerate the taints of resources that the pod no longer requests."""
-    tolerated = set(_find_tolerated(as_mapping(as_mapping(patch.pod).get("spec"))))
-    for name in names if "" not in tolerated else ():
-        if name in tolerated:
-            continue
-        patch.append(
-            ("spec", "tolerations"), {"key": name, "operator": "Exists", "effect": "NoSchedule"}
-        )
-        message = f"added a toleration for {name}, because the pod no longer requests that resource"
-        yield TOLERATION_ADDED.at("spec.tolerations", message)
-
-
-def _find_tolerated(spec: Mapping[str, Value]) -> Iterator[str]:
-    """Yield the keys of tolerations of the NoSchedule effect; an empty one tolerates all taints."""
-    for each in map(as_mapping, as_list(spec.get("tolerations"))):
-        if each.get("effect") not in (None, "", "NoSchedule"):  # the value may be unhashable
-            continue
-        key = each.get("key")
-        if key and isinstance(key, str):
-            yield key
-        elif not key and each.get("operator") == "Exists":
-            yield ""
+    for name in names:
+        if add_toleration(patch, name):
+            what = "because the pod no longer requests that resource"
+            message = f"added a toleration for {name}, {what}"
+            yield TOLERATION_ADDED.at("spec.tolerations", message)
 
 
 def _report_containers(

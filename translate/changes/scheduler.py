@@ -10,13 +10,15 @@ from typing import Final
 from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
-from translate.changes.codes import QUEUE_COUNTS, SCHEDULER_OURS
+from dra.names import OWNED_TAINT
+from translate.changes.codes import FENCE_TOLERATED, QUEUE_COUNTS, SCHEDULER_OURS
 from translate.changes.patch import Patch
+from translate.changes.tolerations import add_toleration, is_tolerated
 from translate.legacy.asks import Ask
 from translate.legacy.codes import SCHEDULER_KEPT, SCHEDULER_LEFT, SCHEDULER_UNUSABLE
 from translate.legacy.pod_view import as_mapping, format_value
 
-_SCHEDULER: Final[Path] = ("spec", "schedulerName")
+SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")
 _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 _DEFAULT: Final = "default-scheduler"
@@ -36,7 +38,8 @@ _JOBS: Final = {
 def set_scheduler(patch: Patch, findings: Iterable[Finding], *, bridge: bool) -> Iterator[Finding]:
     """Move the pod off a scheduler that does not support claims, unless its dialect reported it.
 
-    With `placement: bridge` the pod uses the scheduler that calls the Drawbridge allocator.
+    With `placement: bridge` the pod uses the scheduler that calls the Drawbridge allocator, and
+    only then tolerates the taint of owned nodes.
     """
     where = "spec.schedulerName"
     name = as_mapping(as_mapping(patch.pod).get("spec")).get("schedulerName")
@@ -45,24 +48,57 @@ def set_scheduler(patch: Patch, findings: Iterable[Finding], *, bridge: bool) ->
             where, f"{name} selects GPUs itself and does not support claims"
         )
     elif name in _WITHOUT_CLAIMS:
-        patch.remove(_SCHEDULER)
+        patch.remove(SCHEDULER)
         yield SCHEDULER_LEFT.at(
             where, f"{name} does not allocate resource claims, so it is removed"
         )
     elif name in _WITH_CLAIMS and not any(each.code == SCHEDULER_KEPT.name for each in findings):
         yield SCHEDULER_KEPT.at(where, f"the pod keeps the scheduler {name}")
-    if not bridge:
+    if bridge:
+        yield from _set_bridge_scheduler(patch)
+
+
+def _set_bridge_scheduler(patch: Patch) -> Iterator[Finding]:
+    """Use the scheduler that calls the allocator instead of the default scheduler."""
+    scheduler = get_value(patch.pod, SCHEDULER)
+    if is_default_scheduler(scheduler):
+        yield use_our_scheduler(patch)
         return
-    scheduler = get_value(patch.pod, _SCHEDULER)
-    if scheduler is None or scheduler == "" or scheduler == _DEFAULT:  # noqa: PLR1714  # the value may be unhashable
-        patch.put(_SCHEDULER, OURS)
-        yield SCHEDULER_OURS.at(where, f"set to {OURS}")
-    elif isinstance(scheduler, str) and scheduler not in {OURS, *_WITH_CLAIMS, _UNSUPPORTED}:
+    if scheduler == OURS:
+        add_toleration(patch, OWNED_TAINT)
+        return
+    yield from report_tolerated_fence(patch.pod)
+    if isinstance(scheduler, str) and scheduler not in {*_WITH_CLAIMS, _UNSUPPORTED}:
         yield SCHEDULER_KEPT.at(
-            where,
+            "spec.schedulerName",
             f"the pod keeps scheduler {format_value(scheduler)}, which does not call the "
             "Drawbridge allocator",
             remedy=f"Set schedulerName to {OURS}, or remove it, to use the allocator.",
+        )
+
+
+def is_default_scheduler(name: Value) -> bool:
+    """Whether the value of `schedulerName` selects the default scheduler."""
+    return name is None or (isinstance(name, str) and name in {"", _DEFAULT})
+
+
+def use_our_scheduler(patch: Patch) -> Finding:
+    """Set the scheduler that calls the allocator, and tolerate the taint of owned nodes."""
+    patch.put(SCHEDULER, OURS)
+    added = add_toleration(patch, OWNED_TAINT)
+    toleration = f", with a toleration for the taint {OWNED_TAINT}" if added else ""
+    return SCHEDULER_OURS.at("spec.schedulerName", f"set to {OURS}{toleration}")
+
+
+def report_tolerated_fence(pod: Value) -> Iterator[Finding]:
+    """Report a pod with claims that another scheduler can place on owned nodes."""
+    if is_tolerated(pod, OWNED_TAINT):
+        name = get_value(pod, SCHEDULER)
+        scheduler = "the default scheduler" if is_default_scheduler(name) else format_value(name)
+        yield FENCE_TOLERATED.at(
+            "spec.tolerations",
+            f"the pod tolerates the taint {OWNED_TAINT}, but {scheduler} does not call the "
+            "Drawbridge allocator",
         )
 
 

@@ -271,7 +271,7 @@ class AdmissionHandler:
         decision, context = cached.decision, pod_request.context
         if pod_request.mode is Mode.REPORT:
             return response
-        if not (decision.edits or decision.is_denied):
+        if not (decision.replaces_requests or decision.is_denied):
             return _ALLOWED  # the webhook for pods has reported its findings
         value = review.decode_review_object(pod_request.body)
         metadata = created_pod.decode_metadata(pod)

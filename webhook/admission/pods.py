@@ -65,6 +65,11 @@ class PodDecision(msgspec.Struct, frozen=True):
     annotation_bytes: int = 0  # of the JSON of added annotations
 
     @property
+    def replaces_requests(self) -> bool:
+        """Whether claims replace requests. Pods with claims of their own get no templates."""
+        return bool(self.templates or self.removed.names or self.removed.annotations)
+
+    @property
     def is_denied(self) -> bool:
         """Whether a finding is an error."""
         return any(map(_is_error, self.findings))

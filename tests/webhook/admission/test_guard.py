@@ -11,7 +11,7 @@ from dra.names import POD_WEBHOOK
 from facts.model import Facts
 from registration.match_conditions import derive_conditions
 from tests.tables import YamlValue
-from tests.webhook.admission.harness import AdmissionHarness, facts, pod
+from tests.webhook.admission.harness import AdmissionHarness, configuration, facts, pod
 from translate.pods import make_context
 from webhook.admission.protocols import RecentInputs
 
@@ -184,3 +184,17 @@ async def test_a_request_that_can_never_work_is_denied_as_well() -> None:
     harness = build_harness(recent())
     wrong = pod({"nvidia.com/gpu": "x"})
     assert (await harness.pod(wrong)).allowed == (await harness.guarded_pod(wrong)).allowed
+
+
+async def test_the_guard_does_not_deny_a_claim_that_a_later_webhook_added() -> None:
+    own = pod({}, resourceClaims=[{"name": "own", "resourceClaimTemplateName": "gpu"}])
+    pools = [{"driver": "gpu.nvidia.com", "nodeSelector": {}}]
+    settings = configuration(
+        {"placement": "bridge", "ownedPools": pools, "admission": {"everyPod": True}}
+    )
+    known = facts({"drivers": [{"name": "gpu.nvidia.com", "devices": 8}]})
+    harness = build_harness(recent((settings,), (known,), (live(settings),)))
+    assert (await harness.pod(own)).patch
+    response = await harness.guarded_pod(own)
+    assert response.allowed
+    assert response.warnings == []

@@ -1,0 +1,100 @@
+"""Bridge placement: the scheduler and the toleration of pods with claims."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from config.model import Configuration, LabelSelector, OwnedPool, Placement
+from config.string_formats import DriverName
+from documents.patch import apply_edits
+from facts.model import Driver, Facts
+from tests.tables import YamlValue, load_cases
+from translate.changes.patch import restore_original
+from translate.pods import Translation, make_context, translate
+
+TABLE = load_cases(Path(__file__).parent / "cases" / "own_claims.yaml")
+OWNED = tuple(
+    OwnedPool(DriverName(each), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
+    for each in ("gpu.nvidia.com", "dra.net")
+)
+BRIDGE = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED)
+TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def pod(case: YamlValue) -> YamlValue:
+    """Build the pod of a case."""
+    claims = [{"name": "own", "resourceClaimTemplateName": "gpu"}]
+    container = {"name": "main", "resources": {"claims": [{"name": "own"}]}}
+    return {"spec": {"containers": [container], "resourceClaims": claims, **case["spec"]}}
+
+
+def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
+    names = case.get("drivers")
+    drivers = tuple(Driver(each, devices=8) for each in names or ())
+    facts = None if names is None else Facts(drivers=drivers)
+    return translate(pod(case), make_context(configuration, facts))
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+def test_table(case: YamlValue) -> None:
+    before, made = pod(case), done(case)
+    after: YamlValue = apply_edits(before, made.edits)
+    assert after["spec"] == {**before["spec"], **case["after"]}
+    assert bool(made.edits) == bool(case["after"])
+    assert [f"{each.code}: {each.message}" for each in made.findings] == case["findings"]
+    assert made.templates == ()
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: YamlValue) -> None:
+    made = done(case)
+    after: YamlValue = apply_edits(pod(case), made.edits)
+    if made.edits:
+        restored: YamlValue = restore_original(after)
+        assert restored["spec"] == pod(case)["spec"]
+    again = done({**case, "spec": after["spec"]})
+    assert apply_edits(copy.deepcopy(after), again.edits) == after
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+def test_native_placement_changes_nothing(case: YamlValue) -> None:
+    made = done(case, Configuration())
+    assert made.edits == ()
+    assert made.findings == ()
+
+
+def legacy(**spec: object) -> YamlValue:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {"spec": {"containers": [container], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "tolerated"),
+    [
+        (None, True),
+        ("default-scheduler", True),
+        ("drawbridge", True),
+        ("koord-scheduler", True),
+        ("volcano", False),
+        ("mine", False),
+    ],
+)
+def test_only_translated_pods_of_our_scheduler_tolerate_the_fence(
+    scheduler: str | None, *, tolerated: bool
+) -> None:
+    given = legacy() if scheduler is None else legacy(schedulerName=scheduler)
+    made = translate(given, make_context(BRIDGE))
+    after: YamlValue = apply_edits(given, made.edits)
+    assert after["spec"]["resourceClaims"]
+    assert (TOLERATION in after["spec"].get("tolerations", ())) is tolerated
+    assert (after["spec"].get("schedulerName") == "drawbridge") is tolerated
+    assert restore_original(after)["spec"] == given["spec"]  # type: ignore[index,call-overload]
+    assert translate(after, make_context(BRIDGE)).edits == ()
+
+
+def test_a_translated_pod_of_another_scheduler_that_tolerates_the_fence_is_reported() -> None:
+    given = legacy(schedulerName="volcano", tolerations=[TOLERATION])
+    codes = [each.code for each in translate(given, make_context(BRIDGE)).findings]
+    assert "FenceTolerated" in codes
+    assert "SchedulerKept" in codes
