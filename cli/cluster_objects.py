@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from documents.document import Document, LayoutCache, LocatedFinding
+from documents.paths import get_value
 from documents.values import Value
 from dra.claim import Claim, Template, claim_reader, template_reader
 from dra.classes import DeviceClass, class_reader
@@ -30,7 +31,10 @@ _Decode = Callable[[object, int], tuple[Finding, ...]]
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of a cluster by kind, and the findings from reading them."""
+    """The objects of a cluster by kind, and the findings from reading them.
+
+    `unschedulable` are the names of nodes, and `created` the creation times of classes by name.
+    """
 
     slices: tuple[Slice, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
@@ -43,6 +47,8 @@ class ClusterObjects:
     others: tuple[Document, ...] = ()
     findings: tuple[LocatedFinding, ...] = ()
     places: dict[str, Document] = field(default_factory=dict, repr=False)
+    unschedulable: frozenset[str] = frozenset()
+    created: Mapping[str, str] = field(default_factory=dict)
 
     def located(self, findings: Iterable[Finding]) -> tuple[LocatedFinding, ...]:
         """Add the file and line of the object to findings about these objects."""
@@ -77,6 +83,8 @@ class _Sorter:
         self.undecoded: dict[str, list[Document]] = {"pods": [], "configurations": [], "others": []}
         self.findings: list[LocatedFinding] = []
         self.places: dict[str, Document] = {}
+        self.unschedulable: dict[str, bool] = {}
+        self.created: dict[str, str] = {}
         self.layouts = LayoutCache()
         rule_reader = taint_rule_reader()
         self.decoders: dict[tuple[str, str], _Decode] = {
@@ -103,6 +111,13 @@ class _Sorter:
         if decode is None:
             self.undecoded[_UNDECODED.get(kind, "others")].append(document)
             return
+        name = f"{get_value(document.value, ('metadata', 'name'))}"
+        if kind[1] == "Node":
+            unschedulable = get_value(document.value, ("spec", "unschedulable"))
+            self.unschedulable[name] = unschedulable is True
+        elif kind[1] == "DeviceClass":
+            created = get_value(document.value, ("metadata", "creationTimestamp"))
+            self.created[name] = f"{created or ''}"
         findings = decode(value, document.index)
         self.findings += [document.locate_finding(finding, self.layouts) for finding in findings]
 
@@ -122,6 +137,8 @@ class _Sorter:
             **{name: tuple(documents) for name, documents in self.undecoded.items()},
             findings=tuple(self.findings),
             places=self.places,
+            unschedulable=frozenset(name for name, on in self.unschedulable.items() if on),
+            created=self.created,
         )
 
 

@@ -40,8 +40,16 @@ POD_UNKNOWN = Code(
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
+NOT_WRITTEN = Code(
+    name="FileNotWritten",
+    severity=Severity.ERROR,
+    text="An edited manifest cannot be written into the folder, and no file of it is written.",
+    example="--output-dir: manifests/train.yaml is an input of this command",
+    remedy="Choose another folder.",
+)
+
 CODES = Codes(
     "cli",
     Activity.OPERATE,
-    (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN),
+    (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN, NOT_WRITTEN),
 )

@@ -4,28 +4,26 @@ Prints a sample inventory and its findings, translates each legacy manifest for 
 pods in memory. Needs no cluster.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
-from cli import output, simulate
+from cli import output
 from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.exit_codes import exit_code
 from cli.input_files import read_documents, read_sources
 from cli.lint import lint_documents
 from cli.main import BROKEN_PIPE
+from cli.placement_preview import make_preview
 from cli.sample_report import SampleCluster, describe_example
-from cli.simulation_input import read_input
 from cli.streams import Streams, process_streams
 from config.model import Configuration
 from documents.document import Source
 from documents.read import read_objects
+from dra.gates import DEFAULTS
 from dra.inventory import PoolCache, build_inventory
 from facts.gather import FactsInput, gather_facts
-from ledger.planner import Planner, PlannerObject
 from report import inventory as drawing
 from report.tables import ASCII, UNICODE, align_columns, draw_tree
 from translate.pods import make_context
@@ -47,31 +45,21 @@ def print_inventory(samples: ClusterObjects, streams: Streams) -> None:
     )
 
 
-def print_translations(
-    folder: Path, samples: ClusterObjects, legacy: Path, streams: Streams
-) -> None:
+def print_translations(samples: ClusterObjects, legacy: Path, streams: Streams) -> None:
     """Print the claims and the placement of each legacy manifest on the sample cluster."""
     _print_section("Legacy manifests, each on the empty sample cluster", [], streams)
-    cluster = _sample_cluster(folder, samples, streams)
+    cluster = _sample_cluster(samples)
     for source in read_sources([str(legacy)], streams.stdin):
         if isinstance(source, Source):
             lines = describe_example(Path(source.name).stem, read_objects(source), cluster)
             streams.out.writelines(f"{line}\n" for line in lines)
 
 
-def _sample_cluster(folder: Path, samples: ClusterObjects, streams: Streams) -> SampleCluster:
-    parser = argparse.ArgumentParser()
-    simulate.arguments(parser)
-    nodes = read_input(parser.parse_args(["--cluster", str(folder)]), streams).cluster
+def _sample_cluster(samples: ClusterObjects) -> SampleCluster:
     configuration = Configuration()
-    planner = Planner(allocator=simulate.default_allocator(configuration))
-    several: tuple[tuple[PlannerObject, ...], ...] = (
-        samples.slices, samples.taint_rules, samples.classes, samples.nodes,
-    )  # fmt: skip
-    for each in chain.from_iterable(several):
-        planner.update(each)
     facts = gather_facts(FactsInput(samples.slices, samples.classes, samples.nodes)).facts
-    return SampleCluster(make_context(configuration, facts), planner, nodes)
+    preview = make_preview(samples, DEFAULTS, configuration)
+    return SampleCluster(make_context(configuration, facts), preview)
 
 
 def _print_section(heading: str, lines: Sequence[str], streams: Streams) -> None:
@@ -93,7 +81,7 @@ def run(streams: Streams, folder: Path = SAMPLES, legacy: Path = LEGACY) -> int:
     if findings:
         _print_section("Findings", [], streams)
         output.print_findings(findings, streams.out, color=streams.color)
-    print_translations(folder, samples, legacy, streams)
+    print_translations(samples, legacy, streams)
     return exit_code(findings)
 
 

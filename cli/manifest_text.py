@@ -2,11 +2,19 @@
 
 import difflib
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TextIO
+from typing import Final, TextIO
 
 from cli import output
 from documents.values import Value
+from dra.counted import count_noun
+from dra.names import ORIGINAL_ANNOTATION
+
+# The annotation in YAML or JSON, on an added or removed line, with its quoted value.
+_ORIGINAL: Final = re.compile(
+    rf"""^([-+].*?{re.escape(ORIGINAL_ANNOTATION)}["']?:\s*)('(?:[^']|'')+'|"(?:[^"\\]|\\.)+")"""
+)
 
 
 def print_each(values: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
@@ -38,11 +46,22 @@ def write_bytes(stream: TextIO, data: bytes) -> None:
     binary.write(data)
 
 
-def describe_changes(before: bytes, after: bytes, old: str, new: str) -> Iterator[str]:
-    """Yield the lines of a unified diff, as `diff` and `patch` write and read it."""
+def describe_changes(
+    before: bytes, after: bytes, old: str, new: str, *, whole: bool = True
+) -> Iterator[str]:
+    """Yield the lines of a unified diff, as `diff` and `patch` write and read it.
+
+    Unless `whole`, the value of the annotation with the original requests is shortened. A person
+    does not read it, and it is longer than all other changes.
+    """
     before_lines, after_lines = (
         each.decode(errors="backslashreplace").splitlines(keepends=True) for each in (before, after)
     )
     for line in difflib.unified_diff(before_lines, after_lines, old, new):
+        text = line if whole else _ORIGINAL.sub(_fold, line)
         # The marker of diff and patch for a file without a final newline.
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        yield text if text.endswith("\n") else f"{text}\n\\ No newline at end of file\n"
+
+
+def _fold(found: re.Match[str]) -> str:
+    return f"{found[1]}<{count_noun(len(found[2].encode()), 'byte')}, -v prints them>"

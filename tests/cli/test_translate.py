@@ -276,13 +276,6 @@ def test_a_diff_has_the_format_of_patch() -> None:
     assert run("-f", "-", "-o", "diff", stdin=OTHER.encode())[1] == b""
 
 
-def test_a_report_has_lines_and_counts() -> None:
-    _, out, err = run("-f", "-", "-o", "report", stdin=f"{POD}---\n{OTHER}".encode())
-    assert out.decode().endswith("1 of 2 objects translated, 1 claim template added\n")
-    assert "<stdin>:5: warning: Pod/ml/p spec: " in out.decode()
-    assert err == ""
-
-
 @pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
 def test_every_example_is_translated_once(file: Path) -> None:
     code, out, err = run("-f", str(file))

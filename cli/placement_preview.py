@@ -1,0 +1,141 @@
+"""Places the first pod of each pod template of an object on the devices of a cluster, in memory.
+
+All devices count as free, and each object starts with a cluster without pods.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from cli.cluster_objects import ClusterObjects
+from config.model import Configuration, Placement
+from config.policy import compatibility_declarations
+from documents.document import Document
+from documents.paths import get_value
+from documents.values import Value
+from dra.claim import Template, template_reader
+from dra.compatibility import UnsetGroups
+from dra.counted import count_noun
+from dra.gates import Gates
+from facts.offers import served_resources
+from ledger.extended_resources import class_by_resource_name
+from ledger.ledger import Ledger
+from ledger.node_fit import ClusterNodes
+from ledger.placing import Placer, PodPlacement
+from ledger.planner import Planner, PlannerObject
+from ledger.pods import Pod, pod_reader
+from solver.codes import NO_DEVICE_OF_CLASS
+from solver.deviations import Allocator
+from translate.manifests.workloads import find_places
+
+_MAX_DEVICES: Final = 4
+
+
+@dataclass(frozen=True)
+class PlacementPreview:
+    """The devices and the nodes of a cluster."""
+
+    planner: Planner
+    nodes: ClusterNodes
+    sharing: bool = True
+
+    def new_ledger(self) -> Ledger:
+        """Return a ledger in which all devices are free."""
+        return Ledger(sharing=self.sharing)
+
+    def place(
+        self,
+        document: Document,
+        value: Value,
+        templates: Iterable[Mapping[str, Value]],
+        ledger: Ledger,
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the node and the devices of each first pod, or the reasons why no node fits."""
+        placer = Placer(self.planner, ledger, self.nodes, (), _decode_templates(templates))
+        for pod in _first_pods(value, document):
+            yield from _describe_placement(placer.place_pod(pod))
+
+
+def make_preview(
+    objects: ClusterObjects, enabled: Gates, configuration: Configuration
+) -> PlacementPreview:
+    """Prepare the placement on the devices of a cluster, by the allocator of translated pods."""
+    native = configuration.placement is Placement.NATIVE
+    planner = Planner(
+        enabled,
+        compatibility=compatibility_declarations(configuration),
+        unset_groups=UnsetGroups(configuration.unset_groups),
+        allocator=Allocator.UPSTREAM if native else Allocator.DRAWBRIDGE,
+    )
+    several: tuple[tuple[PlannerObject, ...], ...] = (
+        objects.slices, objects.taint_rules, objects.classes, objects.nodes,
+    )  # fmt: skip
+    for each in chain.from_iterable(several):
+        planner.update(each)
+    nodes = ClusterNodes(
+        nodes=tuple({each.name: each for each in objects.nodes}.values()),
+        unschedulable=objects.unschedulable,
+        advertised={
+            each.name: frozenset(served_resources(each, configuration.legacy))
+            for each in objects.nodes
+        },
+        classes=class_by_resource_name(
+            {each.metadata.name: each for each in objects.classes}.values(), objects.created
+        )
+        if enabled.extended_resource
+        else {},
+    )
+    return PlacementPreview(planner, nodes, enabled.consumable_capacity)
+
+
+def _decode_templates(templates: Iterable[Mapping[str, Value]]) -> list[Template]:
+    reader = template_reader()
+    decoded = (reader.read(dict(each)) for each in templates)
+    return [each for each in decoded if isinstance(each, Template)]
+
+
+def _first_pods(value: Value, document: Document) -> Iterator[Pod]:
+    """Yield the first pod of each pod template in an object, as its controller creates it."""
+    kind, _, full = document.name.partition("/")
+    namespace, _, bare = full.rpartition("/")
+    stem = bare or f"unnamed-{document.index}"
+    for number, place in enumerate(find_places(value)):
+        metadata = get_value(place.pod, ("metadata",))
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **(metadata if isinstance(metadata, dict) else {}),
+                "name": stem if kind == "Pod" else f"{stem}-{number}",
+                "namespace": namespace or "default",
+            },
+            "spec": get_value(place.pod, ("spec",)),
+        }
+        decoded = pod_reader().read(pod)
+        if not isinstance(decoded, tuple):
+            yield decoded
+
+
+def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
+    """Yield the node and the devices of a pod, or the reasons why no node fits."""
+    if placement.node is None:
+        # Hide nodes without any device of the class, unless there are no other nodes.
+        near = [each for each in placement.reasons if each.code != NO_DEVICE_OF_CLASS.name]
+        for reason in near or placement.reasons:
+            nodes = count_noun(reason.nodes, "node")
+            yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
+        return
+    devices = list(_allocated_devices(placement))
+    more = len(devices) - _MAX_DEVICES
+    shown = devices[:_MAX_DEVICES] if more > 0 else devices
+    text = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    yield f"on {placement.node}", text or "no DRA devices"
+
+
+def _allocated_devices(placement: PodPlacement) -> Iterator[str]:
+    for _, allocation in placement.claims:
+        for result in ((allocation or {}).get("devices") or {}).get("results", ()):
+            amounts = (result.get("consumedCapacity") or {}).items()
+            share = ", ".join(f"{key.rpartition('/')[2]} {amount}" for key, amount in amounts)
+            yield result["device"] + (f" ({share})" if share else "")

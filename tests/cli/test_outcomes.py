@@ -1,0 +1,104 @@
+"""The report of `drawbridge translate`, and the differences that a person reads."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.tables import YamlValue
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml}
+spec:
+  containers:
+  - name: main
+    resources: {limits: {nvidia.com/gpu: 1}}
+"""
+OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+
+
+def run(text: str, *options: str) -> tuple[str, str]:
+    streams = Streams(io.BytesIO(text.encode()), io.StringIO(), io.StringIO())
+    dispatch(["translate", "-f", "-", *options], streams, "drawbridge")
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    return streams.out.getvalue(), streams.err.getvalue()
+
+
+def report(text: str, *options: str) -> list[str]:
+    out, err = run(text, "-o", "report", *options)
+    assert err == ""
+    return out.splitlines()
+
+
+CLUSTER = ("--cluster", str(Path(__file__).parents[2] / "examples" / "inventory"))
+
+
+def test_a_report_says_what_was_asked_and_what_it_became() -> None:
+    lines = report(f"{POD}---\n{OTHER}")
+    assert lines[0] == "Pod/ml/p: nvidia.com/gpu 1 -> 1 device of class gpu.nvidia.com"
+    assert lines[1].startswith("<stdin>:4: warning: Pod/ml/p spec: ")
+    assert lines[-2:] == [
+        "1 workload: 1 translated; 1 claim template added",
+        "1 of 1 workload needs attention: 1 ServerUnknown",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "became", "fits"),
+    [
+        (POD, "stays as it is, because DeviceClass gpu.nvidia.com serves it", "on edge-1: gpu-0"),
+        (POD.replace("nvidia", "amd"), "1 device of class gpu.amd.com", "on amd-1: gpu-0-128"),
+        (POD.replace("nvidia.com/gpu: 1", "amd.com/gpu: 30"), "30 devices", "not placed: "),
+    ],
+)
+def test_a_report_with_a_cluster_says_where_it_fits(text: str, became: str, fits: str) -> None:
+    outcome = " ".join(report(text, *CLUSTER)[:4])
+    assert became in outcome
+    assert f"-> {fits}" in outcome
+
+
+def test_a_refused_workload_is_named_with_its_codes() -> None:
+    lines = report(POD.replace("nvidia.com/gpu", "huawei.com/Ascend910B4"), *CLUSTER)
+    assert lines[0] == "Pod/ml/p: huawei.com/Ascend910B4 1 -> refused [NoTargetSaysIt]"
+    assert lines[-2].startswith("1 workload: 1 refused;")
+
+
+def test_equal_outcomes_are_one_line_and_equal_findings_are_counted() -> None:
+    pods = [POD.replace("name: p,", f"name: p{number},") for number in range(5)]
+    other = POD.replace("gpu: 1", "gpu: 2")
+    lines = report("---\n".join([*pods, other]))
+    assert lines[:2] == [
+        "5 workloads: nvidia.com/gpu 1 -> 1 device of class gpu.nvidia.com",
+        "Pod/ml/p: nvidia.com/gpu 2 -> 2 devices of class gpu.nvidia.com",
+    ]
+    (warning,) = (line for line in lines if "warning" in line)
+    assert "(and 5 more) [ServerUnknown]" in warning
+    verbose = report("---\n".join([*pods, other]), "-v")
+    assert [line.strip() for line in verbose[1:6]] == [f"Pod/ml/p{number}" for number in range(5)]
+    assert sum("warning" in line for line in verbose) == 6
+
+
+def test_info_findings_are_in_the_report_on_request_only() -> None:
+    text = POD.replace("nvidia", "amd")
+    assert not [line for line in report(text, *CLUSTER) if ": info: " in line]
+    assert [line for line in report(text, *CLUSTER, "-v") if ": info: " in line]
+    assert not [line for line in report(text, "-q") if "warning: " in line]
+
+
+@pytest.mark.parametrize(
+    "text", [POD, POD.replace("{name: p, namespace: ml}", "\n  name: p"), yaml.safe_load(POD)]
+)
+def test_a_diff_shortens_the_annotation_unless_it_is_verbose(text: YamlValue) -> None:
+    text = text if isinstance(text, str) else json.dumps(text, indent=2)
+    short, whole = run(text, "-o", "diff")[0], run(text, "-o", "diff", "-v")[0]
+    assert re.search(r'^\+.*drawbridge.dev/original"?: <[\d,]+ bytes, -v', short, re.MULTILINE)
+    assert "/spec/containers/0/resources" not in short
+    assert "/spec/containers/0/resources" in whole

@@ -1,0 +1,128 @@
+"""`--output-dir` writes whole files below one folder, and no input unless that is asked."""
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c} # kept\n"
+
+
+def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    streams = Streams(io.BytesIO(stdin.encode()), out, err)
+    return (
+        dispatch(["translate", *arguments], streams, "drawbridge"),
+        out.getvalue(),
+        err.getvalue(),
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "pod.yaml").write_text(POD)
+    (folder / "sub" / "other.yaml").write_text(OTHER)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
+
+
+def test_files_keep_their_names_and_templates_get_a_file(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, text, err = run("-f", str(source), "--output-dir", str(out))
+    assert (code, err) == (0, f"3 files written to {out}\n")
+    assert names(out) == ["drawbridge-templates.yaml", "pod.yaml", "sub/other.yaml"]
+    assert (out / "sub" / "other.yaml").read_text() == OTHER
+    template = yaml.safe_load((out / "drawbridge-templates.yaml").read_text())
+    assert template["metadata"]["name"] in (out / "pod.yaml").read_text()
+    assert "1 translated; 1 claim template added" in text
+    assert (source / "pod.yaml").read_text() == POD
+
+
+def test_a_second_run_on_the_output_changes_nothing(source: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    run("-f", str(source), "--output-dir", str(first))
+    run("-f", str(first), "--output-dir", str(second))
+    assert names(first) == names(second)
+    for name in names(first):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_an_input_is_overwritten_only_if_that_is_asked(source: Path) -> None:
+    words = ("-f", str(source), "--output-dir", str(source))
+    code, out, err = run(*words)
+    assert code == 2
+    assert "is an input of this command [FileNotWritten]" in out
+    assert err == f"0 files written to {source}\n"
+    assert (source / "pod.yaml").read_text() == POD
+    assert run(*words, "--overwrite")[0] == 0
+    assert "resourceClaims" in (source / "pod.yaml").read_text()
+
+
+def test_new_templates_are_added_to_those_of_an_earlier_run(source: Path) -> None:
+    words = ("-f", str(source), "--output-dir", str(source), "--overwrite")
+    run(*words)
+    (source / "two.yaml").write_text(POD.replace("gpu: 1", "gpu: 2").replace("name: p", "name: q"))
+    run(*words)
+    templates = yaml.safe_load_all((source / "drawbridge-templates.yaml").read_text())
+    assert len({each["metadata"]["name"] for each in templates}) == 2
+
+
+def test_two_inputs_with_one_name_are_refused(source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "pod.yaml"
+    other.write_text(OTHER)
+    out = tmp_path / "out"
+    code, text, _ = run("-f", str(source), "-f", str(other), "--output-dir", str(out))
+    assert code == 2
+    assert "would both be written to pod.yaml [FileNotWritten]" in text
+    assert not out.exists()
+
+
+def test_a_link_does_not_lead_out_of_the_folder(source: Path, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.mkdir()
+    (out / "sub").symlink_to(elsewhere)
+    code, text, _ = run("-f", str(source), "--output-dir", str(out))
+    assert code == 2
+    assert "sub/other.yaml leads out of the folder through a link" in text
+    assert names(elsewhere) == names(out) == []
+
+
+def test_a_linked_file_is_replaced_and_its_target_stays(source: Path, tmp_path: Path) -> None:
+    out, kept = tmp_path / "out", tmp_path / "kept.yaml"
+    out.mkdir()
+    kept.write_text("kept")
+    (out / "pod.yaml").symlink_to(kept)
+    assert run("-f", str(source), "--output-dir", str(out))[0] == 0
+    assert kept.read_text() == "kept"
+    assert not (out / "pod.yaml").is_symlink()
+
+
+def test_standard_input_and_data_can_be_written(tmp_path: Path) -> None:
+    words = ("-f", "-", "--output-dir", str(tmp_path), "-o", "json", "-q")
+    code, out, err = run(*words, stdin=OTHER)
+    assert (code, err, out[0]) == (0, "", "{")
+    assert names(tmp_path) == ["stdin.yaml"]
+
+
+def test_a_folder_that_cannot_be_written_is_reported(source: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    code, text, _ = run("-f", str(source), "--output-dir", str(blocked))
+    assert code == 2
+    assert "[FileNotWritten]" in text
