@@ -35,11 +35,13 @@ class Node(msgspec.Struct, frozen=True):
     provider_id: str = ""
     ready: bool = True
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
 
 
 class _Spec(msgspec.Struct, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
 
 
 class _Condition(msgspec.Struct, frozen=True):
@@ -74,6 +76,7 @@ def _convert(wire: _Node) -> Node:
         wire.spec.provider_id,
         all(each.status == "True" for each in status.conditions if each.type == "Ready"),
         wire.spec.taints,
+        wire.spec.unschedulable,
     )
 
 
@@ -107,6 +110,21 @@ def selects_node(
     if found := selector_problems(selector):
         raise NodeSelectorError("; ".join(found))
     return matches_selector(selector, node)
+
+
+def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
+    """Return the nodes that a valid selector can match, if every term names its node."""
+    names: set[str] = set()
+    for term in selector.node_selector_terms:
+        named = [
+            each.values[0]
+            for each in term.match_fields
+            if each.key == "metadata.name" and each.operator == "In" and len(each.values) == 1
+        ]
+        if not named:
+            return None
+        names.add(named[0])
+    return frozenset(names)
 
 
 def selector_problems(selector: NodeSelector) -> tuple[str, ...]:

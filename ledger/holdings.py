@@ -8,8 +8,9 @@ from dra.allocation import Allocation, AllocationResult
 from dra.capacity import Amounts
 from dra.device import Counter, CounterUse
 from dra.inventory import PoolID
-from dra.quantity import Quantity
+from dra.quantity import Quantity, from_json
 from ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
+from solver.results import AllocationJSON
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -35,6 +36,17 @@ def read_holds(
         for each in results
         if not each.admin_access
     )
+
+
+def decode_allocation(written: AllocationJSON) -> Allocation:
+    """Decode an allocation that the solver composed."""
+    return msgspec.convert(written, Allocation, dec_hook=_decode_quantity)
+
+
+def _decode_quantity(kind: type, value: object) -> Quantity:
+    if kind is not Quantity:
+        raise TypeError(f"cannot decode {kind.__name__}")
+    return from_json(value)
 
 
 def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:

@@ -13,15 +13,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from dra.allocation import Allocation
-from dra.capacity import Amounts
 from dra.claim import Claim
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.layered_map import LayeredMap
-from dra.quantity import Quantity
 from ledger.allocation_mark import UNMARKED, Mark, read_mark
-from ledger.holdings import Hold, merge_marked_draws, read_holds
-from solver.world import UNUSED, PoolUse, View, add_amounts
+from ledger.holdings import Hold, read_holds
+from ledger.pool_use import replace_uses, updated_use
+from solver.world import UNUSED, View
+
+# A later event about a deleted claim arrives within seconds, if at all.
+MAX_DELETED = 65536
 
 
 class ReservationRefusal(enum.StrEnum):
@@ -124,6 +126,8 @@ class Ledger:
             self._remove_holds(uid, record.holds)
         self._remove_reservation(uid)
         self._deleted[uid] = max(_parse_version(version), record.version if record else 0)
+        if len(self._deleted) > MAX_DELETED:
+            del self._deleted[next(iter(self._deleted))]
         return True
 
     def relist(self, claims: Iterable[Claim], version: str) -> None:
@@ -235,15 +239,31 @@ class Ledger:
         changes = {}
         for pool, devices in self._changed_devices.items():
             before = self._view.use(pool)
-            after = self._updated_use(pool, before, devices)
+            held = self._holders.get(pool)
+            after = updated_use(before, devices, held) if held else UNUSED
             if after is not before:
                 changes[pool] = after
         self._changed_devices = {}
-        if changes:
-            pools = self._view.pools
-            assert isinstance(pools, LayeredMap)  # noqa: S101  # made here
-            self._view = View(pools.updated(changes))
+        self._view = replace_uses(self._view, changes)
         return self._view
+
+    def view_without(self, uids: Collection[str]) -> View:
+        """Return the current use as if these claims held nothing."""
+        view = self.view()
+        concerned: dict[PoolID, set[str]] = {}
+        for uid in uids:
+            record, active = self._records.get(uid), self._reservations.get(uid)
+            for each in (*(record.holds if record else ()), *(active.holds if active else ())):
+                concerned.setdefault(each.pool, set()).add(each.device)
+        changes = {}
+        for pool, devices in concerned.items():
+            held = self._holders.get(pool, {})
+            others = {
+                name: {uid: each for uid, each in held[name].items() if uid not in uids}
+                for name in devices & held.keys()
+            }
+            changes[pool] = updated_use(view.use(pool), devices, others)
+        return replace_uses(view, changes)
 
     def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
         """Return the claims that hold a device or shares of it, by UID."""
@@ -323,35 +343,6 @@ class Ledger:
             for uid, held in self.holders(device).items():
                 shared += [each.shared for each in held if uid not in new]
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
-
-    def _updated_use(self, pool: PoolID, before: PoolUse, devices: Collection[str]) -> PoolUse:
-        """Return the use of a pool after changes of some devices."""
-        held = self._holders.get(pool, {})
-        if not held:
-            return UNUSED
-        dedicated = set(before.dedicated).difference(devices)
-        shares = {name: each for name, each in before.shares.items() if name not in devices}
-        snapshots = {name: each for name, each in before.snapshots.items() if name not in devices}
-        for name in sorted(devices & held.keys()):
-            several = [hold for uid in sorted(held[name]) for hold in held[name][uid]]
-            if not all(hold.shared for hold in several):
-                dedicated.add(name)
-            if any(hold.shared for hold in several):
-                shares[name] = _sum_amounts(hold.consumed for hold in several)
-            if marked_draw := merge_marked_draws(several):
-                snapshots[name] = marked_draw
-        after = PoolUse(frozenset(dedicated), shares, snapshots)
-        same = all(
-            getattr(before, name) == getattr(after, name) for name in PoolUse.__struct_fields__
-        )
-        return before if same else after
-
-
-def _sum_amounts(amounts: Iterable[Amounts]) -> Amounts:
-    held: dict[str, Quantity] = {}
-    for each in amounts:
-        add_amounts(held, each)
-    return held
 
 
 def _is_same_allocation(one: Allocation, other: Allocation) -> bool:

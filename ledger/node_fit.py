@@ -52,7 +52,7 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     else:
         found, reasons = schedulable_nodes(cluster.nodes, cluster)
     selector = pod.spec.node_selector
-    chosen = [node for node in found if _selected(selector, node)] if selector else [*found]
+    chosen = [node for node in found if has_labels(selector, node)] if selector else [*found]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
     reasons = (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
     required = pod.required_nodes
@@ -166,7 +166,8 @@ def make_reason(  # noqa: PLR0913  # the fields of a reason
     return Reason(code.name, stage, before, after, nodes, "", message)
 
 
-def _selected(selector: Mapping[str, str], node: Node) -> bool:
+def has_labels(selector: Mapping[str, str], node: Node) -> bool:
+    """Tell whether a node has all labels of a nodeSelector."""
     return all(node.labels.get(key) == value for key, value in selector.items())
 
 

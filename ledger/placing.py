@@ -12,12 +12,11 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from dra.allocation import Allocation
 from dra.claim import Claim, Template
 from dra.nodes import Node
-from dra.quantity import Quantity, from_json
 from ledger import codes, extended_resources, generated_claims, node_fit
 from ledger.claim_references import PodClaims, find_pod_claims
+from ledger.holdings import decode_allocation
 from ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from ledger.node_fit import ClusterNodes
 from ledger.planner import Planner
@@ -122,7 +121,7 @@ class Placer:
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         errors = sum(each.outcome is FailureKind.ERROR for each in failed)
         ranked = [
-            (-_score(of_node, answer), node)
+            (-score_alternatives(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
             if isinstance(answer, Solution)
         ]
@@ -152,7 +151,7 @@ class Placer:
         reservations = {}
         for claim, plain in zip(unallocated, allocations, strict=True):
             written = generated_claims.with_share_ids(plain, name_of(claim))
-            allocation = msgspec.convert(written, Allocation, dec_hook=_decode_quantity)
+            allocation = decode_allocation(written)
             status = replace(claim.status, allocation=allocation)
             allocated[name_of(claim)] = (replace(claim, status=status), written)
             reservations[uid_of(claim)] = Reservation(allocation)
@@ -201,7 +200,7 @@ def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...
     return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
 
 
-def _score(claims: Sequence[Claim], solution: Solution) -> int:
+def score_alternatives(claims: Sequence[Claim], solution: Solution) -> int:
     """Return the score of the chosen alternatives; an earlier alternative scores higher."""
     total = 0
     if not any(each.first_available for claim in claims for each in claim.spec.devices.requests):
@@ -218,9 +217,3 @@ def _score(claims: Sequence[Claim], solution: Solution) -> int:
 
 def _name(template: Template) -> str:
     return f"{template.metadata.namespace or 'default'}/{template.metadata.name}"
-
-
-def _decode_quantity(kind: type, value: object) -> Quantity:
-    if kind is not Quantity:
-        raise TypeError(f"cannot decode {kind.__name__}")
-    return from_json(value)

@@ -10,12 +10,14 @@ from typing import TypeAlias, TypeVar
 from dra.claim import Claim, ClaimMetadata
 from dra.classes import DeviceClass
 from dra.compatibility import Declaration, UnsetGroups
+from dra.device import CounterUse
 from dra.gates import DEFAULTS, Gates
 from dra.inventory import Inventory, PoolID, build_inventory
 from dra.layered_map import LayeredMap
 from dra.nodes import Node, NodeSelectorError
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
+from ledger.published_pools import find_published_pool
 from solver.all_nodes import solve_all
 from solver.answers import SolverResult
 from solver.deviations import Allocator
@@ -116,6 +118,14 @@ class Planner:
             return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:
             return ()
+
+    def counter_uses(self, pool: PoolID, device: str) -> tuple[CounterUse, ...]:
+        """Return the counters that a device consumes, with its effective groups."""
+        self._memo.bind(self.world())
+        published = find_published_pool(self.world().inventory, pool)
+        slices = published.slices if published else ()
+        candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
+        return next((each.counter_uses for each in candidates if each.name == device), ())
 
     def clear_cache(self) -> None:
         """Clear the caches; the world stays."""
