@@ -12,6 +12,7 @@ import judge.reference_codes
 import judge.validity_codes
 import ledger.codes
 import registration.admission_codes
+import registration.allocator_codes
 import registration.certificate_codes
 import registration.controller_codes
 import registration.ownership_codes
@@ -43,6 +44,7 @@ TABLES: Final = (
     translate.manifests.codes.CODES,
     registration.admission_codes.CODES,
     registration.controller_codes.CODES,
+    registration.allocator_codes.CODES,
     registration.ownership_codes.CODES,
     registration.certificate_codes.CODES,
     report.codes.CODES,

@@ -1,1 +1,0 @@
-"""Runs pairs of a kube-scheduler with Drawbridge's plugin and the allocator beside it."""

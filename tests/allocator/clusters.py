@@ -1,0 +1,195 @@
+"""A small cluster for the tests of the allocator, in few words.
+
+`Cluster(n1=2, n2=1)` has two nodes with two GPUs and one, all owned. Claims and pods are objects of
+the API, as plain values.
+"""
+
+import itertools
+from collections.abc import Collection
+from typing import Any, TypeAlias
+
+import msgspec
+
+from allocator.decisions import PodDecisions
+from allocator.protocol import PreFilterReply, PreFilterRequest
+from allocator.scores import NodeStrategy
+from allocator.state import AllocatorState, FindNode, WatchedObject
+from dra.claim import Claim, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.inventory import PoolID
+from dra.nodes import Node
+from dra.slices import Slice, read_slice
+from ledger.ledger import DeviceID, Ledger
+from ledger.planner import Planner
+from ledger.pods import Pod, pod_reader
+from solver.results import AllocationJSON
+
+Plain: TypeAlias = dict[str, Any]
+DRIVER = "gpu.example.com"
+
+
+def owns_all(_pool: PoolID, _slices: Collection[Slice], _find: FindNode) -> bool:
+    return True
+
+
+def gpu_slice(node: str, count: int, *, generation: int = 1, **device: object) -> Slice:
+    """The slice of a node's GPUs `gpu-0`, `gpu-1` ...; further fields are those of each device."""
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{i}", **device} for i in range(count)]
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
+    read = read_slice({"metadata": {"name": f"{node}-gpu"}, "spec": spec})
+    assert isinstance(read, Slice)
+    return read
+
+
+def gpu_class(name: str = "gpu", expression: str = "true") -> DeviceClass:
+    selectors = [{"cel": {"expression": expression}}]
+    read = read_class({"metadata": {"name": name}, "spec": {"selectors": selectors}})
+    assert isinstance(read, DeviceClass)
+    return read
+
+
+def device(node: str, number: int = 0) -> DeviceID:
+    return DeviceID(PoolID(DRIVER, node), f"gpu-{number}")
+
+
+def claim(  # what differs between claims
+    uid: str,
+    count: int = 1,
+    *,
+    version: int = 1,
+    allocation: AllocationJSON | None = None,
+    pods: Collection[str] = (),
+    requests: list[Plain] | None = None,
+    **metadata: object,
+) -> Plain:
+    """A claim; `allocation` is as the solver composes it, `pods` are the UIDs of its consumers."""
+    exactly = {"deviceClassName": "gpu", "count": count}
+    status: Plain = {"reservedFor": [{"resource": "pods", "name": p, "uid": p} for p in pods]}
+    if allocation is not None:
+        status["allocation"] = allocation
+    named = {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": f"{version}"}
+    return {
+        "metadata": {**named, **metadata},
+        "spec": {"devices": {"requests": requests or [{"name": "r", "exactly": exactly}]}},
+        "status": status,
+    }
+
+
+def as_claim(plain: Plain) -> Claim:
+    read = read_claim(plain)
+    assert isinstance(read, Claim)
+    return read
+
+
+def allocation_on(node: str, *numbers: int) -> AllocationJSON:
+    results = [
+        {"request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{i}"} for i in numbers
+    ]
+    name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": results},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [name]}]},
+    }
+
+
+def pod(uid: str, *claims: str, node: str = "", phase: str = "", **metadata: object) -> Pod:
+    """A pod that names its claims."""
+    entries = [{"name": each, "resourceClaimName": each} for each in claims]
+    read = pod_reader().read(
+        {
+            "metadata": {"name": uid, "namespace": "default", "uid": uid, **metadata},
+            "spec": {"nodeName": node, "resourceClaims": entries},
+            "status": {"phase": phase},
+        }
+    )
+    assert isinstance(read, Pod)
+    return read
+
+
+class Cluster:
+    """The state and the decisions of an allocator that owns all pools, at a time that tests set."""
+
+    def __init__(
+        self,
+        *objects: WatchedObject,
+        strategy: NodeStrategy = NodeStrategy.NONE,
+        nodes_per_call: int = 1000,
+        **gpus: int,
+    ) -> None:
+        self.state = AllocatorState(Planner(), Ledger(), owns_all)
+        numbers = itertools.count()
+        self.decisions = PodDecisions(
+            self.state,
+            lambda: f"share-{next(numbers)}",
+            strategy=strategy,
+            nodes_per_call=nodes_per_call,
+        )
+        self.now = 0.0
+        self.add(gpu_class(), *(Node(name, {"name": name}) for name in gpus))
+        self.add(*(gpu_slice(name, count) for name, count in gpus.items()))
+        self.add(*objects)
+
+    def add(self, *objects: WatchedObject) -> None:
+        """Apply added objects, or changed ones whose earlier state is irrelevant."""
+        for each in objects:
+            self.state.apply(None, each)
+
+    def add_claim(self, plain: Plain) -> None:
+        """Apply a claim from a watch."""
+        self.state.apply(None, as_claim(plain))
+
+    def prefilter(
+        self, uid: str, *claims: Plain, limit: int = 0, **fields: object
+    ) -> PreFilterReply:
+        """Ask for a pod; `fields` are those of the pod in the protocol."""
+        body = {"namespace": "default", "name": uid, "uid": uid, **fields}
+        request = PreFilterRequest(
+            pod=msgspec.convert(body, PreFilterRequest.__annotations__["pod"]),
+            claims=tuple(msgspec.Raw(msgspec.json.encode(each)) for each in claims),
+            max_nodes=limit,
+        )
+        return self.decisions.prefilter(request, self.now)
+
+    def nodes(self, uid: str, *claims: Plain, limit: int = 0, **fields: object) -> list[str]:
+        """The nodes that a reply to prefilter names, sorted."""
+        reply = self.prefilter(uid, *claims, limit=limit, **fields)
+        return sorted(each.node for each in reply.fit)
+
+    def reserve(self, uid: str, node: str) -> str:
+        """Reserve; returns the message of a refusal."""
+        reply = self.decisions.reserve(uid, node, self.now)
+        assert reply.reserved == (not reply.message)
+        return reply.message
+
+    def schedule(self, uid: str, *claims: Plain) -> str:
+        """Reserve the first node that fits; returns it."""
+        reply = self.prefilter(uid, *claims)
+        assert reply.fit, reply.message
+        node = reply.fit[0].node
+        assert not self.reserve(uid, node)
+        return node
+
+    def write(self, uid: str, version: int = 2) -> None:
+        """Write the reservation of a pod as the write path does."""
+        reservation = self.decisions.reservation_of(uid)
+        assert reservation is not None
+        assert not self.decisions.begin_write(uid)
+        for each in reservation.claims:
+            before = self.state.claims[each.uid]
+            pods = [*(p.uid for p in before.status.reserved_for), uid]
+            allocation = each.allocation or msgspec.to_builtins(
+                before.status.allocation, enc_hook=str
+            )
+            self.decisions.observe_claim(
+                as_claim(claim(each.uid, version=version, allocation=allocation, pods=pods))
+            )
+        self.decisions.end_write(uid, written=True)
+
+    def held(self) -> list[str]:
+        """The held devices as `node/device`."""
+        return [f"{each.pool.name}/{each.name}" for each in self.state.ledger.devices()]
+
+    def delete_claim(self, uid: str) -> None:
+        """Apply the deletion of a claim."""
+        self.state.apply(self.state.claims[uid], None)

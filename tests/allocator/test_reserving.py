@@ -1,0 +1,258 @@
+"""Reservations: what they hold, who shares them, when they end and what is written."""
+
+import pytest
+
+from allocator.decisions import PROMISE_SECONDS, RESERVATION_SECONDS
+from ledger.audit import audit
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    as_claim,
+    claim,
+    gpu_slice,
+    pod,
+)
+
+# --- reservations ---
+
+
+def test_reserved_devices_are_not_free_for_others() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    cluster.schedule("p", claim("c"))
+    assert cluster.held() == ["n1/gpu-0"]
+    assert cluster.nodes("q", claim("d")) == ["n2"]
+
+
+def test_a_reservation_is_what_the_write_path_writes() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    reservation = cluster.decisions.reservation_of("p")
+    assert reservation is not None
+    (reserved,) = reservation.claims
+    assert (reservation.node, reserved.name, reserved.uid) == ("n1", "c", "c")
+    assert reserved.allocation == allocation_on("n1", 0)
+    assert reserved.mark.startswith('{"allocator":"drawbridge"')
+
+
+def test_an_allocated_claim_needs_only_a_consumer() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c", allocation=allocation_on("n1", 0)))
+    reservation = cluster.decisions.reservation_of("p")
+    assert reservation is not None
+    assert reservation.claims[0].allocation is None
+
+
+def test_reserve_twice_is_one_reservation() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    first = cluster.decisions.reservation_of("p")
+    assert not cluster.reserve("p", "n1")
+    assert cluster.decisions.reservation_of("p") is first
+
+
+def test_reserve_on_another_node_moves_the_reservation() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    cluster.schedule("p", claim("c"))
+    assert not cluster.reserve("p", "n2")
+    assert cluster.held() == ["n2/gpu-0"]
+
+
+def test_reserve_is_refused_if_the_devices_are_gone_meanwhile() -> None:
+    cluster = Cluster(n1=1)
+    cluster.prefilter("p", claim("c"))
+    cluster.schedule("q", claim("d"))
+    assert "node n1 are not free any more" in cluster.reserve("p", "n1")
+    assert cluster.decisions.reservation_of("p") is None
+
+
+def test_reserve_of_an_unknown_pod_is_refused() -> None:
+    assert "restarted" in Cluster(n1=1).reserve("p", "n1")
+
+
+def test_reserve_is_refused_if_a_claim_is_deleted_meanwhile() -> None:
+    cluster = Cluster(n1=1)
+    cluster.prefilter("p", claim("c"))
+    cluster.delete_claim("c")
+    assert "deleted" in cluster.reserve("p", "n1")
+
+
+def test_unreserve_frees_the_devices() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.decisions.unreserve("p")
+    cluster.decisions.unreserve("p")
+    assert cluster.held() == []
+
+
+def test_a_reservation_expires() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    assert cluster.decisions.expire(RESERVATION_SECONDS - 1) == ()
+    assert cluster.decisions.expire(RESERVATION_SECONDS) == ("p",)
+    assert cluster.held() == []
+
+
+def test_the_same_pod_can_ask_again_and_gets_its_devices() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    node = cluster.schedule("p", claim("c"))
+    assert cluster.prefilter("p", claim("c"), limit=1).fit[0].node == node
+    assert cluster.held() == []
+
+
+def test_a_promise_is_short_and_ends_when_the_pod_asks() -> None:
+    cluster = Cluster(n1=1)
+    cluster.prefilter("p", claim("c"))
+    assert cluster.decisions.promise("p", 0.0) == "n1"
+    assert cluster.nodes("q", claim("d")) == []
+    assert cluster.nodes("p", claim("c")) == ["n1"]
+    assert cluster.decisions.promise("p", 0.0) == "n1"
+    assert cluster.decisions.expire(PROMISE_SECONDS) == ("p",)
+
+
+# --- shared claims ---
+
+
+def test_pods_that_share_a_claim_get_one_reservation_on_one_node() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    node = cluster.schedule("p", claim("c"))
+    assert cluster.nodes("q", claim("c")) == [node]
+    assert not cluster.reserve("q", node)
+    reservations = [cluster.decisions.reservation_of(uid) for uid in ("p", "q")]
+    assert [each and each.claims[0].allocation for each in reservations] == [
+        allocation_on(node, 0)
+    ] * 2
+    assert len(cluster.held()) == 1
+
+
+def test_a_shared_reservation_ends_with_its_last_pod() -> None:
+    cluster = Cluster(n1=1)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("c"))
+    cluster.decisions.unreserve("p")
+    assert len(cluster.held()) == 1
+    cluster.decisions.unreserve("q")
+    assert cluster.held() == []
+
+
+def test_a_shared_claim_that_one_pod_wrote_needs_only_a_consumer_for_the_next() -> None:
+    cluster = Cluster(n1=1)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("c"))
+    cluster.write("p")
+    cluster.decisions.unreserve("q")
+    assert len(cluster.held()) == 1
+    cluster.schedule("q", claim("c", version=1))
+    reservation = cluster.decisions.reservation_of("q")
+    assert reservation is not None
+    assert reservation.claims[0].allocation is None
+
+
+def test_a_failed_write_keeps_the_claim_for_the_other_pod() -> None:
+    cluster = Cluster(n1=1)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("c"))
+    assert not cluster.decisions.begin_write("p")
+    cluster.decisions.end_write("p", written=False)
+    assert len(cluster.held()) == 1
+    assert not cluster.decisions.begin_write("q")
+    cluster.decisions.end_write("q", written=False)
+    assert cluster.held() == []
+
+
+# --- writing ---
+
+
+def test_a_written_allocation_stays_until_the_claim_is_deallocated() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.write("p")
+    assert cluster.decisions.reservation_of("p") is None
+    assert cluster.decisions.expire(1e9) == ()
+    assert cluster.held() == ["n1/gpu-0"]
+    assert audit(cluster.state.ledger, cluster.state.planner.world()) == ()
+
+
+def test_a_reservation_that_is_being_written_is_not_taken_back() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    node = cluster.schedule("p", claim("c"))
+    assert not cluster.decisions.begin_write("p")
+    cluster.decisions.unreserve("p")
+    assert cluster.decisions.expire(1e9) == ()
+    assert cluster.nodes("p", claim("c")) == [node]
+    other = ({"n1", "n2"} - {node}).pop()
+    assert "being bound" in cluster.reserve("p", other)
+    assert not cluster.decisions.begin_write("p")
+
+
+def test_a_failed_write_frees_the_devices() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    assert not cluster.decisions.begin_write("p")
+    cluster.decisions.end_write("p", written=False)
+    assert cluster.held() == []
+
+
+def test_a_write_without_a_reservation_is_refused() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.decisions.expire(RESERVATION_SECONDS)
+    assert "expired" in cluster.decisions.begin_write("p")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (gpu_slice("n1", 0, generation=2), "no longer published"),
+        (gpu_slice("n1", 1, taints=[{"key": "sick", "effect": "NoSchedule"}]), "taint sick"),
+    ],
+)
+def test_a_device_that_is_lost_or_tainted_is_not_written(change: object, message: str) -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.state.apply(gpu_slice("n1", 1), change)  # type: ignore[arg-type]  # a slice
+    assert message in cluster.decisions.begin_write("p")
+    assert cluster.held() == []
+
+
+def test_a_pool_that_is_published_in_halves_is_not_written() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    half = gpu_slice("n1", 1, generation=2)
+    half = type(half)(
+        **{name: getattr(half, name) for name in half.__struct_fields__} | {"slice_count": 2}
+    )
+    cluster.state.apply(gpu_slice("n1", 1), half)
+    assert "updating the pool" in cluster.decisions.begin_write("p")
+
+
+def test_a_claim_that_is_deleted_before_the_write_is_not_written() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.delete_claim("c")
+    assert "does not exist" in cluster.decisions.begin_write("p")
+    assert cluster.held() == []
+
+
+def test_a_new_term_forgets_all_reservations() -> None:
+    cluster = Cluster(n1=2)
+    cluster.schedule("p", claim("c"))
+    cluster.schedule("q", claim("d"))
+    assert not cluster.decisions.begin_write("q")
+    cluster.decisions.begin_term()
+    assert cluster.held() == []
+    assert not cluster.decisions.is_reserved("c")
+
+
+def test_claims_of_a_pod_are_known_after_a_restart() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(claim("c", allocation=allocation_on("n1", 0), pods=["p"]))
+    cluster.add(pod("p", "c"))
+    assert [each.metadata.uid for each in cluster.decisions.claims_of("p")] == ["c"]
+
+
+def test_a_newer_claim_of_another_scheduler_takes_its_devices() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    foreign = claim("x", version=9, allocation=allocation_on("n1", 0), pods=["other"])
+    cluster.state.observe_claim(as_claim(foreign))
+    assert "another claim holds" in cluster.decisions.begin_write("p")

@@ -1,0 +1,181 @@
+"""The state: which pools count, and what changes of the caches mean."""
+
+import random
+from collections.abc import Collection
+from typing import Any
+
+from msgspec.structs import replace
+
+from allocator.state import AllocatorState, FindNode
+from dra.device import Taint
+from dra.inventory import PoolID
+from dra.nodes import Node
+from dra.slices import Slice
+from dra.taints import DeviceTaintRule, TaintSelector
+from ledger.ledger import Ledger
+from ledger.planner import Planner
+from tests.allocator.clusters import (
+    DRIVER,
+    Cluster,
+    allocation_on,
+    as_claim,
+    claim,
+    device,
+    gpu_slice,
+    pod,
+)
+
+
+def owns_labelled(pool: PoolID, slices: Collection[Slice], find: FindNode) -> bool:
+    """Own the pools on nodes with the label `owned`."""
+    nodes = [find(each.node_name or "") for each in slices]
+    return pool.driver == DRIVER and all(node and "owned" in node.labels for node in nodes)
+
+
+def labelled() -> AllocatorState:
+    return AllocatorState(Planner(), Ledger(), owns_labelled)
+
+
+def published(state: AllocatorState) -> list[str]:
+    return sorted(each.name for each in state.planner.world().inventory.slices)
+
+
+OWNED, OTHER = Node("n1", {"owned": ""}), Node("n1")
+
+
+def test_a_pool_counts_while_it_is_owned_whatever_comes_first() -> None:
+    for objects in ([OWNED, gpu_slice("n1", 1)], [gpu_slice("n1", 1), OWNED]):
+        state = labelled()
+        for each in objects:
+            state.apply(None, each)  # type: ignore[arg-type]  # a node or a slice
+        assert published(state) == ["n1-gpu"]
+        assert list(state.nodes_with_pools) == ["n1"]
+        state.apply(OWNED, OTHER)
+        assert published(state) == []
+        assert list(state.nodes_with_pools) == []
+        state.apply(OTHER, OWNED)
+        assert published(state) == ["n1-gpu"]
+        state.apply(OWNED, None)
+        assert published(state) == []
+
+
+def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
+    state = labelled()
+    state.apply(None, OWNED)
+    first = gpu_slice("n1", 1)
+    state.apply(None, first)
+    moved = replace(first, pool="other")
+    state.apply(first, moved)
+    assert published(state) == ["n1-gpu"]
+    assert state.node_of(PoolID(DRIVER, "other")) == "n1"
+    assert state.node_of(PoolID(DRIVER, "n1")) is None
+    state.apply(moved, None)
+    assert list(state.nodes_with_pools) == []
+
+
+def test_a_change_of_the_configuration_decides_all_owners_again() -> None:
+    owned = {"n1"}
+    state = AllocatorState(Planner(), Ledger(), lambda pool, _slices, _find: pool.name in owned)
+    for name in ("n1", "n2"):
+        state.apply(None, gpu_slice(name, 1))
+    owned.add("n2")
+    state.decide_owners()
+    assert published(state) == ["n1-gpu", "n2-gpu"]
+
+
+def test_an_equal_object_changes_no_decision() -> None:
+    cluster = Cluster(n1=1)
+    before = cluster.state.epoch()
+    cluster.state.apply(gpu_slice("n1", 1), gpu_slice("n1", 1))
+    cluster.state.apply(None, Node("n1", {"name": "n1"}))
+    assert before.is_current(cluster.state)
+
+
+def test_a_taint_rule_changes_decisions_until_it_is_deleted() -> None:
+    cluster = Cluster(n1=1)
+    rule = DeviceTaintRule("r", Taint("t", "NoSchedule"), TaintSelector(driver=DRIVER))
+    before = cluster.state.epoch()
+    cluster.state.apply(None, rule)
+    assert not before.is_current(cluster.state)
+    assert cluster.nodes("p", claim("c")) == []
+    cluster.state.apply(rule, None)
+    assert cluster.nodes("p", claim("c")) == ["n1"]
+
+
+def test_a_claim_of_the_same_name_is_another_claim() -> None:
+    cluster = Cluster(n1=1)
+    first = as_claim(claim("u1", allocation=allocation_on("n1", 0)))
+    second = replace(first, metadata=replace(first.metadata, uid="u2", resource_version="2"))
+    cluster.state.apply(None, first)
+    cluster.state.apply(first, second)
+    assert list(cluster.state.claims) == ["u2"]
+    assert list(cluster.state.ledger.holders(device("n1"))) == ["u2"]
+
+
+def test_an_outdated_claim_is_not_applied() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(claim("c", version=5))
+    assert not cluster.state.observe_claim(as_claim(claim("c", version=4)))
+    cluster.delete_claim("c")
+    assert not cluster.state.observe_claim(as_claim(claim("c", version=6)))
+
+
+def test_claims_of_a_pod_are_those_it_names_and_those_reserved_for_it() -> None:
+    cluster = Cluster(n1=2)
+    cluster.add_claim(claim("named"))
+    cluster.add_claim(claim("reserved", allocation=allocation_on("n1", 0), pods=["p"]))
+    cluster.add(pod("p", "named", "missing"))
+    found = [each.metadata.name for each in cluster.state.claims_of("p")]
+    assert found == ["named", "reserved"]
+
+
+def test_a_claim_is_being_released_only_if_all_its_pods_are() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(claim("c", allocation=allocation_on("n1", 0), pods=["a", "b"]))
+    for uid in ("a", "b"):
+        cluster.add(pod(uid, "c", node="n1"))
+    cluster.state.apply(pod("a", "c"), None)
+    assert not cluster.state.pods.releasing
+    cluster.add(pod("b", "c", node="n1", phase="Failed"))
+    assert list(cluster.state.pods.releasing) == ["c"]
+    cluster.add_claim(claim("c", version=2, allocation=allocation_on("n1", 0), pods=["x"]))
+    assert not cluster.state.pods.releasing
+
+
+def test_a_claim_with_another_kind_of_consumer_is_not_being_released() -> None:
+    cluster = Cluster(n1=1)
+    plain: dict[str, Any] = claim("c", allocation=allocation_on("n1", 0))
+    plain["status"]["reservedFor"] = [
+        {"apiGroup": "x.io", "resource": "jobs", "name": "j", "uid": "j"}
+    ]
+    cluster.add_claim(plain)
+    assert not cluster.state.pods.releasing
+
+
+def test_the_state_after_random_changes_is_the_state_of_the_objects() -> None:
+    random_changes = random.Random(7)
+    state = labelled()
+    nodes: dict[str, Node] = {}
+    slices: dict[str, Slice] = {}
+    for _ in range(600):
+        name = f"n{random_changes.randrange(4)}"
+        if random_changes.random() < 0.5:
+            labels = {"owned": ""} if random_changes.random() < 0.5 else {}
+            node = Node(name, labels) if random_changes.random() < 0.8 else None
+            state.apply(nodes.get(name), node) if node or name in nodes else None
+            nodes.pop(name, None)
+            nodes |= {name: node} if node else {}
+        else:
+            key = f"{name}-{random_changes.randrange(2)}"
+            made = replace(
+                gpu_slice(f"n{random_changes.randrange(4)}", random_changes.randrange(3)), name=key
+            )
+            each = made if random_changes.random() < 0.8 else None
+            state.apply(slices.get(key), each) if each or key in slices else None
+            slices.pop(key, None)
+            slices |= {key: each} if each else {}
+        fresh = labelled()
+        for each_object in (*nodes.values(), *slices.values()):
+            fresh.apply(None, each_object)
+        assert published(state) == published(fresh)
+        assert list(state.nodes_with_pools) == list(fresh.nodes_with_pools)
