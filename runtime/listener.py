@@ -6,7 +6,10 @@ connections, and the remaining requests get a limited time.
 """
 
 import asyncio
+import contextlib
 import logging
+import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -28,60 +31,139 @@ _TLS_SHUTDOWN_TIMEOUT: Final = 2.0
 # request is still read for a while.
 LINGER: Final = 1.0
 MAX_CONNECTIONS: Final = 800
+# A handshake takes milliseconds, and no client has shown who it is.
+MAX_HANDSHAKES: Final = 128
 HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
+# asyncio allocates this much for each TLS connection when it accepts it: 256 KiB unless changed.
+# Only a full garbage collection frees the memory of a failed handshake, because asyncio's exception
+# refers to itself.
+SSLProtocol.max_size = 32 * 1024
+
+
 class _BoundedServer(HTTPServer):
-    """Bounds the number of idle connections. A new one closes the longest idle one."""
+    """Bounds the number of connections after the TLS handshake.
+
+    A new one ends the longest idle one, else the one whose request has been arriving for longest.
+    A request that has arrived is always answered: the handler limits their number.
+    """
 
     def __init__(
         self,
         handle: HandleFunction,
         max_connections: int,
+        handshakes: "_Handshakes",
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(self._handle_tracked, **options)
         self._handle = handle
         self._max_connections = max_connections
+        self._handshakes = handshakes
         self._idle: dict[object, RequestHandler] = {}  # in the order of their last response
+        self._active: dict[RequestHandler, web.BaseRequest] = {}  # in the order of their requests
 
     async def _handle_tracked(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         self._idle.pop(connection, None)
+        self._active[connection] = request
         try:
             return await self._handle(request)
         finally:
+            del self._active[connection]
             if connection.transport is not None:
                 self._idle[connection] = connection
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._idle) >= self._max_connections:
-            # The API server retries on a new connection. A request in progress is never closed.
-            next(iter(self._idle.values())).force_close()
+        self._handshakes.complete(transport.get_extra_info("socket"))
+        if len(self._idle) + len(self._active) >= self._max_connections:
+            self._end_one()
         self._idle[handler] = handler
+
+    def _end_one(self) -> None:
+        idle = next(iter(self._idle.values()), None)
+        arriving = (each for each, request in self._active.items() if not request.content.is_eof())
+        ended = idle or next(arriving, None)
+        if ended is not None and ended.transport is not None:
+            self._idle.pop(ended, None)
+            # The API server retries on a new connection. A graceful end would wait for the client.
+            ended.transport.abort()
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         self._idle.pop(handler, None)
         super().connection_lost(handler, exc)
 
 
+class _Handshakes:
+    """Bounds the number of connections before the end of the TLS handshake.
+
+    The protocol of a connection learns nothing of a handshake that fails.
+    """
+
+    def __init__(self, max_handshakes: int) -> None:
+        self._max_handshakes = max_handshakes
+        self._pending: dict[int, _AcceptedSocket] = {}  # by descriptor, the oldest first
+
+    def begin(self, accepted: "_AcceptedSocket") -> None:
+        """Add a connection; a client that holds the oldest one open for long loses it."""
+        if len(self._pending) >= self._max_handshakes:
+            oldest = self._pending.pop(next(iter(self._pending)))
+            with contextlib.suppress(OSError):  # the client has closed it
+                oldest.shutdown(socket.SHUT_RDWR)
+        self._pending[accepted.fileno()] = accepted
+
+    def complete(self, accepted: Any) -> None:  # noqa: ANN401  # a socket, or asyncio's view of one
+        """Remove a connection, if it is still there."""
+        self._pending.pop(accepted.fileno(), None)
+
+
+class _ListeningSocket(socket.socket):
+    """A listening socket that tells of each connection that it accepts."""
+
+    handshakes: _Handshakes
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection."""
+        accepted, address = super().accept()
+        tracked = _AcceptedSocket(
+            accepted.family, accepted.type, accepted.proto, fileno=accepted.detach()
+        )
+        tracked.handshakes = self.handshakes
+        self.handshakes.begin(tracked)
+        return tracked, address
+
+
+class _AcceptedSocket(socket.socket):
+    """A connection that tells of its end."""
+
+    handshakes: _Handshakes
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.fileno() >= 0:
+            self.handshakes.complete(self)
+        super().close()
+
+
 class TLSListener:
     """Accepts TLS connections from `open` to `close`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what is served, and its limits
         self,
         at: Address,
         certificate: CertificateSource,
         handle: HandleFunction,
         *,
         max_connections: int = MAX_CONNECTIONS,
+        max_handshakes: int = MAX_HANDSHAKES,
         linger: float = LINGER,
     ) -> None:
         self._at = at
         self._certificate = certificate
         self._handle = handle
         self._max_connections = max_connections
+        self._handshakes = _Handshakes(max_handshakes)
         self._linger = linger
         self._server: _BoundedServer | None = None
         self._listening: asyncio.Server | None = None
@@ -91,6 +173,7 @@ class TLSListener:
         self._server = _BoundedServer(
             self._handle,
             self._max_connections,
+            self._handshakes,
             logger=connection_logger(),
             access_log=None,
             keepalive_timeout=_IDLE_TIMEOUT,
@@ -99,11 +182,18 @@ class TLSListener:
         )
         self._listening = await asyncio.get_running_loop().create_server(
             self._server,
-            sock=open_listening_socket(self._at, "admission"),
+            sock=self._open_socket(),
             ssl=self._certificate.context,
             ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
             ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT,
         )
+
+    def _open_socket(self) -> socket.socket:
+        opened = open_listening_socket(self._at, "admission")
+        listening = _ListeningSocket(opened.family, opened.type, opened.proto, opened.detach())
+        listening.handshakes = self._handshakes
+        listening.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+        return listening
 
     @property
     def port(self) -> int:

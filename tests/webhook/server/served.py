@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from runtime.health import Address
-from runtime.listener import MAX_CONNECTIONS, TLSListener
+from runtime.listener import MAX_CONNECTIONS, MAX_HANDSHAKES, TLSListener
 from runtime.review import decode_review
 from runtime.tls import ServingCertificate
 from tests.runtime import http_client
@@ -95,6 +95,7 @@ async def serve(
     find_missing: Callable[[], list[str]] = list,
     limits: RequestLimits = DEFAULT_LIMITS,
     max_connections: int = MAX_CONNECTIONS,
+    max_handshakes: int = MAX_HANDSHAKES,
 ) -> AsyncIterator[WebhookServer]:
     """Run a server until the context exits."""
     reviews, pair = FakeReviewHandler(), create_pair()
@@ -102,7 +103,12 @@ async def serve(
     certificate.refresh()
     handler = AdmissionHTTPHandler(list_endpoints(reviews), find_missing, limits)
     listener = TLSListener(
-        ANY, certificate, handler.handle, max_connections=max_connections, linger=0.05
+        ANY,
+        certificate,
+        handler.handle,
+        max_connections=max_connections,
+        max_handshakes=max_handshakes,
+        linger=0.05,
     )
     await listener.open()
     try:

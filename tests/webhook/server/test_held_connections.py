@@ -1,0 +1,107 @@
+"""Clients that hold connections open lose them, and other clients are served."""
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.runtime.http_client import Connection, Response, request, review
+from tests.webhook.server.served import WebhookServer, serve
+
+HELLO = b"\x16\x03\x01\x02\x00\x01"  # the first bytes of a TLS handshake
+HEAD, END = request(body=review()).split(b"\r\n\r\n")
+
+
+@contextlib.asynccontextmanager
+async def hold_handshakes(server: WebhookServer, count: int) -> AsyncIterator[list[Connection]]:
+    """Open connections that never continue their TLS handshakes."""
+    held = []
+    for _ in range(count):
+        connection = await asyncio.open_connection("127.0.0.1", server.listener.port)
+        held.append(Connection(*connection))
+        await held[-1].send(HELLO)
+    try:
+        yield held
+    finally:
+        for each in held:
+            each.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await each.writer.wait_closed()
+
+
+def test_a_client_that_holds_handshakes_loses_the_oldest(tmp_path: Path) -> None:
+    async def play() -> tuple[list[bool], Response]:
+        async with serve(tmp_path, max_handshakes=3) as server, hold_handshakes(server, 4) as held:
+            ended = await held[0].wait_closed()
+            answer = await server.send(request(body=review()))
+            return [ended, *(each.reader.at_eof() for each in held[2:])], answer
+
+    ended, answer = asyncio.run(play())
+    assert (ended, answer.status) == ([True, False, False], 200)
+
+
+def test_handshakes_that_are_done_do_not_count(tmp_path: Path) -> None:
+    async def play() -> list[int]:
+        async with (
+            serve(tmp_path, max_handshakes=1) as server,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            opened = [await stack.enter_async_context(server.connect()) for _ in range(4)]
+            return [(await each.send_request(request(body=review()))).status for each in opened]
+
+    assert asyncio.run(play()) == [200] * 4
+
+
+def test_a_client_that_sends_bodies_slowly_loses_one_of_them(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, Response]:
+        async with (
+            serve(tmp_path, max_connections=2) as server,
+            server.connect() as first,
+            server.connect() as second,
+        ):
+            waits = {}
+            for each in (first, second):
+                await each.send(HEAD + b"\r\n\r\n" + END[:10])
+                waits[asyncio.create_task(each.wait_closed())] = each
+            async with server.connect() as third:
+                newest = await third.send_request(request(body=review()))
+                _, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                (kept,) = waiting
+                kept.cancel()
+                await asyncio.wait(waiting)
+                return await waits[kept].send_request(END[10:]), newest
+
+    kept, newest = asyncio.run(play())
+    assert (kept.status, newest.status) == (200, 200)
+
+
+def test_a_request_that_has_arrived_is_answered_above_the_limit(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, Response]:
+        async with serve(tmp_path, max_connections=1) as server, server.connect() as first:
+            server.reviews.unblocked.clear()
+            await first.send(request(body=review()))
+            await server.reviews.wait_for_calls(1)
+            async with server.connect() as second:
+                await second.send(request(body=review()))
+                await server.reviews.wait_for_calls(2)
+                server.reviews.unblocked.set()
+                return await first.read_response(), await second.read_response()
+
+    first, second = asyncio.run(play())
+    assert (first.status, second.status) == (200, 200)
+
+
+def test_a_held_handshake_allocates_little(tmp_path: Path) -> None:
+    async def play() -> int:
+        async with serve(tmp_path) as server, hold_handshakes(server, 1):
+            before = tracemalloc.get_traced_memory()[0]
+            async with hold_handshakes(server, 20):
+                await server.send(request(body=review()))
+                return (tracemalloc.get_traced_memory()[0] - before) // 20
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(play()) < 128 * 1024
+    finally:
+        tracemalloc.stop()
