@@ -24,7 +24,7 @@ from cli.cluster_options import (
 from cli.effective_configuration import read_effective_configuration
 from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
-from cli.lint import read_claim_subject
+from cli.lint import find_ignored_fields, read_claim_subject
 from cli.live_cluster import ClusterReadError
 from cli.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
 from cli.streams import Streams
@@ -83,7 +83,8 @@ def check_files(options: argparse.Namespace, streams: Streams) -> Sequence[Locat
         return (*before, *(LocatedFinding(each, "", 0, 0) for each in cluster))
     documents = [each for each in read if isinstance(each, Document)]
     found = _locate(_judge(documents, cluster), documents)
-    return (*before, *cluster.cluster.findings, *_sort((*files.findings, *found), read))
+    ignored = find_ignored_fields(each for each in documents if not each.findings)
+    return (*before, *cluster.cluster.findings, *_sort((*files.findings, *ignored, *found), read))
 
 
 def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[Finding]:

@@ -1,43 +1,57 @@
-"""`drawbridge lint`: checks ResourceSlices, DeviceClasses and the rules of claims for errors.
+"""`drawbridge lint`: checks ResourceSlices, DeviceClasses and claims of files for errors.
 
-Reads files, and prints findings with their file and line. Of claims and templates, it checks only
-the rules for the allocator of Drawbridge.
+Prints findings with their file and line. The selectors of classes and claims are tried on the
+devices of the slices. Knows only the files; `drawbridge check` also judges pods, and knows a
+cluster.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from cel.dra import Selectors
 from cli import config, output
+from cli.checked_cluster import CheckedCluster
 from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.cluster_options import add_config_option, add_manifests_option
 from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
+from cli.simulate import default_allocator
 from cli.streams import Streams
 from config.model import Configuration
 from config.policy import apply_policies, compatibility_declarations
 from documents.document import Document, LocatedFinding
 from documents.paths import get_value
+from documents.values import Value
 from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
+from dra.classes import KIND as CLASS
+from dra.classes import class_reader
 from dra.compatibility import UnsetGroups
-from dra.finding import Finding
-from dra.gates import NEWEST
-from dra.names import RULES_ANNOTATION
+from dra.counted import count_noun
+from dra.finding import Finding, Severity
+from dra.gates import DEFAULTS, NEWEST
+from dra.ignored_fields import IgnoredFields
+from dra.nodes import Node
+from dra.slices import KIND as SLICE
+from dra.slices import Slice, slice_reader
 from judge import classes, slices
-from judge.codes import NOTHING_TO_JUDGE
-from judge.rules_annotation import find_rule_errors
+from judge.codes import NOTHING_TO_JUDGE, POOL_INCOMPLETE
+from judge.judgement import judge_file
 from judge.subject import Subject, claim_subject, template_subject
 
 NAME = "lint"
-HELP = "check ResourceSlices, DeviceClasses and the rules of claims for errors"
+HELP = "check ResourceSlices, DeviceClasses and claims of files for errors"
 
 EXIT_CODES = JUDGED
-_RULES: Final = (
-    ("metadata", "annotations", RULES_ANNOTATION),
-    ("spec", "metadata", "annotations", RULES_ANNOTATION),
-)
+_ANY_NODE: Final = "any-node"
+_PLURALS: Final = {
+    SLICE: "ResourceSlices",
+    CLASS: "DeviceClasses",
+    CLAIM: "ResourceClaims",
+    TEMPLATE: "ResourceClaimTemplates",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +64,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the findings; the exit code is that of the most severe one."""
     configuration = config.read_configuration_file(options.config, streams)
-    if isinstance(configuration, Configuration):
-        found = tuple(
-            lint_documents(read_documents(options.filename, streams.stdin), configuration)
-        )
-    else:
-        found = configuration
+    if not isinstance(configuration, Configuration):
+        output.print_found(configuration, options, streams)
+        return exit_code(configuration, strict=options.strict)
+    documents = list(read_documents(options.filename, streams.stdin))
+    found = lint_documents(documents, configuration)
     output.print_found(found, options, streams)
+    if options.output == "text" and not options.quiet:
+        streams.out.write(f"{_summarize(documents, found)}\n")
     return exit_code(found, strict=options.strict)
+
+
+def _summarize(
+    documents: Iterable[Document | LocatedFinding], found: Iterable[LocatedFinding]
+) -> str:
+    """Return what was looked at, and the number of errors and warnings."""
+    kinds = Counter(_kind(each) for each in documents if isinstance(each, Document))
+    looked = [
+        count_noun(kinds[kind], kind, plural) for kind, plural in _PLURALS.items() if kinds[kind]
+    ]
+    severities = Counter(each.finding.severity for each in found)
+    wrong = [
+        count_noun(severities[each], each.value)
+        for each in (Severity.ERROR, Severity.WARNING)
+        if severities[each]
+    ]
+    return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or 'no findings'}"
+
+
+def _kind(document: Document) -> str:
+    kind = get_value(document.value, ("kind",))
+    return kind if isinstance(kind, str) else ""
 
 
 def lint_documents(
@@ -66,15 +103,16 @@ def lint_documents(
     """Return all findings, sorted by file and line, with the configured severities."""
     places: dict[str, Document] = {}
     order: dict[str, int] = {}
-    ruled: list[Document] = []
-    files = sort_documents(_record_places(documents, places, order, ruled))
+    kept = list(documents)
+    files = sort_documents(_record_places(kept, places, order))
     # The judge checks the last one of several objects with the same name.
     files = replace(files, places=places)
-    rules = tuple(_judge_rules(ruled))
+    readable = [each for each in kept if isinstance(each, Document) and not each.findings]
     found = (
         *files.findings,
-        *rules,
-        *files.located(_judge(files, configuration, rules=bool(ruled))),
+        *find_ignored_fields(readable),
+        *_judge_claims(readable, files, configuration),
+        *files.located(_judge(files, configuration, readable)),
     )
     located = [
         replace(each, finding=finding)
@@ -88,28 +126,59 @@ def _record_places(
     documents: Iterable[Document | LocatedFinding],
     places: dict[str, Document],
     order: dict[str, int],
-    ruled: list[Document],
 ) -> Iterator[Document | LocatedFinding]:
-    """Yield the documents; record the last place of each object, and the order of the files.
-
-    Records claims with rules in `ruled`, because a claim may have no name yet.
-    """
+    """Yield the documents; record the last place of each object, and the order of the files."""
     for each in documents:
         if isinstance(each, Document):
             places[each.name] = each.without_value()
-            if any(get_value(each.value, path) is not None for path in _RULES):
-                ruled.append(each)
         source = each.source.name if isinstance(each, Document) else each.source
         order.setdefault(source, len(order))
         yield each
 
 
-def _judge_rules(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
-    """Check the rules of claims; an unreadable claim has findings already."""
+def find_ignored_fields(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
+    """Report the fields of device objects that the API server drops."""
+    fields = IgnoredFields(slice_reader(), class_reader(), claim_reader(), template_reader())
     for each in documents:
-        subject = read_claim_subject(each)
+        yield from map(each.locate_finding, fields.find(each.value, each.name))
+
+
+def _judge_claims(
+    documents: Sequence[Document], files: ClusterObjects, configuration: Configuration
+) -> Iterator[LocatedFinding]:
+    """Judge claims and templates with the devices of the files; unreadable ones have findings."""
+    subjects = [(each, read_claim_subject(each)) for each in documents]
+    if all(subject is None for _, subject in subjects):
+        return
+    cluster = CheckedCluster(
+        input=_with_nodes(files),
+        cluster=ClusterObjects(),
+        known=False,
+        gates=DEFAULTS,
+        configuration=configuration,
+        allocator=default_allocator(configuration),
+    )
+    context = cluster.judge_context()
+    for each, subject in subjects:
         if subject is not None:
-            yield from map(each.locate_finding, find_rule_errors(subject))
+            yield from map(each.locate_finding, judge_file(subject, context))
+
+
+def _with_nodes(files: ClusterObjects) -> ClusterObjects:
+    """Add the nodes that slices need, because authors of drivers have files without nodes.
+
+    Whether a node selector selects any node is then unknown, so the devices are, too.
+    """
+    if files.nodes:
+        return files
+    if any(each.node_selector for each in files.slices):
+        return replace(files, slices=())
+    named = {name for each in files.slices for name in _node_names(each)}
+    return replace(files, nodes=tuple(map(Node, sorted(named) or [_ANY_NODE])))
+
+
+def _node_names(each: Slice) -> Iterator[str]:
+    yield from filter(None, (each.node_name, *(device.node_name for device in each.devices)))
 
 
 def read_claim_subject(document: Document) -> Subject | None:
@@ -125,15 +194,42 @@ def read_claim_subject(document: Document) -> Subject | None:
 
 
 def _judge(
-    files: ClusterObjects, configuration: Configuration, *, rules: bool
+    files: ClusterObjects, configuration: Configuration, documents: Sequence[Document]
 ) -> Iterator[Finding]:
-    if not (files.slices or files.classes or files.findings or rules):
-        message = "no ResourceSlice, DeviceClass or claim with rules in the input"
+    if not files.findings and not any(_kind(each) in _PLURALS for each in documents):
+        message = "no ResourceSlice, DeviceClass, ResourceClaim or template in the input"
         yield NOTHING_TO_JUDGE.at("", message)
     selectors = Selectors(NEWEST)
-    unset, declared = (
+    judged = slices.judge_slices(
+        files.slices,
         UnsetGroups(configuration.unset_groups),
         compatibility_declarations(configuration),
+        selectors,
     )
-    yield from slices.judge_slices(files.slices, unset, declared, selectors)
+    yield from _without_consequences(judged, files, documents)
     yield from classes.judge_classes(files.classes, files.slices, selectors)
+
+
+def _without_consequences(
+    judged: Iterable[Finding], files: ClusterObjects, documents: Sequence[Document]
+) -> Iterator[Finding]:
+    """Leave out that a pool lacks a slice, if a slice of it is in the input and unreadable."""
+    known = {f"{SLICE}/{each.name}": each for each in files.slices}
+    broken = [
+        (get_value(each.value, ("spec", "driver")), get_value(each.value, ("spec", "pool", "name")))
+        for each in documents
+        if _kind(each) == SLICE and each.name not in known
+    ]
+    for finding in judged:
+        about = known.get(finding.object)
+        lacks = finding.code == POOL_INCOMPLETE.name and about is not None
+        if not (lacks and about is not None and any(_may_be_of(about, *each) for each in broken)):
+            yield finding
+
+
+def _may_be_of(known: Slice, driver: Value, pool: Value) -> bool:
+    """Tell whether an unreadable slice may belong to the pool of another slice."""
+    return all(
+        not isinstance(read, str) or read == own
+        for read, own in ((driver, known.driver), (pool, known.pool))
+    )

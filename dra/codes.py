@@ -16,6 +16,13 @@ FIELD_UNKNOWN = Code(
     example="spec.nodename: unknown field nodename",
     remedy="Correct the spelling or remove the field.",
 )
+FIELD_IGNORED = Code(
+    name="FieldIgnored",
+    severity=Severity.WARNING,
+    text="A spec has a field that Kubernetes does not know, so the API server drops the field.",
+    example="devices[0].atributes: unknown field atributes is ignored; did you mean attributes?",
+    remedy="Correct the spelling or remove the field.",
+)
 WRONG_TYPE = Code(
     name="WrongType",
     severity=Severity.ERROR,
@@ -238,6 +245,7 @@ CODES = Codes(
     [
         FIELD_MISSING,
         FIELD_UNKNOWN,
+        FIELD_IGNORED,
         WRONG_TYPE,
         WRONG_VALUE,
         MORE_ERRORS,

@@ -128,7 +128,8 @@ class _Walker:
             if value.get(name) is not None:
                 walked[name] = self.value(value[name], field.type, at)
             elif field.required:
-                self.add(codes.FIELD_MISSING, at, f"{name} is required")
+                hint = _misspelt(name, value, info)
+                self.add(codes.FIELD_MISSING, at, f"{name} is required{hint}")
         if info.forbid_unknown_fields:
             self.unknown(value, info, path)
         return walked
@@ -258,6 +259,14 @@ def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of va
             return "a list"
         case _:
             return f"a {type(value).__name__}"
+
+
+def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) -> str:
+    """Ask whether one of the unknown fields is meant to be the missing one."""
+    known = {field.encode_name for field in info.fields}
+    unknown = [f"{each}" for each in value if each not in known]
+    near = difflib.get_close_matches(name, unknown, n=1)
+    return f"; is the unknown field {near[0]} meant?" if near else ""
 
 
 def _last_path_element(path: str) -> str:

@@ -95,7 +95,8 @@ def test_warnings_are_success_without_strict() -> None:
 
 
 def test_info_findings_are_counted_and_printed_on_request() -> None:
-    assert lint("-f", "-") == (0, "1 info finding not shown; -v prints them\n")
+    told = "1 info finding not shown; -v prints them\nlooked at no object: no findings\n"
+    assert lint("-f", "-") == (0, told)
     assert "[NothingToJudge]" in lint("-f", "-", "-v")[1]
     assert lint("-f", "-", "-q") == (0, "")
 
@@ -105,7 +106,7 @@ def test_text_begins_with_file_and_line(tmp_path: Path) -> None:
     path.write_text(WARNED)
     code, out = lint("-f", str(path))
     assert code == 1
-    first, remedy = out.splitlines()
+    first, remedy, _ = out.splitlines()
     assert first.startswith(
         f"{path}:14: warning: ResourceSlice/a spec.devices[0].attributes[d.io/n"
     )
@@ -117,7 +118,7 @@ def test_findings_come_in_the_order_of_files_and_lines(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(CLASS)
     (tmp_path / "a.yaml").write_text(REFUSED.replace("driver: d.io", "driver: d_io"))
     _, out = lint("-f", str(tmp_path / "b.yaml"), "-f", str(tmp_path / "a.yaml"))
-    places = [line.split(": ")[0].rpartition("/")[2] for line in out.splitlines()[::2]]
+    places = [line.split(": ")[0].rpartition("/")[2] for line in out.splitlines()[:-1:2]]
     assert places == ["b.yaml:5", "a.yaml:7", "a.yaml:11"]
 
 
@@ -170,7 +171,7 @@ def test_the_items_of_a_list_are_checked() -> None:
 def test_the_last_of_several_slices_with_one_name_is_checked() -> None:
     code, out = lint("-f", "-", stdin=f"{CLEAN}---\n{WARNED}".encode())
     assert code == 1
-    assert [line.split(":")[1] for line in out.splitlines()[::2]] == ["19", "28"]
+    assert [line.split(":")[1] for line in out.splitlines()[:-1:2]] == ["19", "28"]
 
 
 def test_the_configuration_sets_severities(tmp_path: Path) -> None:
@@ -271,3 +272,106 @@ def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
 def test_valid_rules_have_no_findings() -> None:
     valid = RULED.partition("---")[0].replace('"nic"', '"gpu"').replace('["gpu","gpu"]', '["gpu"]')
     assert findings("-f", "-", stdin=valid.encode()) == (0, [])
+
+
+# --- ignored fields ---
+
+
+def test_an_ignored_field_names_the_field_that_is_meant() -> None:
+    misspelt = CLEAN.replace("attributes:", "atributes:")
+    code, (found,) = findings("-f", "-", stdin=misspelt.encode())
+    assert (code, found["code"], found["line"]) == (1, "FieldIgnored", 12)
+    assert found["path"] == "spec.devices[0].atributes"
+    assert found["message"].endswith("is ignored; did you mean attributes?")
+
+
+def test_equal_ignored_fields_of_a_list_are_counted() -> None:
+    devices = "".join(f"  - {{name: d{i}, taint: []}}\n" for i in range(3))
+    code, (found,) = findings("-f", "-", stdin=(CLEAN + devices).encode())
+    assert code == 1
+    assert found["message"] == "unknown field taint in 3 places is ignored; did you mean taints?"
+    assert found["path"] == "spec.devices[1].taint"
+
+
+def test_a_missing_field_names_the_misspelt_one() -> None:
+    code, found = findings("-f", "-", stdin=CLEAN.replace("driver:", "drivr:").encode())
+    assert code == 2
+    assert [each["code"] for each in found] == ["FieldMissing", "FieldIgnored"]
+    assert found[0]["message"] == "driver is required; is the unknown field drivr meant?"
+
+
+def test_opaque_parameters_and_metadata_have_any_field() -> None:
+    claim = CLAIM.replace(
+        "requests:",
+        "config: [{opaque: {driver: new.io, parameters: {anyField: 1}}}]\n    requests:",
+    ).replace("metadata: {name: c", "metadata: {uid: u, anyField: x, name: c")
+    claim = claim.replace("EXPRESSION", "true")
+    assert "anyField: x" in claim
+    assert findings("-f", "-", stdin=claim.encode())[1] == []
+
+
+# --- unreadable objects ---
+
+HALF = CLEAN.replace("resourceSliceCount: 1", "resourceSliceCount: 2")
+
+
+def test_an_unreadable_slice_does_not_make_its_pool_incomplete() -> None:
+    other = HALF.replace("name: a", "name: b").replace("int: 0", "int: zero")
+    code, found = findings("-f", "-", stdin=f"{HALF}---\n{other}".encode())
+    assert (code, [each["code"] for each in found]) == (2, ["WrongType"])
+    elsewhere = other.replace("name: p,", "name: q,")
+    _, found = findings("-f", "-", stdin=f"{HALF}---\n{elsewhere}".encode())
+    assert [each["code"] for each in found] == ["PoolIncomplete", "WrongType"]
+
+
+def test_an_unreadable_object_does_not_hide_findings_about_others() -> None:
+    other = WARNED.replace("name: a", "name: b").replace("{name: p", "{name: q")
+    text = f"{UNDECODABLE}---\n{other}---\n{CLASS}"
+    code, found = findings("-f", "-", stdin=text.encode())
+    assert (code, [each["code"] for each in found]) == (2, ["WrongType", "NameTwice", "Malformed"])
+
+
+# --- claims ---
+
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec:
+  devices:
+    requests:
+    - name: r
+      exactly:
+        deviceClassName: gpu
+        selectors: [{cel: {expression: 'EXPRESSION'}}]
+"""
+GPU_CLASS = CLASS.replace("  extendedResourceName: gpu\n", "  selectors: []\n")
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('device.driver == "d.io"', []),
+        ('device.driver == "d.io" &&', ["ExpressionRefused"]),
+        ('device.attributes["d.io"].nuna == 0', ["ReadNowhere"]),
+    ],
+)
+def test_selectors_of_claims_are_tried_on_the_devices(expression: str, expected: list[str]) -> None:
+    claim = CLAIM.replace("EXPRESSION", expression.replace("'", "''"))
+    text = f"{CLEAN}---\n{GPU_CLASS}---\n{claim}"
+    _, found = findings("-f", "-", stdin=text.encode())
+    about = [each["code"] for each in found if each["object"] == "ResourceClaim/c"]
+    assert [each for each in about if each in expected] == expected, found
+    assert bool(about) is bool(expected), found
+
+
+# --- the summary ---
+
+
+def test_the_last_line_says_what_was_looked_at() -> None:
+    text = f"{CLEAN}---\n{GPU_CLASS}---\n{POD}"
+    told = "looked at 1 ResourceSlice, 1 DeviceClass: no findings\n"
+    assert lint("-f", "-", stdin=text.encode()) == (0, told)
+    assert lint("-f", "-", "-q", stdin=text.encode()) == (0, "")
+    out = lint("-f", "-", stdin=f"{WARNED}---\n{CLASS}".encode())[1]
+    assert out.endswith("looked at 1 ResourceSlice, 1 DeviceClass: 1 error, 1 warning\n")
