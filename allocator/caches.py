@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from allocator.pod_use import PodUse, decode_pod
+import msgspec
+
 from cluster.cache import Cache, CachedObject
 from cluster.discovery import find_served
 from cluster.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES
@@ -14,6 +15,7 @@ from dra.classes import class_reader
 from dra.nodes import node_reader
 from dra.slices import slice_reader
 from dra.taints import taint_rule_reader
+from ledger.pods import Pod, PodSpec, pod_reader
 from runtime.object_cache import watch_objects
 from runtime.watched_facts import WatchedFacts
 
@@ -31,7 +33,7 @@ class AllocatorCaches:
         self.classes = watch_objects(session, CLASSES, class_reader())
         self.nodes = watch_objects(session, NODES, node_reader())
         self.claims = watch_objects(session, CLAIMS, claim_reader())
-        self.pods = Cache(session, PODS, PodUse, decode=decode_pod, keep_raw=False)
+        self.pods = watch_objects(session, PODS, pod_reader(), keep=_without_unused_parts)
         self.taint_rules: Cache[Any] | None = None
         if taint_rules:
             resource = TAINT_RULES.at_version(taint_rules)
@@ -103,3 +105,10 @@ class AllocatorCaches:
         unsynced = (each for each in self.all if not each.synced)
         lines = [f"{each.resource.plural} are not synced: {each.problem}" for each in unsynced]
         return [*lines, *self.facts.find_missing()]
+
+
+def _without_unused_parts(pod: Pod) -> Pod:
+    """Return what is kept of a pod: only the identity of one without claims."""
+    metadata = msgspec.structs.replace(pod.metadata, labels={}, annotations={})
+    spec = PodSpec(node_name=pod.spec.node_name, resource_claims=pod.spec.resource_claims)
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)

@@ -12,15 +12,19 @@ T = TypeVar("T")
 
 
 def watch_objects(
-    session: Session, resource: Resource, reader: Reader[T], *, fields: str = ""
+    session: Session,
+    resource: Resource,
+    reader: Reader[T],
+    *,
+    keep: Callable[[T], T] | None = None,
 ) -> Cache[T]:
-    """Return a cache of decoded objects without their JSON."""
+    """Return a cache of decoded objects without their JSON, or of what `keep` keeps of them."""
     shape: type[T] = object  # type: ignore[assignment]  # the decoder decides
-    decode = _decode_with(reader)
-    return Cache(session, resource, shape, decode=decode, keep_raw=False, fields=fields)
+    decode = _decode_with(reader, keep)
+    return Cache(session, resource, shape, decode=decode, keep_raw=False)
 
 
-def _decode_with(reader: Reader[T]) -> Callable[[bytes], T]:
+def _decode_with(reader: Reader[T], keep: Callable[[T], T] | None) -> Callable[[bytes], T]:
     """Return a decoder that raises ValueError for an object that cannot be read."""
 
     def decode(raw: bytes) -> T:
@@ -28,6 +32,6 @@ def _decode_with(reader: Reader[T]) -> Callable[[bytes], T]:
         if isinstance(found, tuple):
             first = found[0]
             raise ValueError(f"{first.path}: {first.message}")  # noqa: TRY004  # not a type check
-        return found
+        return found if keep is None else keep(found)
 
     return decode
