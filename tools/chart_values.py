@@ -10,7 +10,9 @@ from tools.chart_text import Placeholders
 
 JSON = dict[str, Any]
 _CERT_MANAGER: Final = 'eq .Values.tls.mode "cert-manager"'
-_JUDGE: Final = ".Values.judge.enabled"
+# Components with objects of their own, by their label.
+_COMPONENTS: Final = {"judge": ".Values.judge.enabled", "scheduler": ".Values.scheduler.enabled"}
+_SCHEDULER_IMAGE: Final = 'include "drawbridge.schedulerImage" . | quote'
 # Objects of the components, and objects of the base that can be turned off.
 _CONDITIONS: Final = {
     "Certificate": _CERT_MANAGER,
@@ -113,7 +115,7 @@ def edit(source: JSON, holders: Placeholders) -> str:
     elif hooks:
         for hook in source["webhooks"]:
             _edit_webhook(hook, holders)
-    elif kind == "ConfigMap":
+    elif metadata["name"] == "drawbridge-config":
         source["data"] = {holders.lines(_CONFIGURATION): None}
     elif kind == "PodMonitor":
         _edit_pod_monitor(source, holders)
@@ -128,11 +130,11 @@ def edit(source: JSON, holders: Placeholders) -> str:
 
 
 def _find_condition(source: JSON) -> str:
-    """Return the condition of an object's kind, and of the judge for its objects."""
+    """Return the condition of an object's kind, and of its component."""
     condition = _CONDITIONS.get(source["kind"], "")
-    if source["metadata"]["labels"].get("app.kubernetes.io/component") != "judge":
-        return condition
-    return f"and {_JUDGE} ({condition})" if condition else _JUDGE
+    component = source["metadata"]["labels"].get("app.kubernetes.io/component", "")
+    enabled = _COMPONENTS.get(component, "")
+    return f"and {enabled} ({condition})" if enabled and condition else enabled or condition
 
 
 def _merge(value: str) -> str:
@@ -161,9 +163,22 @@ def _edit_deployment(source: JSON, holders: Placeholders) -> None:
     pod[holders.lines(_with("imagePullSecrets", ".Values.imagePullSecrets"))] = None
     for field in ("nodeSelector", "tolerations", "affinity"):
         pod[holders.lines(_with(field, f"{value}.{field}"))] = None
+    if name == "scheduler":
+        _edit_scheduler(pod["containers"], value, holders)
+        return
     (container,) = pod["containers"]
     _edit_container(container, value, holders)
     _edit_tls(name, pod, container, holders)
+
+
+def _edit_scheduler(containers: list[JSON], value: str, holders: Placeholders) -> None:
+    """Edit the kube-scheduler and the allocator beside it, which have images of their own."""
+    scheduler, allocator = containers
+    _edit_container(scheduler, value, holders)
+    scheduler["image"] = holders.inline(_SCHEDULER_IMAGE)
+    # kube-scheduler has no names for levels.
+    scheduler["args"][-1] = holders.lines(_render_arguments(value))
+    _edit_container(allocator, f"{value}.allocator", holders)
 
 
 def _render_spread(constraints: list[JSON], value: str) -> str:
@@ -182,13 +197,16 @@ def _edit_container(container: JSON, value: str, holders: Placeholders) -> None:
     container["args"].append(
         holders.lines(
             '{{- if ne .Values.logLevel "info" }}\n'
-            "- --log-level={{ .Values.logLevel }}\n{{- end }}\n"
-            f"{{{{- range {value}.extraArgs }}}}\n- {{{{ . | quote }}}}\n{{{{- end }}}}"
+            "- --log-level={{ .Values.logLevel }}\n{{- end }}\n" + _render_arguments(value)
         )
     )
     container["resources"] = {
         holders.lines(f"{{{{- toYaml {value}.resources | nindent %0 }}}}"): None
     }
+
+
+def _render_arguments(value: str) -> str:
+    return f"{{{{- range {value}.extraArgs }}}}\n- {{{{ . | quote }}}}\n{{{{- end }}}}"
 
 
 def _edit_tls(name: str, pod: JSON, container: JSON, holders: Placeholders) -> None:

@@ -47,7 +47,9 @@ def render_kustomization(folder: Path) -> list[Json]:
 def write_kustomization(folder: Path, fields: Mapping[str, Any]) -> Path:
     """Write an overlay of overlays/default with the fields of a case."""
     manifests = os.path.relpath(MANIFESTS, folder)
-    image = fields.get("image", {"newName": "drawbridge", "newTag": read_version()})
+    version = read_version()
+    image = fields.get("image", {"newName": "drawbridge", "newTag": version})
+    scheduler = {"newName": "drawbridge-scheduler", "newTag": version}
     removed = [
         {
             "target": {"kind": kind},
@@ -60,7 +62,10 @@ def write_kustomization(folder: Path, fields: Mapping[str, Any]) -> Path:
         "kind": "Kustomization",
         "resources": [f"{manifests}/base"],
         "components": [f"{manifests}/components/{each}" for each in fields.get("components", ())],
-        "images": [{"name": "drawbridge", **image}],
+        "images": [
+            {"name": "drawbridge", **image},
+            {"name": "drawbridge-scheduler", **scheduler},
+        ],
         "replicas": fields.get("replicas", []),
         "patches": [*fields.get("patches", ()), *removed],
     }

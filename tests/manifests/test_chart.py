@@ -153,13 +153,11 @@ def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
 
 
 def test_the_schema_has_exactly_the_values() -> None:
-    processes = ("webhook", "controller", "judge")
+    processes = ("webhook", "controller", "judge", "scheduler", "scheduler.allocator")
     optional = {"global"} | {f"{each}.resources.{part}" for each in processes
                              for part in ("claims", "requests", "limits")}  # fmt: skip
     top = {leaf for leaf in list_schema_leaves(SCHEMA) if leaf not in optional}
-    known = {".".join(each.split(".")[:2]) if ".resources." in each else each
-             for each in list_leaves(VALUES)}  # fmt: skip
-    known = {each.removesuffix(".resources") for each in known} - {*processes}
+    known = {each.partition(".resources.")[0] for each in list_leaves(VALUES)} - {*processes}
     top -= {f"{each}.resources" for each in processes}
     labels = {"dashboard.labels.grafana_dashboard"}
     assert top - {"dashboard.labels"} == known - labels

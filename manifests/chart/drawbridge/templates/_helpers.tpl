@@ -6,6 +6,15 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "drawbridge.schedulerImage" -}}
+{{- $image := .Values.scheduler.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
 {{/*
 The controller sets failurePolicy Fail on the guard once it can deny no pod by mistake. Helm applies on
 the server, so another value would conflict with the controller or take its value back.
