@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
+from allocator.prepare_failures import REASON, PrepareEvent
 from cluster.cache import Cache, CachedObject
 from cluster.discovery import find_served
-from cluster.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES
+from cluster.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
 from cluster.session import Session
 from dra.claim import Claim, claim_reader
 from dra.classes import class_reader
@@ -38,6 +39,10 @@ class AllocatorCaches:
         if taint_rules:
             resource = TAINT_RULES.at_version(taint_rules)
             self.taint_rules = watch_objects(session, resource, taint_rule_reader())
+        # Not needed for decisions, so the allocator is ready without it.
+        self.events = Cache(
+            session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False
+        )
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self.claims.subscribe(self._wake_waiting)
 
@@ -89,16 +94,16 @@ class AllocatorCaches:
 
     @property
     def all(self) -> tuple[Cache[Any], ...]:
-        """All caches."""
+        """The caches without which nothing is decided."""
         return (*self.devices, self.claims, self.pods, self.facts.cache)
 
     def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
         """Return all caches with their names in metrics."""
-        return ((cache.resource.plural, cache) for cache in self.all)
+        return ((cache.resource.plural, cache) for cache in (*self.all, self.events))
 
     def run(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Return the watches of all caches."""
-        return (each.run() for each in self.all)
+        return (each.run() for each in (*self.all, self.events))
 
     def describe_unsynced(self) -> list[str]:
         """Return one line for each cache that is not in step with the API server."""

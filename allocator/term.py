@@ -30,6 +30,10 @@ class Lease(Protocol):
         """The current term; None while another kube-scheduler may lead."""
         ...
 
+    def describe(self) -> str:
+        """Say who holds the Lease."""
+        ...
+
 
 class TermKeeper:
     """Follows the Lease, and recovers at the start of each term."""
@@ -41,16 +45,17 @@ class TermKeeper:
         *,
         claims: Callable[[], Iterable[Claim]],
         finish_failed_writes: Callable[[], Awaitable[None]],
-        is_synced: Callable[[], bool],
+        is_ready: Callable[[], bool],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._lease = lease
         self._recovery = recovery
         self._claims = claims
         self._finish_failed_writes = finish_failed_writes
-        self._is_synced = is_synced
+        self._is_ready = is_ready
         self._pause = pause
         self._recovered: Term | None = None
+        self._starts = 0
         self.problem = ""
 
     @property
@@ -58,6 +63,17 @@ class TermKeeper:
         """Whether allocations can be decided and written now."""
         term = self._lease.term
         return term is not None and term == self._recovered
+
+    def start_again(self) -> None:
+        """Recover again before the next allocation."""
+        self._recovered = None
+        self._starts += 1
+
+    def describe(self) -> str:
+        """Say why nothing is allocated."""
+        if self._lease.term is None:
+            return self._lease.describe()
+        return self.problem or "the recovery at the start of the term has not finished"
 
     async def run(self) -> None:
         """Recover whenever a term starts, and clean up while it lasts, until cancelled."""
@@ -76,11 +92,12 @@ class TermKeeper:
 
     async def _recover_if_needed(self) -> None:
         term = self._lease.term
-        if term is None or term == self._recovered or not self._is_synced():
+        if term is None or term == self._recovered or not self._is_ready():
             return
+        starts = self._starts
         await self._recovery.begin_term()
         # The Lease may have changed hands during the recovery.
-        if self._lease.term == term:
+        if self._lease.term == term and self._starts == starts:
             self._recovered = term
             self.problem = ""
             log_event(_LOG, logging.INFO, "leading", holder=term.holder)

@@ -176,6 +176,21 @@ UNFENCED_NODES: Final = Gauge(
     "Owned nodes that lack the taint that keeps pods of other schedulers away.",
     registry=REGISTRY,
 )
+ALLOCATOR_LEADING: Final = Gauge(
+    "drawbridge_allocator_leading",
+    "1 in the allocator beside the kube-scheduler that leads, after its recovery.",
+    registry=REGISTRY,
+)
+ALLOCATOR_DOUBLES: Final = Counter(
+    "drawbridge_allocator_double_allocations",
+    "Devices that were found allocated to several claims although only one can have them.",
+    registry=REGISTRY,
+)
+ALLOCATOR_MARKS_REMOVED: Final = Counter(
+    "drawbridge_allocator_marks_removed",
+    "Marks without an allocation that were removed, because nobody continued the write.",
+    registry=REGISTRY,
+)
 OTHER_WEBHOOKS: Final = Gauge(
     "drawbridge_other_webhooks",
     "Known webhooks of other projects that act on the same pods.",

@@ -31,9 +31,13 @@ class Rig:
             self,  # type: ignore[arg-type]  # has the methods of a recovery
             claims=lambda: (),
             finish_failed_writes=self.finish,
-            is_synced=lambda: self.synced,
+            is_ready=lambda: self.synced,
             pause=self.pause,
         )
+
+    def describe(self) -> str:
+        """Describe the Lease."""
+        return "host-b holds the Lease"
 
     async def begin_term(self) -> None:
         """Recover."""
@@ -118,13 +122,28 @@ async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Excep
     assert not rig.keeper.problem
 
 
-async def test_a_lease_lost_during_the_recovery_does_not_lead(rig: Rig) -> None:
+async def test_a_term_that_starts_again_recovers_again(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.keeper.start_again()
+    assert not rig.keeper.leading
+    assert "has not finished" in rig.keeper.describe()
+    assert await rig.run(1) == ["recover"]
+    rig.term = None
+    assert rig.keeper.describe() == "host-b holds the Lease"
+
+
+@pytest.mark.parametrize("what", ["lease", "decisions"])
+async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, what: str) -> None:
     rig.term = FIRST
     begin = rig.begin_term
 
     async def begin_term() -> None:
         await begin()
-        rig.term = SECOND
+        if what == "lease":
+            rig.term = SECOND
+        else:
+            rig.keeper.start_again()
 
     rig.begin_term = begin_term  # type: ignore[method-assign]  # the Lease changes hands meanwhile
     await rig.run(1)

@@ -1,0 +1,40 @@
+"""Which pools the allocator uses, from the configuration and the facts."""
+
+from collections.abc import Collection
+
+from allocator.state import FindNode, OwnsPool
+from config.model import Configuration
+from dra.inventory import PoolID
+from dra.slices import Slice
+from facts.families import known_families
+from facts.model import Facts
+from registration.owned_pools import (
+    PoolOwner,
+    decide_pool,
+    find_local_node,
+    find_withheld_drivers,
+    owned_pools,
+)
+
+
+def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
+    """Return the function that decides whether the allocator uses a pool.
+
+    It uses the owned pools, except those on a node whose device plugin has the same devices.
+    """
+    owned, known = owned_pools(configuration), known_families(configuration)
+    extended: dict[str, frozenset[str]] = {}
+    for each in facts.classes:
+        if each.extended:
+            extended[each.extended] = extended.get(each.extended, frozenset()).union(each.drivers)
+
+    def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
+        name = find_local_node(slices)
+        node = find_node(name) if name else None
+        if node is None:
+            return False
+        owner = decide_pool(owned, pool, slices, lambda _: node.labels)
+        withheld = find_withheld_drivers(node, known, extended)
+        return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
+
+    return owns_pool
