@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from allocator.caches import AllocatorCaches
 from allocator.conflicts import find_conflicts
-from allocator.decisions import Decisions
+from allocator.decisions import PodDecisions
 from allocator.ownership import make_pool_filter
 from allocator.reservations import PodReservation
 from allocator.state import AllocatorState
@@ -73,7 +73,7 @@ class LiveState:
         self._on_change = on_change
         self._report = report
         self._inputs: Inputs | None = None
-        self._decisions: Decisions | None = None
+        self._decisions: PodDecisions | None = None
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
         for cache in (*caches.devices, caches.claims, caches.pods):
@@ -86,7 +86,7 @@ class LiveState:
         return self._decisions is not None
 
     @property
-    def decisions(self) -> Decisions:
+    def decisions(self) -> PodDecisions:
         """The current decisions."""
         if self._decisions is None:
             raise RuntimeError("no decisions before the caches are synced")
@@ -130,7 +130,7 @@ class LiveState:
             self._decisions = self._build(inputs)
         self._on_rebuild()
 
-    def _build(self, inputs: Inputs) -> Decisions:
+    def _build(self, inputs: Inputs) -> PodDecisions:
         caches, state = self._caches, make_state(inputs)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
@@ -138,7 +138,7 @@ class LiveState:
                 state.apply(None, each.value)
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
-        return Decisions(state, lambda: str(uuid.uuid4()))
+        return PodDecisions(state, lambda: str(uuid.uuid4()))
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
         if self._decisions is None:
