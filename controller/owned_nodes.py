@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from config.model import Configuration, OwnedPool
+from config.model import Configuration
 from controller.protocols import (
     ApiRequestError,
     Gauge,
@@ -26,6 +26,7 @@ from controller.watched_objects import WatchedNode
 from dra.finding import Finding
 from registration.owned_pools import (
     FENCE,
+    NodeOwnership,
     decide_node,
     has_fence,
     owned_pools,
@@ -49,15 +50,14 @@ class TaintChange(NamedTuple):
 
 
 def taint_changes(
-    nodes: Iterable[WatchedObject[WatchedNode]], owned: tuple[OwnedPool, ...]
+    nodes: Iterable[WatchedObject[WatchedNode]], decided: Mapping[str, NodeOwnership]
 ) -> list[TaintChange]:
     """Return the nodes that lack the taint, then those that have it without need."""
-    changes = []
-    for each in nodes:
-        fenced = decide_node(owned, each.value.metadata.labels or {}).fenced
-        if fenced != has_fence(each.value.spec.taints or ()):
-            changes.append(TaintChange(not fenced, each.name))
-    return sorted(changes)
+    return sorted(
+        TaintChange(not decided[each.name].fenced, each.name)
+        for each in nodes
+        if decided[each.name].fenced != has_fence(each.value.spec.taints or ())
+    )
 
 
 def change_taints(current: _Taints, *, removed: bool) -> _Taints:
@@ -95,9 +95,12 @@ class OwnedNodeReconciler:
         """Change the taints of a bounded number of nodes; their watch events start the next run."""
         owned = owned_pools(self._configuration())
         nodes = tuple(self._nodes.all())
-        changes = taint_changes(nodes, owned)
-        labels = {each.name: each.value.metadata.labels or {} for each in nodes}
-        self._set_gauges(owned, labels.values(), changes)
+        decided = {
+            each.name: decide_node(owned, each.value.metadata.labels or {}) for each in nodes
+        }
+        changes = taint_changes(nodes, decided)
+        self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
+        self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
         rejected: list[str] = []
 
         async def write(change: TaintChange) -> None:
@@ -111,21 +114,11 @@ class OwnedNodeReconciler:
             await process_each(changes[:MAX_CHANGES], write)
         finally:
             found = (
-                report_selection(owned, labels),
-                report_disagreement(owned, labels),
+                report_selection(owned, decided),
+                report_disagreement(decided),
                 report_unfenced_nodes(sorted(rejected)),
             )
             self._report(frozenset(each for each in found if each is not None))
-
-    def _set_gauges(
-        self,
-        owned: tuple[OwnedPool, ...],
-        labels: Iterable[Mapping[str, str]],
-        changes: Iterable[TaintChange],
-    ) -> None:
-        decided = [decide_node(owned, each) for each in labels]
-        self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided))
-        self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
 
     async def _write(self, change: TaintChange) -> None:
         cached = self._nodes.get(change.node)

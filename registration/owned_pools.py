@@ -43,6 +43,7 @@ class PoolOwner(enum.StrEnum):
 class NodeOwnership(NamedTuple):
     """What the configuration says about one node."""
 
+    entries: tuple[int, ...] = ()  # of `ownedPools`, that select the node
     drivers: frozenset[str] = frozenset()  # whose local pools on the node are owned
     fenced: bool = False  # whether the node must have the taint
     disagreeing: bool = False  # whether only some of the entries set `unfenced`
@@ -51,6 +52,9 @@ class NodeOwnership(NamedTuple):
     def owned(self) -> bool:
         """Whether any pool on the node can be owned."""
         return bool(self.drivers)
+
+
+_NOT_OWNED: Final = NodeOwnership()
 
 
 def owned_pools(configuration: Configuration) -> tuple[OwnedPool, ...]:
@@ -64,10 +68,14 @@ def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
     If entries disagree on the fence, the node has it: the fence of one driver protects only if no
     other entry removes it.
     """
-    entries = [each for each in owned if selector_matches(each.node_selector, labels)]
-    unfenced = {each.unfenced for each in entries}
-    drivers = frozenset(str(each.driver) for each in entries)
-    return NodeOwnership(drivers, False in unfenced, len(unfenced) > 1)
+    entries = tuple(
+        i for i, each in enumerate(owned) if selector_matches(each.node_selector, labels)
+    )
+    if not entries:
+        return _NOT_OWNED
+    unfenced = {owned[i].unfenced for i in entries}
+    drivers = frozenset(str(owned[i].driver) for i in entries)
+    return NodeOwnership(entries, drivers, False in unfenced, len(unfenced) > 1)
 
 
 def decide_pool(
@@ -165,9 +173,9 @@ def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
     )
 
 
-def report_disagreement(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels]) -> Finding | None:
+def report_disagreement(nodes: Mapping[str, NodeOwnership]) -> Finding | None:
     """Report the nodes for which the entries disagree on the fence."""
-    names = sorted(name for name, labels in nodes.items() if decide_node(owned, labels).disagreeing)
+    names = sorted(name for name, each in nodes.items() if each.disagreeing)
     if not names:
         return None
     verb, has = ("is", "has") if len(names) == 1 else ("are", "have")
@@ -178,18 +186,17 @@ def report_disagreement(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels])
     return FENCE_DISAGREES.at("ownedPools", message, object="Configuration")
 
 
-def report_selection(owned: Sequence[OwnedPool], nodes: Mapping[str, Labels]) -> Finding | None:
+def report_selection(
+    owned: Sequence[OwnedPool], nodes: Mapping[str, NodeOwnership]
+) -> Finding | None:
     """Report entries that select no node, or a fence around every node of the cluster."""
-    unused = [
-        f"ownedPools[{i}]"
-        for i, each in enumerate(owned)
-        if not any(selector_matches(each.node_selector, labels) for labels in nodes.values())
-    ]
+    used = {i for each in nodes.values() for i in each.entries}
+    unused = [f"ownedPools[{i}]" for i in range(len(owned)) if i not in used]
     if unused:
         verb = "selects" if len(unused) == 1 else "select"
         message = f"{', '.join(unused)} {verb} no node"
         return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
-    if nodes and all(decide_node(owned, labels).fenced for labels in nodes.values()):
+    if nodes and all(each.fenced for each in nodes.values()):
         message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
         return FENCE_AROUND_ALL.at("ownedPools", message, object="Configuration")
     return None

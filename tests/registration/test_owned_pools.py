@@ -89,7 +89,7 @@ def test_native_placement_owns_nothing() -> None:
 def test_a_node_is_owned_for_the_drivers_of_all_entries_that_select_it() -> None:
     owned = configured(entry("a"), entry("b", driver="nic.example.com"), entry("c")).owned_pools
     found = decide_node(owned, {"a": "", "b": ""})
-    assert found == NodeOwnership(frozenset({POOL.driver, "nic.example.com"}), fenced=True)
+    assert found == NodeOwnership((0, 1), frozenset({POOL.driver, "nic.example.com"}), fenced=True)
     assert found.owned
 
 
@@ -103,11 +103,11 @@ def test_a_node_has_no_fence_only_if_all_its_entries_omit_it() -> None:
 
 def test_entries_that_disagree_are_reported_with_the_nodes() -> None:
     owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
-    nodes = {"n2": {"a": "", "b": ""}, "n1": {"a": "", "b": ""}, "n3": {"a": ""}}
-    found = report_disagreement(owned, nodes)
+    both, one = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})
+    found = report_disagreement({"n2": both, "n1": both, "n3": one})
     assert found is not None
     assert found.message.startswith("nodes n1, n2 are selected by entries with and without")
-    assert report_disagreement(owned, {"n3": {"a": ""}, "n4": {"b": ""}}) is None
+    assert report_disagreement({"n3": one, "n4": decide_node(owned, {"b": ""})}) is None
 
 
 @pytest.mark.parametrize(
