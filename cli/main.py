@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "cli.serve",
     "simulate": "cli.simulate",
     "translate": "cli.translate",
+    "undo": "cli.undo",
 }
 
 BUG, INTERRUPTED, BROKEN_PIPE = 3, 130, 141

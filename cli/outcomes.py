@@ -71,6 +71,20 @@ class Outcomes:
                 lines += [f"    {escape_unprintable(each.document.name)}" for each in group]
         return lines, list(_summary(result, asked))
 
+    def describe_undone(self, result: EditResult, templates: int) -> tuple[list[str], list[str]]:
+        """Return the lines about the undone workloads, and the lines of the summary."""
+        groups: dict[tuple[str, ...], list[EditedObject]] = {}
+        for each in result.objects:
+            if each.changed:
+                restored = self.asked(apply_edits(each.document.value, each.result.edits))
+                groups.setdefault(restored, []).append(each)
+        lines: list[str] = []
+        for restored, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+            lines += format_line(_subject(group), WorkloadOutcome(("undone",), restored))
+        undone = count_noun(sum(map(len, groups.values())), "workload")
+        summary = f"{undone} undone; {count_noun(templates, 'claim template')} left out"
+        return lines, [summary]
+
     def asked(self, value: Value) -> tuple[str, ...]:
         """Return the fields of an object's pods that request devices, with their values."""
         values: dict[str, str] = {}

@@ -40,8 +40,8 @@ def test_equal_destinations_have_equal_options() -> None:
 def test_the_first_format_is_the_default() -> None:
     for name, parser in COMMANDS.items():
         for action in parser.options():
-            # These two have a second default, for errors and for --output-dir.
-            if action.dest == "output" and name not in ("config print", "translate"):
+            # These have a second default, for errors and for --output-dir.
+            if action.dest == "output" and name not in ("config print", "translate", "undo"):
                 assert action.choices
                 assert action.default == next(iter(action.choices))
 
@@ -94,7 +94,7 @@ def test_the_cluster_does_not_take_the_expression(
         ("config print --nope", "config print", "unrecognized arguments: --nope"),
         ("lint -f a b", "lint", "unrecognized arguments: b"),
         ("cel --cluster a", "cel", "one of the arguments EXPR --batch is required"),
-        ("explain --context", "explain", "the following arguments are required: POD"),
+        ("explain --context", "explain", "the following arguments are required: POD|TYPE/NAME"),
     ],
 )
 def test_wrong_usage_shows_the_usage_of_the_subcommand(line: str, usage: str, error: str) -> None:

@@ -72,6 +72,16 @@ def has_same_content(stored_object: Mapping[str, Value], ours: ClaimTemplate) ->
     return equal_json(normalize_spec(_object(theirs, "spec")), _object(wanted, "spec"))
 
 
+def has_generated_name(stored: Mapping[str, Value]) -> bool:
+    """Whether the name of a stored template is the hash of its content, as we name templates."""
+    metadata, inner = _object(stored, "metadata"), _object(stored, "spec")
+    spec: dict[str, Value] = {"spec": normalize_spec(_object(inner, "spec"))}
+    if of_claim := _metadata_maps(_object(inner, "metadata")):
+        spec["metadata"] = of_claim
+    content: dict[str, Value] = {"metadata": _metadata_maps(metadata), "spec": spec}
+    return metadata.get("name") == TEMPLATE_PREFIX + content_digest(content)
+
+
 def _object(value: Mapping[str, Value], name: str) -> dict[str, Value]:
     held = value.get(name)
     return held if isinstance(held, dict) else {}

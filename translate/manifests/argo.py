@@ -8,6 +8,7 @@ change, or if a patch exists already, the template is not translated.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from documents.patch import Edit, apply_edits
@@ -88,4 +89,48 @@ def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     if claims:
         text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
         others.append(Edit("add", ("spec", _PATCH), text))
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)
+
+
+def find_translated_places(value: Value) -> tuple[Place, ...]:
+    """Return the templates of a workflow whose patch has only claims, as pods with these claims."""
+    if not isinstance(value, dict) or group_kind(value) not in SPECS:
+        return ()
+    path = SPECS[group_kind(value)]
+    spec = get_value(value, path)
+    listed = spec.get("templates") if isinstance(spec, dict) else None
+    found: list[Place] = []
+    for number, one in enumerate(listed if isinstance(listed, list) else ()):
+        claims = _patched_claims(one)
+        if claims and isinstance(spec, dict) and isinstance(one, dict):
+            for place in _template(one, (*path, "templates", number), spec):
+                inner = get_value(place.pod, ("spec",))
+                pod: dict[str, Value] = {"spec": {**inner, "resourceClaims": claims}}  # type: ignore[dict-item]  # an object
+                if "metadata" in one:
+                    pod["metadata"] = one["metadata"]
+                found.append(replace(place, pod=pod))
+    return tuple(found)
+
+
+def _patched_claims(template: Value) -> list[Value]:
+    """Return the claims in the patch of a template; none if it patches anything else."""
+    text = template.get(_PATCH) if isinstance(template, dict) else None
+    try:
+        patch = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(patch, dict) or patch.keys() != {"resourceClaims"}:
+        return []
+    claims = patch["resourceClaims"]
+    return claims if isinstance(claims, list) else []
+
+
+def map_undo(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """Map the edits that undo a translation; None if the patch would keep other claims."""
+    if place.inherited is None or not edits:
+        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
+    if get_value(apply_edits(place.pod, edits), _CLAIMS):
+        return None
+    others = [each for each in edits if each.path[:2] != _CLAIMS]
+    others.append(Edit("remove", ("spec", _PATCH)))
     return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)

@@ -60,6 +60,19 @@ RAY_GPUS_LOST = Code(
     ),
     remedy='Set `rayStartParams.num-gpus` of the group to the number of GPUs, such as "2".',
 )
+ORIGINAL_UNUSABLE = Code(
+    name="OriginalUnusable",
+    severity=Severity.ERROR,
+    text=(
+        "The annotation with the original requests is invalid, or the object was changed so that "
+        "it no longer fits. The object stays as it is."
+    ),
+    example=(
+        "metadata.annotations[drawbridge.dev/original]: the original requests cannot be restored: "
+        "spec.containers[0].name has changed"
+    ),
+    remedy="Apply the original manifest, or edit the object.",
+)
 
 CODES = Codes(
     "translate: manifests",
@@ -69,5 +82,6 @@ CODES = Codes(
         QUOTA_COUNTS,
         TEMPLATE_DIFFERS,
         RAY_GPUS_LOST,
+        ORIGINAL_UNUSABLE,
     ],
 )

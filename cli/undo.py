@@ -1,0 +1,208 @@
+"""`drawbridge undo`: gives back what translated manifests asked, from their annotation.
+
+Leaves out the claim templates that the translation added and nothing in the input uses any more.
+With `--context` and without files, reads the translated workloads of a namespace.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from cli import edit_output, live_cluster, output
+from cli.cluster_options import add_live_options, add_manifests_option, add_namespace_option
+from cli.edited_manifests import TEMPLATE_KIND, EditedFile, EditResult, TemplateKey, template_key
+from cli.exit_codes import BAD, DONE, NOTICE, exit_code
+from cli.input_files import read_sources
+from cli.live_cluster import ClusterReadError
+from cli.manifest_text import join_documents, print_each
+from cli.progress import with_progress
+from cli.streams import Streams
+from documents.document import Document, LocatedFinding, Source
+from documents.paths import get_value
+from documents.read import read_objects
+from documents.values import Value
+from translate.changes.template import has_generated_name
+from translate.manifests.objects import TranslatedObject
+from translate.manifests.undone import undo_object
+
+if TYPE_CHECKING:
+    from cluster.session import Session
+
+NAME = "undo"
+HELP = "give back what translated manifests asked"
+EXIT_CODES = {
+    DONE: "undone, or nothing to undo",
+    NOTICE: "with --exit-code: something changes; with --strict: warnings",
+    BAD: "errors, or bad input",
+}
+_CLUSTER: Final = "<cluster>"
+_WORKLOADS: Final = (
+    ("apps", "v1", "deployments", "Deployment"),
+    ("apps", "v1", "statefulsets", "StatefulSet"),
+    ("apps", "v1", "daemonsets", "DaemonSet"),
+    ("batch", "v1", "jobs", "Job"),
+    ("batch", "v1", "cronjobs", "CronJob"),
+    ("", "v1", "pods", "Pod"),
+)
+# Fields that the API server sets; a manifest does not have them.
+_SET_BY_SERVER: Final = ("creationTimestamp", "generation", "managedFields", "resourceVersion")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the manifests and the output."""
+    add_manifests_option(parser, required=False)
+    add_live_options(parser)
+    add_namespace_option(parser)
+    edit_output.add_edit_options(parser)
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the original manifests."""
+    try:
+        sources = list(_read_sources(options, streams))
+    except ClusterReadError as error:
+        output.print_findings((error.located,), streams.err)
+        return BAD
+    if not sources:
+        streams.err.write("drawbridge undo: pass manifests with -f, or a cluster with --context\n")
+        return BAD
+    result = EditResult()
+    for source in with_progress(sources, options, streams):
+        if isinstance(source, LocatedFinding):
+            result.findings.append(source)
+        else:
+            result.edit_file(source, _undo_document)
+    unused = _unused_templates(result)
+    _leave_out(result, unused)
+    edit_output.write_output_folder(result, options, streams)
+    edit_output.print_result(result, options, streams, lambda: _describe(result, len(unused)))
+    changed = options.exit_code and bool(result.changed)
+    return exit_code(result.findings, strict=options.strict, changed=changed)
+
+
+def _undo_document(document: Document) -> TranslatedObject:
+    if document.findings:
+        return TranslatedObject()
+    return undo_object(document.value, document.name)
+
+
+# --- templates that are no longer used -----------------------------------------------------------
+
+
+def _unused_templates(result: EditResult) -> dict[TemplateKey, Document]:
+    """Return the templates of translations that objects of the input referred to, but no longer."""
+    before = {key for each in result.objects for key in _references(each.document.value)}
+    after = {key for value in result.values for key in _references_of(value)}
+    return {
+        key: document
+        for key, document in result.input_templates.items()
+        if key in before - after
+        and document.envelope is None
+        and isinstance(document.value, dict)
+        and has_generated_name(document.value)
+    }
+
+
+def _references_of(value: Value) -> Iterator[TemplateKey]:
+    """Yield the templates that an object or the objects of a List refer to."""
+    items = get_value(value, ("items",))
+    for each in items if isinstance(items, list) else [value]:
+        yield from _references(each)
+
+
+def _references(value: Value) -> Iterator[TemplateKey]:
+    namespace = get_value(value, ("metadata", "namespace"))
+    for name in _template_names(value):
+        yield namespace, name
+
+
+def _template_names(value: Value) -> Iterator[Value]:
+    """Yield the names of templates anywhere in an object, also in the patches of workflows."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key == "resourceClaimTemplateName":
+                yield each
+            elif isinstance(each, str) and key == "podSpecPatch":
+                yield from (part for part in each.split('"') if part.startswith("drawbridge-"))
+            else:
+                yield from _template_names(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _template_names(each)
+
+
+def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> None:
+    """Remove the documents of these templates from the text and from the values."""
+    if not unused:
+        return
+    result.values = [each for each in result.values if not _is_one_of(each, unused)]
+    names = {each.source.name for each in unused.values()}
+    result.files = [
+        _without(each, unused) if each.source.name in names else each for each in result.files
+    ]
+    result.files = [each for each in result.files if each.text.strip() or not each.source.data]
+
+
+def _is_one_of(value: Value, unused: Mapping[TemplateKey, Document]) -> bool:
+    return get_value(value, ("kind",)) == TEMPLATE_KIND and template_key(value) in unused
+
+
+def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> EditedFile:
+    """Cut the documents of templates, each with the separator before it."""
+    text = file.text
+    for each in reversed(list(read_objects(Source(file.source.name, text)))):
+        if each.envelope is None and _is_one_of(each.value, unused):
+            start = each.start
+            separator = text.rfind(b"---", 0, start)
+            if separator >= 0 and not text[separator + 3 : start].strip():
+                start = separator
+            text = text[:start] + text[each.end :]
+    return EditedFile(file.source, text)
+
+
+def _describe(result: EditResult, templates: int) -> tuple[list[str], list[str]]:
+    from cli.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
+
+    return Outcomes(None).describe_undone(result, templates)
+
+
+# --- a live cluster ------------------------------------------------------------------------------
+
+
+def _read_sources(
+    options: argparse.Namespace, streams: Streams
+) -> Iterator[Source | LocatedFinding]:
+    yield from read_sources(options.filename, streams.stdin)
+    if options.context is not None:
+        values = live_cluster.run_with_session(
+            options, lambda session: _read_workloads(session, options.namespace or "")
+        )
+        yield Source(_CLUSTER, join_documents(print_each(values)))
+
+
+async def _read_workloads(session: "Session", namespace: str) -> list[dict[str, Value]]:
+    """Read the translated workloads of a namespace that no other object controls."""
+    from cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
+
+    found: list[dict[str, Value]] = []
+    for group, version, plural, kind in _WORKLOADS:
+        resource = Resource(group, version, plural, kind)
+        listed = await live_cluster.list_objects(session, resource, namespace or session.namespace)
+        found += [_manifest(each) for each in listed if _is_translated(each)]
+    return found
+
+
+def _is_translated(value: Mapping[str, Value]) -> bool:
+    owners = get_value(dict(value), ("metadata", "ownerReferences"))
+    return not owners and bool(undo_object(dict(value), "").edits)
+
+
+def _manifest(value: Mapping[str, Value]) -> dict[str, Value]:
+    """Return an object as a manifest, without what the API server sets."""
+    metadata = get_value(dict(value), ("metadata",))
+    kept = {
+        key: each
+        for key, each in (metadata if isinstance(metadata, dict) else {}).items()
+        if key not in _SET_BY_SERVER and key != "uid"
+    }
+    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": kept}

@@ -1,0 +1,180 @@
+"""`drawbridge undo` gives back what was asked, and trusts no annotation."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import dispatch
+from cli.streams import Streams
+from tests.cluster.fake.api import FakeApi
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LEGACY = sorted((EXAMPLES / "legacy").glob("*.yaml"))
+CLUSTER = ("--cluster", str(EXAMPLES / "inventory"))
+POD = """\
+# a pod of mine
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml}
+spec:
+  containers:
+  - name: main
+    resources:
+      limits:
+        nvidia.com/gpu: 1
+        cpu: 2
+"""
+WORKFLOW = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: w}
+spec:
+  templates:
+  - name: train
+    container: {image: x, resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+
+
+def run(*words: str, stdin: str = "") -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = dispatch(words, Streams(io.BytesIO(stdin.encode()), out, err), "drawbridge")
+    return code, out.getvalue(), err.getvalue()
+
+
+def translated(text: str, *options: str) -> str:
+    return run("translate", "-f", "-", *options, stdin=text)[1]
+
+
+def undone(text: str, *options: str) -> tuple[int, str, str]:
+    return run("undo", "-f", "-", *options, stdin=text)
+
+
+@pytest.mark.parametrize("cluster", [(), CLUSTER], ids=["no cluster", "cluster"])
+@pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
+def test_every_example_becomes_what_it_was(file: Path, cluster: tuple[str, ...]) -> None:
+    text = file.read_text("utf-8")
+    code, out, err = undone(translated(text, *cluster))
+    assert (code, err) == (0, "")
+    assert list(yaml.safe_load_all(out)) == list(yaml.safe_load_all(text))
+
+
+def test_comments_stay_and_the_template_is_left_out() -> None:
+    assert undone(translated(POD))[1].splitlines()[0] == "# a pod of mine"
+    assert "ResourceClaimTemplate" not in undone(translated(POD))[1]
+
+
+def test_what_was_not_translated_is_printed_byte_for_byte() -> None:
+    assert undone(POD, "--exit-code") == (0, POD, "")
+
+
+def test_a_template_that_others_use_stays() -> None:
+    text = translated(POD)
+    name = next(yaml.safe_load_all(text))["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    other = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "other", "namespace": "ml"},
+        "spec": {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": name}]},
+    }
+    _, out, _ = undone(f"{text}---\n{yaml.safe_dump(other)}")
+    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    assert kinds == ["Pod", "ResourceClaimTemplate", "Pod"]
+
+
+def test_a_template_with_other_content_than_its_name_says_stays() -> None:
+    changed = translated(POD).replace("count: 1", "count: 2")
+    assert "ResourceClaimTemplate" in undone(changed)[1]
+
+
+def test_a_workflow_gets_its_limits_back() -> None:
+    text = translated(WORKFLOW)
+    assert "podSpecPatch" in text
+    assert list(yaml.safe_load_all(undone(text)[1])) == list(yaml.safe_load_all(WORKFLOW))
+
+
+def test_the_report_says_what_is_asked_again() -> None:
+    assert undone(translated(POD), "-o", "report")[1].splitlines() == [
+        "Pod/ml/p: undone -> nvidia.com/gpu 1",
+        "1 workload undone; 1 claim template left out",
+    ]
+
+
+def test_data_and_differences_have_the_formats_of_translate() -> None:
+    code, out, _ = undone(translated(POD), "-o", "json", "--exit-code")
+    data = json.loads(out)
+    assert (code, list(data)) == (1, ["objects", "templates", "findings", "changed"])
+    assert (data["objects"], data["changed"]) == ([yaml.safe_load(POD)], 1)
+    assert "+        nvidia.com/gpu: 1\n" in undone(translated(POD), "-o", "diff")[1]
+
+
+def test_files_are_written_without_an_empty_file_for_the_templates(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "p.yaml").write_text(POD)
+    for command, source, target in (("translate", "in", "out"), ("undo", "out", "back")):
+        words = ("-f", f"{tmp_path}/{source}", "--output-dir", f"{tmp_path}/{target}")
+        assert run(command, *words)[0] == 0
+    assert [each.name for each in (tmp_path / "back").iterdir()] == ["p.yaml"]
+    assert yaml.safe_load((tmp_path / "back" / "p.yaml").read_text()) == yaml.safe_load(POD)
+
+
+ANNOTATED = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {%s: %s}}\nspec: {}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '[{"op": "remove"}]',
+        '[{"op": "remove", "path": ""}]',
+        '[{"op": "move", "path": "/spec", "from": "/metadata"}]',
+        '[{"op": "remove", "path": "/spec/nothing"}]',
+        '[{"op": "test", "path": "/spec/a", "value": 1}]',
+        "[" * 100_000,
+        json.dumps([{"op": "add", "path": f"/spec/{n}", "value": n} for n in range(5_000)]),
+    ],
+    ids=range(10),
+)
+def test_an_annotation_that_does_not_fit_is_an_error_and_the_object_stays(text: str) -> None:
+    manifest = ANNOTATED % ("drawbridge.dev/original", json.dumps(text))
+    code, out, err = undone(manifest)
+    assert (code, out) == (2, manifest)
+    assert "[OriginalUnusable]" in err
+
+
+def test_a_changed_container_keeps_the_object_as_it_is() -> None:
+    text = translated(POD).replace("name: main", "name: other")
+    code, out, err = undone(text)
+    assert (code, out) == (2, text)
+    assert "the original requests cannot be restored" in err
+
+
+def test_nothing_to_read_is_wrong_usage() -> None:
+    code, out, err = run("undo")
+    assert (code, out) == (2, "")
+    assert "pass manifests with -f, or a cluster with --context" in err
+
+
+def test_translated_workloads_of_a_namespace_are_read_from_the_cluster(tmp_path: Path) -> None:
+    pod: dict[str, Any] = next(yaml.safe_load_all(translated(POD)))
+    owned = {**pod, "metadata": {**pod["metadata"], "name": "q"}}
+    owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u"}]
+    plain = {**yaml.safe_load(POD), "metadata": {"name": "plain", "namespace": "ml"}}
+
+    async def run_with_api() -> tuple[int, str, str]:
+        async with FakeApi(version="1.36") as api:
+            for each in (pod, owned, plain):
+                api.put(each)
+            access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
+            return await asyncio.to_thread(run, "undo", "-n", "ml", *access)
+
+    code, out, err = asyncio.run(run_with_api())
+    assert (code, err) == (0, "")
+    (restored,) = yaml.safe_load_all(out)
+    assert restored == yaml.safe_load(POD)
