@@ -6,6 +6,7 @@ Compiles and evaluates as Kubernetes does.
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,19 +16,25 @@ from cel.environment import Program
 from cel.errors import CompileError, EvaluationError, Problem
 from cli import output
 from cli.cluster_options import add_files_option, add_version_options
-from cli.exit_codes import BAD, DONE
+from cli.exit_codes import BAD, DONE, NOTICE
 from cli.facts_file import read_gates
 from cli.streams import Streams
 from dra import gates
+from dra.counted import count_noun
 from dra.device import Device
+from report.tables import escape_unprintable
 
 NAME = "cel"
 HELP = "evaluate a CEL selector on the devices of an inventory, or a batch of selectors"
 
 EXIT_CODES = {
-    DONE: "the expression compiles",
+    DONE: "compiled, and no device failed",
+    NOTICE: "compiled, and it fails on some devices",
     BAD: "an expression does not compile, or bad input",
 }
+# Lines of the text output, without -v.
+_MOST_DEVICES: Final = 20
+_MOST_CAUSES: Final = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help='JSON lines {"device", "expression", "list_attributes"}; prints one result per line',
     )
     add_version_options(parser)
+    output.add_detail_options(parser)
     output.add_format_option(parser, "text", "json")
 
 
@@ -62,7 +70,7 @@ def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Stream
     code = DONE
     try:
         for result in evaluate_lines(_lines(options.batch, streams), enabled.version):
-            code = code if result.compiled else BAD
+            code = max(code, BAD if not result.compiled else NOTICE if result.failed else DONE)
             streams.out.write(result.line.decode() + "\n")
     except OSError as error:
         if options.batch == "-" or isinstance(error, BrokenPipeError):
@@ -104,8 +112,13 @@ def run_expression(options: argparse.Namespace, enabled: gates.Gates, streams: S
         }
         streams.out.write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
     else:
-        _print_results(source, program, rows, streams, admitted=admitted, refused=refused)
-    return DONE if readable else BAD
+        if not admitted:
+            streams.err.write(f"{_describe_refusal(program, refused)}\n")
+        lines = _format_results(source, rows, options) if options.cluster else ["compiles"]
+        streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+    if not readable:
+        return BAD
+    return NOTICE if any(row["result"] == "error" for row in rows) else DONE
 
 
 _SHOWN = ("driver", "pool", "device", "result", "error")
@@ -166,31 +179,54 @@ def _problem_text(problem: Problem) -> str:
     return f"{place}{problem.message}"
 
 
-def _print_results(  # noqa: PLR0913  # the whole result
-    source: str,
-    program: Program,
-    rows: Sequence[DeviceResult],
-    streams: Streams,
-    *,
-    admitted: bool,
-    refused: Problem | None,
-) -> None:
-    if not admitted:
-        reason = refused.message if refused else f"estimated cost {program.max_cost}, or too long"
-        streams.err.write(
-            f"warning: the API server rejects new objects with this selector: {reason}\n"
-        )
-    if not rows:
-        streams.out.write("compiles\n")
+def _describe_refusal(program: Program, refused: Problem | None) -> str:
+    reason = refused.message if refused else f"estimated cost {program.max_cost}, or too long"
+    return f"warning: the API server rejects new objects with this selector: {reason}"
+
+
+def _format_results(
+    source: str, rows: Sequence[DeviceResult], options: argparse.Namespace
+) -> Iterator[str]:
+    """Yield the number of devices that match, their names, and the errors by cause.
+
+    With `-v`, the result of each device comes first, and with `-q` no device is named.
+    """
+    if options.verbose:
+        for row in rows:
+            yield _device_name(row) + f": {row['result']}".lower()
+    matching = [row for row in rows if row["result"] is True]
+    verb = "matches" if len(matching) == 1 else "match"
+    yield f"{len(matching):,} of {count_noun(len(rows), 'device')} {verb}"
+    if not (options.quiet or options.verbose):
+        yield from (f"  {_device_name(row)}" for row in matching[:_MOST_DEVICES])
+        yield from _describe_hidden(len(matching) - _MOST_DEVICES, "device")
+    causes: dict[tuple[object, object], list[DeviceResult]] = {}
     for row in rows:
-        name = f"{row['driver']}/{row['pool']}/{row['device']}"
         if row["result"] == "error":
-            streams.out.write(f"{name}: error: {row['error']}\n")
-            offset = row["offset"]
-            assert isinstance(offset, int)  # noqa: S101  # as _evaluate made it
-            streams.out.write(_caret(source, position(source, offset)))
-        else:
-            streams.out.write(f"{name}: {'true' if row['result'] else 'false'}\n")
+            causes.setdefault((row["error"], row["offset"]), []).append(row)
+    by_number = sorted(causes.items(), key=lambda each: -len(each[1]))
+    for (message, offset), failed in by_number[:_MOST_CAUSES]:
+        yield _describe_cause(message, failed, len(rows))
+        place = position(source, offset) if isinstance(offset, int) else None
+        yield from _caret(source, place).splitlines()
+    yield from _describe_hidden(len(causes) - _MOST_CAUSES, "cause")
+
+
+def _describe_cause(message: object, failed: Sequence[DeviceResult], number: int) -> str:
+    example = f", for example {_device_name(failed[0])}" if len(failed) > 1 else ""
+    name = f" ({_device_name(failed[0])})" if len(failed) == 1 else ""
+    verb = "fails" if len(failed) == 1 else "fail"
+    devices = f"{len(failed):,} of {count_noun(number, 'device')} {verb}{name}"
+    return f"{devices}: {message}{example}"
+
+
+def _describe_hidden(number: int, noun: str) -> Iterator[str]:
+    if number > 0:
+        yield f"  and {count_noun(number, f'more {noun}')}; -v prints each device"
+
+
+def _device_name(row: DeviceResult) -> str:
+    return f"{row['driver']}/{row['pool']}/{row['device']}"
 
 
 def _caret(source: str, place: tuple[int, int] | None) -> str:

@@ -24,10 +24,11 @@ AHEAD = 4
 
 
 class EncodedResult(NamedTuple):
-    """One line of output, and whether the expression compiled."""
+    """One line of output, whether the expression compiled, and whether it failed on the device."""
 
     line: bytes
     compiled: bool
+    failed: bool
 
 
 class LineEvaluator:
@@ -46,7 +47,8 @@ class LineEvaluator:
 
     def _evaluate_line(self, line: bytes) -> EncodedResult:
         result = self._evaluate(line)
-        return EncodedResult(self._encoder.encode(result), result.compile == "ok")
+        compiled = result.compile == "ok"
+        return EncodedResult(self._encoder.encode(result), compiled, result.error is not None)
 
     def _evaluate(self, line: bytes) -> SelectorResult:
         try:

@@ -48,15 +48,23 @@ def inventory(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_result_for_each_device_is_true_or_false(inventory: str) -> None:
-    code, out, err = run(
-        'device.attributes["gpu.example.com"].model == "a"', "--inventory", inventory
-    )
-
+def test_the_matching_devices_are_counted_and_named(inventory: str) -> None:
+    source = 'device.attributes["gpu.example.com"].model == "a"'
+    matches = ["1 of 2 devices matches", "  gpu.example.com/pool-1/gpu-0"]
+    code, out, err = run(source, "--inventory", inventory)
     assert (code, err) == (0, "")
+    assert out.splitlines() == matches
+    assert run(source, "--inventory", inventory, "-q")[1].splitlines() == matches[:1]
+
+
+def test_each_device_has_a_line_with_verbose(inventory: str) -> None:
+    source = 'device.attributes["gpu.example.com"].model == "a"'
+    code, out, _ = run(source, "--inventory", inventory, "-v")
+    assert code == 0
     assert out.splitlines() == [
         "gpu.example.com/pool-1/gpu-0: true",
         "gpu.example.com/pool-1/gpu-1: false",
+        "1 of 2 devices matches",
     ]
 
 
@@ -65,13 +73,38 @@ def test_an_error_has_a_caret_under_its_position(inventory: str) -> None:
 
     code, out, _ = run(source, "--inventory", inventory)
 
-    assert code == 0
+    assert code == 1
     assert out.splitlines() == [
-        "gpu.example.com/pool-1/gpu-0: error: no such key: extra",
+        "1 of 2 devices matches",
+        "  gpu.example.com/pool-1/gpu-1",
+        "1 of 2 devices fails (gpu.example.com/pool-1/gpu-0): no such key: extra",
         f"  {source}",
         f"  {' ' * source.index('.extra')}^",
-        "gpu.example.com/pool-1/gpu-1: true",
     ]
+
+
+def many(number: int) -> str:
+    """Return a slice in which every second device has no model."""
+    devices = "".join(
+        f"  - {{name: g{i}, attributes: {{model: {{string: a}}}}}}\n  - {{name: h{i}}}\n"
+        for i in range(number)
+    )
+    return SLICE.partition("  - name")[0] + devices
+
+
+def test_errors_are_grouped_by_cause_and_long_lists_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "many.yaml"
+    path.write_text(many(30))
+    source = 'device.attributes["gpu.example.com"].model == "a"'
+    code, out, _ = run(source, "--inventory", str(path))
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == "30 of 60 devices match"
+    assert lines[21] == "  and 10 more devices; -v prints each device"
+    cause = "30 of 60 devices fail: no such key: model, for example gpu.example.com/pool-1/h0"
+    assert lines[22] == cause
+    assert len(lines) == 25
+    assert len(run(source, "--inventory", str(path), "-v")[1].splitlines()) == 60 + 1 + 3
 
 
 def test_json_has_every_device_with_its_error(inventory: str) -> None:
@@ -79,7 +112,7 @@ def test_json_has_every_device_with_its_error(inventory: str) -> None:
         'device.attributes["gpu.example.com"].extra', "--inventory", inventory, "-o", "json"
     )
 
-    assert code == 0
+    assert code == 1
     assert json.loads(out) == {
         "compile": "ok",
         "admitted": True,
