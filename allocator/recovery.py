@@ -8,6 +8,7 @@ that was written counts: its pod is scheduled again and finds it.
 Later the same happens to marks that nobody continues. Claims without a mark are never written.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -15,11 +16,13 @@ from typing import Final, Protocol
 from allocator.cluster_writes import ClusterWrites, WriteFailedError
 from dra.claim import Claim
 from dra.names import ALLOCATION_ANNOTATION
+from runtime import metrics
 
 _LOG: Final = logging.getLogger("allocator.recovery")
 ATTEMPTS: Final = 5
 # A write takes seconds, also if the API server is slow.
 ABANDONED_SECONDS: Final = 30.0
+CONCURRENT_WRITES: Final = 32
 # A tenant can write marks, so that each run does a bounded number of writes.
 MAX_REMOVED_PER_RUN: Final = 64
 
@@ -75,8 +78,7 @@ class Recovery:
         for claim in claims:
             self._reservations.observe_claim(claim)
         unfinished = [each for each in claims if has_unfinished_mark(each)]
-        for claim in unfinished:
-            await self._remove_mark(claim)
+        await self._remove_marks(unfinished)
         if unfinished:
             _LOG.info("removed %d unfinished marks of an earlier term", len(unfinished))
 
@@ -94,15 +96,28 @@ class Recovery:
             for uid, claim in unfinished.items()
             if now - self._first_seen[uid] >= ABANDONED_SECONDS
         ]
-        for claim in abandoned[:MAX_REMOVED_PER_RUN]:
-            await self._remove_mark(claim)
+        await self._remove_marks(abandoned[:MAX_REMOVED_PER_RUN])
         return len(abandoned[:MAX_REMOVED_PER_RUN])
+
+    async def _remove_marks(self, claims: Iterable[Claim]) -> None:
+        """Remove marks, several at a time, because a tenant can write any number of them."""
+        slots = asyncio.Semaphore(CONCURRENT_WRITES)
+
+        async def remove(claim: Claim) -> None:
+            async with slots:
+                await self._remove_mark(claim)
+
+        results = await asyncio.gather(*map(remove, claims), return_exceptions=True)
+        for error in results:
+            if error is not None:
+                raise error
 
     async def _remove_mark(self, claim: Claim) -> None:
         """Remove a mark; a claim that changed meanwhile is read again."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._reservations.observe_claim(await self._writes.unmark(claim))
+                metrics.ALLOCATOR_MARKS_REMOVED.inc()
             except WriteFailedError as error:
                 if attempt == ATTEMPTS or not (error.changed or error.unknown):
                     raise
