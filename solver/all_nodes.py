@@ -70,4 +70,4 @@ def _is_reusable(name: str, found: Mapping[str, SolverResult], demand: DemandRes
     A solution with shares has new share IDs, and an error has the name of the claim.
     """
     cached = demand.results.get(name)
-    return cached is not None and cached.result is found[name] and not cached.taken
+    return cached is not None and cached.result is found[name] and not cached.has_shares

@@ -18,7 +18,6 @@ from dra.quantity import Quantity
 from solver.answers import SolverResult
 from solver.demand import Demand
 from solver.node_classes import SearchCache
-from solver.state import ChosenDevice
 from solver.world import PoolUse, World
 
 MAX_DEMANDS = 128
@@ -26,7 +25,7 @@ MAX_CHANGED_NODES = 1024
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
-    """A result and its inputs; `taken` is set if the allocations must be composed again.
+    """A result and its inputs; a solution with shares needs new share IDs in each call.
 
     `work` is the work of the search, also if an equal node did it.
     """
@@ -35,7 +34,7 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
     pools: tuple[Pool, ...]
     uses: tuple[PoolUse, ...]
     result: SolverResult
-    taken: tuple[ChosenDevice, ...] = ()
+    has_shares: bool = False
     work: int = 0
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:

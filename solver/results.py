@@ -38,6 +38,21 @@ def compose_allocations(
     return tuple(written)
 
 
+def with_new_share_ids(
+    allocations: Sequence[AllocationJSON], ids: Callable[[], str]
+) -> tuple[AllocationJSON, ...]:
+    """Return equal allocations whose shares have other IDs."""
+    renewed = []
+    for each in allocations:
+        results = [
+            {**result, "shareID": ids()} if "shareID" in result else result
+            for result in each["devices"].get("results", ())
+        ]
+        devices = {**each["devices"], "results": results} if results else each["devices"]
+        renewed.append({**each, "devices": devices})
+    return tuple(renewed)
+
+
 def _result(taken: ChosenDevice, node_view: NodeView, ids: Callable[[], str]) -> AllocationJSON:
     option, candidate = taken.option, taken.candidate
     device = candidate.device

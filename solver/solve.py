@@ -23,7 +23,7 @@ from solver.demand import build_demand
 from solver.memo import Memo
 from solver.node_view import NodeView
 from solver.reasons import error_reason, explain_failure, search_limit_reason
-from solver.results import compose_allocations
+from solver.results import compose_allocations, with_new_share_ids
 from solver.search import STEPS
 from solver.state import ChosenDevice, State
 from solver.world import UNUSED, View, World
@@ -104,23 +104,23 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         cached = self.demand_results.results.get(node.name)
         if cached is not None and cached.is_current(node, pools, uses):
             self.count_work(cached.work)
-            if cached.taken:
-                return self._solution(
-                    NodeView(self.world, self.memo, node, pools, uses), cached.taken
-                )
+            if cached.has_shares and isinstance(cached.result, Solution):
+                allocations = with_new_share_ids(cached.result.allocations, self.ids)
+                return Solution(node.name, allocations)
             return cached.result
         node_view = NodeView(self.world, self.memo, node, pools, uses)
         try:
-            result, taken, work = self._search(node_view)
+            result, shares, work = self._search(node_view)
         except Abort as abort:
             # Not cached: the message names the claim, and equal claims have other names.
             return _failure(node.name, abort)
-        kept = taken if any(each.candidate.shared for each in taken) else ()
-        self.demand_results.results[node.name] = CachedResult(node, pools, uses, result, kept, work)
+        cached = CachedResult(node, pools, uses, result, shares, work)
+        self.demand_results.results[node.name] = cached
         self.count_work(work)
         return result
 
-    def _search(self, node_view: NodeView) -> tuple[SolverResult, tuple[ChosenDevice, ...], int]:
+    def _search(self, node_view: NodeView) -> tuple[SolverResult, bool, int]:
+        """Return the result, whether it has shares of devices, and the work of the search."""
         node, demand = node_view.node.name, self.demand_results.demand
         state = State(demand, node_view)
         all_mode_devices = devices_for_all_mode(state)
@@ -129,11 +129,12 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         )
         if result.gave_up:
             reason = search_limit_reason(node, min(self.steps, self.max_work or self.steps))
-            return Failure(node, FailureKind.GAVE_UP, (reason,)), (), result.work
+            return Failure(node, FailureKind.GAVE_UP, (reason,)), False, result.work
         if result.solution is not None:
-            return self._solution(node_view, result.solution), result.solution, result.work
+            shares = any(each.candidate.shared for each in result.solution)
+            return self._solution(node_view, result.solution), shares, result.work
         reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
-        return Failure(node, FailureKind.NO, reasons), (), result.work
+        return Failure(node, FailureKind.NO, reasons), False, result.work
 
     def _solution(self, node_view: NodeView, taken: tuple[ChosenDevice, ...]) -> Solution:
         return Solution(
