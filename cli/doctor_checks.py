@@ -28,6 +28,15 @@ from judge.classes import judge_classes
 from judge.slices import judge_slices
 from registration.controller_codes import VERSION_UNKNOWN
 from registration.dual_nodes import describe_dual_nodes
+from registration.owned_pools import (
+    decide_node,
+    find_unfenced_nodes,
+    owned_pools,
+    report_disagreement,
+    report_selection,
+    report_shared_pools,
+    report_unfenced_nodes,
+)
 
 _MOST_FINDINGS: Final = 20
 
@@ -117,6 +126,7 @@ _DRIVERS: Final = "drivers"
 _CLASSES: Final = "DeviceClasses"
 _SLICES: Final = "ResourceSlices"
 _NODES: Final = "nodes"
+_OWNED: Final = "owned nodes"
 
 
 def _check_drivers(checked: CheckedState) -> Iterator[DoctorLine]:
@@ -187,6 +197,26 @@ def _check_nodes(checked: CheckedState) -> Iterator[DoctorLine]:
         yield passed(_NODES, f"{nodes}; none offers a device through a plugin and through DRA")
 
 
+def _check_fence(checked: CheckedState) -> Iterator[DoctorLine]:
+    """Look for owned nodes without their taint, and for selectors that cannot be meant."""
+    owned = owned_pools(checked.configuration)
+    if not owned:
+        return
+    if missing := _unread(checked, _OWNED, "Node", "ResourceSlice"):
+        yield from missing
+        return
+    nodes = {each.name: decide_node(owned, each.labels) for each in checked.objects.nodes}
+    problems = (
+        report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes)),
+        report_selection(owned, nodes),
+        report_disagreement(nodes),
+        *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],
+    )
+    told = [found(_OWNED, each) for each in problems if each is not None]
+    count = count_noun(sum(each.owned for each in nodes.values()), "owned node")
+    yield from told or [passed(_OWNED, f"{count}; each that needs the taint has it")]
+
+
 _CLUSTER_CHECKS: Final[tuple[Callable[[CheckedState], Iterator[DoctorLine]], ...]] = (
     _check_version,
     _check_fields,
@@ -194,6 +224,7 @@ _CLUSTER_CHECKS: Final[tuple[Callable[[CheckedState], Iterator[DoctorLine]], ...
     _check_classes,
     _check_slices,
     _check_nodes,
+    _check_fence,
 )
 
 

@@ -25,6 +25,7 @@ from ledger.node_fit import ClusterNodes
 from ledger.placing import Placer, PodPlacement
 from ledger.planner import Planner, PlannerObject
 from ledger.pods import Pod, pod_reader
+from registration.owned_pools import select_owned_slices
 from solver.codes import NO_DEVICE_OF_CLASS
 from solver.deviations import Allocator
 from translate.manifests.workloads import find_places
@@ -62,6 +63,7 @@ def make_preview(
 ) -> PlacementPreview:
     """Prepare the placement on the devices of a cluster, by the allocator of translated pods."""
     native = configuration.placement is Placement.NATIVE
+    slices = select_owned_slices(configuration, objects.slices, objects.nodes)
     planner = Planner(
         enabled,
         compatibility=compatibility_declarations(configuration),
@@ -69,7 +71,7 @@ def make_preview(
         allocator=Allocator.UPSTREAM if native else Allocator.DRAWBRIDGE,
     )
     several: tuple[tuple[PlannerObject, ...], ...] = (
-        objects.slices, objects.taint_rules, objects.classes, objects.nodes,
+        slices, objects.taint_rules, objects.classes, objects.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
         planner.update(each)

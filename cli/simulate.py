@@ -29,6 +29,7 @@ from documents.document import LocatedFinding
 from dra.claim import Claim
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
+from dra.slices import Slice
 from ledger import codes, node_fit
 from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
@@ -40,6 +41,7 @@ from ledger.unenforced import (
     unenforced_compatibility,
     unenforced_rules,
 )
+from registration.owned_pools import report_unused_pools, select_owned_slices
 from solver.deviations import Allocator
 from solver.world import World
 
@@ -177,6 +179,8 @@ def _report_unenforced(
         claims = [each for each in objects.claims if name_of(each) in named]
         found += unenforced_claim_rules(claims, allocator)
     found += unenforced_compatibility(planner.declared_world(), allocator)
+    unused = report_unused_pools(objects.slices, _used_slices(inputs, allocator))
+    found += [unused] if unused else []
     return objects.located(found)
 
 
@@ -189,11 +193,19 @@ def _planner(inputs: SimulationInput, allocator: Allocator) -> Planner:
     )
     objects = inputs.objects
     several: tuple[tuple[PlannerObject, ...], ...] = (
-        objects.slices, objects.taint_rules, objects.classes, objects.nodes,
+        _used_slices(inputs, allocator), objects.taint_rules, objects.classes, objects.nodes,
     )  # fmt: skip
     for each in chain.from_iterable(several):
         planner.update(each)
     return planner
+
+
+def _used_slices(inputs: SimulationInput, allocator: Allocator) -> tuple[Slice, ...]:
+    """Return the slices of the pools that the allocator uses."""
+    objects = inputs.objects
+    if allocator is Allocator.UPSTREAM:
+        return tuple(objects.slices)
+    return select_owned_slices(inputs.configuration, objects.slices, objects.nodes)
 
 
 def _without_uid(claim: Claim) -> Claim:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from config.model import Configuration, OwnedPool, Placement
+from dra.counted import count_noun
 from dra.device import Taint
 from dra.finding import Finding
 from dra.inventory import PoolID
@@ -23,6 +24,7 @@ from registration.ownership_codes import (
     FENCE_MISSING,
     OWNED_NODES_MISSING,
     POOL_NOT_LOCAL,
+    POOLS_NOT_OWNED,
 )
 from registration.scope import selector_matches
 
@@ -114,6 +116,38 @@ def find_local_node(slices: Iterable[Slice]) -> str | None:
 def _is_shared(each: Slice) -> bool:
     """Whether fields other than the node name select nodes for a slice or its devices."""
     return bool(each.all_nodes or each.per_device_node_selection) or each.node_selector is not None
+
+
+def select_owned_slices(
+    configuration: Configuration, slices: Sequence[Slice], nodes: Iterable[Node]
+) -> tuple[Slice, ...]:
+    """Return the slices of the pools that the allocator uses; all without bridge placement."""
+    owned = owned_pools(configuration)
+    if not owned:
+        return tuple(slices)
+    labels = {each.name: each.labels for each in nodes}
+    pools: dict[PoolID, list[Slice]] = {}
+    for each in slices:
+        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    used = {
+        pool
+        for pool, published in pools.items()
+        if decide_pool(owned, pool, published, labels.get) is PoolOwner.DRAWBRIDGE
+    }
+    return tuple(each for each in slices if PoolID(each.driver, each.pool) in used)
+
+
+def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:
+    """Report how many pools `select_owned_slices` left out."""
+    all_pools, used_pools = (
+        {PoolID(each.driver, each.pool) for each in several} for several in (slices, used)
+    )
+    left = len(all_pools) - len(used_pools)
+    if not left:
+        return None
+    verb = "is" if left == 1 else "are"
+    message = f"{left} of {count_noun(len(all_pools), 'pool')} {verb} not owned and left out"
+    return POOLS_NOT_OWNED.at("ownedPools", message, object="Configuration")
 
 
 def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> tuple[Finding, ...]:

@@ -62,9 +62,26 @@ POOL_NOT_LOCAL = Code(
         "Drawbridge does not translate, or use `placement: native`."
     ),
 )
+POOLS_NOT_OWNED = Code(
+    name="PoolsNotOwned",
+    severity=Severity.INFO,
+    text=(
+        "With `placement: bridge`, the allocator uses only the pools that `ownedPools` selects. A "
+        "simulation leaves the others out."
+    ),
+    example="ownedPools: 3 of 8 pools are not owned and left out",
+    remedy="No action is needed. To simulate all pools, pass a Configuration that owns them.",
+)
 
 CODES = Codes(
     "owned pools",
     Activity.OPERATE,
-    [FENCE_MISSING, FENCE_DISAGREES, FENCE_AROUND_ALL, OWNED_NODES_MISSING, POOL_NOT_LOCAL],
+    [
+        FENCE_MISSING,
+        FENCE_DISAGREES,
+        FENCE_AROUND_ALL,
+        OWNED_NODES_MISSING,
+        POOL_NOT_LOCAL,
+        POOLS_NOT_OWNED,
+    ],
 )

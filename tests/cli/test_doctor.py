@@ -208,6 +208,21 @@ def lose_a_slice(api: FakeApi) -> None:
     api.put(first)
 
 
+def own(value: str) -> Callable[[FakeApi], None]:
+    """Own the nodes with a label of this value; the first node has it with an empty value."""
+
+    def change(api: FakeApi) -> None:
+        selector = f"nodeSelector: {{matchLabels: {{owned: '{value}'}}}}"
+        entry = f"ownedPools: [{{driver: gpu.nvidia.com, {selector}}}]"
+        text = f"{CONFIGURATION}placement: bridge\n{entry}\n"
+        api.put(config_map("drawbridge-config", {"config.yaml": text}))
+        node = api.all("Node")[0]
+        node["metadata"].setdefault("labels", {})["owned"] = ""
+        api.put(node)
+
+    return change
+
+
 def advertise(api: FakeApi) -> None:
     """Let a device plugin advertise the GPUs of the first node of NVIDIA's driver."""
     slices = api.all("ResourceSlice")
@@ -279,6 +294,8 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     ),
     "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
     "dual node": ("nodes", "DualNodes", 0, advertise),
+    "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
+    "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),
 }  # fmt: skip
 
 
@@ -353,3 +370,16 @@ def test_the_named_namespace_is_the_one_that_is_tried(tmp_path: Path) -> None:
     assert "namespace a-first: translates" in doctor(tmp_path, change=add).out
     assert "namespace team-a: translates" in doctor(tmp_path, "-n", "team-a", change=add).out
     assert "namespace default is not opted in" in doctor(tmp_path, "-n", "default").out
+
+
+def test_owned_nodes_with_their_taint_are_right(tmp_path: Path) -> None:
+    def fence(api: FakeApi) -> None:
+        own("")(api)
+        taints = [{"key": "drawbridge.dev/owned", "effect": "NoSchedule"}]
+        node = api.all("Node")[0]
+        node.setdefault("spec", {})["taints"] = taints
+        api.put(node)
+
+    (line,) = doctor(tmp_path, "-o", "json", change=fence).of("owned nodes")
+    assert line["message"] == "1 owned node; each that needs the taint has it"
+    assert not doctor(tmp_path, "-o", "json").of("owned nodes")

@@ -96,6 +96,17 @@ def test_placement_or_the_option_chooses_the_allocator(
     assert f"Allocator: {expected}, " in simulate(*files, *arguments)[1]
 
 
+def test_our_allocator_uses_only_owned_pools(run: Run) -> None:
+    zone = "nodeSelector: {matchLabels: {zone: b}}"
+    configuration = BRIDGE.replace("nodeSelector: {}", zone)
+    pods = pod("a") + pod("b", spec="nodeSelector: {zone: a}") + configuration
+    code, printed, err = run(pods)
+    assert (code, nodes(printed)) == (1, ["n2", None])
+    assert "1 of 2 pools is not owned and left out [PoolsNotOwned]" in err
+    assert nodes(run(pods, "--allocator", "upstream")[1]) == ["n1", "n1"]
+    assert "PoolsNotOwned" not in run(pods, "--allocator", "upstream")[2]
+
+
 RULES = (
     '{"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules",'
     ' "near": [{"requests": ["r"], "attributes": ["a.io/x"]%s}]}'
