@@ -34,10 +34,12 @@ type allocator struct {
 	mu     sync.Mutex
 	until  time.Time
 	reason error
+	// late counts the calls in a row that had no answer in time.
+	late int
 }
 
 func (a *allocator) preFilter(ctx context.Context, request *protocol.PreFilterRequest) (reply *protocol.PreFilterReply, err error) {
-	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+	err = a.call(ctx, a.limit(), func(ctx context.Context) (err error) {
 		reply, err = a.client.PreFilter(ctx, request)
 		return err
 	})
@@ -45,7 +47,7 @@ func (a *allocator) preFilter(ctx context.Context, request *protocol.PreFilterRe
 }
 
 func (a *allocator) reserve(ctx context.Context, request protocol.PodOnNode) (reply *protocol.ReserveReply, err error) {
-	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+	err = a.call(ctx, a.limit(), func(ctx context.Context) (err error) {
 		reply, err = a.client.Reserve(ctx, request)
 		return err
 	})
@@ -53,7 +55,7 @@ func (a *allocator) reserve(ctx context.Context, request protocol.PodOnNode) (re
 }
 
 func (a *allocator) unreserve(ctx context.Context, request protocol.PodReference) error {
-	return a.call(ctx, callTimeout, func(ctx context.Context) error {
+	return a.call(ctx, a.limit(), func(ctx context.Context) error {
 		return a.client.Unreserve(ctx, request)
 	})
 }
@@ -67,7 +69,7 @@ func (a *allocator) bind(ctx context.Context, request protocol.PodOnNode) (reply
 }
 
 func (a *allocator) postFilter(ctx context.Context, request protocol.PodReference) (reply *protocol.PostFilterReply, err error) {
-	err = a.call(ctx, callTimeout, func(ctx context.Context) (err error) {
+	err = a.call(ctx, a.limit(), func(ctx context.Context) (err error) {
 		reply, err = a.client.PostFilter(ctx, request)
 		return err
 	})
@@ -81,6 +83,7 @@ func (a *allocator) call(ctx context.Context, limit time.Duration, try func(cont
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := try(limited)
+	a.note(err)
 	if err == nil || protocol.IsPermanent(err) || protocol.IsBug(err) {
 		return err
 	}
@@ -92,6 +95,24 @@ func (a *allocator) call(ctx context.Context, limit time.Duration, try func(cont
 	}
 	a.stop(err)
 	return &unavailableError{cause: err}
+}
+
+// limit grows while answers are late: an allocator that is slow for a while, for example because
+// its caches are new, must not be asked for ever without an answer.
+func (a *allocator) limit() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return callTimeout << min(a.late, maxDoublings)
+}
+
+func (a *allocator) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.late++
+	} else {
+		a.late = 0
+	}
 }
 
 func (a *allocator) pausedBecause() error {

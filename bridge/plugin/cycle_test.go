@@ -1,12 +1,14 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -258,6 +260,24 @@ func TestCallsAreTriedAgainAfterAPause(t *testing.T) {
 	s.clock.Step(pause)
 	_, status = s.preFilter(t, podWith("a"))
 	checkCode(t, status, fwk.Success)
+}
+
+func TestTheTimeLimitGrowsWhileAnswersAreLate(t *testing.T) {
+	late := context.DeadlineExceeded
+	steps := []struct {
+		err   error
+		limit time.Duration
+	}{
+		{nil, callTimeout}, {late, 2 * callTimeout}, {late, 4 * callTimeout}, {late, 8 * callTimeout},
+		{late, 8 * callTimeout}, {errors.New("refused"), callTimeout}, {late, 2 * callTimeout}, {nil, callTimeout},
+	}
+	s := newStage(t)
+	for index, step := range steps {
+		s.allocator.note(step.err)
+		if limit := s.allocator.limit(); limit != step.limit {
+			t.Errorf("step %d: %s", index, limit)
+		}
+	}
 }
 
 func TestAPodThatTheSchedulerGivesUpBlamesNobody(t *testing.T) {

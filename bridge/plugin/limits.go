@@ -5,6 +5,8 @@ import "time"
 const (
 	// A call in the scheduling cycle delays every other pod.
 	callTimeout = 300 * time.Millisecond
+	// The time limit doubles this often while answers are late.
+	maxDoublings = 3
 	// Binding waits for writes and for binding conditions, in a goroutine of its own.
 	bindTimeout = 120 * time.Second
 	// No call is tried for this long after the allocator did not answer.
