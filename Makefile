@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo help test check e2e bench docs image image-lock lock clean
+.PHONY: demo help test bridge-test check e2e bench docs image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
 
 help:  ## List the targets
-	@sed -nE "s/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE "s/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 16
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+bridge-test: $(READY)  ## Check and test the scheduler plugin; needs Go
+	$(BIN)/python -m e2e.bridge.build test
 
 check: $(READY)  ## Run the linters, the type checker and the repository checks; verify the generated docs
 	$(BIN)/ruff check .

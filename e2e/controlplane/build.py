@@ -43,12 +43,12 @@ def pinned(version: str) -> str:
     return required(HERE / version, "k8s.io/kubernetes")
 
 
-def required(folder: Path, module: str) -> str:
-    """Read the version of a module that the go.mod of a folder requires."""
-    text = (folder / "go.mod").read_text(encoding="utf-8")
+def required(folder: Path, module: str, pin: str = "go.mod") -> str:
+    """Read the version of a module that the pin of a folder requires."""
+    text = (folder / pin).read_text(encoding="utf-8")
     found = re.search(rf"{re.escape(module)} v(\S+)", text)
     if found is None:
-        raise ValueError(f"{folder.name}/go.mod requires no {module}")
+        raise ValueError(f"{folder.name}/{pin} requires no {module}")
     return found[1]
 
 
@@ -91,12 +91,19 @@ def version_stamp(full: str) -> str:
     return " ".join(f"-X k8s.io/component-base/version.{key}={values[key]}" for key in values)
 
 
-def compile_program(
-    module: Path, package: str, program: Path, *, stamp: str = "", tags: str = ""
+def compile_program(  # noqa: PLR0913  # the words of one command
+    module: Path,
+    package: str,
+    program: Path,
+    *,
+    stamp: str = "",
+    tags: str = "",
+    pin: str = "go.mod",
 ) -> None:
     """Build one program of a module; the file appears only when it is whole."""
     partial = program.with_name(f"{program.name}.partial")
-    flags = ["-trimpath", "-ldflags", f"-s -w {stamp}", "-tags", tags]
+    chosen = [] if pin == "go.mod" else [f"-modfile={pin}"]
+    flags = ["-trimpath", *chosen, "-ldflags", f"-s -w {stamp}", "-tags", tags]
     subprocess.run(
         ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
         check=True,

@@ -182,7 +182,7 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-        ).wait_ready(lambda: _answers(f"{client}/health"))
+        ).wait_ready(lambda: answers(f"{client}/health"))
 
     def start_apiserver(self) -> None:
         """Start the API server; may be called again after it was stopped or killed."""
@@ -305,7 +305,7 @@ class ControlPlane:
 
     def _wait_healthz(self, name: str) -> None:
         process = self.processes[name]
-        process.wait_ready(lambda: _answers(f"https://127.0.0.1:{process.port}/healthz"))
+        process.wait_ready(lambda: answers(f"https://127.0.0.1:{process.port}/healthz"))
 
     def _apiserver_ready(self) -> bool:
         if not self.authority.exists():
@@ -318,7 +318,7 @@ class ControlPlane:
         return False
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     """Return whether a health endpoint of ours answers 200; certificates are the process's own."""
     context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001  # loopback, self-signed
     try:

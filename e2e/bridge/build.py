@@ -1,0 +1,71 @@
+"""Builds the kube-scheduler with Drawbridge's plugin, once for each version, source and pin.
+
+    python -m e2e.bridge.build [1.36|1.35|1.34]
+    python -m e2e.bridge.build test
+
+The second form runs the tests of the plugin. What is built lies in `.cache/`, in a file named after
+sources, pin and Go version, like the control plane.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.controlplane.build import (
+    DEFAULT,
+    NoGoError,
+    compile_program,
+    go_version,
+    required,
+    version_stamp,
+)
+
+__all__ = ["NoGoError", "scheduler"]
+
+ROOT = Path(__file__).parents[2]
+MODULE = ROOT / "bridge"
+CACHE = ROOT / ".cache" / "bridge"
+PACKAGE = "./cmd/drawbridge-scheduler"
+# The pin of each version, and the build tag for what it lacks.
+PINS = {"1.36": ("go.mod", ""), "1.35": ("1.35.mod", ""), "1.34": ("1.34.mod", "kubernetes134")}
+
+
+def scheduler(version: str = DEFAULT) -> Path:
+    """Return the program for a version, building it if need be; NoGoError where there is no Go."""
+    pin, tags = PINS[version]
+    program = CACHE / f"drawbridge-scheduler-{version}-{_digest(pin)}"
+    if not program.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        stamp = version_stamp(required(MODULE, "k8s.io/kubernetes", pin))
+        compile_program(MODULE, PACKAGE, program, stamp=stamp, tags=tags, pin=pin)
+    return program
+
+
+def _digest(pin: str) -> str:
+    digest = hashlib.sha256(go_version().encode())
+    sources = (path for path in MODULE.rglob("*.go") if not path.name.endswith("_test.go"))
+    sums = (MODULE / pin).with_suffix(".sum")
+    for path in (MODULE / pin, sums, *sorted(sources)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def run_tests() -> int:
+    """Check and test the plugin with the flags of the builds, which share their cache."""
+    go_version()  # raises NoGoError
+    # With the race detector where C can be compiled: DRAWBRIDGE_RACE=1.
+    race = os.environ.get("DRAWBRIDGE_RACE") == "1"
+    environment = os.environ | {"CGO_ENABLED": str(int(race)), "GOFLAGS": "-mod=readonly -trimpath"}
+    for command in (["go", "vet", "./..."], ["go", "test", *["-race"] * race, "./..."]):
+        code = subprocess.run(command, check=False, cwd=MODULE, env=environment).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["test"]:
+        sys.exit(run_tests())
+    print(scheduler(*sys.argv[1:2]))  # noqa: T201  # the answer of the command
