@@ -6,11 +6,11 @@ the time. All memories are bounded.
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
+from allocator.node_searches import UNLIMITED, NodeSearches, request_key
 from allocator.pod_requests import PodRequest, check_claim, check_claims, read_claims
 from allocator.protocol import (
     NodeReason,
@@ -24,30 +24,31 @@ from allocator.releases import Releases
 from allocator.reservations import PodReservation
 from allocator.reserved_pods import ReservedPods
 from allocator.scores import MAX_SCORE, NodeStrategy, score_nodes
-from allocator.shortlist import NodeSearch, Shortlist, find_nodes
-from allocator.state import AllocatorState, Epoch
+from allocator.shortlist import NodeSearch, Shortlist, never
+from allocator.state import AllocatorState
 from dra.claim import Claim
 from ledger.ledger import uid_of
 from ledger.node_fit import make_reason
 from registration import allocator_codes as codes
-from solver.answer_cache import demand_key
 from solver.reasons import Reason, merge_reasons, summarize_reasons
 
 RESERVATION_SECONDS: Final = 30.0
 # How long a pod that is woken can count on the devices that were found for it.
 PROMISE_SECONDS: Final = 2.0
-# A call has a time limit of 300 ms; `WaitingPods` continues a search that reaches this limit.
-MAX_NODES_PER_CALL: Final = 1000
 MAX_REQUESTS: Final = 65536
-MAX_REFUSALS: Final = 4096
 MAX_REASONS: Final = 32
 
 
-class _Refusal(msgspec.Struct, frozen=True):
-    """A complete search without a result, for all pods that ask the same."""
+class Promise(NamedTuple):
+    """Whether a waiting pod got devices on a node, and if not, whether it can.
 
-    epoch: Epoch
-    reply: PreFilterReply
+    The search is `unfinished` while it has not examined all nodes. It is `impossible` for a pod
+    whose claims it cannot use.
+    """
+
+    node: str = ""
+    unfinished: bool = False
+    impossible: bool = False
 
 
 class PodDecisions:
@@ -59,22 +60,25 @@ class PodDecisions:
         ids: Callable[[], str],
         *,
         strategy: NodeStrategy = NodeStrategy.NONE,
-        nodes_per_call: int = MAX_NODES_PER_CALL,
+        nodes_per_call: int = UNLIMITED,
     ) -> None:
         self.state = state
         self._ids = ids
         self._strategy = strategy
-        self._nodes_per_call = nodes_per_call
+        self._searches = NodeSearches(state, ids, nodes_per_call)
         self._reserved = ReservedPods(state)
         self._releases = Releases(state)
         self._requests: OrderedDict[str, PodRequest] = OrderedDict()
-        self._refusals: OrderedDict[bytes, _Refusal] = OrderedDict()
-        self._start = 0
 
     # --- the calls of the scheduler ---
 
-    def prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
-        """Return nodes on which the claims of a pod can be allocated; raises ProtocolError."""
+    def prefilter(
+        self, request: PreFilterRequest, now: float, out_of_time: Callable[[], bool] = never
+    ) -> PreFilterReply:
+        """Return nodes on which the claims of a pod can be allocated; raises ProtocolError.
+
+        A search that is `out_of_time` continues with the next call for an equal request.
+        """
         received = read_claims(request)
         for each, _ in received:
             self.state.observe_claim(each)
@@ -85,30 +89,24 @@ class PodDecisions:
         uids = tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
         pod_request = PodRequest(request.pod, uids)
         self._remember(pod_request)
-        return self.decide(pod_request, request.max_nodes, now)
+        return self._decide(pod_request, request.max_nodes, now, out_of_time)
 
-    def decide(self, request: PodRequest, limit: int, now: float) -> PreFilterReply:
-        """Answer a request that was checked."""
+    def _decide(
+        self, request: PodRequest, limit: int, now: float, out_of_time: Callable[[], bool]
+    ) -> PreFilterReply:
         uid = request.pod.uid
         reservation = self._reserved.find(uid)
         if reservation is not None and self._reserved.is_writing(uid):
             # The write decides; every other node would need other devices.
             return _fit_on(reservation.node)
         self._reserved.release(uid)
-        search = self._search(request, limit, first=reservation.node if reservation else "")
-        key = _request_key(search)
-        refusal = self._refusals.get(key)
-        if refusal is not None and refusal.epoch.is_current(self.state):
-            self._refusals.move_to_end(key)
-            return self._with_releases(refusal.reply, request, search)
-        found = self._find(search, now)
+        first = reservation.node if reservation else ""
+        search = replace(self._search(request, limit), first=first, out_of_time=out_of_time)
+        found = self._searches.run(search, now)
         if found.fitting:
             self._releases.forget(uid)
             return self._fitting_reply(found, limit)
-        reply = _refusal_reply(found)
-        if found.error is None and found.complete:
-            self._remember_refusal(key, reply)
-        return self._with_releases(reply, request, search)
+        return self._with_releases(_refusal_reply(found), request, search)
 
     def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
         """Reserve devices for a pod on a node until the pod is bound or a time has passed."""
@@ -125,24 +123,28 @@ class PodDecisions:
 
     # --- waking ---
 
-    def promise(self, pod_uid: str, now: float, without: Collection[str] = ()) -> str | None:
-        """Reserve devices for a waiting pod for a short time; return their node.
+    def promise(
+        self,
+        pod_uid: str,
+        now: float,
+        without: Collection[str] = (),
+        out_of_time: Callable[[], bool] = never,
+    ) -> Promise:
+        """Reserve devices for a waiting pod for a short time.
 
         The pod asks again, and its promise becomes a reservation then.
         """
         request = self._requests.get(pod_uid)
-        if request is None or self._reserved.find(pod_uid) is not None:
-            return None
-        if any(self._check(uid, pod_uid) for uid in request.claims):
-            return None
-        search = replace(self._search(request, 1), without=without)
-        found = self._find(search, now)
-        if not found.fitting and not without and found.complete and found.error is None:
-            self._remember_refusal(_request_key(search), _refusal_reply(found))
+        if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
+            return Promise(impossible=True)
+        if self._reserved.find(pod_uid) is not None:
+            return Promise()
+        search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
+        found = self._searches.run(search, now)
         for each in found.fitting:
             if not self._reserve(request, each.name, now, PROMISE_SECONDS):
-                return each.name
-        return None
+                return Promise(node=each.name)
+        return Promise(unfinished=not (found.complete or found.fitting or found.error or without))
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -195,12 +197,11 @@ class PodDecisions:
         request = self._requests.get(pod_uid)
         if request is None or any(uid not in self.state.claims for uid in request.claims):
             return None
-        return _request_key(self._search(request, 0))
+        return request_key(self._search(request, 0))
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""
-        refusal = self._refusals.get(key)
-        return refusal is not None and refusal.epoch.is_current(self.state)
+        return self._searches.is_refused(key)
 
     def _remember(self, request: PodRequest) -> None:
         self._requests[request.pod.uid] = request
@@ -208,20 +209,11 @@ class PodDecisions:
         if len(self._requests) > MAX_REQUESTS:
             self._requests.popitem(last=False)
 
-    def _remember_refusal(self, key: bytes, reply: PreFilterReply) -> None:
-        self._refusals[key] = _Refusal(self.state.epoch(), reply)
-        self._refusals.move_to_end(key)
-        if len(self._refusals) > MAX_REFUSALS:
-            self._refusals.popitem(last=False)
-
-    def _search(self, request: PodRequest, limit: int, first: str = "") -> NodeSearch:
+    def _search(self, request: PodRequest, limit: int) -> NodeSearch:
         return NodeSearch(
             pod=request.pod,
             claims=tuple(map(self._current_claim, request.claims)),
             limit=limit,
-            visits=self._nodes_per_call,
-            start=self._start,
-            first=first,
         )
 
     def _current_claim(self, uid: str) -> Claim:
@@ -231,18 +223,6 @@ class PodDecisions:
         if claim.status.allocation is not None or reserved is None:
             return claim
         return replace(claim, status=replace(claim.status, allocation=reserved))
-
-    def _find(self, search: NodeSearch, now: float) -> Shortlist:
-        """Search without penalised devices, then with them."""
-        preferred = self.state.preferred_view(now)
-        found = Shortlist()
-        if preferred is not None:
-            found = find_nodes(search, self.state, preferred, self._ids)
-            found.excludes_devices = True
-        if not found.fitting:
-            found = find_nodes(search, self.state, self.state.ledger.view(), self._ids)
-        self._start += found.examined
-        return found
 
     def _reserve(self, request: PodRequest, node: str, now: float, seconds: float) -> str:
         """Reserve devices; return why that is not possible, or ""."""
@@ -258,7 +238,7 @@ class PodDecisions:
             if problem := self._check(claim_uid, uid):
                 return problem
         search = replace(self._search(request, 1), only=frozenset({node}))
-        found = self._find(search, now)
+        found = self._searches.run(search, now)
         if not found.fitting:
             return f"the devices on node {node} are not free any more: {_summary(found)}"
         solution = found.fitting[0].solution
@@ -292,24 +272,6 @@ class PodDecisions:
             return reply
         message = shorten_message(f"{reason.message}; {reply.message}")
         return replace(reply, message=message, reasons=(_node_reason(reason), *reply.reasons))
-
-
-def _request_key(search: NodeSearch) -> bytes:
-    """Return a key that is equal for searches with equal results, apart from their limits."""
-    pod = search.pod
-    allocated = [
-        (uid_of(each), each.status.allocation.node_selector)
-        for each in search.claims
-        if each.status.allocation is not None
-    ]
-    constraints = (
-        pod.node_name,
-        sorted((pod.node_selector or {}).items()),
-        pod.node_affinity,
-        pod.tolerations,
-        allocated,
-    )
-    return msgspec.json.encode(constraints) + demand_key(search.unallocated)
 
 
 def _fit_on(node: str) -> PreFilterReply:

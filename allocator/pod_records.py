@@ -32,6 +32,7 @@ class PodRecords:
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
         self._releasing: set[str] = set()
+        self._settled: list[str] = []
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
         """Apply the change of a pod; a pod with another UID is another pod."""
@@ -43,11 +44,14 @@ class PodRecords:
             if self._records.get(uid) != record:
                 self._records[uid] = record
                 self._update_claims_of(uid)
+                if record.node or record.ended:
+                    self._settled.append(uid)
 
     def _remove(self, uid: str) -> None:
         self._records.pop(uid, None)
         self._gone[uid] = None
         self._gone.move_to_end(uid)
+        self._settled.append(uid)
         if len(self._gone) > MAX_GONE_PODS:
             self._gone.popitem(last=False)
         self._update_claims_of(uid)
@@ -91,6 +95,11 @@ class PodRecords:
         if record is None:
             return uid in self._gone
         return record.ended or record.terminating
+
+    def take_settled(self) -> Collection[str]:
+        """Return the pods that were bound, ended or deleted since the last call."""
+        settled, self._settled = self._settled, []
+        return settled
 
     # --- questions ---
 

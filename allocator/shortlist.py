@@ -23,9 +23,14 @@ from solver.answers import Failure, FailureKind, Solution
 from solver.reasons import Reason
 from solver.world import View
 
-MAX_BATCH: Final = 256
+MAX_BATCH: Final = 64
 # The taint that cordons a node, and that some pods tolerate.
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+
+
+def never() -> bool:
+    """Set no time limit."""
+    return False
 
 
 class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +38,7 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     `limit` is the number of nodes to find (0 for all), `visits` the number of nodes to examine.
     `first` is examined first. The nodes in `without` are not, and with `only` no others are.
+    `out_of_time` is asked between batches of nodes and ends the search.
     """
 
     pod: SchedulingPod
@@ -43,6 +49,7 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     first: str = ""
     without: Collection[str] = frozenset()
     only: frozenset[str] | None = None
+    out_of_time: Callable[[], bool] = never
 
     @property
     def unallocated(self) -> tuple[Claim, ...]:
@@ -96,7 +103,7 @@ def find_nodes(
         _examine(_open_nodes(batch, search, state, unfit), search, state, view, ids, found)
         found.examined += len(batch)
         missing = search.limit - len(found.fitting)
-        if search.limit and missing <= 0:
+        if (search.limit and missing <= 0) or search.out_of_time():
             break
         # Nodes that do not fit are examined in larger batches.
         size = max(missing, 1) if len(found.fitting) > before else min(2 * size, MAX_BATCH)

@@ -6,8 +6,9 @@ again when either changes. The state reads no clock: penalties have the caller's
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from allocator.change_log import ChangeLog
 from allocator.pod_records import PodRecords
 from dra.claim import Claim
 from dra.classes import DeviceClass
@@ -18,7 +19,7 @@ from dra.taints import DeviceTaintRule
 from ledger.ledger import DeviceID, Ledger, name_of, uid_of
 from ledger.planner import Planner
 from ledger.pods import Pod
-from ledger.pool_use import replace_uses, with_devices_held
+from ledger.pool_use import changed_pools, replace_uses, with_devices_held
 from solver.world import PoolUse, View
 
 WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim | Pod
@@ -28,17 +29,6 @@ OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
 
 
-class Epoch(NamedTuple):
-    """Identifies a state of devices and of their use; equal only if nothing changed."""
-
-    version: int
-    view: View
-
-    def is_current(self, state: "AllocatorState") -> bool:
-        """Whether nothing changed since."""
-        return self.version == state.version and self.view is state.ledger.view()
-
-
 class AllocatorState:
     """Devices in the planner, claims in the ledger, and the pods that use claims."""
 
@@ -46,7 +36,8 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.pods = PodRecords()
-        self.version = 0
+        self.changes = ChangeLog()
+        self._view = ledger.view()
         self._owns_pool = owns_pool
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: dict[str, set[PoolID]] = {}
@@ -88,7 +79,8 @@ class AllocatorState:
                     if after is None
                     else self.planner.update(each)
                 )
-                self.version += changed
+                if changed:
+                    self.changes.add(None)
 
     def observe_claim(self, claim: Claim) -> bool:
         """Apply a claim from a watch or a response; False if it is outdated."""
@@ -113,7 +105,7 @@ class AllocatorState:
     def _apply_node(self, node: Node, *, deleted: bool) -> None:
         changed = self.planner.remove(Node, node.name) if deleted else self.planner.update(node)
         if changed:
-            self.version += 1
+            self.changes.add(node.name)
             for pool in tuple(self._pools_naming.get(node.name, ())):
                 self._decide_owner(pool)
 
@@ -122,7 +114,8 @@ class AllocatorState:
             pool = PoolID(before.driver, before.pool)
             of_pool = self._slices.get(pool, {})
             of_pool.pop(before.name, None)
-            self.version += self.planner.remove(Slice, before.name)
+            if self.planner.remove(Slice, before.name):
+                self.changes.add(before.node_name)
             if before.node_name and all(
                 each.node_name != before.node_name for each in of_pool.values()
             ):
@@ -135,8 +128,8 @@ class AllocatorState:
             self._slices.setdefault(pool, {})[after.name] = after
             if after.node_name:
                 self._pools_naming.setdefault(after.node_name, set()).add(pool)
-            if pool in self._owned:
-                self.version += self.planner.update(after)
+            if pool in self._owned and self.planner.update(after):
+                self.changes.add(after.node_name)
             self._decide_owner(pool)
 
     # --- ownership ---
@@ -152,24 +145,32 @@ class AllocatorState:
         owned = bool(slices) and self._owns_pool(pool, slices.values(), self.planner.nodes.get)
         if owned != (pool in self._owned):
             for name, each in slices.items():
-                changed = self.planner.update(each) if owned else self.planner.remove(Slice, name)
-                self.version += changed
+                if self.planner.update(each) if owned else self.planner.remove(Slice, name):
+                    self.changes.add(each.node_name)
+        names = {each.node_name for each in slices.values()}
+        node = names.pop() if len(names) == 1 else None
+        if owned and pool in self._owned and self._owned[pool] == node:
+            return
         if pool in self._owned:
             self._remove_owned_pool(self._owned.pop(pool))
         if owned:
-            names = {each.node_name for each in slices.values()}
-            self._owned[pool] = node = names.pop() if len(names) == 1 else None
+            self._owned[pool] = node
             self._add_owned_pool(node)
 
     def _add_owned_pool(self, node: str | None) -> None:
         self._owned_on[node] = self._owned_on.get(node, 0) + 1
-        if node is not None and self._owned_on[node] == 1:
-            insort(self._names, node)
+        if self._owned_on[node] == 1:
+            self.changes.add(None)  # the list of nodes changes
+            if node is not None:
+                insort(self._names, node)
 
     def _remove_owned_pool(self, node: str | None) -> None:
         self._owned_on[node] -= 1
-        if node is not None and not self._owned_on[node]:
-            del self._owned_on[node], self._names[bisect_left(self._names, node)]
+        if not self._owned_on[node]:
+            self.changes.add(None)
+            del self._owned_on[node]
+            if node is not None:
+                del self._names[bisect_left(self._names, node)]
 
     @property
     def nodes_with_pools(self) -> Sequence[str]:
@@ -204,7 +205,6 @@ class AllocatorState:
         if device not in self._penalties and len(self._penalties) >= MAX_PENALTIES:
             del self._penalties[min(self._penalties, key=self._penalties.__getitem__)]
         self._penalties[device] = until
-        self.version += 1
 
     def preferred_view(self, now: float) -> View | None:
         """Return the use of devices as if those with a penalty were held; None without any."""
@@ -232,9 +232,15 @@ class AllocatorState:
             self._penalised_uses[pool] = known
         return known[2]
 
-    def epoch(self) -> Epoch:
-        """Return the identity of the current state of devices and their use."""
-        return Epoch(self.version, self.ledger.view())
+    def epoch(self) -> int:
+        """Return the number of the last change of devices or their use."""
+        view = self.ledger.view()
+        if view is not self._view:
+            for pool in changed_pools(self._view, view):
+                if pool in self._owned:
+                    self.changes.add(self._owned[pool])
+            self._view = view
+        return self.changes.last
 
 
 def _place(each: Slice) -> tuple[str, str, str, str | None]:

@@ -46,6 +46,14 @@ def replace_uses(view: View, changes: Mapping[PoolID, PoolUse]) -> View:
     return View(pools.updated(changes)) if changes else view
 
 
+def changed_pools(before: View, after: View) -> Collection[PoolID]:
+    """Return the pools with another use, at a cost that depends on the changes only."""
+    if isinstance(before.pools, LayeredMap) and isinstance(after.pools, LayeredMap):
+        return after.pools.changed_keys(before.pools)
+    pools = before.pools.keys() | after.pools.keys()
+    return [pool for pool in pools if before.use(pool) is not after.use(pool)]
+
+
 def _sum_amounts(amounts: Iterable[Amounts]) -> Amounts:
     held: dict[str, Quantity] = {}
     for each in amounts:

@@ -160,6 +160,16 @@ def test_a_search_that_reaches_its_limit_says_so_and_continues_elsewhere() -> No
     assert cluster.nodes("p", claim("c", 2), limit=1) == ["n4"]
 
 
+def test_a_search_in_parts_ends_with_the_reasons_of_all_nodes() -> None:
+    cluster = Cluster(nodes_per_call=2, n1=1, n2=1, n3=1, n4=2, n5=1)
+    replies = [cluster.prefilter(f"p{i}", claim(f"c{i}", 3), limit=1) for i in range(4)]
+    assert [each.complete for each in replies] == [False, False, True, True]
+    assert sorted((each.message[:8], each.nodes) for each in replies[3].reasons) == [
+        ("the node", 1),
+        ("the node", 4),
+    ]
+
+
 def test_an_error_on_a_node_stops_the_pod() -> None:
     cluster = Cluster(gpu_class("bad", "device.attributes['x.io'].missing == 1"), n1=1)
     reply = cluster.prefilter(
@@ -293,7 +303,7 @@ def test_a_pod_that_is_only_missing_from_the_cache_keeps_its_devices() -> None:
 def test_a_refusal_is_remembered_for_all_pods_that_ask_the_same() -> None:
     cluster = Cluster(n1=1)
     first = cluster.prefilter("p", claim("c", 2))
-    assert cluster.prefilter("q", claim("d", 2)) is first
+    assert cluster.prefilter("q", claim("d", 2)) == first
     key = cluster.decisions.request_key("q")
     assert key is not None
     assert cluster.decisions.is_refused(key)

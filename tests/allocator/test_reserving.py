@@ -102,10 +102,10 @@ def test_the_same_pod_can_ask_again_and_gets_its_devices() -> None:
 def test_a_promise_is_short_and_ends_when_the_pod_asks() -> None:
     cluster = Cluster(n1=1)
     cluster.prefilter("p", claim("c"))
-    assert cluster.decisions.promise("p", 0.0) == "n1"
+    assert cluster.decisions.promise("p", 0.0).node == "n1"
     assert cluster.nodes("q", claim("d")) == []
     assert cluster.nodes("p", claim("c")) == ["n1"]
-    assert cluster.decisions.promise("p", 0.0) == "n1"
+    assert cluster.decisions.promise("p", 0.0).node == "n1"
     assert cluster.decisions.expire(PROMISE_SECONDS) == ("p",)
 
 

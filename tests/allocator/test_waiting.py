@@ -1,0 +1,199 @@
+"""The pods that wait: who is woken after a change, in which order, and how often."""
+
+import itertools
+
+import pytest
+
+from allocator.decisions import PROMISE_SECONDS
+from allocator.waiting import MAX_BACK_OFF_SECONDS, WaitingPods
+from dra.nodes import Node
+from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
+
+
+class Waiting:
+    """A cluster whose pods are told no, and its waiting pods."""
+
+    def __init__(self, *, held: int = 0, nodes_per_call: int = 1 << 62, **gpus: int) -> None:
+        self.cluster = Cluster(nodes_per_call=nodes_per_call, **gpus)
+        self.pods = WaitingPods(self.cluster.decisions)
+        for number in range(held):
+            allocation = allocation_on("n1", number)
+            self.cluster.add_claim(claim(f"held{number}", allocation=allocation, pods=["x"]))
+
+    def ask(self, uid: str, count: int = 1, priority: int = 0, **fields: object) -> list[str]:
+        """Ask for a pod as the scheduler does; returns the nodes."""
+        reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), **fields)
+        nodes = [each.node for each in reply.fit]
+        self.pods.note_answer(uid, priority, nodes, self.cluster.now)
+        return nodes
+
+    def reserve(self, uid: str, node: str) -> None:
+        """Reserve as the scheduler does."""
+        refusal = self.cluster.reserve(uid, node)
+        self.pods.note_reservation(uid, reserved=not refusal)
+
+    def free(self, *numbers: int) -> None:
+        """Deallocate claims that hold devices of n1."""
+        for number in numbers:
+            self.cluster.add_claim(claim(f"held{number}", version=2))
+
+    def wake(self, at: float | None = None, tries: int = 100) -> list[str]:
+        """Run one turn at a time; returns the pods to wake."""
+        self.cluster.now = self.cluster.now if at is None else at
+        return list(self.pods.wake(self.cluster.now, tries).woken)
+
+
+def test_nobody_is_woken_while_nothing_changes() -> None:
+    waiting = Waiting(held=1, n1=1)
+    assert waiting.ask("p") == []
+    assert waiting.wake() == []
+
+
+def test_as_many_pods_are_woken_as_devices_are_free() -> None:
+    waiting = Waiting(held=8, n1=8)
+    for number in range(200):
+        waiting.ask(f"p{number:03}")
+    waiting.free(0, 1, 2)
+    assert waiting.wake() == ["p000", "p001", "p002"]
+    assert waiting.wake() == []
+
+
+def test_a_higher_priority_is_woken_first_and_then_who_waits_longer() -> None:
+    waiting = Waiting(held=4, n1=4)
+    for number, (uid, priority) in enumerate([("late", 0), ("low", -5), ("high", 9)]):
+        waiting.cluster.now = number + 1.0
+        waiting.ask(uid, priority=priority)
+    waiting.cluster.now = 0.0
+    waiting.ask("early")
+    waiting.free(0, 1, 2, 3)
+    assert waiting.wake(at=9.0) == ["high", "early", "late", "low"]
+
+
+def test_pods_that_ask_different_things_are_woken_in_one_order() -> None:
+    waiting = Waiting(held=4, n1=4)
+    for uid, count, priority in [("one", 1, 1), ("two", 2, 3), ("single", 1, 2), ("four", 4, 9)]:
+        waiting.ask(uid, count, priority)
+    waiting.free(0, 1, 2)
+    assert waiting.wake() == ["two", "single"]
+
+
+def test_a_woken_pod_gets_its_devices_although_others_ask_first() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.free(0)
+    assert waiting.wake() == ["p"]
+    assert waiting.ask("q") == []
+    assert waiting.ask("p") == ["n1"]
+    waiting.reserve("p", "n1")
+    assert len(waiting.pods) == 1
+    assert waiting.wake() == []
+
+
+def test_devices_of_a_woken_pod_that_does_not_come_go_to_the_next_one() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p", priority=1)
+    waiting.ask("q")
+    waiting.free(0)
+    assert waiting.wake() == ["p"]
+    assert waiting.wake(at=PROMISE_SECONDS / 2) == []
+    assert waiting.wake(at=PROMISE_SECONDS) == ["p"]
+    assert waiting.wake(at=2 * PROMISE_SECONDS - 1) == []
+    assert waiting.wake(at=2 * PROMISE_SECONDS) == ["p"]
+    assert waiting.wake(at=3 * PROMISE_SECONDS) == ["q"]
+
+
+def test_a_pod_that_comes_back_without_a_reservation_waits_longer_each_time() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.free(0)
+    woken_at = [tenth / 10 for tenth in range(4000) if waiting.wake(at=tenth / 10)]
+    pauses = [after - before for before, after in itertools.pairwise(woken_at)]
+    assert pauses[:6] == pytest.approx([2, 2, 4, 8, 16, 32], abs=0.2)
+    assert max(pauses) == pytest.approx(MAX_BACK_OFF_SECONDS, abs=0.2)
+
+
+def test_a_pod_that_lacks_something_else_is_not_woken_for_a_node_it_knows() -> None:
+    waiting = Waiting(held=2, n1=2, n2=1)
+    assert waiting.ask("p") == ["n2"]
+    waiting.free(0)
+    assert waiting.wake(at=10.0) == ["p"]
+    assert sorted(waiting.ask("p")) == ["n1", "n2"]
+    waiting.free(1)
+    assert waiting.wake(at=100.0) == []
+    waiting.cluster.add(Node("n3"), gpu_slice("n3", 1))
+    assert waiting.wake(at=200.0) == ["p"]
+
+
+def test_a_pod_that_got_nodes_has_time_to_be_reserved() -> None:
+    waiting = Waiting(held=1, n1=1, n2=1)
+    waiting.ask("p")
+    waiting.free(0)
+    assert waiting.wake(at=0.5) == []
+    assert waiting.wake(at=1.0) == ["p"]
+
+
+def test_a_pod_that_lost_its_devices_at_reserve_can_be_woken_for_the_same_node() -> None:
+    waiting = Waiting(n1=1)
+    waiting.ask("p")
+    waiting.ask("q")
+    waiting.reserve("q", "n1")
+    waiting.reserve("p", "n1")
+    assert waiting.wake(at=10.0) == []
+    waiting.cluster.decisions.unreserve("q")
+    assert waiting.wake() == ["p"]
+
+
+@pytest.mark.parametrize("settled", [pod("p", "of-p", node="n1"), None])
+def test_a_pod_that_is_bound_or_deleted_is_forgotten(settled: object) -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.cluster.state.apply(pod("p", "of-p"), settled)  # type: ignore[arg-type]  # a pod
+    waiting.free(0)
+    assert waiting.wake() == []
+    assert len(waiting.pods) == 0
+
+
+def test_a_pod_whose_claim_is_deleted_is_left_to_the_scheduler() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.cluster.delete_claim("of-p")
+    waiting.free(0)
+    assert waiting.wake() == []
+    assert len(waiting.pods) == 0
+
+
+def test_a_turn_does_a_limited_number_of_searches_and_says_that_more_is_left() -> None:
+    waiting = Waiting(held=8, n1=8)
+    for number in range(8):
+        waiting.ask(f"p{number}")
+    waiting.free(*range(8))
+    first = waiting.pods.wake(0.0, 3)
+    assert (len(first.woken), first.unfinished) == (3, True)
+    second = waiting.pods.wake(0.0, 100)
+    assert (len(second.woken), second.unfinished) == (5, False)
+
+
+def test_a_turn_ends_when_it_is_out_of_time() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.free(0)
+    assert waiting.pods.wake(0.0, 100, lambda: True) == ((), True)
+
+
+def test_the_search_for_a_pod_continues_until_all_nodes_were_examined() -> None:
+    waiting = Waiting(nodes_per_call=2, n1=1, n2=1, n3=1, n4=1, n5=1, n6=1, n7=2)
+    assert waiting.ask("p", 2) == []
+    assert waiting.wake(tries=3) == ["p"]
+    assert waiting.ask("hopeless", 3) == []
+    assert waiting.pods.wake(0.0, 2) == ((), True)
+    assert waiting.pods.wake(0.0, 9) == ((), False)
+
+
+def test_the_next_time_is_the_end_of_the_first_back_off() -> None:
+    waiting = Waiting(held=1, n1=1)
+    assert waiting.pods.next_time() is None
+    waiting.ask("p")
+    assert waiting.pods.next_time() is None
+    waiting.free(0)
+    waiting.wake(at=5.0)
+    assert waiting.pods.next_time() == 6.0
