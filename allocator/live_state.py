@@ -76,6 +76,7 @@ class LiveState:
         self._decisions: PodDecisions | None = None
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
+        self._was_fenced = False
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.facts.subscribe(self.update)
@@ -103,12 +104,19 @@ class LiveState:
         return self._find_missing_fences(configuration)
 
     def _find_missing_fences(self, configuration: Configuration) -> list[str]:
-        """Return which nodes lack the fence, computed once for each state of the nodes."""
+        """Return which nodes lack the fence, until all nodes had it once since the start.
+
+        A node that joins later does not stop the others: its pools are not used without the taint.
+        Computed once for each state of the nodes.
+        """
+        if self._was_fenced:
+            return []
         key = (self._caches.nodes.revision, configuration)
         if self._fences is None or self._fences[0] != key[0] or self._fences[1] is not key[1]:
             nodes = (each.value for each in self._caches.nodes.all())
             missing = report_unfenced_nodes(find_unfenced_nodes(owned_pools(configuration), nodes))
             self._fences = (*key, [missing.message] if missing else [])
+            self._was_fenced = missing is None
         return self._fences[2]
 
     async def run(self) -> None:

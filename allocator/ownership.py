@@ -20,7 +20,8 @@ from registration.owned_pools import (
 def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
-    It uses the owned pools, except those on a node whose device plugin has the same devices.
+    It uses the owned pools, except those on a node without the taint that it must have, or whose
+    device plugin has the same devices.
     """
     owned, known = owned_pools(configuration), known_families(configuration)
     extended: dict[str, frozenset[str]] = {}
@@ -33,7 +34,7 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
         node = find_node(name) if name else None
         if node is None:
             return False
-        owner = decide_pool(owned, pool, slices, lambda _: node.labels)
+        owner = decide_pool(owned, pool, slices, lambda _: node)
         withheld = find_withheld_drivers(node, known, extended)
         return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
 

@@ -38,6 +38,7 @@ class PoolOwner(enum.StrEnum):
     """Who allocates from a pool."""
 
     DRAWBRIDGE = "drawbridge"
+    UNFENCED = "unfenced"  # owned, but the node still lacks the taint
     OTHERS = "others"  # another driver, or a node that is not owned
     SHARED = "shared"  # the driver of an owned pool, but not local to one node
 
@@ -57,6 +58,7 @@ class NodeOwnership(NamedTuple):
 
 
 _NOT_OWNED: Final = NodeOwnership()
+_OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
 
 
 def owned_pools(configuration: Configuration) -> tuple[OwnedPool, ...]:
@@ -84,21 +86,24 @@ def decide_pool(
     owned: Sequence[OwnedPool],
     pool: PoolID,
     slices: Iterable[Slice],
-    labels_of: Callable[[str], Labels | None],
+    find_node: Callable[[str], Node | None],
 ) -> PoolOwner:
     """Decide who allocates from a pool with these slices.
 
-    `labels_of` returns the labels of a node, or None if it is not known; its pools are not owned.
-    Only the newest generation counts.
+    `find_node` returns a node, or None if it is not known; its pools are not owned. Only the newest
+    generation counts.
     """
     if all(each.driver != pool.driver for each in owned):
         return PoolOwner.OTHERS
-    node = find_local_node(slices)
-    if node is None:
+    name = find_local_node(slices)
+    if name is None:
         return PoolOwner.SHARED
-    labels = labels_of(node)
-    if labels is None or pool.driver not in decide_node(owned, labels).drivers:
+    node = find_node(name)
+    decided = decide_node(owned, node.labels) if node is not None else _NOT_OWNED
+    if node is None or pool.driver not in decided.drivers:
         return PoolOwner.OTHERS
+    if decided.fenced and not has_fence(node.taints):
+        return PoolOwner.UNFENCED
     return PoolOwner.DRAWBRIDGE
 
 
@@ -121,18 +126,21 @@ def _is_shared(each: Slice) -> bool:
 def select_owned_slices(
     configuration: Configuration, slices: Sequence[Slice], nodes: Iterable[Node]
 ) -> tuple[Slice, ...]:
-    """Return the slices of the pools that the allocator uses; all without bridge placement."""
+    """Return the slices of the pools that the allocator uses; all without bridge placement.
+
+    Nodes without the taint count as if the controller had added it.
+    """
     owned = owned_pools(configuration)
     if not owned:
         return tuple(slices)
-    labels = {each.name: each.labels for each in nodes}
+    by_name = {each.name: each for each in nodes}
     pools: dict[PoolID, list[Slice]] = {}
     for each in slices:
         pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
     used = {
         pool
         for pool, published in pools.items()
-        if decide_pool(owned, pool, published, labels.get) is PoolOwner.DRAWBRIDGE
+        if decide_pool(owned, pool, published, by_name.get) in _OWNED
     }
     return tuple(each for each in slices if PoolID(each.driver, each.pool) in used)
 

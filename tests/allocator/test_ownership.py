@@ -1,0 +1,58 @@
+"""Which pools the allocator uses."""
+
+import msgspec
+import pytest
+
+from allocator.ownership import make_pool_filter
+from config.model import Configuration, LabelSelector, OwnedPool, Placement
+from config.string_formats import DriverName
+from dra.device import Taint
+from dra.inventory import PoolID
+from dra.nodes import Node
+from dra.quantity import parse
+from dra.slices import Slice
+from facts.model import ClassFacts, Facts
+
+GPU = "gpu.nvidia.com"
+POOL = PoolID(GPU, "n")
+FENCED = Node("n", taints=(Taint("drawbridge.dev/owned", "NoSchedule"),))
+LOCAL = Slice("s", GPU, "n", 1, 1, node_name="n")
+OWNED = OwnedPool(DriverName(GPU), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
+FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(GPU,)),))
+
+
+def uses(node: Node | None, each: Slice = LOCAL, *, unfenced: bool = False) -> bool:
+    entry = msgspec.structs.replace(OWNED, unfenced=unfenced)
+    configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(entry,))
+    return make_pool_filter(configuration, FACTS)(POOL, [each], lambda _: node)
+
+
+def test_a_local_pool_of_a_fenced_node_is_used() -> None:
+    assert uses(FENCED)
+
+
+def test_a_pool_of_a_node_without_the_taint_is_used_only_if_it_is_unfenced() -> None:
+    bare = Node("n")
+    assert not uses(bare)
+    assert uses(bare, unfenced=True)
+
+
+def test_a_pool_of_an_unknown_node_is_not_used() -> None:
+    assert not uses(None)
+
+
+def test_a_pool_that_is_not_local_is_not_used() -> None:
+    assert not uses(FENCED, msgspec.structs.replace(LOCAL, node_name=None, all_nodes=True))
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "example.com/gpu"])
+def test_a_pool_beside_a_device_plugin_for_its_devices_is_not_used(name: str) -> None:
+    assert not uses(msgspec.structs.replace(FENCED, allocatable={name: parse("1")}))
+
+
+def test_a_pool_beside_a_device_plugin_for_other_devices_is_used() -> None:
+    assert uses(msgspec.structs.replace(FENCED, allocatable={"amd.com/gpu": parse("1")}))
+
+
+def test_a_pool_on_a_dual_node_is_not_used_until_the_label_is_gone() -> None:
+    assert not uses(msgspec.structs.replace(FENCED, labels={"drawbridge.dev/dual": "true"}))
