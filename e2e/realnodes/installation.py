@@ -18,7 +18,8 @@ from e2e.controlplane.client import JSON, ApiError
 from e2e.installed.installation import CONTROLLER, MODE, NAMESPACE, WEBHOOK
 from e2e.installed.kubectl import CommandResult, Kubectl, run
 from e2e.realnodes.documented import commands
-from e2e.realnodes.product import ROOT, image_archive, image_name, next_name
+from e2e.realnodes.product import ROOT, image_archive, image_name
+from e2e.realnodes.replicas import COMPONENT
 from e2e.realnodes.rig import NodeRig
 from e2e.realnodes.stage import RealStage, is_ready
 
@@ -31,7 +32,6 @@ ROLLOUT = "kubectl -n drawbridge-system rollout status deployment"
 ROLLOUT_SECONDS = 120
 COMMAND_SECONDS = 180
 READY_SECONDS = 120.0
-COMPONENT = "app.kubernetes.io/component"
 
 
 class PodInstallation:
@@ -197,4 +197,4 @@ def forget_installation(stage: RealStage) -> None:
     del _RIGS[stage.rig]
 
 
-__all__ = ["MODE", "PodInstallation", "forget_installation", "installed_as_pods", "next_name"]
+__all__ = ["MODE", "PodInstallation", "forget_installation", "installed_as_pods"]

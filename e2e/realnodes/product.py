@@ -1,7 +1,11 @@
-"""Builds the image of Drawbridge for the nodes, once for each state of the checkout."""
+"""Builds the images of Drawbridge for the nodes: of the checkout, and of the version before it.
+
+Each is built once for each state of the tracked files.
+"""
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,25 +17,60 @@ ROOT = Path(__file__).parents[2]
 KEPT = 3
 NOT_IN_IMAGE = tuple(f":!{name}" for name in ("bench", "docs", "e2e", "examples", "tests", "*.md"))
 NAME = "io.containerd.image.name"
-# The same image under another name, to which a Deployment can be upgraded.
-NEXT = "next"
+# Tags on the nodes: the image once more, to which a Deployment can change, and the version before.
+NEXT, PREVIOUS = "next", "previous"
+# While no release has a tag: the first commit whose image runs as its page says.
+UNTAGGED = "a44de5b1cfe6b9508c8070ebad2ef3800ab75216"
 
 
 def image_archive() -> Path:
     """Return the archive of the image; NoProgramsError when it cannot be built here."""
-    folder = CACHE / f"image-{_state()}"
+    archive = _built(ROOT, CACHE / f"image-{_state()}")
+    for old in sorted(CACHE.glob("image-*"), key=lambda path: -path.stat().st_mtime)[KEPT:]:
+        shutil.rmtree(old)
+    return archive
+
+
+def _built(source: Path, folder: Path) -> Path:
+    """Return the archive in a folder, built from a checkout when it is not there."""
     if found := list(folder.glob("*.tar")):
         return found[0]
-    print("building the image of Drawbridge", flush=True)  # noqa: T201
+    print(f"building the image of Drawbridge in {folder.name}", flush=True)  # noqa: T201
     command = [sys.executable, "-m", "tools.image", "build", "--into", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
     if done.returncode:
         raise NoProgramsError(f"the image of Drawbridge: {done.stderr.strip()}")
-    for old in sorted(CACHE.glob("image-*"), key=lambda path: -path.stat().st_mtime)[KEPT:]:
-        for file in old.iterdir():
-            file.unlink()
-        old.rmdir()
     return next(folder.glob("*.tar"))
+
+
+def previous_checkout() -> Path:
+    """Return a checkout of the last release before this commit."""
+    described = _git(ROOT, "describe", "--tags", "--abbrev=0", "HEAD^")
+    commit = described.stdout.strip() or UNTAGGED
+    folder = CACHE / f"before-{commit[:12]}"
+    if not folder.exists():
+        partial = folder.with_name(f"making-{folder.name}")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        for done in (
+            _git(ROOT, "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(partial)),
+            _git(partial, "checkout", "--quiet", "--detach", commit),
+        ):
+            if done.returncode:
+                raise NoProgramsError(f"the version before this one: {done.stderr.strip()}")
+        partial.rename(folder)
+    return folder
+
+
+def previous_archive() -> Path:
+    """Return the archive of the image of the last release before this commit."""
+    source = previous_checkout()
+    return _built(source, source.with_name(f"{source.name}-image"))
+
+
+def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def _state() -> str:
@@ -53,6 +92,6 @@ def image_name(archive: Path) -> str:
     return str(entry["annotations"][NAME])
 
 
-def next_name(name: str) -> str:
-    """Return the name of the same image under another tag."""
-    return f"{name.rpartition(':')[0]}:{NEXT}"
+def tagged(name: str, tag: str) -> str:
+    """Return the name of an image with another tag."""
+    return f"{name.rpartition(':')[0]}:{tag}"

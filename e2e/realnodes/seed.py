@@ -13,7 +13,7 @@ from pathlib import Path
 from e2e.controlplane.processes import Process
 from e2e.realnodes.build import CACHE, Programs
 from e2e.realnodes.images import BUSYBOX, busybox
-from e2e.realnodes.product import image_name, next_name
+from e2e.realnodes.product import image_name, tagged
 from e2e.realnodes.settings import PAUSE
 
 IMPORT_SECONDS = 120
@@ -23,14 +23,21 @@ HOLD = {"Entrypoint": ["/bin/busybox", "tail", "-f", "/dev/null"]}
 SHELL = {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]}
 
 
-def seeded(programs: Programs, archives: Sequence[Path]) -> Path:
-    """Return the root that has busybox, the sandbox image and these archives; made when missing."""
+Archive = tuple[Path, str]
+
+
+def seeded(programs: Programs, archives: Sequence[Archive]) -> Path:
+    """Return the root that has busybox, the sandbox image and these archives; made when missing.
+
+    The image of an archive gets a tag beside its own, which the last one of several keeps.
+    """
     listed = subprocess.run(
         [programs.busybox, "--list"], check=True, capture_output=True, text=True
     ).stdout.split()
     own = busybox(programs.busybox, listed, {BUSYBOX: SHELL, PAUSE: HOLD})
-    digest = hashlib.sha256(programs.runtime.name.encode() + own + b"tagged")
-    for archive in archives:
+    digest = hashlib.sha256(programs.runtime.name.encode() + own)
+    for archive, tag in archives:
+        digest.update(tag.encode())
         with archive.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     root = CACHE / f"seed-{digest.hexdigest()[:12]}"
@@ -42,7 +49,7 @@ def seeded(programs: Programs, archives: Sequence[Path]) -> Path:
     return root
 
 
-def _make(root: Path, programs: Programs, own: bytes, archives: Sequence[Path]) -> None:
+def _make(root: Path, programs: Programs, own: bytes, archives: Sequence[Archive]) -> None:
     print(f"importing {len(archives) + 1} image archives", flush=True)  # noqa: T201
     partial = root.with_name(f"making-{root.name}")
     shutil.rmtree(partial, ignore_errors=True)
@@ -59,17 +66,20 @@ def _make(root: Path, programs: Programs, own: bytes, archives: Sequence[Path]) 
     client: list[str | Path] = [programs.runtime / "ctr", "--connect-timeout=1s", "-n", "k8s.io"]
     try:
         daemon.wait_ready(lambda: _answers([*client, "version"]))
-        for archive in (first, *archives):
-            words = [*client, "images", "import", "--local", archive]
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=IMPORT_SECONDS)
-        for name in map(image_name, archives):
-            words = [*client, "images", "tag", name, next_name(name)]
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        _run([*client, "images", "import", "--local", first])
+        for archive, tag in archives:
+            name = image_name(archive)
+            _run([*client, "images", "import", "--local", archive])
+            _run([*client, "images", "tag", name, tagged(name, tag)])
     finally:
         daemon.stop()
     for left in (first, configuration):
         left.unlink()
     partial.rename(root)
+
+
+def _run(words: Sequence[str | Path]) -> None:
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=IMPORT_SECONDS)
 
 
 def _answers(command: list[Path | str]) -> bool:

@@ -1,9 +1,11 @@
 """Gives a scenario real nodes, containers that print what they have, and their output."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from e2e.installed.installation import NAMESPACE
 from e2e.installed.kubectl import Kubectl
 from e2e.realnodes.cdi import FOLDER, VARIABLE
 from e2e.realnodes.device_plugin import VARIABLE as UNITS
@@ -19,6 +21,9 @@ PRINT = (
     f"env | grep -E '^({VARIABLE}|{UNITS})'; "
     f"ls {FOLDER} 2>/dev/null | sed 's#^#{FOLDER}/#'; echo {END}"
 )
+# Who would create a scenario's pods again.
+OWNERS = {"deployments": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
+LOGS = ("logs", "--selector=app.kubernetes.io/name=drawbridge", "--prefix", "--tail=5")
 KEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"
 
 
@@ -78,10 +83,21 @@ class RealStage(Stage):
         for name, node in self.rig.nodes.items():
             if not node.alive:
                 self.fleet.start_node(name)
-        deployments = self.path("deployments", "", "/apis/apps/v1")
-        for one in self.client.get(deployments)["items"]:
-            self.client.delete(f"{deployments}/{one['metadata']['name']}", grace=None)
+        for kind, group in OWNERS.items():
+            path = self.path(kind, "", group)
+            for one in self.client.get(path)["items"]:
+                self.client.delete(f"{path}/{one['metadata']['name']}", grace=None)
         super().clean_up()
+
+    def report(self) -> Iterator[str]:
+        """Yield the state of pods and claims, and ends of logs of Drawbridge and kubelets."""
+        yield from super().report()
+        inside = self.kubectl.inside(NAMESPACE)
+        for words in (("get", "pods", "-o", "wide"), ("get", "events"), LOGS):
+            yield from inside(*words).out.splitlines()
+        for node in self.rig.nodes.values():
+            if "kubelet" in node.processes:
+                yield from (f"--- {node.name}", node.processes["kubelet"].tail(20))
 
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Return a pod whose containers print what they have."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 
@@ -10,10 +11,11 @@ from e2e.controlplane.processes import StartError
 from e2e.realnodes.build import NoProgramsError, programs
 from e2e.realnodes.enter import RUN, lacking, run_inside
 from e2e.realnodes.fleet import RealFleet
-from e2e.realnodes.product import image_archive
+from e2e.realnodes.product import NEXT, PREVIOUS, image_archive, previous_archive
 from e2e.realnodes.rig import NodeRig, mount_run
 from e2e.realnodes.seed import seeded
 from e2e.realnodes.stage import RealStage
+from e2e.renderers.build import binaries as build_renderers
 from e2e.runner import (
     create_classes,
     play_all,
@@ -22,6 +24,7 @@ from e2e.runner import (
     select_scenarios,
     summary,
 )
+from e2e.scenarios.registry import Scenario
 
 SUITE = "node"
 NAMES = ("a", "b", "c")
@@ -31,9 +34,9 @@ def run_node_suite(part: str) -> int:
     """Run the scenarios; 1 if one failed or the machine is not as it was before."""
     if RUN in os.environ:
         return _play(part)
-    reason = lacking() or _build()
+    chosen = select_scenarios(SUITE, part)
+    reason = lacking() or _build(chosen)
     if reason:
-        chosen = select_scenarios(SUITE, part)
         for one in chosen:
             print_line(f"SKIP  {DEFAULT}  {one.name}: {reason}")
         print_line(f"0 passed, 0 failed, {len(chosen)} skipped")
@@ -42,15 +45,27 @@ def run_node_suite(part: str) -> int:
     return run_inside(command, print_line)
 
 
-def _build() -> str:
+def _build(chosen: Sequence[Scenario]) -> str:
     """Build everything while there is a network; say what makes it impossible."""
     try:
         binaries(DEFAULT)
         programs(DEFAULT)
-        image_archive()
+        _archives(chosen)
+        if _needs_previous(chosen):
+            build_renderers()
     except (NoGoError, NoProgramsError) as problem:
         return str(problem)
     return ""
+
+
+def _needs_previous(chosen: Sequence[Scenario]) -> bool:
+    return any(PREVIOUS in one.needs for one in chosen)
+
+
+def _archives(chosen: Sequence[Scenario]) -> list[tuple[Path, str]]:
+    """Return the archives that scenarios need, and the further tags of their images."""
+    current = (image_archive(), NEXT)
+    return [(previous_archive(), PREVIOUS), current] if _needs_previous(chosen) else [current]
 
 
 def _play(part: str) -> int:
@@ -58,7 +73,7 @@ def _play(part: str) -> int:
     try:
         mount_run(Path(os.environ[RUN]))
         built = programs(DEFAULT)
-        seed = seeded(built, [image_archive()])
+        seed = seeded(built, _archives(chosen))
         with NodeRig(DEFAULT, NAMES, built, seed) as rig:
             times = ", ".join(f"{what} {value:.1f} s" for what, value in rig.timings.items())
             print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")

@@ -1,25 +1,33 @@
 """Scenarios on real nodes: Drawbridge's own pods, as the kubelet runs them, and when they end.
 
-While replicas are killed, a client creates legacy pods as a controller does: it
-tries again when it is refused. In the end no pod is missing, and none was admitted untranslated.
+Replicas are killed, drained and rolled while legacy pods and Jobs are created. In the end no pod is
+missing, and none was admitted untranslated.
 """
 
-import contextlib
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 from e2e.controlplane.client import JSON, ApiError
 from e2e.installed.installation import NAMESPACE
-from e2e.realnodes.installation import READY_SECONDS, PodInstallation, installed_as_pods
+from e2e.realnodes.installation import (
+    READY_SECONDS,
+    ROLLOUT,
+    ROLLOUT_SECONDS,
+    PodInstallation,
+    installed_as_pods,
+)
+from e2e.realnodes.product import NEXT, tagged
+from e2e.realnodes.replicas import watched
 from e2e.realnodes.stage import RealStage, real
-from e2e.scenarios.admission import ORIGINAL
-from e2e.scenarios.node_devices import GPUS, LEGACY
+from e2e.scenarios.node_devices import GPUS
+from e2e.scenarios.node_load import load
 from e2e.scenarios.node_translated import DECIDED_SECONDS
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CREATED, TOO_MANY_REQUESTS = 201, 429
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=55s")
+RESTART = f"kubectl -n {NAMESPACE} rollout restart deployment"
 USER = "65532"
 NOTHING = "0000000000000000"
 # What the kernel says of a process, whose pattern does not match this script itself.
@@ -52,66 +60,11 @@ def drawbridge_runs_with_the_rights_that_its_manifests_state(stage: Stage) -> No
             assert "tmpfs" in mounts["/tmp"], mounts["/tmp"]  # noqa: S108  # the container's
 
 
-@dataclass
-class Creator:
-    """Creates legacy pods one after the other, each until it is admitted."""
-
-    nodes: RealStage
-    created: int = 0
-    refused: int = 0
-    untranslated: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
-        """Create pods until the end."""
-        while not self.ended.is_set():
-            name = f"legacy-{self.created}"
-            body = self.nodes.pod_object(name, limits={LEGACY: "1"}, schedulerName="nobody")
-            try:
-                pod = self.nodes.client.create(self.nodes.pod_path(), body)
-            except ApiError as problem:
-                self.refused += 1
-                if "webhook" not in str(problem):
-                    self.errors.append(str(problem))
-                self.ended.wait(0.1)
-                continue
-            self.created += 1
-            if not _is_translated(pod):
-                self.untranslated.append(name)
-            self.ended.wait(0.02)
-
-
-def _is_translated(pod: JSON) -> bool:
-    limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-    return ORIGINAL in pod["metadata"].get("annotations", {}) and LEGACY not in limits
-
-
-@contextlib.contextmanager
-def load(nodes: RealStage) -> Iterator[Creator]:
-    """Create pods in another thread; afterwards none is missing and none is untranslated."""
-    creator = Creator(nodes)
-    thread = threading.Thread(target=creator.run, daemon=True)
-    thread.start()
-    try:
-        nodes.wait("pods are created", lambda: creator.created > 5)
-        yield creator
-        before = creator.created
-        nodes.wait("pods are created at the end", lambda: creator.created > before + 5)
-    finally:
-        creator.ended.set()
-        thread.join(30)
-    found = nodes.client.get(nodes.pod_path())["items"]
-    assert creator.errors == []
-    assert creator.untranslated == []
-    assert len(found) == creator.created
-    assert all(map(_is_translated, found))
-
-
 def prepared(nodes: RealStage) -> PodInstallation:
-    """Give a node GPUs, and wait until the webhooks know of them."""
+    """Give every node GPUs, and wait until the webhooks know of them."""
     cluster = installed_as_pods(nodes)
-    nodes.node("a", "lab-2g2n", {GPUS: "full"})
+    for suffix in ("a", "b", "c"):
+        nodes.node(suffix, "lab-2g2n", {GPUS: "full"})
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
     return cluster
 
@@ -125,7 +78,7 @@ def no_pod_is_untranslated_while_webhooks_are_killed(stage: Stage) -> None:
         for pod in cluster.pods("webhook"):
             node = nodes.fleet.real_node(pod["spec"]["nodeName"])
             node.run("pkill", "-KILL", "-f", "drawbridge serve webhook")
-            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}"
+            path = f"{PODS}/{pod['metadata']['name']}"
             nodes.wait("its container was started again", partial(_restarts, nodes, path))
             nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
 
@@ -133,3 +86,65 @@ def no_pod_is_untranslated_while_webhooks_are_killed(stage: Stage) -> None:
 def _restarts(nodes: RealStage, path: str) -> int:
     (status,) = nodes.client.get(path)["status"]["containerStatuses"]
     return int(status["restartCount"])
+
+
+@scenario("node", rig="nodes")
+def no_pod_is_refused_while_webhooks_are_drained(stage: Stage) -> None:
+    """The eviction API keeps one replica, and two of three nodes are drained."""
+    nodes = real(stage)
+    cluster = prepared(nodes)
+    with load(nodes) as running, watched(nodes.client, "webhook") as replicas:
+        first, second = cluster.pods("webhook")
+        assert evict(nodes, first) == CREATED
+        assert evict(nodes, second) == TOO_MANY_REQUESTS
+        nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
+        drained = nodes.rig.names[:2]
+        try:
+            nodes.kubectl("drain", *drained, *DRAIN).check()
+            nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
+            where = {pod["spec"]["nodeName"] for pod in cluster.pods("webhook")}
+            assert where == set(nodes.rig.names[2:])
+        finally:
+            nodes.kubectl("uncordon", *drained).check()
+    assert replicas.fewest() == 1
+    assert running.refused == []
+
+
+def evict(nodes: RealStage, pod: JSON) -> int:
+    """Evict a pod of Drawbridge; return the code of the response."""
+    name = pod["metadata"]["name"]
+    metadata = {"name": name, "namespace": NAMESPACE}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    try:
+        nodes.client.create(f"{PODS}/{name}/eviction", body)
+    except ApiError as problem:
+        return problem.code
+    return CREATED
+
+
+@scenario("node", rig="nodes")
+def no_pod_is_refused_while_webhooks_are_rolled(stage: Stage) -> None:
+    """Replicas restart, then change to an image of another name, and back."""
+    nodes = real(stage)
+    cluster = prepared(nodes)
+    other = tagged(cluster.image, NEXT)
+    with load(nodes) as running, watched(nodes.client, "webhook") as replicas:
+        before = names(cluster)
+        cluster.run(RESTART, f"{ROLLOUT} --timeout={ROLLOUT_SECONDS}s")
+        nodes.wait("the former replicas are gone", partial(_differ, cluster, before))
+        for image in (other, cluster.image):
+            cluster.write_overlay(image)
+            cluster.apply()
+    assert replicas.served_together(cluster.image, other)
+    assert replicas.fewest() == len(cluster.pods("webhook"))
+    assert running.refused == []
+
+
+def names(cluster: PodInstallation) -> set[str]:
+    """Return the names of all pods of Drawbridge that are ready."""
+    found = [*cluster.pods("webhook"), *cluster.pods("controller")]
+    return {pod["metadata"]["name"] for pod in found}
+
+
+def _differ(cluster: PodInstallation, before: set[str]) -> bool:
+    return names(cluster).isdisjoint(before)
