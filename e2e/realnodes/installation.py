@@ -24,13 +24,15 @@ from e2e.realnodes.rig import NodeRig
 from e2e.realnodes.stage import RealStage, is_ready
 
 PAGE = ROOT / "docs" / "installing.md"
-SECTION = "First install"
+INSTALL, UPGRADE, UNINSTALL = "First install", "Upgrade", "Uninstall"
+REMOVAL = "kubectl delete -k . --ignore-not-found"
 OVERLAY = Path("manifests/overlays/default/kustomization.yaml")
 PLACEHOLDER = "{name: drawbridge,"
 APPLY = f"kubectl apply -k {OVERLAY.parent}"
 ROLLOUT = "kubectl -n drawbridge-system rollout status deployment"
 ROLLOUT_SECONDS = 120
-COMMAND_SECONDS = 180
+COMMAND_SECONDS = 300
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 READY_SECONDS = 120.0
 
 
@@ -53,18 +55,30 @@ class PodInstallation:
 
     def install(self) -> None:
         """Name the image in a copy of the manifests, and run the page's commands for kubectl."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(ROOT / "manifests", self.folder / "manifests")
-        (self.folder / "bin").mkdir()
-        (self.folder / "bin" / "kubectl").symlink_to(self.plane.bin / "kubectl")
+        self.prepare(ROOT, self.plane.bin / "kubectl")
         self.write_overlay(self.image)
         self.apply()
 
+    def prepare(self, source: Path, *programs: Path) -> None:
+        """Make the folder of a person: the manifests of a checkout, and programs on the PATH."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(source / "manifests", self.folder / "manifests")
+        (self.folder / "bin").mkdir()
+        for program in programs:
+            (self.folder / "bin" / program.name).symlink_to(program)
+
+    def uninstall(self, removal: str = f"cd {OVERLAY.parent} && {REMOVAL}") -> None:
+        """Run the page's commands; `removal` removes what was installed."""
+        page = commands(self.page, UNINSTALL)
+        assert REMOVAL in page, f"{PAGE.name} has no command {REMOVAL!r} below {UNINSTALL}"
+        for command in page:
+            self.run(removal if command == REMOVAL else command)
+
     def apply(self) -> None:
         """Apply the overlay, for the first time or another image, and wait for the rollout."""
-        page = commands(self.page, SECTION)
+        page = commands(self.page, INSTALL)
         for command in (APPLY, ROLLOUT):
-            assert command in page, f"{PAGE.name} has no command {command!r} below {SECTION}"
+            assert command in page, f"{PAGE.name} has no command {command!r} below {INSTALL}"
         self.run(APPLY, f"{ROLLOUT} --timeout={ROLLOUT_SECONDS}s")
 
     def write_overlay(self, image: str) -> None:
@@ -113,8 +127,7 @@ class PodInstallation:
 
     def pods(self, component: str) -> list[JSON]:
         """List the pods of a component that are ready."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        found = self.plane.admin.get(path, labelSelector=f"{COMPONENT}={component}")["items"]
+        found = self.plane.admin.get(PODS, labelSelector=f"{COMPONENT}={component}")["items"]
         return [pod for pod in found if is_ready(pod)]
 
     def rolled_out(self) -> bool:
@@ -192,9 +205,10 @@ def installed_as_pods(stage: RealStage, mode: str = "enforce") -> PodInstallatio
     return cluster
 
 
-def forget_installation(stage: RealStage) -> None:
-    """Install anew when the next scenario needs Drawbridge."""
-    del _RIGS[stage.rig]
+def remove_installation(stage: RealStage) -> None:
+    """Uninstall what `installed_as_pods` has installed; the next scenario installs anew."""
+    if stage.rig in _RIGS:
+        _RIGS.pop(stage.rig).uninstall()
 
 
-__all__ = ["MODE", "PodInstallation", "forget_installation", "installed_as_pods"]
+__all__ = ["MODE", "PodInstallation", "installed_as_pods", "remove_installation"]

@@ -27,6 +27,7 @@ from e2e.realnodes import (
     installation,
     pod_resources,
     registration,
+    release,
 )
 from e2e.realnodes.documented import commands
 from e2e.realnodes.images import BUSYBOX, Tree, archive
@@ -340,9 +341,15 @@ def test_the_commands_of_a_section_are_read_word_for_word() -> None:
 
 def test_the_page_has_the_commands_that_the_installation_runs() -> None:
     page = installation.PAGE.read_text(encoding="utf-8")
-    found = commands(page, installation.SECTION)
+    found = commands(page, installation.INSTALL)
     assert installation.APPLY in found
     assert installation.ROLLOUT in found
+    assert installation.REMOVAL in commands(page, installation.UNINSTALL)
+    upgrade = commands(page, installation.UPGRADE)
+    assert release.CHART in upgrade[0]
+    assert upgrade[1] == installation.ROLLOUT
+    assert release.ROLLBACK in page
+    assert release.REMOVE in page
     overlay = installation.ROOT / installation.OVERLAY
     assert installation.PLACEHOLDER in overlay.read_text(encoding="utf-8")
 
