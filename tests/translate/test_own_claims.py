@@ -8,7 +8,7 @@ import pytest
 from config.model import Configuration, LabelSelector, OwnedPool, Placement
 from config.string_formats import DriverName
 from documents.patch import apply_edits
-from facts.model import Driver, Facts
+from facts.model import ClassFacts, Driver, Facts
 from tests.tables import YamlValue, load_cases
 from translate.changes.patch import restore_original
 from translate.pods import Translation, make_context, translate
@@ -32,7 +32,8 @@ def pod(case: YamlValue) -> YamlValue:
 def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
     names = case.get("drivers")
     drivers = tuple(Driver(each, devices=8) for each in names or ())
-    facts = None if names is None else Facts(drivers=drivers)
+    classes = tuple(ClassFacts(each) for each in case.get("classes", ()))
+    facts = None if names is None else Facts(drivers=drivers, classes=classes)
     return translate(pod(case), make_context(configuration, facts))
 
 

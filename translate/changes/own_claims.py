@@ -2,6 +2,7 @@
 
 A claim does not say which pools can satisfy it, and the claims of a pod are not read. The pod is
 moved only if every driver of the cluster has owned pools, so that no claim needs another scheduler.
+A driver that publishes nothing now, because it restarts, counts if its DeviceClass exists.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from documents.paths import Path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import OWNED_TAINT
+from facts.families import known_families
 from facts.model import Facts
 from translate.changes.codes import CLAIMS_LEFT, SCHEDULER_OURS
 from translate.changes.patch import Patch
@@ -47,8 +49,9 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
             )
         return
     owned = {str(each.driver) for each in configuration.owned_pools}
-    published = {each.name for each in facts.drivers if each.devices} if facts else set()
-    if is_default_scheduler(name) and published and published <= owned:
+    published = {each.name for each in facts.drivers} if facts else set()
+    installed = _find_installed(facts, configuration) if facts else set()
+    if is_default_scheduler(name) and published and installed <= owned:
         yield use_our_scheduler(patch)
         return
     yield from report_tolerated_fence(patch.pod)
@@ -59,3 +62,13 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
             f"the pod has claims of its own and keeps the default scheduler, which cannot use the "
             f"owned pools of {drivers}",
         )
+
+
+def _find_installed(facts: Facts, configuration: Configuration) -> set[str]:
+    """Return the drivers that publish devices, and the known drivers whose DeviceClass exists."""
+    known = known_families(configuration)
+    return {each.name for each in facts.drivers} | {
+        driver
+        for driver, family in known.items()
+        if any(facts.find_class(name) for name in family.classes)
+    }
