@@ -16,6 +16,7 @@ from allocator.decisions import PodDecisions
 from allocator.ownership import make_pool_filter
 from allocator.reservations import PodReservation
 from allocator.state import AllocatorState
+from allocator.waiting import WaitingPods
 from cluster.cache import CachedObject
 from cluster.store import pause_garbage_collection
 from config.model import Configuration, Placement
@@ -74,6 +75,7 @@ class LiveState:
         self._report = report
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
+        self._waiting: WaitingPods | None = None
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
         self._was_fenced = False
@@ -92,6 +94,13 @@ class LiveState:
         if self._decisions is None:
             raise RuntimeError("no decisions before the caches are synced")
         return self._decisions
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods that wait for devices, by the current decisions."""
+        if self._waiting is None:
+            raise RuntimeError("no decisions before the caches are synced")
+        return self._waiting
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""
@@ -136,6 +145,7 @@ class LiveState:
         self._inputs = inputs
         with pause_garbage_collection():
             self._decisions = self._build(inputs)
+        self._waiting = WaitingPods(self._decisions)
         self._on_rebuild()
 
     def _build(self, inputs: Inputs) -> PodDecisions:

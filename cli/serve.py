@@ -1,4 +1,4 @@
-"""`drawbridge serve`: runs the webhook, judge or controller, as the manifests start them."""
+"""`drawbridge serve`: runs the processes as the manifests start them."""
 
 import argparse
 import asyncio
@@ -8,15 +8,19 @@ from cli.streams import Streams
 from runtime.addresses import Address, parse_address
 
 NAME = "serve"
-HELP = "run the admission webhook, the judge or the controller"
+HELP = "run the admission webhook, the judge, the controller or the allocator"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
+# The processes with a serving certificate.
+REVIEWERS = ("webhook", "judge")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MAX_DURATION = 3_650 * 86_400.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the processes."""
-    commands = parser.add_subparsers(dest="what", metavar="webhook|judge|controller", required=True)
+    commands = parser.add_subparsers(
+        dest="what", metavar="webhook|judge|controller|allocator", required=True
+    )
     text = "answer admission reviews of pods and workloads"
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
     _add_certificate(webhook)
@@ -41,8 +45,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--identity", metavar="NAME", help="holder identity in the Lease (default: the host name)"
     )
     _add_authority(controller)
-    for each in (webhook, _add_judge(commands), controller):
+    for each in (webhook, _add_judge(commands), controller, _add_allocator(commands)):
         _add_shared(each)
+
+
+def _add_allocator(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    """Declare the options of the allocator."""
+    text = "allocate devices for the kube-scheduler beside it, in bridge placement"
+    allocator = commands.add_parser("allocator", help=text, description=text, allow_abbrev=False)
+    allocator.add_argument(
+        "--socket",
+        metavar="FILE",
+        default="/run/drawbridge/allocator.sock",
+        help="the unix socket for the plugin of the kube-scheduler"
+        " (default: /run/drawbridge/allocator.sock)",
+    )
+    allocator.add_argument(
+        "--lease",
+        metavar="[NAMESPACE/]NAME",
+        default="drawbridge-scheduler",
+        help="the Lease of the kube-scheduler (default: drawbridge-scheduler, in --namespace)",
+    )
+    allocator.add_argument(
+        "--host",
+        metavar="NAME",
+        default="",
+        help="the host name in the holder identity of the kube-scheduler (default: this host's)",
+    )
+    return allocator
 
 
 def _add_judge(
@@ -180,7 +212,7 @@ def _parse_duration(text: str) -> float:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Run the process until SIGTERM or SIGINT; 0 after a graceful shutdown."""
-    if options.what != "controller" and bool(options.tls_cert) != bool(options.tls_key):
+    if options.what in REVIEWERS and bool(options.tls_cert) != bool(options.tls_key):
         streams.err.write("drawbridge serve: use --tls-cert and --tls-key together\n")
         return BAD
     # Import here, because `drawbridge serve --help` does not need it.
@@ -192,6 +224,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         from webhook.server.judge_process import run as judge  # noqa: PLC0415
 
         return asyncio.run(judge(options))
+    if options.what == "allocator":
+        from allocator.process import run as allocator  # noqa: PLC0415
+
+        return asyncio.run(allocator(options))
     from controller.process import run as controller  # noqa: PLC0415
 
     return asyncio.run(controller(options))

@@ -181,6 +181,24 @@ ALLOCATOR_LEADING: Final = Gauge(
     "1 in the allocator beside the kube-scheduler that leads, after its recovery.",
     registry=REGISTRY,
 )
+ALLOCATOR_CALLS: Final = UnlockedCounter(
+    "drawbridge_allocator_calls",
+    "Calls of the scheduler plugin, by call and result.",
+    ["call", "result"],
+    REGISTRY,
+)
+ALLOCATOR_LATENCY: Final = UnlockedHistogram(
+    "drawbridge_allocator_call_seconds",
+    "Duration of the calls of the scheduler plugin in seconds.",
+    "call",
+    (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 120),
+    REGISTRY,
+)
+ALLOCATOR_WAITING: Final = Gauge(
+    "drawbridge_allocator_waiting_pods",
+    "Pods that wait for devices, or for the scheduler after they were told where devices are.",
+    registry=REGISTRY,
+)
 ALLOCATOR_DOUBLES: Final = Counter(
     "drawbridge_allocator_double_allocations",
     "Devices that were found allocated to several claims although only one can have them.",

@@ -1,0 +1,188 @@
+"""Answers the calls of the scheduler plugin, and wakes the pods that wait for devices."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from allocator.decisions import PodDecisions
+from allocator.protocol import (
+    BindReply,
+    ErrorCode,
+    PodOnNode,
+    PodReference,
+    PostFilterReply,
+    PreFilterReply,
+    PreFilterRequest,
+    ProtocolError,
+    ReserveReply,
+    StatusReply,
+    UnreserveReply,
+)
+from allocator.waiting import WaitingPods
+from runtime import metrics
+from runtime.build_info import read_build_info
+
+_LOG: Final = logging.getLogger("allocator.calls")
+# Changes that arrive together are one reason to wake pods.
+_DEBOUNCE_SECONDS: Final = 0.005
+_IDLE_SECONDS: Final = 1.0
+
+
+class CurrentDecisions(Protocol):
+    """The current decisions, and why there are none."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether decisions can be made."""
+        ...
+
+    @property
+    def decisions(self) -> PodDecisions:
+        """The current decisions."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods that wait for devices."""
+        ...
+
+    def find_problems(self) -> list[str]:
+        """Return why no devices may be allocated."""
+        ...
+
+
+class Leadership(Protocol):
+    """Whether the scheduler beside this process leads."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether allocations can be decided and written now."""
+        ...
+
+    def describe(self) -> str:
+        """Say why nothing is allocated."""
+        ...
+
+
+class Binder(Protocol):
+    """The write path."""
+
+    async def bind(self, pod_uid: str, node: str) -> BindReply:
+        """Allocate the claims of a pod and bind it to the node of its reservation."""
+        ...
+
+    async def release(self, pod_uid: str) -> PostFilterReply:
+        """Deallocate the claims that only this pod uses, unless it is bound."""
+        ...
+
+
+class SchedulerCalls:
+    """Implements `allocator.server.AllocatorCalls`. `publish` tells the plugin which pods to wake.
+
+    `changed` is set after every change of the state.
+    """
+
+    def __init__(  # noqa: PLR0913  # its parts, by name
+        self,
+        *,
+        state: CurrentDecisions,
+        leadership: Leadership,
+        binder: Binder,
+        publish: Callable[[tuple[str, ...]], None],
+        changed: asyncio.Event,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._state = state
+        self._leadership = leadership
+        self._binder = binder
+        self._publish = publish
+        self._changed = changed
+        self._now, self._pause = now, pause
+
+    # --- calls ---
+
+    def status(self) -> StatusReply:
+        """Return whether the scheduler can use this allocator."""
+        problems = self._state.find_problems()
+        leading = self._leadership.leading
+        reasons = problems or ([] if leading else [self._leadership.describe()])
+        return StatusReply(
+            ready=self._state.ready and not problems,
+            leading=leading,
+            reasons=tuple(reasons),
+            version=read_build_info().version,
+        )
+
+    def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
+        """Return nodes on which the claims of a pod can be allocated."""
+        decisions, now = self._decide(), self._now()
+        reply = decisions.prefilter(request, now)
+        fitting = [each.node for each in reply.fit]
+        pod = request.pod
+        self._state.waiting.note_answer(pod.uid, pod.priority, fitting, now)
+        return reply
+
+    def reserve(self, request: PodOnNode) -> ReserveReply:
+        """Reserve devices for a pod on a node."""
+        reply = self._decide().reserve(request.pod_uid, request.node, self._now())
+        self._state.waiting.note_reservation(request.pod_uid, reserved=reply.reserved)
+        return reply
+
+    def unreserve(self, request: PodReference) -> UnreserveReply:
+        """Give a reservation back."""
+        self._decide().unreserve(request.pod_uid)
+        self._changed.set()
+        return UnreserveReply()
+
+    async def bind(self, request: PodOnNode) -> BindReply:
+        """Allocate the claims of a pod, and bind it."""
+        self._decide()
+        reply = await self._binder.bind(request.pod_uid, request.node)
+        self._changed.set()
+        return reply
+
+    async def release(self, request: PodReference) -> PostFilterReply:
+        """Take back the allocations that keep an unbound pod on an unusable node."""
+        self._decide()
+        return await self._binder.release(request.pod_uid)
+
+    def _decide(self) -> PodDecisions:
+        """Return the decisions; raises ProtocolError unless they can be made and written."""
+        if not self._state.ready or (problems := self._state.find_problems()):
+            reasons = "; ".join(problems) if self._state.ready else "the caches are not synced"
+            raise ProtocolError(ErrorCode.NOT_READY, reasons)
+        if not self._leadership.leading:
+            raise ProtocolError(ErrorCode.NOT_LEADING, self._leadership.describe())
+        return self._state.decisions
+
+    # --- waking ---
+
+    async def wake_pods(self) -> None:
+        """Wake waiting pods after changes and at the end of their back-off, until cancelled."""
+        while True:
+            await self._wait_for_reason()
+            if not (self._state.ready and self._leadership.leading):
+                continue
+            unfinished = True
+            while unfinished:
+                woken, unfinished = self._state.waiting.wake(self._now())
+                if woken:
+                    self._publish(woken)
+                # Calls of the scheduler are answered between two turns.
+                await self._pause(0)
+            metrics.ALLOCATOR_WAITING.set(len(self._state.waiting))
+
+    async def _wait_for_reason(self) -> None:
+        seconds = _IDLE_SECONDS
+        if self._state.ready and (until := self._state.waiting.next_time()) is not None:
+            seconds = min(max(until - self._now(), _DEBOUNCE_SECONDS), _IDLE_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        await self._pause(_DEBOUNCE_SECONDS)
+        self._changed.clear()

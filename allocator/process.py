@@ -1,0 +1,186 @@
+"""`drawbridge serve allocator`: connects the decisions to the API server and to the scheduler.
+
+Every replica watches and decides nothing until its kube-scheduler leads.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final
+
+from allocator.api_server import ApiServerWrites
+from allocator.binding import PodBinder
+from allocator.caches import AllocatorCaches
+from allocator.calls import SchedulerCalls
+from allocator.live_state import LiveState
+from allocator.prepare_failures import PrepareFailures
+from allocator.recovery import Recovery
+from allocator.reports import ConflictReporter
+from allocator.scheduler_lease import LeaseName, SchedulerLease
+from allocator.server import ActivationStreams, serve_calls
+from allocator.term import TermKeeper
+from cluster.backoff import Backoff
+from cluster.errors import ApiError
+from cluster.events import EventRecorder
+from cluster.session import Session
+from cluster.write import Writer
+from ledger.ledger import DeviceID
+from registration.codes import CODES
+from runtime import logs, metrics
+from runtime.health import serve_operations
+from runtime.process import REFUSED, run_background, run_process
+from runtime.settings import Settings
+from runtime.shutdown import StopSignal
+
+_LOG: Final = logging.getLogger("allocator.process")
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
+    logs.configure(options.log_level)
+    settings = Settings(options.config, known=CODES)
+    if settings.load():
+        return REFUSED
+
+    async def serve(stop: StopSignal, session: Session) -> None:
+        await _serve(options, settings, session, stop)
+
+    return await run_process(options, _LOG, serve)
+
+
+class _Parts:
+    """The parts of the allocator, connected."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        settings: Settings,
+        session: Session,
+        caches: AllocatorCaches,
+    ) -> None:
+        namespace = options.namespace or session.namespace
+        host = options.host or socket.gethostname()
+        self.caches = caches
+        self.lease = SchedulerLease(session, _parse_lease(options.lease, namespace), host)
+        self.recorder = EventRecorder(Writer(session), "drawbridge.dev/allocator", host)
+        self.changed = asyncio.Event()
+        self.streams = ActivationStreams()
+        self.state = self._make_state(settings)
+        writes = ApiServerWrites(Writer(session, fence=self.lease))
+        self.binder = PodBinder(self.state, writes, caches, server_time=session.clock.now)
+        self.term = self._make_term(writes)
+        self.calls = SchedulerCalls(
+            state=self.state,
+            leadership=self.term,
+            binder=self.binder,
+            publish=self.streams.publish,
+            changed=self.changed,
+        )
+        settings.subscribe(lambda _: self.state.update())
+        failures = PrepareFailures(self.state.claims_of, self._penalise, session.clock.now)
+        caches.events.subscribe(failures.on_event)
+
+    def _make_state(self, settings: Settings) -> LiveState:
+        reporter = ConflictReporter(self.recorder, lambda: settings.current)
+        return LiveState(
+            self.caches,
+            lambda: settings.current,
+            on_rebuild=self._start_again,
+            on_change=self.changed.set,
+            report=reporter.report,
+        )
+
+    def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
+        recovery = Recovery(
+            self.state, writes, stop_writes=self.binder.start_term, now=time.monotonic
+        )
+        return TermKeeper(
+            self.lease,
+            recovery,
+            claims=lambda: (each.value for each in self.caches.claims.all()),
+            finish_failed_writes=self.binder.finish_failed_writes,
+            is_ready=lambda: self.state.ready and not self.state.find_problems(),
+        )
+
+    def _start_again(self) -> None:
+        """Recover again, because the reservations were forgotten."""
+        self.term.start_again()
+        self.changed.set()
+
+    def _penalise(self, device: DeviceID, seconds: float) -> None:
+        self.state.decisions.state.penalise(device, time.monotonic() + seconds)
+
+    def run(self, settings: Settings) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return everything that runs in the background."""
+        return (
+            settings.run(),
+            self.recorder.run(),
+            self.lease.run(),
+            self.state.run(),
+            self.term.run(),
+            self.calls.wake_pods(),
+            self._measure(),
+            *self.caches.run(),
+        )
+
+    async def _measure(self) -> None:
+        """Set the gauge of the leader, until cancelled."""
+        while True:
+            metrics.ALLOCATOR_LEADING.set(self.term.leading)
+            await asyncio.sleep(1)
+
+
+async def _serve(
+    options: argparse.Namespace, settings: Settings, session: Session, stop: StopSignal
+) -> None:
+    caches = await _create_caches(session, options.namespace or session.namespace, stop)
+    if caches is None:
+        return
+    parts = _Parts(options, settings, session, caches)
+
+    def describe_unready() -> list[str]:
+        stopping = ["stopping"] if stop.is_requested else []
+        return [*stopping, *parts.state.find_problems()]
+
+    async with (
+        _measured(caches),
+        serve_operations(options.health, options.metrics, describe_unready),
+        run_background(parts.run(settings)),
+        serve_calls(options.socket, parts.calls, parts.streams),
+    ):
+        await stop.wait()
+    logs.log_event(_LOG, logging.INFO, "stopped")
+
+
+async def _create_caches(
+    session: Session, namespace: str, stop: StopSignal
+) -> AllocatorCaches | None:
+    """Create the caches as soon as the API server responds; None if the process has to stop."""
+    backoff = Backoff(maximum=5)
+    while not stop.is_requested:
+        try:
+            return await AllocatorCaches.create(session, namespace)
+        except ApiError as error:
+            _LOG.info("cannot find out what the API server serves: %s", error)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), backoff.pause())
+    return None
+
+
+@contextlib.asynccontextmanager
+async def _measured(caches: AllocatorCaches) -> AsyncIterator[None]:
+    collector = metrics.CacheCollector(caches.by_resource)
+    metrics.REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        metrics.REGISTRY.unregister(collector)
+
+
+def _parse_lease(text: str, namespace: str) -> LeaseName:
+    own, _, name = text.rpartition("/")
+    return LeaseName(own or namespace, name)
