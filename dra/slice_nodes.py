@@ -60,6 +60,19 @@ class PoolNodes(msgspec.Struct, frozen=True, eq=False):
         """Whether the slices are only for nodes that they name."""
         return not self.everywhere and not self.conditional
 
+    def may_concern(self, nodes: Mapping[str, Node]) -> Iterable[str]:
+        """Return the names of the nodes that may use a slice."""
+        keys = self.index_keys()
+        if self.all_alike or None in keys:
+            return nodes
+        labels = [key for key in keys if isinstance(key, NodeLabel)]
+        labelled = (
+            name
+            for name, node in nodes.items()
+            if any(node.labels.get(key) == value for key, value in labels)
+        )
+        return [*(key for key in keys if isinstance(key, str)), *(labelled if labels else ())]
+
     def slices_for(self, node: Node) -> tuple[int, ...]:
         """Return the slices for a node, ascending; raises NodeSelectorError."""
         own = self.by_name.get(node.name, ())

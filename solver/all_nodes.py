@@ -1,13 +1,14 @@
 """Solves for all nodes of a cluster: only the nodes whose pools changed since the last call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dra.claim import Claim
 from dra.layered_map import LayeredMap
 from dra.nodes import Node
 from solver.answer_cache import AllNodesResults, DemandResults, demand_key
-from solver.answers import SolverResult
+from solver.answers import Solution, SolverResult
 from solver.memo import Memo
+from solver.results import with_new_share_ids
 from solver.solve import solve
 from solver.world import View, World
 
@@ -27,47 +28,61 @@ def solve_all(  # noqa: PLR0913  # the arguments of `solve`
     The caller tells the memo of each changed and each deleted node.
     """
     memo.bind(world)
-    key = demand_key(claims)
-    known: DemandResults | None = memo.demands.get(key)
-    last = known.of_all_nodes if known is not None and known.is_current(world) else None
-    names = _nodes_to_solve(known, last, world, view, steps)
-    requested = nodes.values() if names is None else [nodes[n] for n in names if n in nodes]
+    key, uses = demand_key(claims), view.pools
+    if not isinstance(uses, LayeredMap):
+        return solve(world, view, claims, nodes.values(), ids=ids, memo=memo, steps=steps)
+    last = _last_results(memo.demands.get(key), world, steps)
+    changed = nodes if last is None else last.nodes_to_solve(world.inventory, uses, nodes)
+    requested = [nodes[name] for name in changed if name in nodes]
     found = solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
     demand: DemandResults | None = memo.demands.get(key)
-    if demand is None or not isinstance(view.pools, LayeredMap):
+    if demand is None:
+        # An error in the claims, which names them.
         return found
-    not_reusable = frozenset(name for name in found if not _is_reusable(name, found, demand))
-    if last is not None and names is not None:
-        not_reusable |= last.not_reusable - names
-        found = last.results | found
-        for name in names:
-            if name not in nodes:
-                found.pop(name, None)
-    demand.changed_nodes.clear()
-    demand.of_all_nodes = AllNodesResults(world.inventory, view.pools, steps, found, not_reusable)
+    shares, errors = _not_reusable(found, demand)
+    if last is not None:
+        shares |= last.with_shares.difference(changed)
+        found = _unchanged(last, changed, nodes, ids) | found
+    demand.of_all_nodes = AllNodesResults(world.inventory, uses, steps, found, shares, errors)
     return dict(found)
 
 
-def _nodes_to_solve(
-    known: DemandResults | None,
-    last: AllNodesResults | None,
-    world: World,
-    view: View,
-    steps: int,
-) -> set[str] | None:
-    """Return the nodes whose results are not those of the last call; None for all nodes."""
-    if known is None or last is None or last.steps != steps:
+def _last_results(known: DemandResults | None, world: World, steps: int) -> AllNodesResults | None:
+    if known is None or known.of_all_nodes is None or not known.is_current(world):
         return None
-    if not isinstance(view.pools, LayeredMap):
-        return None
-    names = last.nodes_to_solve(world.inventory, view.pools)
-    return None if names is None else names | known.changed_nodes
+    return known.of_all_nodes if known.of_all_nodes.steps == steps else None
 
 
-def _is_reusable(name: str, found: Mapping[str, SolverResult], demand: DemandResults) -> bool:
-    """Return whether a later call can return the same result.
+def _not_reusable(
+    found: Mapping[str, SolverResult], demand: DemandResults
+) -> tuple[set[str], set[str]]:
+    """Return the nodes whose results have share IDs, and those whose results name the claims."""
+    shares, errors = set(), set()
+    for name, result in found.items():
+        cached = demand.results.get(name)
+        if cached is not None and cached.has_shares and isinstance(result, Solution):
+            shares.add(name)
+        elif cached is None or cached.result is not result:
+            errors.add(name)
+    return shares, errors
 
-    A solution with shares has new share IDs, and an error has the name of the claim.
+
+def _unchanged(
+    last: AllNodesResults,
+    changed: Collection[str],
+    nodes: Mapping[str, Node],
+    ids: Callable[[], str],
+) -> dict[str, SolverResult]:
+    """Return the last results without those of deleted nodes, with new share IDs.
+
+    The results of changed nodes stay, so that the order of the nodes does.
     """
-    cached = demand.results.get(name)
-    return cached is not None and cached.result is found[name] and not cached.has_shares
+    results = dict(last.results)
+    for name in changed:
+        if name not in nodes:
+            results.pop(name, None)
+    for name in last.with_shares.difference(changed):
+        result = results[name]
+        if isinstance(result, Solution):
+            results[name] = Solution(name, with_new_share_ids(result.allocations, ids))
+    return results

@@ -4,7 +4,7 @@ Results are keyed by the specs of the claims and their classes. They depend on t
 and the use of these pools. The caller passes unchanged pool uses as the same objects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,51 +64,51 @@ def _same(one: Pool, other: Pool) -> bool:
     )
 
 
-class AllNodesResults(msgspec.Struct, frozen=True, eq=False):
+class AllNodesResults(msgspec.Struct, eq=False):
     """The results of a call for all nodes, and the inventory and use that they depend on.
 
-    `not_reusable` are the nodes whose result applies to that call only.
+    `with_shares` are the nodes whose solutions need new share IDs in each call, `errors` those
+    whose result names the claims of the call. `changed_nodes` changed since.
     """
 
     inventory: Inventory
     uses: LayeredMap[PoolID, PoolUse]
     steps: int
     results: dict[str, SolverResult]
-    not_reusable: frozenset[str]
+    with_shares: set[str]
+    errors: set[str]
+    changed_nodes: set[str] = msgspec.field(default_factory=set)
 
     def nodes_to_solve(
-        self, inventory: Inventory, uses: LayeredMap[PoolID, PoolUse]
-    ) -> set[str] | None:
-        """Return the nodes whose pools changed, and those not reusable; None for all nodes."""
-        names = set(self.not_reusable)
+        self,
+        inventory: Inventory,
+        uses: LayeredMap[PoolID, PoolUse],
+        nodes: Mapping[str, Node],
+    ) -> set[str]:
+        """Return the nodes that changed or that a changed pool may concern, and the errors."""
+        names = {*self.errors, *self.changed_nodes}
         pools, before = inventory.pools, self.inventory.pools
         for pool in pools.changed_keys(before) | uses.changed_keys(self.uses):
-            for each in (pools.value(pool), before.value(pool)):
-                if not each.nodes.only_named:
-                    return None
-                names.update(each.nodes.by_name)
+            for each in {pools.value(pool), before.value(pool)}:
+                names.update(each.nodes.may_concern(nodes))
         return names
 
 
 class DemandResults(msgspec.Struct, eq=False):
-    """A demand, and the last result for each node by name.
-
-    `changed_nodes` are the nodes that changed since the last call for all nodes.
-    """
+    """A demand, and the last result for each node by name."""
 
     demand: Demand
     classes: dict[str, DeviceClass]
     results: dict[str, CachedResult] = {}
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
     of_all_nodes: AllNodesResults | None = None
-    changed_nodes: set[str] = set()
 
     def change_node(self, name: str) -> None:
         """Note that a node was added, changed or deleted."""
-        self.changed_nodes.add(name)
-        if len(self.changed_nodes) > MAX_CHANGED_NODES:
-            self.of_all_nodes = None
-            self.changed_nodes.clear()
+        if self.of_all_nodes is not None:
+            self.of_all_nodes.changed_nodes.add(name)
+            if len(self.of_all_nodes.changed_nodes) > MAX_CHANGED_NODES:
+                self.of_all_nodes = None
 
     def is_current(self, world: World) -> bool:
         """Return whether the classes are unchanged."""

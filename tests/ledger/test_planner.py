@@ -19,7 +19,7 @@ from dra.taints import DeviceTaintRule, read_taint_rules
 from ledger.ledger import Ledger
 from ledger.planner import Planner
 from solver import solve as module
-from solver.answers import SolverResult
+from solver.answers import Solution, SolverResult
 from solver.solve import solve
 from tests.ledger.claims import claim
 
@@ -260,6 +260,23 @@ def test_a_call_for_all_nodes_looks_only_at_nodes_that_changed(
     assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], [])
     planner.update(pool_slice("net", {"allNodes": True}, [device("x", "a")]))
     assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], ["n0", "n1"])
+
+
+def test_a_pool_for_labels_concerns_the_nodes_with_the_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planner, ledger = Planner(), Ledger()
+    planner.update(device_class("true"))
+    for name in NODES:
+        planner.update(node(name, f"z-{name}"))
+    expression = {"key": "zone", "operator": "In", "values": ["z-n1", "z-n3"]}
+    where = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
+    looked_at = searches(monkeypatch)
+    planner.update(pool_slice("net", where, [device("nic", "b")]))
+    answers = planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
+    assert looked_at == ["n1"]
+    assert [isinstance(answers[name], Solution) for name in NODES] == [False, True, False]
 
 
 def test_a_call_for_some_nodes_looks_at_no_other_node(monkeypatch: pytest.MonkeyPatch) -> None:
