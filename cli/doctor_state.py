@@ -255,7 +255,7 @@ async def _try_webhook(
     ]
     if not enforced:
         detail = f"namespace {chosen} is not opted in" if chosen else "no namespace is opted in"
-        return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, chosen or "", "", detail)
+        return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:
         if await _is_allowed(session, right, name):

@@ -1,8 +1,6 @@
 """`drawbridge doctor` names what is wrong in a cluster, and what it may not read."""
 
 import asyncio
-import base64
-import datetime as dt
 import io
 import json
 from collections.abc import Callable
@@ -10,27 +8,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import yaml
 
-from certs.authority import create_authority
 from cli.code_tables import TABLES
 from cli.main import dispatch
 from cli.streams import Streams
-from config.model import Configuration
-from dra.names import ORIGINAL_ANNOTATION
-from facts import serialized
-from facts.gather import FactsInput, gather_facts
-from registration.match_conditions import derive_conditions
-from registration.published_facts import build_data_key
-from tests.cli.test_live_cluster import OBJECTS
+from tests.cli.installed_api import (
+    CONFIGURATION,
+    SYSTEM,
+    bundle,
+    config_map,
+    healthy,
+    lease,
+    namespace,
+    registration,
+    translating,
+)
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.status import RefusedError
 
-ROOT = Path(__file__).parents[2]
-SYSTEM = "drawbridge-system"
-DAY = 86_400
-NOW = dt.datetime.now(dt.UTC)
 DENIAL = (
     'admission webhook "pods.drawbridge.dev" denied the request: RequestIncomplete: cores alone'
 )
@@ -62,59 +58,6 @@ class Doctor(NamedTuple):
         return [each["code"] for each in self.lines if each["code"]]
 
 
-def bundle(days: float) -> str:
-    """Return a caBundle whose certificate expires in so many days."""
-    start = (NOW - dt.timedelta(days=50)).timestamp()
-    authority = create_authority(start, (50 + days) * DAY)
-    return base64.b64encode(authority.certificate.pem.encode()).decode()
-
-
-def registration(ca: str) -> JSON:
-    """Return the webhook configuration of the manifests, as the controller completes it."""
-    text = (ROOT / "manifests/base/admission-pods.yaml").read_text("utf-8")
-    value: JSON = next(iter(yaml.safe_load_all(text)))
-    conditions = derive_conditions(Configuration())
-    for each in value["webhooks"]:
-        each["clientConfig"]["caBundle"] = ca
-        for name, expression in conditions.get(each["name"], {}).items():
-            each["matchConditions"] = [{"name": name, "expression": expression}]
-    return value
-
-
-def config_map(name: str, data: dict[str, str]) -> JSON:
-    metadata = {"name": name, "namespace": SYSTEM}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-def facts_map() -> JSON:
-    facts = gather_facts(FactsInput()).facts
-    digest = serialized.facts_hash(facts)
-    content = serialized.encode_facts(facts).decode()
-    return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
-
-
-def lease(age: float, holder: str = "controller-0") -> JSON:
-    renewed = NOW - dt.timedelta(seconds=age)
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "drawbridge-controller", "namespace": SYSTEM},
-        "spec": {"holderIdentity": holder, "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}"},
-    }
-
-
-def namespace(name: str, mode: str) -> JSON:
-    labels = {"drawbridge.dev/translate": mode}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def translating(plural: str, value: JSON) -> JSON:
-    """Mark pods as the webhook does."""
-    if plural == "pods":
-        value["metadata"].setdefault("annotations", {})[ORIGINAL_ANNOTATION] = "[]"
-    return value
-
-
 def refusing(message: str, *, only: str = "") -> Callable[[str, JSON], JSON]:
     """Refuse pods that contain `only`."""
 
@@ -124,23 +67,6 @@ def refusing(message: str, *, only: str = "") -> Callable[[str, JSON], JSON]:
         return value
 
     return on_write
-
-
-def healthy(api: FakeApi) -> None:
-    """Put a cluster with devices and a complete installation."""
-    installed = (
-        registration(bundle(300)),
-        config_map("drawbridge-config", {"config.yaml": CONFIGURATION}),
-        facts_map(),
-        lease(2),
-        namespace("team-a", "enforce"),
-    )
-    for each in (*OBJECTS, *installed):
-        api.put(each)
-    api.on_write = translating
-
-
-CONFIGURATION = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 
 
 def doctor(

@@ -3,11 +3,13 @@
 A fenced block marked `console` has commands (`$ ` lines, continued by a final backslash) and their
 output. The blocks of a page run in order in one folder with `examples/`, each command in a shell. A
 line `...` stands for any lines. A command without output in the page must succeed; a command with
-output must print exactly that. Blocks that cannot run here have a second word: `console cluster`
-needs a real cluster, `console install` changes the machine, `console rig` starts control planes. Of
-`make`, only the demo runs; other targets must exist in the Makefile.
+output must print exactly that. The commands of a block `console api` have a live cluster: a fake
+API server with the sample inventory and an installation. Blocks that cannot run here have a second
+word: `console cluster` needs a real cluster, `console install` changes the machine, `console rig`
+starts control planes. Of `make`, only the demo runs; other targets must exist in the Makefile.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -20,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cli.installed_api import running_api
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
@@ -27,6 +31,7 @@ NOT_RUN = {
     "install",  # changes the machine
     "rig",  # starts control planes, as `make e2e` does
 }
+API = "api"
 MADE = {"demo": "python -m cli.demo"}
 # Exit codes of an unhandled exception, and of a command that is not executable or not found.
 NEVER = (3, 126, 127)
@@ -89,8 +94,8 @@ def console(page: Path) -> list[Block]:
     return [block for block in found if block.words[:1] == ("console",)]
 
 
-def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one command, with `drawbridge` on the PATH."""
+def run(step: Step, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run one command, with `drawbridge` on the PATH and more environment variables."""
     commands = Path(sys.executable).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
@@ -98,6 +103,7 @@ def run(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
         "HOME": str(folder),
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
+        **more,
     }
     return subprocess.run(  # noqa: S602  # commands from this repository
         step.command,
@@ -118,14 +124,18 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
         for word in block.words[1:]:
-            assert word in NOT_RUN, f"{block.place}: unknown word {word!r} behind console"
-        if block.words[1:]:
+            assert word in (*NOT_RUN, API), f"{block.place}: unknown word {word!r} behind console"
+        if NOT_RUN & {*block.words[1:]}:
             continue
-        for step in steps(block):
-            does(step, block, tmp_path)
+        with contextlib.ExitStack() as stack:
+            more = {}
+            if API in block.words[1:]:
+                more["KUBECONFIG"] = str(stack.enter_context(running_api(tmp_path)))
+            for step in steps(block):
+                does(step, block, tmp_path, **more)
 
 
-def does(step: Step, block: Block, folder: Path) -> None:
+def does(step: Step, block: Block, folder: Path, **more: str) -> None:
     """Run one command of a block, and compare what it prints with what the page shows."""
     made = re.match(r"(?:[A-Z]+=\w+ )*make (\w+)", step.command)
     if made:
@@ -135,7 +145,7 @@ def does(step: Step, block: Block, folder: Path) -> None:
             return
         assert MADE[made[1]].replace("python", "$(BIN)/python") in known
         step = Step(f"cd {shlex.quote(str(ROOT))} && {MADE[made[1]]}", step.shown)
-    done = run(step, folder)
+    done = run(step, folder, **more)
     details = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"
     assert done.returncode not in NEVER, details
     assert done.returncode == 0 or step.shown, details

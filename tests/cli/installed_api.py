@@ -1,0 +1,116 @@
+"""A fake API server with devices and a complete installation of Drawbridge."""
+
+import asyncio
+import base64
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from certs.authority import create_authority
+from config.model import Configuration
+from dra.names import ORIGINAL_ANNOTATION
+from facts import serialized
+from facts.gather import FactsInput, gather_facts
+from registration.match_conditions import derive_conditions
+from registration.published_facts import build_data_key
+from tests.cli.test_live_cluster import OBJECTS
+from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.kinds import JSON
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = "drawbridge-system"
+DAY = 86_400
+NOW = dt.datetime.now(dt.UTC)
+
+
+def bundle(days: float) -> str:
+    """Return a caBundle whose certificate expires in so many days."""
+    start = (NOW - dt.timedelta(days=50)).timestamp()
+    authority = create_authority(start, (50 + days) * DAY)
+    return base64.b64encode(authority.certificate.pem.encode()).decode()
+
+
+def registration(ca: str) -> JSON:
+    """Return the webhook configuration of the manifests, as the controller completes it."""
+    text = (ROOT / "manifests/base/admission-pods.yaml").read_text("utf-8")
+    value: JSON = next(iter(yaml.safe_load_all(text)))
+    conditions = derive_conditions(Configuration())
+    for each in value["webhooks"]:
+        each["clientConfig"]["caBundle"] = ca
+        for name, expression in conditions.get(each["name"], {}).items():
+            each["matchConditions"] = [{"name": name, "expression": expression}]
+    return value
+
+
+def config_map(name: str, data: dict[str, str]) -> JSON:
+    metadata = {"name": name, "namespace": SYSTEM}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def facts_map() -> JSON:
+    facts = gather_facts(FactsInput()).facts
+    digest = serialized.facts_hash(facts)
+    content = serialized.encode_facts(facts).decode()
+    return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
+
+
+def lease(age: float, holder: str = "controller-0") -> JSON:
+    renewed = NOW - dt.timedelta(seconds=age)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "drawbridge-controller", "namespace": SYSTEM},
+        "spec": {"holderIdentity": holder, "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}"},
+    }
+
+
+def namespace(name: str, mode: str) -> JSON:
+    labels = {"drawbridge.dev/translate": mode}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def translating(plural: str, value: JSON) -> JSON:
+    """Mark pods as the webhook does."""
+    if plural == "pods":
+        value["metadata"].setdefault("annotations", {})[ORIGINAL_ANNOTATION] = "[]"
+    return value
+
+
+def healthy(api: FakeApi) -> None:
+    """Put a cluster with devices and a complete installation."""
+    installed = (
+        registration(bundle(300)),
+        config_map("drawbridge-config", {"config.yaml": CONFIGURATION}),
+        facts_map(),
+        # In the future, so that it does not get too old however long a test takes.
+        lease(-DAY),
+        namespace("team-a", "enforce"),
+    )
+    for each in (*OBJECTS, *installed):
+        api.put(each)
+    api.on_write = translating
+
+
+CONFIGURATION = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+
+
+@contextmanager
+def running_api(folder: Path) -> Iterator[Path]:
+    """Run the server in a thread, for commands in processes; yield its kubeconfig."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    api = FakeApi()
+    healthy(api)
+    asyncio.run_coroutine_threadsafe(api.start(), loop).result()
+    try:
+        yield api.kubeconfig(folder / "kubeconfig")
+    finally:
+        asyncio.run_coroutine_threadsafe(api.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
