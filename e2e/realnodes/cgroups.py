@@ -47,9 +47,22 @@ def remove(rig: str, top: Path = TOP) -> None:
     """Remove all groups of a rig; the kernel may still be ending the processes in them."""
     # runc makes the path in the empty unified hierarchy too.
     for hierarchy in {*hierarchies(top), top / "unified"}:
-        deadline = time.monotonic() + REMOVAL_SECONDS
-        while not _removed(hierarchy / rig) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        _remove(hierarchy / rig)
+
+
+def clear(path: str, top: Path = TOP) -> None:
+    """Remove the groups below a path: those of a node that died are not there after its start."""
+    for hierarchy in {*hierarchies(top), top / "unified"}:
+        group = hierarchy / path.removeprefix("/")
+        for below in group.iterdir() if group.exists() else ():
+            if below.is_dir():
+                _remove(below)
+
+
+def _remove(group: Path) -> None:
+    deadline = time.monotonic() + REMOVAL_SECONDS
+    while not _removed(group) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _removed(group: Path) -> bool:

@@ -126,11 +126,13 @@ class RealFleet(Fleet):
                 self.registered(driver).stop_on(name)
 
     def start_node(self, name: str) -> None:
-        """Start a node that died, and the drivers on it."""
+        """Start a node that died, and the drivers on it, which publish again."""
         self.real_node(name).start()
+        self.rig.wait(f"the kubelet of {name} deletes its slices", lambda: not self._slices(name))
         for driver in self.drivers:
             if name in self.registered(driver).seats:
                 self.registered(driver).start_on(name)
+                self.publish(self.layout(driver, name))
 
     def _wait_no_capacity(self, name: str, resource: str) -> None:
         def forgotten() -> bool:

@@ -47,6 +47,16 @@ def connect(names: Sequence[str]) -> None:
         _run(f"ip route add {pods(number)} via {address(number)}")
 
 
+def cut(name: str) -> None:
+    """Take a node off the network, as when its cable is pulled."""
+    _run(f"ip link set n-{name} down")
+
+
+def restore(name: str) -> None:
+    """Connect a node again."""
+    _run(f"ip link set n-{name} up")
+
+
 def namespace(name: str) -> Path:
     """Return the file of a node's network namespace."""
     return Path("/run/netns") / name

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.controlplane.processes import Process
-from e2e.realnodes import mounts, network, settings
+from e2e.realnodes import cgroups, mounts, network, settings
 from e2e.realnodes.build import Programs
 from e2e.realnodes.enter import HERE, INIT, children
 
 LOG_LEVEL = 2
+PROGRAMS = ("kubelet", "containerd", "kube-proxy")
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,18 @@ class RealNode:
 
     def start(self) -> None:
         """Start the node alone, as after a power failure."""
+        self.kill()
+        cgroups.clear(self.places.cgroup)
+        network.restore(self.name)
         self.start_namespaces()
         self.start_runtime()
         self.start_programs()
+
+    def isolate(self) -> None:
+        """Cut the network and kill the programs; containers stay, and nobody controls them."""
+        network.cut(self.name)
+        for name in PROGRAMS:
+            self.processes.pop(name).kill()
 
     def kill(self) -> None:
         """End the node at once with everything on it; its folder stays."""
@@ -149,8 +159,8 @@ class RealNode:
 
     @property
     def alive(self) -> bool:
-        """Return whether the node runs."""
-        return "node" in self.processes
+        """Return whether the node runs with all its programs."""
+        return {"node", *PROGRAMS} <= self.processes.keys()
 
     def kill_kubelet(self) -> None:
         """Kill the kubelet; containers stay."""

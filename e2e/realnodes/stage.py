@@ -79,9 +79,10 @@ class RealStage(Stage):
         super().set_up()
 
     def clean_up(self) -> None:
-        """Start nodes that a scenario left dead, then take everything away."""
+        """Start nodes again that a scenario left dead or in part, then take everything away."""
         for name, node in self.rig.nodes.items():
             if not node.alive:
+                self.fleet.kill_node(name)
                 self.fleet.start_node(name)
         for kind, group in OWNERS.items():
             path = self.path(kind, "", group)

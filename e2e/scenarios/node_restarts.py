@@ -1,7 +1,6 @@
 """Scenarios on real nodes: kubelets, drivers, plugins and whole nodes end and start again."""
 
 import json
-from functools import partial
 
 from e2e.controlplane.client import JSON, ApiError
 from e2e.nodes import protocol, slices
@@ -15,13 +14,6 @@ from e2e.scenarios.stage import Stage
 FORBIDDEN = 403
 # The kubelet deletes the slices of a driver half a minute after its connection ended.
 WIPED_SECONDS = 60.0
-# The kubelet looks every minute for claims that are prepared for pods that are no more.
-RECONCILED_SECONDS = 120.0
-OUT_OF_SERVICE = {
-    "key": "node.kubernetes.io/out-of-service",
-    "value": "nodeshutdown",
-    "effect": "NoExecute",
-}
 
 
 def containers(pod: JSON) -> list[tuple[str, int]]:
@@ -151,44 +143,6 @@ def _refused(nodes: RealStage, name: str, body: JSON) -> bool:
             raise
         return True
     return False
-
-
-def _taint(nodes: RealStage, name: str, taints: list[JSON]) -> None:
-    nodes.client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": taints}})
-
-
-@scenario("node", rig="nodes")
-def a_deployment_moves_from_a_node_that_dies(stage: Stage) -> None:
-    """The new pod has a device of the other node; the dead node's claim is freed by its taint."""
-    nodes = real(stage)
-    names = [nodes.node(suffix, "lab-2g2n", {GPUS: "full"}).name for suffix in ("a", "b")]
-    nodes.template("gpu", claim_spec(request("gpu", GPUS)))
-    nodes.deployment("train", 1, templates={"gpu": "gpu"})
-    (first,) = nodes.wait_ready_pods("train", 1)
-    dead = first["spec"]["nodeName"]
-    (alive,) = {*names} - {dead}
-    nodes.fleet.kill_node(dead)
-    gone = partial(nodes.exists, nodes.pod_path(first["metadata"]["name"]))
-
-    def moved() -> bool:
-        return any(pod["spec"]["nodeName"] == alive for pod in nodes.pods_of("train"))
-
-    nodes.wait("the new pod runs on the other node", moved, 90)
-    (second,) = [pod for pod in nodes.pods_of("train") if pod["spec"]["nodeName"] == alive]
-    assert len(nodes.printed(second["metadata"]["name"]).variables) == 1
-    claims = nodes.client.get(nodes.claim_path())["items"]
-    assert len(claims) == 2, "the claim of the dead node's pod stays allocated"
-    _taint(nodes, dead, [OUT_OF_SERVICE])
-    nodes.wait("the dead node's pod is gone", lambda: not gone(), 60)
-    nodes.wait("its claim is gone", lambda: len(nodes.client.get(nodes.claim_path())["items"]) == 1)
-    nodes.fleet.start_node(dead)
-    _taint(nodes, dead, [])
-    nodes.rig.wait(f"{dead} is Ready", lambda: nodes.rig.ready(dead))
-    nodes.wait(
-        "the returned kubelet unprepares the claim",
-        lambda: not nodes.fleet.prepared(GPUS, dead),
-        RECONCILED_SECONDS,
-    )
 
 
 @scenario("node", rig="nodes")

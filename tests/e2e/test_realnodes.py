@@ -100,6 +100,16 @@ def test_removal_of_groups_spares_those_of_others(tmp_path: Path) -> None:
     assert (tmp_path / "unified" / "other").exists()
 
 
+def test_a_node_that_starts_again_has_no_groups_of_its_former_containers(tmp_path: Path) -> None:
+    for name in ("memory", "unified"):
+        for node in ("a", "b"):
+            (tmp_path / name / "rig" / node / "kubepods" / "pod").mkdir(parents=True)
+    cgroups.clear("/rig/a", tmp_path)
+    assert list((tmp_path / "memory" / "rig" / "a").iterdir()) == []
+    assert list((tmp_path / "unified" / "rig" / "a").iterdir()) == []
+    assert (tmp_path / "memory" / "rig" / "b" / "kubepods" / "pod").exists()
+
+
 def test_a_difference_of_the_machine_names_what_was_added_and_what_is_missing() -> None:
     before = {"link": frozenset({"lo", "eth0"}), "mount": frozenset({"/"})}
     after = {"link": frozenset({"lo", "rig"}), "mount": frozenset({"/"})}
