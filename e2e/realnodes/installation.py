@@ -5,12 +5,13 @@
 The kubelet starts the pods from the image; the API server reaches the webhook through its Service.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,11 @@ APPLY = f"kubectl apply -k {OVERLAY.parent}"
 ROLLOUT = "kubectl -n drawbridge-system rollout status deployment"
 ROLLOUT_SECONDS = 120
 COMMAND_SECONDS = 300
+COMPONENTS = ("webhook", "controller")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CONFIGURATION = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
+CONFIGURED = "configuration in use"
+NOTE = "rig.drawbridge.dev/configuration"
 READY_SECONDS = 120.0
 
 
@@ -155,6 +160,28 @@ class PodInstallation:
         """Return the log of a pod."""
         return self.kubectl("logs", pod["metadata"]["name"], "--tail=-1").check().out
 
+    # --- configuration -------------------------------------------------------------------------
+
+    def configure(self, text: str) -> Callable[[], bool]:
+        """Change the configuration; returns a question whether every process uses it."""
+        pods = [pod for kind in COMPONENTS for pod in self.pods(kind)]
+        before = [len(self.messages(pod, CONFIGURED)) for pod in pods]
+        self.plane.admin.patch(CONFIGURATION, {"data": {"config.yaml": text}})
+        # A kubelet renews mounted files when it looks at a pod, which a change of the pod causes.
+        note = {"metadata": {"annotations": {NOTE: hashlib.sha256(text.encode()).hexdigest()}}}
+        for pod in pods:
+            self.plane.admin.patch(f"{PODS}/{pod['metadata']['name']}", note)
+
+        def used() -> bool:
+            now = [len(self.messages(pod, CONFIGURED)) for pod in pods]
+            return all(one > other for one, other in zip(now, before, strict=True))
+
+        return used
+
+    def configuration(self) -> str:
+        """Return the configuration as it is now."""
+        return str(self.plane.admin.get(CONFIGURATION)["data"]["config.yaml"])
+
     # --- facts ---------------------------------------------------------------------------------
 
     def facts(self) -> tuple[str, Mapping[str, object]]:
@@ -166,12 +193,15 @@ class PodInstallation:
 
     def decided(self) -> bool:
         """Return whether all webhooks decide by what the cluster has now."""
-        counted = json.loads(self.drawbridge("facts", "--context", "-o", "json").check().out)
+        used = self.folder / "config.yaml"
+        used.write_text(self.configuration(), encoding="utf-8")
+        words = ("facts", "--context", "-o", "json", "--config", str(used))
+        counted = json.loads(self.drawbridge(*words).check().out)
         name, published = self.facts()
         if _counted(counted) != _counted(published):
             return False
-        used = [self.messages(pod, "facts in use")[-1:] for pod in self.pods("webhook")]
-        return bool(used) and all(lines and lines[0]["hash"] == name for lines in used)
+        hashes = [self.messages(pod, "facts in use")[-1:] for pod in self.pods("webhook")]
+        return bool(hashes) and all(lines and lines[0]["hash"] == name for lines in hashes)
 
 
 def _objects(lines: Iterable[str]) -> Iterable[JSON]:

@@ -1,17 +1,19 @@
 """Scenarios on real nodes: pods of each dialect run, and print the devices that they have.
 
 The cases are those of translated.yaml. `kubectl` applies the legacy manifest in a namespace that is
-opted in, and Drawbridge runs as pods. Only what a program needs is changed: images, commands and
-sizes. The output of each container is compared with the books of the drivers, the books with the
-kubelet's podresources API and with the case.
+opted in, and Drawbridge runs as pods, with the configuration of the case. Only what a program needs
+is changed: images, commands and sizes. The output of each container is compared with the books of
+the drivers, the books with the kubelet's podresources API and with the case.
 """
 
+import contextlib
+from collections.abc import Iterator
 from functools import partial
 
 import yaml
 
 from e2e.realnodes.device_plugin import device_path, variable
-from e2e.realnodes.installation import installed_as_pods
+from e2e.realnodes.installation import PodInstallation, installed_as_pods
 from e2e.realnodes.runnable import runnable
 from e2e.realnodes.stage import Printed, RealStage, real
 from e2e.scenarios import holdings, translated, volcano
@@ -20,16 +22,19 @@ from e2e.scenarios.node_devices import expected
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.translated import MAKERS, TRANSLATED, ManifestCase
+from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, ManifestCase
 
-# One of each dialect and driver, and whatever uses containers in another way.
+# One of each dialect and driver, whatever uses containers in another way, and all that have a
+# configuration of their own.
 CASES = (
     "nvidia",
     "nvidia-partitions-made-on-demand",
     "nvidia-init-and-sidecar",
     "nvidia-left-to-a-class",
     "nvidia-replicas-left",
+    "nvidia-replicas-as-shares",
     "hami",
+    "hami-default-memory",
     "volcano",
     "koordinator",
     "koordinator-shares-of-two",
@@ -40,9 +45,16 @@ CASES = (
     "nos",
     "amd",
     "intel",
+    "intel-monitoring",
     "vendor-without-a-driver",
+    "rdma-token",
+    "rdma-of-a-cloud",
+    "rdma-of-named-networks",
+    "sriov",
+    "memory-beside-a-class-of-whole-gpus",
+    "containers-on-no-node",
 )
-RUNNING_SECONDS = 60.0
+CONFIGURED_SECONDS = 90.0
 DECIDED_SECONDS = 60.0
 
 
@@ -51,10 +63,18 @@ def play(case: ManifestCase, stage: Stage) -> None:
     nodes = real(stage)
     cluster = installed_as_pods(nodes)
     translated.build(case, nodes)
+    if case.configuration:
+        nodes.enter(_configured(nodes, cluster, case.configuration))
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
     documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
     text = yaml.safe_dump_all(map(runnable, documents))
-    nodes.kubectl("apply", "-f", "-", stdin=text).check()
+    applied = nodes.kubectl("apply", "-f", "-", stdin=text)
+    if case.exit == REFUSED:
+        assert applied.code == 1, applied
+        assert all(f"{code}: " in applied.err for code in case.codes), applied
+        assert nodes.client.get(nodes.pod_path())["items"] == []
+        return
+    applied.check()
     try:
         if case.jobs:
             volcano.make_pods(nodes)
@@ -68,6 +88,21 @@ def play(case: ManifestCase, stage: Stage) -> None:
     finally:
         # Only pods stay, for the report on a failure; no controller recreates them.
         nodes.kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
+
+
+@contextlib.contextmanager
+def _configured(nodes: RealStage, cluster: PodInstallation, text: str) -> Iterator[None]:
+    """Let every process use what a case adds to the configuration, until the end of the block."""
+    before = cluster.configuration()
+    added = text.replace(NAMESPACE, nodes.namespace)
+    changed = {**yaml.safe_load(before), **yaml.safe_load(added)}
+    try:
+        used = cluster.configure(yaml.safe_dump(changed))
+        nodes.wait("every process uses it", used, CONFIGURED_SECONDS)
+        yield
+    finally:
+        used = cluster.configure(before)
+        nodes.wait("every process uses it again", used, CONFIGURED_SECONDS)
 
 
 def compare_output(nodes: RealStage, pod: JSON) -> None:
