@@ -90,7 +90,7 @@ def a_reader_gets_the_facts_of_the_cluster_and_writes_nothing(stage: Stage) -> N
         assert told.err == "", told
         pod = cluster.folder / "train.json"
         pod.write_text(str(legacy_pod(stage, "train")).replace("'", '"'), encoding="utf-8")
-        told = reader.drawbridge("translate", "--context", "-f", str(pod))
+        told = reader.drawbridge("translate", "--context", "--exit-code", "-f", str(pod))
         assert told.code == 1, told  # an object was translated
         assert "resourceClaimTemplateName" in told.out, told
         for verb in ("create", "delete", "patch", "update"):

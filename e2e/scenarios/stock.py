@@ -11,7 +11,6 @@ from e2e.scenarios.objects import (
     claim_spec,
     device_class,
     opaque,
-    pod_spec,
     request,
 )
 from e2e.scenarios.registry import scenario
@@ -131,7 +130,7 @@ def a_deployment_is_scaled_up_and_down(stage: Stage) -> None:
     labels = {"app": "serving"}
     pod = {
         "metadata": {"labels": labels},
-        "spec": pod_spec(templates={"gpu": "gpu"}, nodeSelector=stage.selector),
+        "spec": stage.pod_object("serving", templates={"gpu": "gpu"})["spec"],
     }
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": pod}
     deployments = stage.path("deployments", group="/apis/apps/v1")
