@@ -1,6 +1,6 @@
 """Solves for all nodes of a cluster: only the nodes whose pools changed since the last call."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dra.claim import Claim
 from dra.layered_map import LayeredMap
@@ -32,7 +32,7 @@ def solve_all(  # noqa: PLR0913  # the arguments of `solve`
     if not isinstance(uses, LayeredMap):
         return solve(world, view, claims, nodes.values(), ids=ids, memo=memo, steps=steps)
     last = _last_results(memo.demands.get(key), world, steps)
-    changed = nodes if last is None else last.nodes_to_solve(world.inventory, uses, nodes)
+    changed = sorted(last.nodes_to_solve(world.inventory, uses, nodes)) if last else list(nodes)
     requested = [nodes[name] for name in changed if name in nodes]
     found = solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
     demand: DemandResults | None = memo.demands.get(key)
@@ -69,7 +69,7 @@ def _not_reusable(
 
 def _unchanged(
     last: AllNodesResults,
-    changed: Collection[str],
+    changed: Sequence[str],
     nodes: Mapping[str, Node],
     ids: Callable[[], str],
 ) -> dict[str, SolverResult]:
