@@ -25,8 +25,6 @@ from dra.device import Device
 from report.tables import escape_unprintable
 
 NAME = "cel"
-HELP = "evaluate a CEL selector on the devices of an inventory, or a batch of selectors"
-
 EXIT_CODES = {
     DONE: "compiled, and no device failed",
     NOTICE: "compiled, and it fails on some devices",

@@ -40,8 +40,6 @@ from judge.slices import judge_slices
 from registration.dual_nodes import describe_dual_nodes
 
 NAME = "check"
-HELP = "judge claims, pods, workloads, classes and slices before they are applied"
-
 EXIT_CODES = JUDGED
 _CLASS: Final = "DeviceClass"
 _SLICE: Final = "ResourceSlice"

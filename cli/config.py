@@ -18,7 +18,6 @@ from documents.document import LocatedFinding, Source
 from documents.read import read_documents as documents_of
 
 NAME = "config"
-HELP = "print the configuration with its defaults, or its JSON Schema"
 EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration, or bad input"}
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from cluster.session import Session
 
 NAME = "doctor"
-HELP = "check a live cluster, the installation and your rights"
-
 EXIT_CODES = {
     DONE: "no errors",
     NOTICE: "something is wrong; with --strict: warnings",

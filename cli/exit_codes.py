@@ -4,10 +4,11 @@ Each command states in `EXIT_CODES` what its codes mean, for `--help` and docs/c
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from documents.document import LocatedFinding
-from dra.finding import Severity
+if TYPE_CHECKING:
+    # `--help` needs the codes, and these imports take longer than it does.
+    from documents.document import LocatedFinding
 
 DONE, NOTICE, BAD = 0, 1, 2
 ExitCodes = Mapping[int, str]
@@ -19,13 +20,13 @@ JUDGED: Final[ExitCodes] = {
 
 
 def exit_code(
-    findings: Iterable[LocatedFinding], *, strict: bool = False, changed: bool = False
+    findings: "Iterable[LocatedFinding]", *, strict: bool = False, changed: bool = False
 ) -> int:
     """Return the exit code for findings; `changed` asks for code 1. Info findings do not count."""
-    severities = {each.finding.severity for each in findings}
-    if Severity.ERROR in severities:
+    severities = {f"{each.finding.severity}" for each in findings}
+    if "error" in severities:
         return BAD
-    warned = strict and Severity.WARNING in severities
+    warned = strict and "warning" in severities
     return NOTICE if warned or changed else DONE
 
 

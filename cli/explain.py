@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NAME = "explain"
-HELP = "show the requests of a pod or workload, its claims, its devices and its problems"
-
 EXIT_CODES = {
     DONE: "all pods have their node and devices",
     NOTICE: "a pod lacks its node or a device, or a wanted pod does not exist",

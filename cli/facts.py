@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from cluster.session import Session
 
 NAME = "facts"
-HELP = "print the facts about a cluster that decide translations"
 EXIT_CODES = {DONE: "printed", BAD: "something cannot be read, or bad input"}
 
 

@@ -16,8 +16,6 @@ from dra.finding import Activity, Code, codes_by_activity
 from report.tables import align_columns, escape_unprintable
 
 NAME = "help"
-HELP = "explain the code of a finding, or a command; without an argument, list all codes"
-
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
 _WIDTH: Final = 100
 _MOST_NEAR: Final = 3

@@ -42,8 +42,6 @@ from judge.judgement import judge_file
 from judge.subject import Subject, claim_subject, template_subject
 
 NAME = "lint"
-HELP = "check ResourceSlices, DeviceClasses and claims of files for errors"
-
 EXIT_CODES = JUDGED
 _ANY_NODE: Final = "any-node"
 _PLURALS: Final = {

@@ -6,7 +6,6 @@ takes half of the time of a short command.
 """
 
 import argparse
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +52,8 @@ class _Page(msgspec.Struct):
 
 def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]) -> T:
     """Open a session for the options and run `read` with it; raises ClusterReadError."""
+    import asyncio  # noqa: PLC0415  # takes longer than a short command
+
     return asyncio.run(_run_with_session(chosen, read))
 
 

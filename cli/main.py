@@ -1,8 +1,8 @@
 """The command `drawbridge`, also installed as `kubectl-drawbridge`.
 
 Imports the module of the subcommand only, runs it, and returns its exit code. A subcommand is a
-module with `NAME`, `HELP`, `EXIT_CODES`, `arguments(parser)` and `run(options, streams) -> int`.
-To add one, write the module and add its line to `COMMANDS`.
+module with `NAME`, `EXIT_CODES`, `arguments(parser)` and `run(options, streams) -> int`. To add
+one, write the module and add its line to `COMMANDS`.
 """
 
 import argparse
@@ -17,19 +17,38 @@ from cli.command_parser import CommandParser, UsageError
 from cli.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.streams import Streams, process_streams
 
+# The module and the summary of each command. The help needs the summaries without the modules.
 COMMANDS = {
-    "cel": "cli.cel",
-    "check": "cli.check",
-    "config": "cli.config",
-    "doctor": "cli.doctor",
-    "explain": "cli.explain",
-    "facts": "cli.facts",
-    "help": "cli.help",
-    "lint": "cli.lint",
-    "serve": "cli.serve",
-    "simulate": "cli.simulate",
-    "translate": "cli.translate",
-    "undo": "cli.undo",
+    "cel": (
+        "cli.cel",
+        "evaluate a CEL selector on the devices of an inventory, or a batch of selectors",
+    ),
+    "check": (
+        "cli.check",
+        "judge claims, pods, workloads, classes and slices before they are applied",
+    ),
+    "config": ("cli.config", "print the configuration with its defaults, or its JSON Schema"),
+    "doctor": ("cli.doctor", "check a live cluster, the installation and your rights"),
+    "explain": (
+        "cli.explain",
+        "show the requests of a pod or workload, its claims, its devices and its problems",
+    ),
+    "facts": ("cli.facts", "print the facts about a cluster that decide translations"),
+    "help": (
+        "cli.help",
+        "explain the code of a finding, or a command; without an argument, list all codes",
+    ),
+    "lint": ("cli.lint", "check ResourceSlices, DeviceClasses and claims of files for errors"),
+    "serve": ("cli.serve", "run the admission webhook, the judge, the controller or the allocator"),
+    "simulate": (
+        "cli.simulate",
+        "place pods and workloads in memory, and print which devices they get or why none",
+    ),
+    "translate": (
+        "cli.translate",
+        "translate device-plugin requests in manifests into resource claims",
+    ),
+    "undo": ("cli.undo", "give back what translated manifests asked"),
 }
 
 BUG, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
@@ -47,7 +66,6 @@ class Command(Protocol):
     """What the module of a command exports."""
 
     NAME: str
-    HELP: str
     EXIT_CODES: ExitCodes
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -77,7 +95,7 @@ def program_name(argument: str) -> str:
 
 def load(name: str) -> Command:
     """Import the module of the command `name`."""
-    return cast("Command", importlib.import_module(COMMANDS[name]))
+    return cast("Command", importlib.import_module(COMMANDS[name][0]))
 
 
 def _shared_options() -> CommandParser:
@@ -92,8 +110,11 @@ def _shared_options() -> CommandParser:
     return shared
 
 
-def parser_for(names: Iterable[str], called: str) -> CommandParser:
-    """Build the parser for the commands `names`; the help lists only those."""
+def parser_for(names: Iterable[str], called: str, *, loads: bool = True) -> CommandParser:
+    """Build the parser for the commands `names`; the help lists only those.
+
+    Without `loads`, it can print the list of commands only, which is much faster.
+    """
     shared = _shared_options()
     parser = CommandParser(
         prog=called,
@@ -105,30 +126,26 @@ def parser_for(names: Iterable[str], called: str) -> CommandParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print version and commit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in names:
-        command = load(name)
+        summary = COMMANDS[name][1]
         subparser = commands.add_parser(
-            name,
-            help=command.HELP,
-            description=command.HELP,
-            allow_abbrev=False,
-            parents=[shared],
+            name, help=summary, description=summary, allow_abbrev=False, parents=[shared]
         )
-        command.arguments(subparser)
-        subparser.add_exit_codes(command.EXIT_CODES)
-        subparser.set_defaults(run=command.run)
+        if loads:
+            command = load(name)
+            command.arguments(subparser)
+            subparser.add_exit_codes(command.EXIT_CODES)
+            subparser.set_defaults(run=command.run)
     return parser
 
 
 def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.Namespace | int:
     """Return the options, or the exit code after help, version or wrong usage."""
     at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), 0)
-    if arguments and arguments[at] in COMMANDS:
-        names: Iterable[str] = (arguments[at],)
-    else:
-        names = () if arguments and arguments[0] == "--version" else COMMANDS
+    known = bool(arguments) and arguments[at] in COMMANDS
+    names = (arguments[at],) if known else COMMANDS
     with contextlib.redirect_stdout(streams.out), contextlib.redirect_stderr(streams.err):
         try:
-            return parser_for(names, called).parse_command(arguments, at)
+            return parser_for(names, called, loads=known).parse_command(arguments, at)
         except UsageError as error:
             error.parser.print_usage(streams.err)
             streams.err.write(f"{error.parser.prog}: error: {error}\n")

@@ -8,7 +8,6 @@ from cli.streams import Streams
 from runtime.addresses import Address, parse_address
 
 NAME = "serve"
-HELP = "run the admission webhook, the judge, the controller or the allocator"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 # The processes with a serving certificate.
 REVIEWERS = ("webhook", "judge")

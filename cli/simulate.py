@@ -46,8 +46,6 @@ from solver.deviations import Allocator
 from solver.world import World
 
 NAME = "simulate"
-HELP = "place pods and workloads in memory, and print which devices they get or why none"
-
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
 _ALLOCATORS: Final = {
     Allocator.UPSTREAM: "Allocator: upstream, the allocator of kube-scheduler.",

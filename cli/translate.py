@@ -26,7 +26,6 @@ from translate.manifests.objects import TranslatedObject, report_unreadable, tra
 from translate.pods import TranslationContext
 
 NAME = "translate"
-HELP = "translate device-plugin requests in manifests into resource claims"
 EXIT_CODES = {
     DONE: "translated, or nothing to translate",
     NOTICE: "with --exit-code: something changes; with --strict: warnings",

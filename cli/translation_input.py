@@ -3,10 +3,10 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cli.cluster_objects import ClusterObjects
 from cli.effective_configuration import read_effective_configuration
 from cli.facts_file import read_facts, read_gates
 from cli.live_cluster import ClusterReadError
@@ -23,13 +23,16 @@ from facts.networks import read_network
 from translate.legacy.networks import add_networks
 from translate.pods import TranslationContext, make_context
 
+if TYPE_CHECKING:
+    from cli.cluster_objects import ClusterObjects
+
 
 @dataclass
 class TranslationInput:
     """The context, None after an error; the cluster if there is one; and the findings."""
 
     context: TranslationContext | None = None
-    cluster: tuple[ClusterObjects, gates.Gates] | None = None
+    cluster: "tuple[ClusterObjects, gates.Gates] | None" = None
     findings: list[LocatedFinding] = field(default_factory=list)
     admin_access: dict[str, bool] = field(default_factory=dict)  # of the cluster's namespaces
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cluster.session import Session
 
 NAME = "undo"
-HELP = "give back what translated manifests asked"
 EXIT_CODES = {
     DONE: "undone, or nothing to undo",
     NOTICE: "with --exit-code: something changes; with --strict: warnings",

@@ -37,8 +37,8 @@ def render_page() -> str:
 
 
 def _commands() -> Iterator[str]:
-    for name in COMMANDS:
-        yield f"| `{name}` | {load(name).HELP} |"
+    for name, (_, summary) in COMMANDS.items():
+        yield f"| `{name}` | {summary} |"
 
 
 def _exit_codes() -> Iterator[str]:

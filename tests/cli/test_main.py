@@ -23,13 +23,13 @@ WITH_BOOM = """
 import sys, types
 from cli import main
 module = types.ModuleType("boom")
-module.NAME, module.HELP, module.EXIT_CODES = "boom", "boom", {{0: "done"}}
+module.NAME, module.EXIT_CODES = "boom", {{0: "done"}}
 module.arguments = lambda parser: None
 def run(options, streams):
     {body}
 module.run = run
 sys.modules["boom"] = module
-main.COMMANDS["boom"] = "boom"
+main.COMMANDS["boom"] = ("boom", "goes boom")
 sys.argv = ["drawbridge", "boom"]
 sys.exit(main.main())
 """
@@ -69,10 +69,10 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
             parser.add_argument("--loud", action="store_true")
 
         module = types.ModuleType("boom")
-        vars(module).update(NAME="boom", HELP="goes boom", EXIT_CODES={0: "done"})
+        vars(module).update(NAME="boom", EXIT_CODES={0: "done"})
         vars(module).update(arguments=arguments, run=run)
         monkeypatch.setitem(sys.modules, "boom", module)
-        monkeypatch.setitem(main.COMMANDS, "boom", "boom")
+        monkeypatch.setitem(main.COMMANDS, "boom", ("boom", "goes boom"))
 
     return register
 
@@ -81,8 +81,9 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
 def test_every_command_implements_the_protocol(name: str) -> None:
     command = main.load(name)
     assert name == command.NAME
-    assert command.HELP
-    assert not command.HELP.endswith(".")
+    summary = main.COMMANDS[name][1]
+    assert summary
+    assert not summary.endswith(".")
     command.arguments(ArgumentParser())
 
 
@@ -177,7 +178,7 @@ def test_debug_prints_the_traceback(boom: Callable[..., None], arguments: list[s
 
 
 def test_an_import_error_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(main.COMMANDS, "boom", "cli.there_is_no_such_module")
+    monkeypatch.setitem(main.COMMANDS, "boom", ("cli.there_is_no_such_module", "x"))
     captured = streams()
     assert main.dispatch(["boom"], captured, "drawbridge") == 3
     assert "ModuleNotFoundError" in text(captured.err)
@@ -187,7 +188,7 @@ def test_only_the_command_that_is_run_is_imported(
     monkeypatch: pytest.MonkeyPatch, boom: Callable[..., None]
 ) -> None:
     boom(lambda: 0)
-    monkeypatch.setitem(main.COMMANDS, "other", "cli.there_is_no_such_module")
+    monkeypatch.setitem(main.COMMANDS, "other", ("cli.there_is_no_such_module", "x"))
     assert main.dispatch(["boom"], streams(), "drawbridge") == 0
     assert main.dispatch(["--version"], streams(), "drawbridge") == 0
 
