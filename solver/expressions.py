@@ -20,6 +20,7 @@ from dra.gates import Gates
 
 # Of all expressions together: a tenant can write expressions whose result differs by device.
 MAX_OUTCOMES = 300_000
+MAX_VIEWS = 256
 MAX_EXPRESSIONS = 4096
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
@@ -56,7 +57,8 @@ class ExpressionEvaluator:
         self._derived: dict[str, _CompiledExpression] = {}
         self._environments: dict[bool, Environment] = {}
         self._outcomes = 0
-        self._last_view: tuple[Device | None, str, Mapping[str, CelValue]] = (None, "", {})
+        # Keyed by id(); the value holds the device, so that its id is not reused.
+        self._views: dict[tuple[int, str], tuple[Device, Mapping[str, CelValue]]] = {}
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
@@ -110,11 +112,15 @@ class ExpressionEvaluator:
                 each.outcomes.clear()
 
     def _view_device(self, driver: str, device: Device) -> Mapping[str, CelValue]:
-        """Return the CEL view of a device; caches the last one, which is usually needed again."""
-        last, last_driver, seen = self._last_view
-        if last is not device or last_driver != driver:
-            seen = device_variables(driver, device, list_attributes=self._lists)
-            self._last_view = (device, driver, seen)
+        """Return the CEL view of a device; caches those of a few nodes, which are needed again."""
+        key = id(device), driver
+        known = self._views.get(key)
+        if known is not None:
+            return known[1]
+        if len(self._views) >= MAX_VIEWS:
+            self._views.clear()
+        seen = device_variables(driver, device, list_attributes=self._lists)
+        self._views[key] = (device, seen)
         return seen
 
 

@@ -1,4 +1,4 @@
-"""The evaluator of expressions keeps a bounded number of results and expressions."""
+"""The evaluator of expressions keeps a bounded number of results, expressions and views."""
 
 import pytest
 
@@ -34,3 +34,13 @@ def test_the_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         assert evaluator.selects(TEXT.format(number), "d.io", DEVICES[number]) is True
         assert len(evaluator._selectors) <= 3  # noqa: SLF001  # its bound is tested
+
+
+def test_the_views_of_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_VIEWS", 3)
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    for number, device in enumerate([*DEVICES, *DEVICES]):
+        assert evaluator.selects(TEXT.format(number % 6), "d.io", device) is True
+        assert len(evaluator._views) <= 3  # noqa: SLF001  # its bound is tested
+    # The driver is part of the name of an attribute.
+    assert evaluator.selects(TEXT.format(0), "e.io", DEVICES[0]) is not True
