@@ -6,7 +6,7 @@ FIELD_UNAVAILABLE = Code(
     name="FieldUnavailable",
     severity=Severity.ERROR,
     text="A field or value of the Configuration belongs to a feature this version does not have.",
-    example="placement: placement bridge is not available in this version",
+    example="quotas: quotas is not available in this version: it would have no effect",
     remedy="Remove the field. `drawbridge config schema` shows the available fields.",
 )
 SELECTOR_CONTRADICTORY = Code(

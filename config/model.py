@@ -343,8 +343,7 @@ class Configuration(ConfigurationPart, frozen=True):
         Placement,
         describe(
             "Which component allocates devices: the Kubernetes scheduler (`native`) or the"
-            " Drawbridge allocator (`bridge`). This version has no allocator: `serve` rejects"
-            " `bridge`, and only commands can print such claims."
+            " Drawbridge allocator (`bridge`), for the pools in `ownedPools`."
         ),
     ] = Placement.NATIVE
     scope: Annotated[Scope, describe("The pods that are translated.")] = Scope()

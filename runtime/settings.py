@@ -14,7 +14,7 @@ import msgspec
 
 import config.codes
 from config.load import load_configuration
-from config.model import Configuration, Placement
+from config.model import Configuration
 from documents.document import Source
 from documents.read import read_documents
 from dra.finding import Finding
@@ -100,18 +100,7 @@ def parse_configuration(
     if len(found) != 1:
         message = f"expected one Configuration, but the file has {len(found)} documents"
         return (config.codes.NOT_ONE.at("", message),)
-    loaded = load_configuration(found[0].value, known)
-    if not isinstance(loaded, Configuration):
-        return loaded
-    return find_unavailable(loaded) or loaded
-
-
-def find_unavailable(configuration: Configuration) -> tuple[Finding, ...]:
-    """Report valid settings that no process supports yet."""
-    if configuration.placement is not Placement.BRIDGE:
-        return ()
-    message = "placement bridge is not available in this version: no process would allocate"
-    return (config.codes.FIELD_UNAVAILABLE.at("placement", message, object="Configuration"),)
+    return load_configuration(found[0].value, known)
 
 
 def _read_file(path: str) -> tuple[bytes, tuple[Finding, ...]]:

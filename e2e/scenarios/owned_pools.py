@@ -7,23 +7,41 @@ from typing import Any
 import yaml
 
 from e2e.controlplane.client import ApiError
-from e2e.scenarios.admission import GPU, LEGACY
+from e2e.installed.installation import Installation, installed
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
 from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.reconcilers import CONFIGURATION
 from e2e.scenarios.registry import scenario
-from e2e.scenarios.stage import Stage
+from e2e.scenarios.stage import LABEL, Stage
 
 KEY = "drawbridge.dev/owned"
 FENCE = {"key": KEY, "effect": "NoSchedule"}
 TOLERATION = {"key": KEY, "operator": "Exists", "effect": "NoSchedule"}
+OTHER = {"key": "rig.drawbridge.dev/other", "effect": "PreferNoSchedule", "value": "x"}
 SHAPE = "lab-2g2n"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
+# Of all DeviceClasses of the rig.
+DRIVERS = (
+    GPU,
+    "hami-core-gpu.project-hami.io",
+    "dra.net",
+    "sriovnetwork.k8snetworkplumbingwg.io",
+    "gpu.amd.com",
+    "gpu.intel.com",
+)
 TEMPLATE = claim_spec(request("gpu", GPU))
 
 
 def taint(stage: Stage, node: str, *taints: JSON) -> None:
     """Replace the taints of a node."""
     stage.client.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": list(taints)}})
+
+
+def taints(stage: Stage, node: str) -> list[JSON]:
+    """Return the taints of a node."""
+    found: list[JSON] = stage.client.get(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
+    return found
 
 
 def reason(stage: Stage, name: str) -> str:
@@ -131,3 +149,66 @@ def is_refused(stage: Stage, **spec: Any) -> bool:  # noqa: ANN401  # goes to po
             raise
         return True
     return False
+
+
+@scenario("smoke", rig="installed", needs=NEEDS)
+def owned_nodes_get_the_taint_and_pods_the_toleration(stage: Stage) -> None:
+    """The controller keeps the taint of selected nodes, and admission opens it for its pods."""
+    cluster = installed(stage)
+    ours = stage.node("ours", SHAPE, {GPU: "full"}, labels={"pool": "bridge"}).name
+    theirs = stage.node("theirs", SHAPE, {GPU: "full"}).name
+    taint(stage, ours, OTHER)
+    taint(stage, theirs, OTHER)
+    before = cluster.plane.admin.get(CONFIGURATION)["data"]["config.yaml"]
+    selector = f"matchLabels: {{pool: bridge, {LABEL}: {stage.name}}}"
+    own = ", ".join(f"{{driver: {each}, nodeSelector: {{{selector}}}}}" for each in DRIVERS)
+    bridge = before.replace("placement: native", "placement: bridge")
+    cluster.configure(f"{bridge}ownedPools: [{own}]\n")
+    try:
+        stage.wait("the node is tainted", lambda: FENCE in taints(stage, ours))
+        assert taints(stage, ours) == [OTHER, FENCE]
+        assert taints(stage, theirs) == [OTHER]
+        taint(stage, ours, OTHER)
+        stage.wait("the taint is back", lambda: FENCE in taints(stage, ours))
+        _check_admission(stage, cluster)
+    finally:
+        cluster.configure(before)
+    stage.wait("the taint is gone", lambda: taints(stage, ours) == [OTHER])
+
+
+def _check_admission(stage: Stage, cluster: Installation) -> None:
+    """Check the pods that get the scheduler and the toleration, and those that do not."""
+    cluster.kubectl("label", "namespace", stage.namespace, "drawbridge.dev/translate=enforce")
+
+    def admitted(body: JSON) -> JSON:
+        pod = stage.client.create(stage.pod_path(), body, dryRun="All")
+        spec: JSON = pod["spec"]
+        return spec
+
+    def moves(body: JSON) -> bool:
+        spec = admitted(body)
+        tolerated = TOLERATION in spec.get("tolerations", ())
+        assert tolerated == (spec["schedulerName"] == "drawbridge"), spec
+        return tolerated
+
+    legacy = legacy_pod(stage, "legacy")
+    stage.wait("a translated pod moves", lambda: moves(legacy))
+    assert admitted(legacy)["resourceClaims"]
+    stage.template("gpu", TEMPLATE)
+    own = stage.pod_object("own", templates={"gpu": "gpu"})
+    stage.wait("a pod with a claim of its own moves", lambda: moves(own))
+    kept = stage.pod_object("kept", templates={"gpu": "gpu"}, schedulerName="mine")
+    assert not moves(kept)
+    assert not moves(stage.pod_object("plain"))
+    _check_second_apply(stage, cluster, own)
+
+
+def _check_second_apply(stage: Stage, cluster: Installation, own: JSON) -> None:
+    """Check that applying the manifest again keeps the scheduler and the toleration."""
+    ran = cluster.kubectl.inside(stage.namespace)
+    ran.apply(own).check()
+    again = ran.apply(own).check()
+    assert "unchanged" in again.out or "configured" in again.out, again
+    spec = stage.get_pod("own")["spec"]
+    assert spec["schedulerName"] == "drawbridge"
+    assert TOLERATION in spec["tolerations"]

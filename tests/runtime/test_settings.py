@@ -11,7 +11,6 @@ from runtime import metrics
 from runtime.settings import Settings
 
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
-OWNED = "ownedPools: [{driver: d.io, nodeSelector: {}}]\n"
 RENAMED = f"{HEAD}legacy: {{renames: {{example.com/gpu: nvidia.com/gpu}}}}\n"
 
 
@@ -61,7 +60,6 @@ def test_a_mount_that_swaps_its_symlinks_is_reloaded(tmp_path: Path) -> None:
         ("", "ConfigurationNotOne", ""),
         (f"{HEAD}---\n{HEAD}", "ConfigurationNotOne", ""),
         (f"{HEAD}placment: native\n", "FieldUnknown", "placment"),
-        (f"{HEAD}placement: bridge\n{OWNED}", "FieldUnavailable", "placement"),
         (f"{HEAD}placement: bridge\n", "OwnedPoolsMissing", "ownedPools"),
         (f"{HEAD}quotas: []\n", "FieldUnavailable", "quotas"),
     ],

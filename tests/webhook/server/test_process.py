@@ -132,13 +132,11 @@ CONFIGURE = logs.configure
 @pytest.mark.usefixtures("log")
 def test_an_unavailable_setting_is_rejected_at_start(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    owned = "ownedPools: [{driver: d.io, nodeSelector: {}}]"
-    head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration"
-    file.write_text(f"{head}\nplacement: bridge\n{owned}\n")
+    file.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nquotas: []\n")
     code, lines = run_in_process(tmp_path, f"--config={file}")
     assert code == 2
     (refused,) = lines
-    assert refused["finding"]["path"] == "placement"
+    assert refused["finding"]["path"] == "quotas"
     assert refused["finding"]["remedy"]
 
 
