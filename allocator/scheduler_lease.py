@@ -109,8 +109,10 @@ class SchedulerLease:
             try:
                 await self.read()
             except ApiError as error:
+                if self.problem != f"{error}":
+                    text = "cannot read the Lease %s: %s"
+                    _LOG.log(level_of(error), text, self._name.name, error)
                 self.problem = f"{error}"
-                _LOG.log(level_of(error), "cannot read the Lease %s: %s", self._name.name, error)
                 await self._pause(self._backoff.pause(error.retry_after))
             else:
                 self._backoff.reset()

@@ -23,7 +23,7 @@ CUT = b"\0cut"
 _PATH = re.compile(
     r"/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/.))?(?:/(?P<plural>[^/]+))?"
-    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status|binding))?"
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.:]*[a-z0-9])?")
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -88,6 +88,8 @@ def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response
     match seen.method, bool(target.name):
         case "GET", True:
             return _shown(_live(api, kind, target))
+        case "POST", True if target.sub == "binding":
+            return _bind(api, kind, target, _body(seen))
         case "POST", False:
             return _shown(_create(api, kind, target, _body(seen)), 201)
         case "PUT", True:
@@ -97,6 +99,19 @@ def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response
         case "DELETE", True:
             return _delete(api, kind, target, seen)
     raise RefusedError(405, "the server does not allow this method on the requested resource")
+
+
+def _bind(api: "FakeApi", kind: Kind, target: Target, binding: JSON) -> web.Response:
+    """Set the node of a pod that has none."""
+    before = _live(api, kind, target)
+    if binding["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
+        raise status.conflict(kind, target.name, "uid mismatch")
+    if node := before["spec"].get("nodeName"):
+        raise status.conflict(kind, target.name, f"pod is already assigned to node {node}")
+    after = copy.deepcopy(before)
+    after["spec"]["nodeName"] = binding["target"]["name"]
+    api.store.update(kind, before, after, _manager(target))
+    return _shown({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
 
 
 def _shown(value: JSON, code: int = 200) -> web.Response:

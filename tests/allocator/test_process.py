@@ -1,0 +1,281 @@
+"""The allocator process, from start to stop, against a fake API server."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from allocator.protocol import HEADER
+from facts import serialized
+from facts.model import Cluster, Facts
+from registration.published_facts import build_data_key
+from tests.cluster.fake.api import FakeApi
+
+ROOT = Path(__file__).parents[2]
+SYSTEM, HOST, LONG = "drawbridge-system", "host-a", 60
+DRA = "resource.k8s.io/v1"
+MARK = "drawbridge.dev/allocation"
+Json = dict[str, Any]
+CONFIGURATION = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+  - driver: d.io
+    nodeSelector: {matchLabels: {pool: bridge}}
+"""
+
+
+class Rig:
+    """A fake API server, and a client on the socket of the process."""
+
+    def __init__(self, api: FakeApi, folder: Path) -> None:
+        self.api = api
+        self.folder = folder
+        self.socket = folder / "allocator.sock"
+        self.renewals = 0
+
+    async def renew(self, holder: str = f"{HOST}_1", transitions: int = 1) -> None:
+        """Renew the Lease of the scheduler until cancelled."""
+        while True:
+            self.renewals += 1
+            spec = {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": 15,
+                "leaseTransitions": transitions,
+                "renewTime": f"2026-01-01T00:00:00.{self.renewals:06}Z",
+            }
+            metadata = {"name": "drawbridge-scheduler", "namespace": SYSTEM}
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            self.api.put({**lease, "metadata": metadata, "spec": spec})
+            await asyncio.sleep(0.3)
+
+    async def call(self, path: str, **body: object) -> tuple[int, Any]:
+        """Call the allocator."""
+        connector = aiohttp.UnixConnector(str(self.socket))
+        async with aiohttp.ClientSession(connector=connector, headers={HEADER: "1.0"}) as client:
+            method = "POST" if body else "GET"
+            url = f"http://allocator/v1/{path}"
+            async with client.request(method, url, json=body or None) as response:
+                return response.status, await response.json()
+
+    async def status(self, is_expected: Callable[[Json], bool]) -> Json:
+        """Wait for a status."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                found: Json = (await self.call("status"))[1]
+                if is_expected(found):
+                    return found
+            await asyncio.sleep(0.02)
+
+    async def until(self, question: Callable[[], object]) -> None:
+        """Wait until the API server has something."""
+        while not question():  # noqa: ASYNC110  # the process runs elsewhere
+            await asyncio.sleep(0.02)
+
+    def claim(self, name: str) -> Json:
+        """Return a claim as stored."""
+        found = self.api.get("resourceclaims", name, "a")
+        assert found is not None
+        return found
+
+    def add_pod(self, name: str, *, count: int = 1) -> Json:
+        """Create a pod with a claim of its own name; returns the request of its prefilter."""
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": count}}
+        claim = self.api.put(
+            {
+                "apiVersion": DRA,
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "a"},
+                "spec": {"devices": {"requests": [request]}},
+            }
+        )
+        spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}], "containers": []}
+        metadata = {"name": name, "namespace": "a"}
+        pod = self.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        fence = {"key": "drawbridge.dev/owned", "operator": "Exists"}
+        identity = {"namespace": "a", "name": name, "uid": pod["metadata"]["uid"]}
+        return {"pod": {**identity, "tolerations": [fence]}, "claims": [claim], "maxNodes": 20}
+
+    async def schedule(self, request: Json) -> Json:
+        """Ask, reserve and bind, as the plugin does; returns the reply to bind."""
+        uid = request["pod"]["uid"]
+        _, reply = await self.call("prefilter", **request)
+        assert reply["fit"], reply
+        node = reply["fit"][0]["node"]
+        assert (await self.call("reserve", podUID=uid, node=node))[1]["reserved"]
+        found: Json = (await self.call("bind", podUID=uid, node=node))[1]
+        return found
+
+
+def objects() -> list[Json]:
+    """Two GPUs on one owned node."""
+    facts = Facts(cluster=Cluster(version="1.36"))
+    digest = serialized.facts_hash(facts)
+    data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
+    pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    spec = {"driver": "d.io", "nodeName": "node-1", "pool": pool, "devices": devices}
+    expression = 'device.driver == "d.io"'
+    node = {"name": "node-1", "labels": {"pool": "bridge"}}
+    config_map = {"name": "drawbridge-facts", "namespace": SYSTEM}
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": config_map, "data": data},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": node, "spec": {}},
+        {"apiVersion": DRA, "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec},
+        {
+            "apiVersion": DRA,
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        },
+    ]
+
+
+@contextlib.asynccontextmanager
+async def process(rig: Rig) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the process until the context exits."""
+    configuration = rig.folder / "config.yaml"
+    configuration.write_text(CONFIGURATION)
+    kubeconfig = rig.api.kubeconfig(rig.folder / "kubeconfig")
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}", f"--host={HOST}"),
+        *(f"--socket={rig.socket}", f"--config={configuration}", f"--kubeconfig={kubeconfig}"),
+        *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0"),
+        cwd=ROOT,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1 << 20,
+    )
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            running.send_signal(signal.SIGKILL)
+        _, log = await running.communicate()
+        print(log.decode())  # noqa: T201  # of a failed test
+
+
+@contextlib.asynccontextmanager
+async def renewing(rig: Rig, holder: str = f"{HOST}_1", number: int = 1) -> AsyncIterator[None]:
+    """Renew the Lease until the context exits."""
+    task = asyncio.create_task(rig.renew(holder, number))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def play(folder: Path, story: Callable[[Rig], Any]) -> None:
+    """Run a story against a fake API server with the objects."""
+
+    async def run() -> None:
+        async with FakeApi() as api:
+            for each in objects():
+                api.put(each)
+            await story(Rig(api, folder))
+
+    asyncio.run(asyncio.wait_for(run(), LONG))
+
+
+def fence(rig: Rig) -> None:
+    """Taint the node, as the controller does."""
+    node = rig.api.get("nodes", "node-1")
+    assert node is not None
+    taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+    rig.api.put({**node, "spec": {"taints": [taint]}})
+
+
+async def _from_start_to_stop(rig: Rig) -> None:
+    request = rig.add_pod("first")
+    async with process(rig) as running:
+        missing = await rig.status(lambda each: "taint" in "".join(each["reasons"]))
+        assert not missing["ready"]
+        assert (await rig.call("prefilter", **request))[0] == 503
+        fence(rig)
+        follower = await rig.status(lambda each: each["ready"])
+        assert not follower["leading"]
+        assert (await rig.call("prefilter", **request))[0] == 409
+        async with renewing(rig):
+            await rig.status(lambda each: each["leading"])
+            assert await rig.schedule(request) == {"bound": True, "message": ""}
+        running.send_signal(signal.SIGTERM)
+        assert await running.wait() == 0
+    claim, pod = rig.claim("first"), rig.api.get("pods", "first", "a")
+    assert pod is not None
+    assert pod["spec"]["nodeName"] == "node-1"
+    assert claim["status"]["reservedFor"][0]["uid"] == pod["metadata"]["uid"]
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    assert json.loads(claim["metadata"]["annotations"][MARK])["allocator"] == "drawbridge"
+    assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert not rig.socket.exists()
+
+
+def test_a_process_binds_pods_only_with_the_fence_and_the_lease(tmp_path: Path) -> None:
+    play(tmp_path, _from_start_to_stop)
+
+
+async def _after_a_crash(rig: Rig) -> None:
+    fence(rig)
+    first, second = rig.add_pod("first"), rig.add_pod("second", count=2)
+    marked = rig.claim("second")
+    marked["metadata"] |= {"annotations": {MARK: "{}"}, "finalizers": ["x"]}
+    rig.api.put(marked)
+    async with process(rig), renewing(rig):
+        await rig.status(lambda each: each["leading"])
+        await rig.until(lambda: MARK not in rig.claim("second")["metadata"].get("annotations", {}))
+        assert (await rig.schedule(first))["bound"]
+    async with process(rig), renewing(rig, f"{HOST}_2", 2):
+        await rig.status(lambda each: each["leading"])
+        # The allocation of the earlier process is known: one GPU of two is left.
+        second["claims"] = [rig.claim("second")]
+        assert not (await rig.call("prefilter", **second))[1]["fit"]
+        assert (await rig.schedule(rig.add_pod("third")))["bound"]
+
+
+def test_a_process_that_was_killed_leaves_nothing_half_written(tmp_path: Path) -> None:
+    play(tmp_path, _after_a_crash)
+
+
+async def _of_a_rival(rig: Rig) -> None:
+    fence(rig)
+    async with process(rig), renewing(rig):
+        await rig.status(lambda each: each["leading"])
+        assert (await rig.schedule(rig.add_pod("first")))["bound"]
+        rig.add_pod("rival")
+        rival = rig.claim("rival")
+        rival["status"] = {"allocation": rig.claim("first")["status"]["allocation"]}
+        rig.api.put(rival)
+        await rig.until(lambda: rig.api.all("events", "a"))
+        (event,) = rig.api.all("events", "a")
+        assert event["reason"] == "DeviceHeldTwice"
+        assert "held by a/first and a/rival" in event["note"]
+
+
+def test_a_double_allocation_by_somebody_else_is_reported(tmp_path: Path) -> None:
+    play(tmp_path, _of_a_rival)
+
+
+async def _of_another_leader(rig: Rig) -> None:
+    fence(rig)
+    async with process(rig):
+        async with renewing(rig):
+            await rig.status(lambda each: each["leading"])
+        async with renewing(rig, "host-b_9", 2):
+            lost = await rig.status(lambda each: not each["leading"])
+            assert "host-b_9 holds the Lease" in lost["reasons"][0]
+            status, reply = await rig.call("bind", podUID="u", node="node-1")
+            assert (status, reply["error"]["code"]) == (409, "NotLeading")
+
+
+def test_a_process_stops_when_another_scheduler_leads(tmp_path: Path) -> None:
+    play(tmp_path, _of_another_leader)
