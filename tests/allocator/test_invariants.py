@@ -1,0 +1,172 @@
+"""What holds after any sequence of calls and changes, whatever the order."""
+
+# ruff: noqa: D102  # the name of a rule or an invariant is its sentence
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from allocator import node_searches
+from allocator.waiting import WaitingPods
+from ledger.audit import audit
+from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
+
+NODES = ("n1", "n2", "n3")
+PODS = tuple(f"p{i}" for i in range(6))
+uids = st.sampled_from(PODS)
+# The last three pods share a claim.
+CLAIM_OF = {uid: "shared" if uid in PODS[3:] else f"of-{uid}" for uid in PODS}
+
+
+class Allocator(RuleBasedStateMachine):
+    """An allocator with a scheduler that does whatever it likes, and an API server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster(nodes_per_call=2, n1=1, n2=1, n3=1)
+        self.decisions = self.cluster.decisions
+        self.waiting = WaitingPods(self.decisions)
+        self.version = 10
+        self.sizes = {"n1": 1, "n2": 1, "n3": 1}
+        self.counts = {uid: 2 if uid == "p0" else 1 for uid in PODS}
+        self.writing: set[str] = set()
+        # Claims that another client deallocated: a pod that counted on them is told at the write.
+        self.deallocated: set[str] = set()
+
+    def next_version(self) -> int:
+        self.version += 1
+        return self.version
+
+    @rule(uid=uids, limit=st.sampled_from((0, 1)))
+    def schedule(self, uid: str, limit: int) -> None:
+        for node in self.ask(uid, limit)[:1]:
+            self.reserve(uid, node)
+
+    @rule(limit=st.sampled_from((0, 1)))
+    def ask_for_all(self, limit: int) -> None:
+        for uid in PODS:
+            self.ask(uid, limit)
+
+    def ask(self, uid: str, limit: int) -> list[str]:
+        name = CLAIM_OF[uid]
+        known = self.cluster.state.claims.get(name)
+        version = 1 if known else self.next_version()
+        reply = self.cluster.prefilter(
+            uid, claim(name, self.counts[uid], version=version), limit=limit
+        )
+        fitting = [each.node for each in reply.fit]
+        self.waiting.note_answer(uid, 0, fitting, self.cluster.now)
+        return fitting
+
+    @rule(uid=uids, node=st.sampled_from(NODES))
+    def reserve(self, uid: str, node: str) -> None:
+        refusal = self.cluster.reserve(uid, node)
+        self.waiting.note_reservation(uid, reserved=not refusal)
+
+    @rule(uid=uids)
+    def unreserve(self, uid: str) -> None:
+        self.decisions.unreserve(uid)
+
+    @rule(uid=uids)
+    def begin_write(self, uid: str) -> None:
+        if not self.decisions.begin_write(uid):
+            self.writing.add(uid)
+
+    @precondition(lambda self: self.writing)
+    @rule(data=st.data(), written=st.booleans())
+    def end_write(self, data: st.DataObject, *, written: bool) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.writing)))
+        self.writing.discard(uid)
+        reservation = self.decisions.reservation_of(uid)
+        if reservation is None:
+            return
+        claims = self.cluster.state.claims
+        lost = any(each.uid not in claims for each in reservation.claims)
+        if written and not lost:
+            for each in reservation.claims:
+                if claims[each.uid].status.allocation is None:
+                    plain = claim(
+                        each.uid,
+                        self.counts[uid],
+                        version=self.next_version(),
+                        allocation=each.allocation,
+                        pods=[uid],
+                    )
+                    self.cluster.add_claim(plain)
+        self.decisions.end_write(uid, written=written and not lost)
+
+    @rule(uid=uids)
+    def deallocate(self, uid: str) -> None:
+        if CLAIM_OF[uid] in self.cluster.state.claims:
+            plain = claim(CLAIM_OF[uid], self.counts[uid], version=self.next_version())
+            self.cluster.add_claim(plain)
+            self.deallocated.add(CLAIM_OF[uid])
+
+    @rule(uid=uids)
+    def delete_claim(self, uid: str) -> None:
+        if CLAIM_OF[uid] in self.cluster.state.claims and not self.writing:
+            self.cluster.delete_claim(CLAIM_OF[uid])
+
+    @rule(uid=uids, deleted=st.booleans())
+    def settle_pod(self, uid: str, *, deleted: bool) -> None:
+        before = pod(uid, CLAIM_OF[uid])
+        self.cluster.state.apply(before, None if deleted else pod(uid, CLAIM_OF[uid], node="n1"))
+
+    @rule(node=st.sampled_from(NODES), more=st.booleans())
+    def publish(self, node: str, *, more: bool) -> None:
+        held = {each.name for each in self.cluster.state.ledger.devices() if each.pool.name == node}
+        generation = self.next_version()
+        before, self.sizes[node] = self.sizes[node], max(len(held), 2 if more else 1)
+        self.cluster.state.apply(
+            gpu_slice(node, before), gpu_slice(node, self.sizes[node], generation=generation)
+        )
+
+    @rule(seconds=st.sampled_from((0.5, 3.0, 40.0)))
+    def wake_later(self, seconds: float) -> None:
+        self.cluster.now += seconds
+        self.waiting.wake(self.cluster.now)
+
+    @invariant()
+    def no_device_is_held_twice_and_the_index_is_right(self) -> None:
+        found = audit(self.cluster.state.ledger, self.cluster.state.planner.world())
+        assert {each.code for each in found} <= {"DeviceLost"}
+
+    @invariant()
+    def what_is_reserved_for_a_pod_is_held(self) -> None:
+        claims, reservations = self.cluster.state.claims, self.cluster.state.ledger.reservations
+        for uid in PODS:
+            reservation = self.decisions.reservation_of(uid)
+            for each in reservation.claims if reservation else ():
+                known = claims.get(each.uid)
+                if known and known.status.allocation is None and each.uid not in self.deallocated:
+                    assert each.uid in reservations
+
+    @invariant()
+    def a_refusal_is_what_a_new_allocator_would_say(self) -> None:
+        for uid in PODS:
+            key = self.decisions.request_key(uid)
+            if key is not None and self.decisions.is_refused(key):
+                request = self.decisions._requests[uid]  # noqa: SLF001  # nothing else tells
+                found = self.decisions._search(request, 0)  # noqa: SLF001  # the same
+                fresh = node_searches.NodeSearches(self.cluster.state, lambda: "id")
+                assert not fresh.run(found, self.cluster.now).fitting
+
+    def teardown(self) -> None:
+        """Without claims and pods nothing is held."""
+        for uid in self.writing:
+            self.decisions.end_write(uid, written=False)
+        for uid in tuple(self.cluster.state.claims):
+            self.cluster.delete_claim(uid)
+        self.decisions.expire(float("inf"))
+        assert self.cluster.held() == []
+
+
+@pytest.fixture
+def _incremental(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches look only at changed nodes, although there are few."""
+    monkeypatch.setattr(node_searches, "FEW_NODES", 0)
+
+
+TestAllocator = pytest.mark.usefixtures("_incremental")(Allocator.TestCase)
+TestAllocator.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
