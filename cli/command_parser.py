@@ -45,7 +45,7 @@ class CommandParser(argparse.ArgumentParser):
     def subparsers(self) -> dict[str, "CommandParser"]:
         """Return the parsers of the subcommands by name."""
         for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # argparse has no public way
+            if _has_subcommands(action):
                 return dict(cast("dict[str, CommandParser]", action.choices))
         return {}
 
@@ -56,7 +56,7 @@ class CommandParser(argparse.ArgumentParser):
     def positionals(self) -> Iterator[argparse.Action]:
         """Yield the positional arguments, without subcommands."""
         for action in self._actions:
-            if not action.option_strings and action.choices is not self.subparsers():
+            if not action.option_strings and not _has_subcommands(action):
                 yield action
 
     def parse_command(self, arguments: Sequence[str], at: int) -> argparse.Namespace:
@@ -72,6 +72,10 @@ class CommandParser(argparse.ArgumentParser):
                 except UsageError:
                     continue
             raise
+
+
+def _has_subcommands(action: argparse.Action) -> bool:
+    return isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # argparse has no public way
 
 
 def _words_to_release(parser: CommandParser, arguments: Sequence[str]) -> Iterator[int]:

@@ -27,6 +27,7 @@ COMMANDS = {
         "cli.check",
         "judge claims, pods, workloads, classes and slices before they are applied",
     ),
+    "completion": ("cli.completion", "print the completion script of a shell"),
     "config": ("cli.config", "print the configuration with its defaults, or its JSON Schema"),
     "doctor": ("cli.doctor", "check a live cluster, the installation and your rights"),
     "explain": (

@@ -1,0 +1,157 @@
+"""Shells complete what the parser knows: commands, options and their values, and files."""
+
+import io
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.completion import build_table, complete_for_kubectl
+from cli.completion_table import complete
+from cli.main import COMMANDS, dispatch
+from cli.streams import Streams
+
+ROOT = Path(__file__).parents[2]
+TABLE = build_table()
+SHELLS = ("bash", "fish", "zsh")
+
+
+def script(shell: str) -> str:
+    out = io.StringIO()
+    assert dispatch(["completion", shell], Streams(io.BytesIO(), out, io.StringIO()), "") == 0
+    return out.getvalue()
+
+
+# The words of a command line, and what its last word becomes; `...` stands for more words.
+CASES = [
+    ("tra", ["translate"]),
+    ("config ", ["print", "schema"]),
+    ("config p", ["print"]),
+    ("translate -o ", ["yaml", "json", "diff", "report"]),
+    ("translate -o j", ["json"]),
+    ("translate --output d", ["diff"]),
+    ("config print -o y", ["yaml"]),
+    ("check -o y", ["yaml"]),
+    ("check --allocator up", ["upstream"]),
+    ("translate --exit", ["--exit-code"]),
+    ("translate -f x.yaml --output-", ["--output-dir"]),
+    ("explain --context --ver", []),
+    ("translate --kubernetes-version 1", []),
+    ("completion z", ["zsh"]),
+    ("serve webhook --li", ["--listen"]),
+    ("translate --nothing", []),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), CASES)
+def test_the_table_completes_words(line: str, expected: list[str]) -> None:
+    found = complete(TABLE, line.split(" "))
+    assert [word for word, _ in found.words] == expected
+
+
+def test_every_command_and_option_is_completed() -> None:
+    assert {word for word, _ in complete(TABLE, [""]).words} == set(COMMANDS)
+    for name, command in TABLE.items():
+        words = {word for word, _ in complete(TABLE, [*name.split(), "-"]).words}
+        assert words == {each for option in command.options for each in option.names}
+
+
+@pytest.mark.parametrize("line", ["translate -f ", "check --cluster ex", "facts --config="])
+def test_options_of_files_offer_files(line: str) -> None:
+    assert complete(TABLE, line.split(" ")).files
+
+
+def in_bash(line: str, folder: Path) -> list[str]:
+    """Return what real bash offers for a line, as readline calls the function."""
+    words = line.replace("=", " = ").split(" ")
+    quoted = " ".join(f"'{word}'" for word in ["drawbridge", *(each for each in words)])
+    program = (
+        f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
+        '_drawbridge\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(  # noqa: S603  # our own script
+        [shutil.which("bash") or "bash", "--norc", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return [each for each in done.stdout.splitlines() if each]
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@pytest.mark.parametrize(("line", "expected"), CASES)
+def test_real_bash_completes_words(line: str, expected: list[str], tmp_path: Path) -> None:
+    assert in_bash(line, tmp_path) == expected
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("lint -f ma", ["manifests", "many pods.yaml"]), ("lint --output=j", ["json"])],
+)
+def test_real_bash_completes_files_and_values_after_an_equals_sign(
+    line: str, expected: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "many pods.yaml").touch()
+    assert sorted(in_bash(line, tmp_path)) == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_valid_where_the_shell_is_installed(shell: str) -> None:
+    text = script(shell)
+    assert "translate" in text
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([program, "-n"], input=text, text=True, capture_output=True, check=False)  # noqa: S603  # our own script
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
+@pytest.mark.parametrize(("line", "expected"), CASES[:6])
+def test_real_fish_completes_words(line: str, expected: list[str]) -> None:
+    program = f"{script('fish')}\ncomplete -C 'drawbridge {line}'\n"
+    done = subprocess.run(  # noqa: S603  # our own script
+        [shutil.which("fish") or "fish", "--no-config", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [each.partition("\t")[0] for each in done.stdout.splitlines()]
+    assert [each for each in found if not each.startswith("-")] == sorted(expected)
+
+
+def test_kubectl_gets_candidates_and_a_directive() -> None:
+    assert complete_for_kubectl(["und"]) == f"undo\t{COMMANDS['undo'][1]}\n:4\n"
+    assert complete_for_kubectl(["translate", "-o", "j"]) == "json\n:4\n"
+    assert complete_for_kubectl(["translate", "-f", ""]) == ":0\n"
+    assert complete_for_kubectl(["translate", "--output=j"]) == "--output=json\n:4\n"
+
+
+KUBECTLS = sorted((ROOT / ".cache").rglob("kubectl"))
+
+
+@pytest.mark.skipif(not KUBECTLS, reason="needs the kubectl of a control plane in .cache")
+def test_real_kubectl_completes_the_plugin(tmp_path: Path) -> None:
+    code = "import sys; from cli.completion import main; sys.exit(main())"
+    for name in ("kubectl-drawbridge", "kubectl_complete-drawbridge"):
+        program = tmp_path / name
+        program.write_text(
+            f"#!/bin/sh\ncd {ROOT} && exec {sys.executable} -c '{code}' \"$@\"\n", "utf-8"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    done = subprocess.run(  # noqa: S603  # the kubectl of the rig
+        [str(KUBECTLS[0]), "__complete", "drawbridge", "translate", "--exit"],
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[0].split("\t")[0] == "--exit-code"
