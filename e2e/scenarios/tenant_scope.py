@@ -1,6 +1,10 @@
 """Scenarios: a tenant tries to use the controller's rights in a namespace out of scope."""
 
-from e2e.controlplane.client import Client
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from e2e.controlplane.client import ApiError, Client
 from e2e.installed.installation import (
     Installation,
     installed,
@@ -10,6 +14,7 @@ from e2e.installed.installation import (
 )
 from e2e.scenarios.admission import (
     FACTS,
+    LEGACY,
     NEEDS,
     ORIGINAL,
     add_gpu_node,
@@ -25,7 +30,8 @@ from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import another_namespace, forged_copy, tenant_client
 
 MODE = "drawbridge.dev/translate"
-OUT_OF_SCOPE = "TemplateOutOfScope"
+OUT_OF_SCOPE, LATE = "TemplateOutOfScope", "RequestsAddedLate"
+CREATORS, PODS = 8, 400
 SYSTEM = "/api/v1/namespaces/kube-system"
 
 
@@ -120,6 +126,61 @@ def a_pod_whose_namespace_left_the_scope_gets_an_event(stage: Stage) -> None:
         stage.wait("the template exists again", lambda: template_names(stage) == [name])
     stage.wait_running("train")
     assert claim_of(stage, "train")[0] == name
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_namespace_label_that_flaps_leaves_no_half_translated_pod(stage: Stage) -> None:
+    """Pods are created all the time. Each is translated as a whole, stays as it is, or is denied.
+
+    The guard can deny a pod whose creation began before the label was set.
+    """
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    outcomes: Counter[str] = Counter()
+
+    def create(number: int) -> None:
+        pod = legacy_pod(stage, f"train-{number}")
+        pod["spec"]["schedulerName"] = "nobody"
+        try:
+            made = stage.client.create(stage.pod_path(), pod)
+        except ApiError as problem:
+            outcomes["denied" if LATE in str(problem) else str(problem)] += 1
+            return
+        outcomes[outcome_of(made)] += 1
+
+    with ThreadPoolExecutor(CREATORS) as creators:
+        created = [creators.submit(create, number) for number in range(PODS)]
+        while not all(each.done() for each in created):
+            for mode in (None, "enforce", "off", "enforce"):
+                set_mode(stage, mode)
+        for each in created:
+            each.result()
+    sys.stdout.write(f"      {dict(outcomes)}\n")
+    assert outcomes.keys() <= {"translated", "unchanged", "denied"}, outcomes
+    assert outcomes["translated"], outcomes
+    assert outcomes["unchanged"], outcomes
+    set_mode(stage, "enforce")
+    stage.wait("every claim gets its template", lambda: not without_template(stage))
+
+
+def outcome_of(pod: JSON) -> str:
+    """Say whether a pod was translated; AssertionError if it was in part."""
+    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+    found = {
+        ORIGINAL in pod["metadata"].get("annotations", {}),
+        "resourceClaims" in pod["spec"],
+        LEGACY not in limits,
+    }
+    assert len(found) == 1, pod
+    return "translated" if found == {True} else "unchanged"
+
+
+def without_template(stage: Stage) -> set[str]:
+    """Return the templates that pods refer to and that do not exist."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    claims = (claim for pod in pods for claim in pod["spec"].get("resourceClaims", ()))
+    return {each["resourceClaimTemplateName"] for each in claims} - {*template_names(stage)}
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
