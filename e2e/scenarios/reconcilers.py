@@ -169,14 +169,16 @@ def a_dual_node_is_labelled(stage: Stage) -> None:
 
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_quota_on_an_unmapped_name_limits_claims(stage: Stage) -> None:
-    """The quota allows two devices. The third pod gets no claim, and a finding names the quota."""
+    """The quota allows two devices. The third pod gets no claim, and a finding names the quota.
+
+    Without the quota, the mirrored one is deleted.
+    """
     cluster = installed(stage)
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.node("b", "lab-2g2n", {GPU: "full"})
     body = legacy_pod(stage, "train-0")
     wait_for_facts(stage, cluster, body)
-    create_quota(stage, 2)
-    ours = stage.path("resourcequotas", QUOTA)
+    theirs, ours = create_quota(stage, 2), stage.path("resourcequotas", QUOTA)
 
     def counting() -> bool:
         return stage.exists(ours) and DEVICES in stage.client.get(ours)["status"].get("hard", {})
@@ -193,6 +195,8 @@ def a_quota_on_an_unmapped_name_limits_claims(stage: Stage) -> None:
     )
     ran = cluster.kubectl.inside(stage.namespace).apply(legacy_pod(stage, "train-2"))
     assert QUOTA in ran.err, ran
+    stage.client.delete(theirs)
+    stage.wait("the mirrored quota is gone", lambda: not stage.exists(ours))
 
 
 @contextlib.contextmanager
