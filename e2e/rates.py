@@ -15,7 +15,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +39,7 @@ TRANSLATED = (TWIN, OURS, OURS_UNGUARDED)
 UNGUARDED = "rig.drawbridge.dev/unguarded"
 GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/drawbridge"
 GUARD = "guard.drawbridge.dev"
+REQUESTS = "controller_runtime_webhook_requests_total"
 NAMESPACES = {
     NONE: "rates-none",
     ECHO: "rates-echo",
@@ -55,9 +56,10 @@ BESIDE = ("kube-scheduler", "kube-controller-manager")
 
 @dataclass(frozen=True)
 class Round:
-    """What one turn of one kind gave: pods a second, and processors used by whom."""
+    """What one turn of one kind gave: pods a second, processors used by whom, and pods."""
 
     rate: float
+    made: int
     client: float
     server: float
     webhook: float
@@ -110,6 +112,7 @@ class RateMeasurement:
     def __init__(self, plane: ControlPlane, webhooks: Mapping[str, Replica]) -> None:
         self.plane = plane
         self.numbers = itertools.count(1)
+        self.replica = webhooks[OURS]
         self.pids = {kind: each.started_process().child.pid for kind, each in webhooks.items()}
         self.servers = [plane.processes[n].child.pid for n in ("kube-apiserver", "etcd")]
 
@@ -130,7 +133,7 @@ class RateMeasurement:
         cpu = [(now - before) / took for now, before in zip(self._used(kind), used, strict=True)]
         made = sum(each.made for each in creators)
         await asyncio.to_thread(self._clear, kind, made)
-        return Round(made / took, *cpu)
+        return Round(made / took, made, *cpu)
 
     def _used(self, kind: str) -> tuple[float, float, float]:
         webhook = cpu_seconds(self.pids[kind]) if kind in self.pids else 0.0
@@ -271,6 +274,13 @@ def ratio(rounds: list[Round], others: list[Round]) -> str:
     return f"{middle:.0f} % ({low:.0f} to {high:.0f})"
 
 
+def costs_of(pairs: Iterable[tuple[Round, Round]]) -> str:
+    """Return what 500 pods cost the API server and etcd more in the first round of each pair."""
+    found = [500 * (one.server / one.rate - other.server / other.rate) for one, other in pairs]
+    low, middle, high = statistics.quantiles(found, n=4)
+    return f"{middle:+.2f} s of processor for 500 pods ({low:+.2f} to {high:+.2f})"
+
+
 _WHO = ("client", "server", "webhook")
 _HEAD = (
     "pods",
@@ -291,4 +301,10 @@ def rates(say: Callable[[str], None]) -> None:
         found = asyncio.run(play(bench))
         for kind, rounds in found.items():
             say(row(kind, rounds, [found[ECHO], found[TWIN]]))
+        for guarded, other in ((OUT, OUT_UNGUARDED), (OURS, OURS_UNGUARDED)):
+            pairs = zip(found[guarded], found[other], strict=True)
+            say(f"\nthe guard, {guarded}: {costs_of(pairs)}")
+        calls = bench.replica.metric(REQUESTS, webhook="guard")
+        made = sum(one.made for kind in (OUT, OURS) for one in found[kind])
+        say(f"\ncalls of the guard for {made} measured pods: {calls:.0f}")
         say(f"\nload after: {os.getloadavg()[0]:.1f}")
