@@ -42,11 +42,25 @@ def device_class(expression: str, name: str = "gpu") -> DeviceClass:
 
 
 def pool_slice(name: str, where: Plain, devices: list[Plain], generation: int = 1) -> Slice:
-    pool = {"name": name, "generation": generation, "resourceSliceCount": 1}
-    spec = {"driver": "d.io", "pool": pool, "devices": devices, **where}
-    read = read_slice({"metadata": {"name": f"s-{name}"}, "spec": spec})
+    return slice_of_several(name, 1, {"devices": devices, **where}, generation, name=f"s-{name}")
+
+
+def slice_of_several(
+    pool: str, count: int, spec: Plain, generation: int = 1, *, name: str
+) -> Slice:
+    of_pool = {"name": pool, "generation": generation, "resourceSliceCount": count}
+    plain = {"metadata": {"name": name}, "spec": {"driver": "d.io", "pool": of_pool, **spec}}
+    read = read_slice(plain)
     assert isinstance(read, Slice)
     return read
+
+
+def in_zone(*zones: str) -> Plain:
+    expression = {"key": "zone", "operator": "In", "values": list(zones)}
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+COUNTED = {"consumesCounters": [{"counterSet": "g", "counters": {"mem": {"value": "6"}}}]}
 
 
 def device(name: str, model: str, *, shared: bool = False) -> Plain:
@@ -87,6 +101,12 @@ CLAIMS = (
         ),
     ),
 )
+PLACES: tuple[Plain, ...] = (
+    {"nodeName": "n0"},
+    {"nodeName": "n2"},
+    {"allNodes": True},
+    in_zone("w"),
+)
 SELECTORS = ("true", 'device.attributes["d.io"].model == "a"', "device.driver == 'other'")
 
 
@@ -112,10 +132,39 @@ class Remembering(RuleBasedStateMachine):
 
     @rule(zone=st.sampled_from("zw"), generation=st.integers(1, 2))
     def a_zone_publishes(self, zone: str, generation: int) -> None:
-        expression = {"key": "zone", "operator": "In", "values": [zone]}
-        where = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
         devices = [device("nic", "b", shared=True)]
-        self.planner.update(pool_slice("net", where, devices, generation))
+        self.planner.update(pool_slice("net", in_zone(zone), devices, generation))
+
+    @rule(models=st.lists(st.sampled_from("ab"), max_size=2))
+    def all_nodes_get_devices(self, models: list[str]) -> None:
+        devices = [device(f"x{i}", model) for i, model in enumerate(models)]
+        self.planner.update(pool_slice("all", {"allNodes": True}, devices))
+
+    @rule(places=st.lists(st.sampled_from(PLACES), min_size=1, max_size=2))
+    def devices_select_their_nodes(self, places: list[Plain]) -> None:
+        devices = [device(f"y{i}", "a") | place for i, place in enumerate(places)]
+        self.planner.update(pool_slice("fabric", {"perDeviceNodeSelection": True}, devices))
+
+    @rule(
+        name=nodes,
+        number=st.integers(0, 1),
+        memory=st.sampled_from(["6", "12"]),
+        generation=st.integers(1, 2),
+    )
+    def a_slice_of_a_partitioned_pool_changes(
+        self, name: str, number: int, memory: str, generation: int
+    ) -> None:
+        partitions = [device(f"x{i}", "a") | COUNTED for i in range(2)]
+        counters = {"name": "g", "counters": {"mem": {"value": memory}}}
+        spec = ({"sharedCounters": [counters]}, {"devices": partitions})[number] | {
+            "nodeName": name
+        }
+        slice_name = f"s-partitions-{number}"
+        self.planner.update(slice_of_several("parts", 2, spec, generation, name=slice_name))
+
+    @rule(number=st.integers(0, 1))
+    def a_slice_of_a_partitioned_pool_is_deleted(self, number: int) -> None:
+        self.planner.remove(Slice, f"s-partitions-{number}")
 
     @rule(name=nodes, zone=st.sampled_from("zw"))
     def a_node_moves(self, name: str, zone: str) -> None:
@@ -143,7 +192,11 @@ class Remembering(RuleBasedStateMachine):
         if there:
             self.planner.update(read.objects[0])
 
-    @rule(uid=st.sampled_from("ab"), where=nodes, what=st.sampled_from(["x0", "x1", ""]))
+    @rule(
+        uid=st.sampled_from("ab"),
+        where=st.sampled_from([*NODES, "all", "parts", "fabric"]),
+        what=st.sampled_from(["x0", "x1", "y0", ""]),
+    )
     def a_claim_changes(self, uid: str, where: str, what: str) -> None:
         self.version += 1
         self.ledger.observe(claim(uid, self.version, *([f"{where}/{what}"] if what else [])))
@@ -174,7 +227,7 @@ class Remembering(RuleBasedStateMachine):
 
 
 Remembering.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=80, stateful_step_count=40, deadline=None, derandomize=True
 )
 TestRemembering = Remembering.TestCase
 
@@ -269,11 +322,9 @@ def test_a_pool_for_labels_concerns_the_nodes_with_the_labels(
     planner.update(device_class("true"))
     for name in NODES:
         planner.update(node(name, f"z-{name}"))
-    expression = {"key": "zone", "operator": "In", "values": ["z-n1", "z-n3"]}
-    where = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
     planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
     looked_at = searches(monkeypatch)
-    planner.update(pool_slice("net", where, [device("nic", "b")]))
+    planner.update(pool_slice("net", in_zone("z-n1", "z-n3"), [device("nic", "b")]))
     answers = planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
     assert looked_at == ["n1"]
     assert [isinstance(answers[name], Solution) for name in NODES] == [False, True, False]
