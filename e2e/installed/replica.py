@@ -103,7 +103,8 @@ class Replica:
         """Return the port of a listener; 0 if it does not listen."""
         if listener not in self._ports:
             for line in self.messages("listening"):
-                self._ports[str(line["name"])] = int(str(line["address"]).rpartition(":")[2])
+                port = str(line["address"]).rpartition(":")[2]
+                self._ports[str(line["name"])] = int(port) if port.isdecimal() else 0  # a socket
         return self._ports.get(listener, 0)
 
     def request(self, listener: str, path: str) -> EndpointResponse:

@@ -1,0 +1,58 @@
+"""Checks the allocations of a running cluster by the specification (`e2e.checker`)."""
+
+from collections import defaultdict
+from typing import Any
+
+from e2e.checker import check
+from e2e.checker.expressions import Expressions
+from e2e.controlplane.client import ApiError, Client
+from e2e.oracle.build import binary
+from e2e.scenarios.objects import JSON, RESOURCE
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+
+
+def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
+    """List what is wrong with the allocations of claims, each on its node."""
+    if not claims:
+        return []
+    world = _world(client, version)
+    by_node = defaultdict(list)
+    for claim in claims:
+        by_node[_node_of(claim)].append(claim)
+    with Expressions(binary()) as expressions:
+        return [
+            f"{node}: {problem}"
+            for node, some in by_node.items()
+            for problem in check(
+                {**world, "claims": some},
+                node,
+                [each["status"]["allocation"] for each in some],
+                expressions,
+            )
+        ]
+
+
+def _world(client: Client, version: str) -> dict[str, Any]:
+    rules = []
+    try:
+        rules = client.get(RULES)["items"]
+    except ApiError as problem:
+        if problem.code != 404:
+            raise
+    return {
+        "version": version,
+        "gates": {"DRADeviceTaintRules": True} if version == "1.36" else {},
+        "nodes": client.get("/api/v1/nodes")["items"],
+        "slices": client.get(f"{RESOURCE}/resourceslices")["items"],
+        "classes": client.get(f"{RESOURCE}/deviceclasses")["items"],
+        "rules": rules,
+        "allocated": [],
+    }
+
+
+def _node_of(claim: JSON) -> str:
+    """Return the node that an allocation of local devices is tied to."""
+    (term,) = claim["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"]
+    (field,) = term["matchFields"]
+    return str(field["values"][0])

@@ -1,0 +1,212 @@
+"""Installs bridge placement on a control plane: pairs of scheduler and allocator, and their rights.
+
+    @bridge_scenario("smoke")              # installs once for each control plane
+    def one_pod_gets_one_gpu(stage: BridgeStage) -> None:
+        stage.node("a", "dgx-a100", {GPU: "full"})
+        stage.pod("worker", templates={"gpu": "gpu"})
+
+Accounts, roles and scheduler configuration are those of `manifests/components/bridge`. Its
+Deployment is read for the options of the allocator; its processes run here. The controller taints
+the nodes with the label of `OWNED`. The stock scheduler runs beside them and has the other nodes.
+"""
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import yaml
+
+from e2e.bridge.build import scheduler
+from e2e.bridge.judgement import broken_rules
+from e2e.bridge.pair import Pair, PairFiles
+from e2e.controlplane.client import ApiError
+from e2e.controlplane.plane import ControlPlane
+from e2e.installed.installation import DENIED, NAMESPACE, Installation, Setup, installed
+from e2e.installed.manifest import BASE, JSON, find
+from e2e.nodes.machine import Machine
+from e2e.nodes.record import Record, Violation
+from e2e.scenarios.registry import RIGS, default_options, scenario
+from e2e.scenarios.stage import Stage
+
+NAME = "drawbridge-scheduler"
+SCHEDULER = "drawbridge"
+OWNED = {"rig.drawbridge.dev/owned": "true"}
+COMPONENT = BASE.parent / "components" / "bridge"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
+DRIVERS = (
+    "dra.net",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gpu.nvidia.com",
+    "hami-core-gpu.project-hami.io",
+    "sriovnetwork.k8snetworkplumbingwg.io",
+)
+HEADER = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+# What runs here is not a pod, and there is no image of it.
+NOT_RUN = ("Deployment", "PodDisruptionBudget")
+# Two pairs take over within the duration of the Lease.
+PAIRS = 2
+SETUP = Setup(webhooks=1, controllers=1)
+TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists", "effect": "NoSchedule"}
+# A Lease lasts 15 seconds, and each attempt to take it is up to 2.2 times 2 seconds later.
+LEAD_SECONDS = 60.0
+
+RIGS["bridge"] = default_options
+
+
+def bridge_fields() -> str:
+    """Return the fields of the configuration: every driver on the labelled nodes is owned."""
+    owned = [{"driver": driver, "nodeSelector": {"matchLabels": OWNED}} for driver in DRIVERS]
+    return yaml.safe_dump({"placement": "bridge", "ownedPools": owned})
+
+
+def container_words(deployment: JSON) -> dict[str, list[str]]:
+    """Return the options of each container, with the namespace that its environment has."""
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    return {
+        each["name"]: [word.replace("$(NAMESPACE)", NAMESPACE) for word in each["args"]]
+        for each in containers
+    }
+
+
+class Placement:
+    """The pairs of one control plane."""
+
+    def __init__(self, cluster: Installation) -> None:
+        self.cluster = cluster
+        self.plane = cluster.plane
+        self.program = scheduler(self.plane.options.version)
+        self.pairs: list[Pair] = []
+        self._told: set[str] = set()
+
+    def install(self, pairs: int = PAIRS) -> None:
+        """Configure bridge placement, create accounts and roles, and start the pairs."""
+        self.cluster.configure(f"{HEADER}{bridge_fields()}")
+        texts = [path.read_text("utf-8") for path in sorted(COMPONENT.glob("scheduler-*.yaml"))]
+        objects = [each for text in texts for each in yaml.safe_load_all(text)]
+        applied = yaml.safe_dump_all(each for each in objects if each["kind"] not in NOT_RUN)
+        self.cluster.kubectl("apply", "-f", "-", stdin=applied).check()
+        self.pairs = [self._make_pair(number, objects) for number in range(pairs)]
+        self.start()
+
+    def _make_pair(self, number: int, objects: list[JSON]) -> Pair:
+        file = self.cluster.mount("configmaps", "drawbridge-config") / "config.yaml"
+        access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
+        template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
+        words = container_words(find(objects, "Deployment", NAME))
+        files = PairFiles(self.program, access, file, template, words)
+        return Pair(self.plane, f"{NAME}-{number}", files)
+
+    def start(self) -> None:
+        """Start what does not run."""
+        for pair in self.pairs:
+            pair.start()
+        for pair in self.pairs:
+            pair.wait_healthy()
+
+    def find_leader(self) -> Pair | None:
+        """Return the pair whose kube-scheduler holds the Lease."""
+        try:
+            holder = self.plane.admin.get(LEASE)["spec"].get("holderIdentity") or ""
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            return None
+        return next((each for each in self.pairs if holder.startswith(f"{each.host}_")), None)
+
+    @contextlib.contextmanager
+    def errors_recorded(self, record: Record) -> Iterator[None]:
+        """Record unhandled exceptions and denied requests of allocators as violations."""
+        try:
+            yield
+        finally:
+            for pair in self.pairs:
+                for line in pair.allocator.lines():
+                    text = json.dumps(line)
+                    if ("stack" in line or DENIED in text) and text not in self._told:
+                        self._told.add(text)
+                        record.add([Violation("Complaint", pair.host, "", "log", "", text)])
+
+
+class BridgeStage(Stage):
+    """A stage whose nodes and pods belong to Drawbridge."""
+
+    def __init__(self, stage: Stage, placement: Placement) -> None:
+        vars(self).update(vars(stage))  # the same namespace, nodes and clean-up
+        self.placement = placement
+
+    def node(
+        self,
+        suffix: str,
+        shape: str,
+        drivers: Mapping[str, str | None] | None = None,
+        plugins: Mapping[str, tuple[str, ...]] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Machine:
+        """Add a node whose devices Drawbridge allocates."""
+        return super().node(suffix, shape, drivers, plugins, OWNED | dict(labels or {}))
+
+    def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Return a pod of Drawbridge's scheduler without creating it."""
+        own = {"schedulerName": SCHEDULER, "tolerations": [TOLERATION]}
+        return super().pod_object(name, **{**own, **spec})
+
+    def legacy_pod(self, name: str, count: int) -> JSON:
+        """Return a pod that requests GPUs of a device plugin, which only admission can help."""
+        return super().pod_object(name, limits={"nvidia.com/gpu": f"{count}"})
+
+    def leader(self) -> Pair:
+        """Wait until a pair leads, and return it."""
+        found = self.wait("a scheduler leads", self.placement.find_leader, LEAD_SECONDS)
+        assert found is not None
+        return found
+
+    def allocated_claims(self) -> list[JSON]:
+        """Return all allocated claims of the stage."""
+        claims = self.client.get(self.claim_path())["items"]
+        return [each for each in claims if each.get("status", {}).get("allocation")]
+
+    def check_allocations(self) -> int:
+        """Check all allocations by the specification, and return how many there are."""
+        claims = self.allocated_claims()
+        problems = broken_rules(self.client, self.version, claims)
+        assert not problems, "\n".join(problems)
+        return len(claims)
+
+
+_PLANES: WeakKeyDictionary[ControlPlane, Placement] = WeakKeyDictionary()
+
+
+def placement(stage: Stage) -> BridgeStage:
+    """Return the stage on bridge placement, which is installed once for each control plane."""
+    cluster = installed(stage, mode="", setup=SETUP)
+    if cluster.plane not in _PLANES:
+        _PLANES[cluster.plane] = Placement(cluster)
+        _PLANES[cluster.plane].install()
+    found = _PLANES[cluster.plane]
+    assert found.pairs, "bridge placement could not be installed, see the first scenario"
+    found.start()
+    stage.enter(found.errors_recorded(stage.fleet.record))
+    return BridgeStage(stage, found)
+
+
+def bridge_scenario(
+    suite: str, since: str = "1.34"
+) -> Callable[[Callable[[BridgeStage], None]], Callable[[BridgeStage], None]]:
+    """Register a scenario of bridge placement; what is allocated at its end is checked."""
+
+    def register(play: Callable[[BridgeStage], None]) -> Callable[[BridgeStage], None]:
+        @functools.wraps(play)
+        def run(stage: Stage) -> None:
+            bridge = placement(stage)
+            play(bridge)
+            bridge.check_allocations()
+
+        run.__name__ = f"bridge_{play.__name__}"
+        scenario(suite, since=since, rig="bridge", needs=("processes",))(run)
+        return play
+
+    return register

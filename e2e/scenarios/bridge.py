@@ -1,0 +1,116 @@
+"""Scenarios: pods of bridge placement get their devices from Drawbridge's allocator."""
+
+from functools import partial
+
+from e2e.bridge.placement import OWNED, SCHEDULER, TOLERATION, BridgeStage, bridge_scenario
+from e2e.installed.installation import set_mode, wait_for_facts
+from e2e.nodes.fleet import NodePlan
+from e2e.scenarios import stock
+from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.stage import LABEL
+
+GPU = "gpu.nvidia.com"
+NODES, PODS = 100, 200
+BURST_SECONDS = 180.0
+
+
+@bridge_scenario("smoke")
+def a_legacy_pod_gets_its_gpu_and_releases_it(stage: BridgeStage) -> None:
+    """Admission moves it, the allocator selects the device that the driver prepares."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    set_mode(stage, "enforce")
+    body = stage.legacy_pod("worker", 1)
+    wait_for_facts(stage, stage.placement.cluster, body)
+    stage.client.create(stage.pod_path(), body)
+    running = stage.wait_running("worker")
+    assert running["spec"]["schedulerName"] == SCHEDULER
+    assert TOLERATION in running["spec"]["tolerations"]
+    (result,) = stage.allocated(stage.generated_claim("worker"))
+    assert stage.fleet.held_by(running) == [f"{GPU}/{machine.name}/{result['device']}"]
+    assert stage.check_allocations() == 1
+    stage.delete_pod("worker")
+    stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
+    stage.wait("the claim is gone", lambda: not stage.allocated_claims())
+
+
+@bridge_scenario("full")
+def a_pod_without_claims_needs_no_allocator(stage: BridgeStage) -> None:
+    """It is bound while no allocator runs. A pod with a claim waits for the allocator."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    leader = stage.leader()
+    leader.allocator.kill()
+    stage.pod("plain")
+    stage.wait_running("plain")
+    stage.pod("worker", templates={"gpu": "gpu"})
+    stage.wait("the pod is refused", partial(told, stage, "worker", "allocator not reachable"))
+    leader.start()
+    stage.wait_running("worker")
+
+
+def told(stage: BridgeStage, name: str, text: str) -> bool:
+    """Whether the condition of a pod has this text."""
+    conditions = stage.get_pod(name).get("status", {}).get("conditions", ())
+    return any(text in entry.get("message", "") for entry in conditions)
+
+
+@bridge_scenario("smoke")
+def a_pod_that_waits_gets_a_released_device(stage: BridgeStage) -> None:
+    """The allocator wakes it."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("both", claim_spec(request("gpu", GPU, count=2)))
+    stage.template("one", claim_spec(request("gpu", GPU)))
+    stage.pod("first", templates={"gpu": "both"})
+    stage.wait_running("first")
+    stage.pod("second", templates={"gpu": "one"})
+    stage.wait_unschedulable("second")
+    stage.delete_pod("first")
+    stage.wait_running("second")
+
+
+@bridge_scenario("smoke")
+def a_published_device_wakes_the_pod_that_waits_for_it(stage: BridgeStage) -> None:
+    """No event of the scheduler itself does: a ResourceSlice wakes nobody."""
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.pod("worker", templates={"gpu": "gpu"})
+    stage.wait_unschedulable("worker")
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.wait_running("worker")
+
+
+@bridge_scenario("full")
+def pods_spread_over_a_hundred_nodes(stage: BridgeStage) -> None:
+    """Two hundred pods at once get different GPUs, each with its node's own."""
+    labels = {LABEL: stage.name, **OWNED}
+    plans = [
+        NodePlan(stage.node_name(str(number)), "dgx-a100", {GPU: "full"}, labels)
+        for number in range(NODES)
+    ]
+    stage.fleet.add_all(plans)
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    for number in range(PODS):
+        stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
+    stage.wait("all pods run", partial(running, stage, PODS), BURST_SECONDS)
+    assert stage.check_allocations() == PODS
+
+
+def running(stage: BridgeStage, count: int) -> bool:
+    """Whether so many pods run."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return [pod["status"].get("phase") for pod in pods].count("Running") == count
+
+
+def _play_as_well(suite: str, since: str, *names: str) -> None:
+    """Register scenarios of the stock scheduler for bridge placement."""
+    for name in names:
+        bridge_scenario(suite, since)(getattr(stock, name))
+
+
+_play_as_well(
+    "smoke",
+    "1.34",
+    "a_claim_with_a_selector_is_allocated_prepared_and_released",
+    "a_deployment_is_scaled_up_and_down",
+    "a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together",
+    "pods_of_one_claim_share_its_devices",
+)
