@@ -34,7 +34,10 @@ class Right(NamedTuple):
 
 
 def read_granted(objects: Iterable[JSON]) -> set[Right]:
-    """Return the rights that the roles and bindings grant to ServiceAccounts."""
+    """Return the rights that the roles and bindings grant to ServiceAccounts.
+
+    Leaves out roles of Kubernetes itself (`system:`): the API server maintains their rules.
+    """
     objects = list(objects)
     roles = {
         (each["kind"], each["metadata"]["name"]): each
@@ -46,6 +49,8 @@ def read_granted(objects: Iterable[JSON]) -> set[Right]:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         reference = binding["roleRef"]
+        if reference["name"].startswith("system:"):
+            continue
         inside = binding["metadata"]["namespace"] if binding["kind"] == "RoleBinding" else ""
         for subject in binding["subjects"]:
             for rule in roles[reference["kind"], reference["name"]]["rules"]:

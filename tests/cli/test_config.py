@@ -120,7 +120,7 @@ def test_an_unquoted_off_disables_a_finding() -> None:
     assert yaml.safe_load(out)["findings"] == {name: "off"}
 
 
-WITHOUT_POLICY = ("documents", "config", "cli")
+WITHOUT_POLICY = ("documents", "config", "cli", "doctor")
 
 
 def test_policies_accept_the_codes_about_clusters_but_not_those_about_files() -> None:

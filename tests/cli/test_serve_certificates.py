@@ -5,7 +5,8 @@ import io
 
 import pytest
 
-from cli.serve import WRONG, arguments, run
+from cli.exit_codes import BAD
+from cli.serve import arguments, run
 from cli.streams import Streams
 
 
@@ -39,7 +40,7 @@ def test_a_duration_that_makes_no_sense_is_refused(
 @pytest.mark.parametrize("option", ["--tls-cert=a", "--tls-key=a"])
 def test_a_certificate_without_its_key_is_refused(process: str, option: str) -> None:
     streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    assert run(parse(process, option), streams) == WRONG
+    assert run(parse(process, option), streams) == BAD
     assert "use --tls-cert and --tls-key together" in str(streams.err.getvalue())  # type: ignore[attr-defined]
 
 
