@@ -1,10 +1,11 @@
 """Keeps the decisions in step with the caches, the configuration and the feature gates.
 
-The decisions are made anew when the feature gates or the configuration change. Their reservations
-are forgotten then, so the term starts again.
+The decisions are made anew when the feature gates or the configuration change. Reservations and
+waiting pods are forgotten then, so the term starts again, and the scheduler tries every pod again.
 """
 
 import asyncio
+import enum
 import logging
 import uuid
 from collections.abc import Callable, Iterable
@@ -38,6 +39,14 @@ class Inputs(NamedTuple):
 
     configuration: Configuration
     facts: Facts
+
+
+class Effect(enum.Enum):
+    """What a change of the inputs requires: pools change owners, or decisions are built anew."""
+
+    NONE = "none"
+    OWNERS = "owners"
+    REBUILD = "rebuild"
 
 
 def make_state(inputs: Inputs) -> AllocatorState:
@@ -139,14 +148,18 @@ class LiveState:
         facts = self._caches.facts.facts
         if facts is None or not all(each.synced for each in self._caches.all):
             return
-        inputs = Inputs(self._configuration(), facts)
-        if self._inputs is not None and _decides_alike(self._inputs, inputs):
-            return
+        before, inputs = self._inputs, Inputs(self._configuration(), facts)
         self._inputs = inputs
-        with pause_garbage_collection():
-            self._decisions = self._build(inputs)
-        self._waiting = WaitingPods(self._decisions)
-        self._on_rebuild()
+        effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
+        if effect is Effect.REBUILD:
+            with pause_garbage_collection():
+                self._decisions = self._build(inputs)
+            self._waiting = WaitingPods(self._decisions)
+            self._on_rebuild()
+        elif effect is Effect.OWNERS:
+            owns_pool = make_pool_filter(inputs.configuration, inputs.facts)
+            self.decisions.state.decide_owners(owns_pool)
+            self._on_change()
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches, state = self._caches, make_state(inputs)
@@ -219,10 +232,13 @@ class LiveState:
         self.decisions.begin_term()
 
 
-def _decides_alike(one: Inputs, other: Inputs) -> bool:
-    """Whether decisions are the same: counts in the facts do not matter, for example."""
-    if one.configuration is not other.configuration and one.configuration != other.configuration:
-        return False
-    served = [{(each.extended, each.drivers) for each in of.facts.classes} for of in (one, other)]
-    gates = [each.facts.cluster.feature_gates for each in (one, other)]
-    return served[0] == served[1] and gates[0] == gates[1]
+def compare_inputs(before: Inputs, after: Inputs) -> Effect:
+    """Return what a change requires: counts in the facts do not matter, for example."""
+    gates = [each.facts.cluster.feature_gates for each in (before, after)]
+    if before.configuration != after.configuration or gates[0] != gates[1]:
+        return Effect.REBUILD
+    served = [
+        {(each.extended, each.drivers) for each in of.facts.classes if each.extended}
+        for of in (before, after)
+    ]
+    return Effect.NONE if served[0] == served[1] else Effect.OWNERS

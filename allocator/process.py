@@ -104,6 +104,8 @@ class _Parts:
             claims=lambda: (each.value for each in self.caches.claims.all()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
+            # The pods that waited in an earlier term, or before new decisions, are not known.
+            on_leading=self.streams.publish_all,
         )
 
     def _start_again(self) -> None:

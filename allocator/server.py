@@ -99,9 +99,16 @@ class ActivationStreams:
 
     def publish(self, pod_uids: tuple[str, ...]) -> None:
         """Tell the plugin to schedule pods now."""
+        self._send(StreamEvent(activate=pod_uids))
+
+    def publish_all(self) -> None:
+        """Tell the plugin to schedule all pods now, because nobody knows which pods wait."""
+        self._send(StreamEvent(activate_all=True))
+
+    def _send(self, event: StreamEvent) -> None:
         for queue in tuple(self._queues):
             try:
-                queue.put_nowait(StreamEvent(activate=pod_uids))
+                queue.put_nowait(event)
             except asyncio.QueueFull:
                 self._close(queue)
 

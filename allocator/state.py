@@ -134,8 +134,9 @@ class AllocatorState:
 
     # --- ownership ---
 
-    def decide_owners(self) -> None:
-        """Decide the ownership of all pools again, after a change of the configuration."""
+    def decide_owners(self, owns_pool: OwnsPool) -> None:
+        """Decide the ownership of all pools again, after a change of what decides it."""
+        self._owns_pool = owns_pool
         for pool in tuple(self._slices):
             self._decide_owner(pool)
 

@@ -46,6 +46,7 @@ class TermKeeper:
         claims: Callable[[], Iterable[Claim]],
         finish_failed_writes: Callable[[], Awaitable[None]],
         is_ready: Callable[[], bool],
+        on_leading: Callable[[], None],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._lease = lease
@@ -53,6 +54,7 @@ class TermKeeper:
         self._claims = claims
         self._finish_failed_writes = finish_failed_writes
         self._is_ready = is_ready
+        self._on_leading = on_leading
         self._pause = pause
         self._recovered: Term | None = None
         self._starts = 0
@@ -101,6 +103,7 @@ class TermKeeper:
             self._recovered = term
             self.problem = ""
             log_event(_LOG, logging.INFO, "leading", holder=term.holder)
+            self._on_leading()
 
     async def _clean_up(self) -> None:
         await self._finish_failed_writes()

@@ -65,6 +65,17 @@ class Rig:
             async with client.request(method, url, json=body or None) as response:
                 return response.status, await response.json()
 
+    @contextlib.asynccontextmanager
+    async def events(self) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open the stream of events as soon as the process listens."""
+        await self.status(lambda _: True)
+        connector = aiohttp.UnixConnector(str(self.socket))
+        async with (
+            aiohttp.ClientSession(connector=connector, headers={HEADER: "1.0"}) as client,
+            client.get("http://allocator/v1/events") as response,
+        ):
+            yield response.content
+
     async def status(self, is_expected: Callable[[Json], bool]) -> Json:
         """Wait for a status."""
         while True:
@@ -263,6 +274,28 @@ async def _of_a_rival(rig: Rig) -> None:
 
 def test_a_double_allocation_by_somebody_else_is_reported(tmp_path: Path) -> None:
     play(tmp_path, _of_a_rival)
+
+
+async def _of_a_new_configuration(rig: Rig) -> None:
+    fence(rig)
+    both = rig.add_pod("both", count=2)
+    waiting = rig.add_pod("waiting", count=3)
+    async with process(rig), renewing(rig), rig.events() as events:
+        assert await events.readline() == b'{"activateAll":true}\n'
+        await rig.status(lambda each: each["leading"])
+        while b"activateAll" not in await events.readline():
+            pass  # heartbeats, until this process leads
+        assert not (await rig.call("prefilter", **waiting))[1]["fit"]
+        changed = CONFIGURATION + "unsetGroups: all\n"
+        (rig.folder / "config.yaml").write_text(changed)
+        # The pod that waits is forgotten, so the scheduler tries every pod again.
+        while b"activateAll" not in await events.readline():
+            pass
+        assert (await rig.schedule(both))["bound"]
+
+
+def test_a_new_configuration_has_every_waiting_pod_tried_again(tmp_path: Path) -> None:
+    play(tmp_path, _of_a_new_configuration)
 
 
 async def _of_another_leader(rig: Rig) -> None:

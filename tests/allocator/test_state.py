@@ -74,13 +74,13 @@ def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
 
 
 def test_a_change_of_the_configuration_decides_all_owners_again() -> None:
-    owned = {"n1"}
-    state = AllocatorState(Planner(), Ledger(), lambda pool, _slices, _find: pool.name in owned)
+    state = AllocatorState(Planner(), Ledger(), lambda pool, _slices, _find: pool.name == "n1")
     for name in ("n1", "n2"):
         state.apply(None, gpu_slice(name, 1))
-    owned.add("n2")
-    state.decide_owners()
-    assert published(state) == ["n1-gpu", "n2-gpu"]
+    before = state.epoch()
+    state.decide_owners(lambda pool, _slices, _find: pool.name == "n2")
+    assert published(state) == ["n2-gpu"]
+    assert state.epoch() != before
 
 
 def test_an_equal_object_changes_no_decision() -> None:

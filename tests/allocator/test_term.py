@@ -32,6 +32,7 @@ class Rig:
             claims=lambda: (),
             finish_failed_writes=self.finish,
             is_ready=lambda: self.synced,
+            on_leading=lambda: self.story.append("lead"),
             pause=self.pause,
         )
 
@@ -86,7 +87,7 @@ async def test_nothing_happens_without_a_lease_or_before_the_caches_are_synced(r
 
 async def test_a_term_recovers_once_and_then_leads(rig: Rig) -> None:
     rig.term = FIRST
-    assert await rig.run(5) == ["recover"]
+    assert await rig.run(5) == ["recover", "lead"]
     assert rig.keeper.leading
 
 
@@ -106,7 +107,7 @@ async def test_another_term_recovers_again(rig: Rig) -> None:
     await rig.run(1)
     rig.term = SECOND
     assert not rig.keeper.leading
-    assert await rig.run(1) == ["recover"]
+    assert await rig.run(1) == ["recover", "lead"]
     assert rig.keeper.leading
 
 
@@ -117,7 +118,7 @@ async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Excep
     assert await rig.run(2) == ["recover", "recover"]
     assert not rig.keeper.leading
     assert rig.keeper.problem == str(error)
-    assert await rig.run(1) == ["recover"]
+    assert await rig.run(1) == ["recover", "lead"]
     assert rig.keeper.leading
     assert not rig.keeper.problem
 
@@ -128,7 +129,7 @@ async def test_a_term_that_starts_again_recovers_again(rig: Rig) -> None:
     rig.keeper.start_again()
     assert not rig.keeper.leading
     assert "has not finished" in rig.keeper.describe()
-    assert await rig.run(1) == ["recover"]
+    assert await rig.run(1) == ["recover", "lead"]
     rig.term = None
     assert rig.keeper.describe() == "host-b holds the Lease"
 
@@ -152,4 +153,5 @@ async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, wha
 
 async def test_the_leader_cleans_up_every_five_seconds(rig: Rig) -> None:
     rig.term = FIRST
-    assert await rig.run(53) == ["recover", "finish", "clean up 0", "finish", "clean up 0"]
+    cleaning = ["finish", "clean up 0"]
+    assert await rig.run(53) == ["recover", "lead", *cleaning, *cleaning]
