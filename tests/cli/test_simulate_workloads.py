@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ledger import replicas
-from tests.cli.simulating import CLUSTER, Run, codes, nodes, simulate
+from tests.cli.simulating import CLUSTER, Run, codes, nodes, pod, simulate
 
 SHARED_CLUSTER = CLUSTER.replace("memory: {value: 10Gi}", "memory: {value: 10Ti}")
 
@@ -162,3 +162,53 @@ def test_workloads_of_the_cluster_are_not_placed_again(run: Run) -> None:
     code, printed, err = run("", cluster=CLUSTER + deployment(2))
     assert (code, printed["workloads"]) == (0, [])
     assert "[NothingToPlace]" in err
+
+
+# --- equal pods share answers ---
+
+NETWORK = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s3}
+spec:
+  driver: net.io
+  allNodes: true
+  pool: {name: net, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: fabric
+    allowMultipleAllocations: true
+    capacity: {memory: {value: 20Gi}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: choice}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: r
+        firstAvailable:
+        - {name: whole, deviceClassName: gpu, count: 2}
+        - {name: part, deviceClassName: gpu, capacity: {requests: {memory: 3Gi}}}
+"""
+
+
+def single_pods(replicas: int, template: str) -> str:
+    claims = f"{{name: g, resourceClaimTemplateName: {template}}}"
+    return "".join(pod(f"web-{i}", claims) for i in range(replicas))
+
+
+@pytest.mark.parametrize("template", ["one", "share", "choice"])
+@pytest.mark.parametrize("allocator", ["upstream", "drawbridge"])
+def test_replicas_are_placed_as_pods_one_after_the_other(
+    run: Run, template: str, allocator: str
+) -> None:
+    cluster = CLUSTER + NETWORK
+    options = ("--allocator", allocator)
+    _, together, _ = run(deployment(12, template), *options, cluster=cluster)
+    _, single, _ = run(single_pods(12, template), *options, cluster=cluster)
+    tried = len(together["pods"])
+    assert together["pods"] == single["pods"][:tried]
+    assert tried in (12, 1 + sum(node is not None for node in nodes(single)))
+    assert together["ledger"] == single["ledger"]
