@@ -138,14 +138,21 @@ def judge_translations(
     pods = [each for document in documents for each in translate_pods(document, translation).pods]
     context = cluster.judge_context()
     layouts = LayoutCache()
+    # The name of a template is a hash of its content, so pods with the same names share a verdict.
+    verdicts: dict[tuple[str, ...], tuple[Finding, ...]] = {}
     for each in pods:
         if not each.templates:
             continue
-        claims = tuple(one for made in each.templates for one in template_subject(made).claims)
-        subject = Subject(each.document.name, each.pod.namespace, claims)
-        for found in judge_subject(subject, context):
-            moved = _move_to_pod(found, each)
-            yield each.document.locate_finding(moved, layouts)
+        names = tuple(format_object_name(TEMPLATE, one.metadata) for one in each.templates)
+        if names not in verdicts:
+            verdicts[names] = _judge_templates(each, context)
+        for found in verdicts[names]:
+            yield each.document.locate_finding(_move_to_pod(found, each), layouts)
+
+
+def _judge_templates(each: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:
+    claims = tuple(one for made in each.templates for one in template_subject(made).claims)
+    return judge_subject(Subject(each.document.name, each.pod.namespace, claims), context)
 
 
 def _move_to_pod(found: Finding, each: TranslatedPod) -> Finding:

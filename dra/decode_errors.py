@@ -7,6 +7,7 @@ It drops nulls of optional fields, as the API server does, so that a value witho
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +29,11 @@ class Schema:
     def __init__(self, shape: Any, hook: Hook | None = None) -> None:  # noqa: ANN401  # any type form
         self.shape = shape
         self.hook = hook
-        self.info = inspect.type_info(shape)
+
+    @cached_property
+    def info(self) -> inspect.Type:
+        """The description of the shape, which only the walker needs."""
+        return inspect.type_info(self.shape)
 
 
 class WalkResult(NamedTuple):

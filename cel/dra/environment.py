@@ -5,7 +5,7 @@ device does not have reads as an empty map, though `in` returns false for it.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 
 from cel import semver
 from cel.declare import Range
@@ -13,6 +13,7 @@ from cel.environment import Environment
 from cel.errors import EvaluationError
 from cel.estimate import FieldPath
 from cel.library.versions import libraries
+from cel.semver import Semver
 from cel.types import ANY, BOOL, DYN, INT, QUANTITY, SEMVER, STRING, Type, describe, map_of
 from cel.validate import KUBERNETES
 from cel.values import CelValue
@@ -83,11 +84,17 @@ def _native(name: str, attribute: Attribute, *, lists: bool) -> CelValue:
 
 def _version(name: str, text: str) -> CelValue:
     try:
-        return semver.parse(text)
+        return _parse_version(text)
     except EvaluationError as error:
         raise EvaluationError(
             error.kind, f"attribute {name}: parse semantic version: {error.message}"
         ) from None
+
+
+@lru_cache(maxsize=1024)
+def _parse_version(text: str) -> Semver:
+    """Parse a version; the devices of a cluster have few different ones."""
+    return semver.parse(text)
 
 
 def sizes(path: FieldPath) -> Range | None:
