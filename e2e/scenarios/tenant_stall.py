@@ -24,6 +24,7 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/drawbridge-
 ARGUMENTS, INSERTIONS, ATTACKERS, CONTAINERS = 200_000, 4_000, 4, 800
 # Of the 256 KiB that the API server accepts, what the pod's own annotations leave.
 ANNOTATIONS, ROOM = 256 << 10, 300
+MOST_CLAIMS = 64
 TOO_COMPLEX, TOO_LARGE = ("PodTooComplex", "TooManyClaims"), "AnnotationsTooLarge"
 
 
@@ -110,20 +111,28 @@ def an_expensive_undo_patch_delays_nobody(stage: Stage) -> None:  # house: long,
 
 def many_containers(stage: Stage, name: str) -> JSON:
     """Return a pod with 800 init containers and 800 containers, each with another GPU share."""
-    pod = stage.pod_object(name)
-    pod["spec"]["schedulerName"] = "nobody"
-    for kind, base in (("initContainers", 1), ("containers", 1 + CONTAINERS)):
-        pod["spec"][kind] = [
-            {
-                "name": f"{kind[0]}{number}",
-                "image": "x",
-                "resources": {
-                    "limits": {LEGACY: "1", "nvidia.com/gpumem": f"{base + number}"},
-                },
-            }
-            for number in range(CONTAINERS)
-        ]
+    pod = many_shares(stage, name, CONTAINERS)
+    pod["spec"]["initContainers"] = share_containers("i", 1 + CONTAINERS, CONTAINERS)
     return pod
+
+
+def many_shares(stage: Stage, name: str, count: int) -> JSON:
+    """Return a pod with this many containers, each with another GPU share."""
+    pod = stage.pod_object(name)
+    pod["spec"] |= {"schedulerName": "nobody", "containers": share_containers("c", 1, count)}
+    return pod
+
+
+def share_containers(prefix: str, megabytes: int, count: int) -> list[JSON]:
+    """Return containers with shares of this memory, and one megabyte more each."""
+    return [
+        {
+            "name": f"{prefix}{number}",
+            "image": "x",
+            "resources": {"limits": {LEGACY: "1", "nvidia.com/gpumem": f"{megabytes + number}"}},
+        }
+        for number in range(count)
+    ]
 
 
 def refusal_of(client: Client, stage: Stage, pod: JSON) -> str:
@@ -157,6 +166,27 @@ def a_pod_with_1600_gpu_shares_is_refused_before_any_write(stage: Stage) -> None
         assert any(code in each for code in TOO_COMPLEX), each[:500]
     assert template_names(stage) == []
     assert lease_holder(stage) == holder
+
+
+@scenario("full", rig="installed", since="1.36", needs=NEEDS)
+def a_pod_of_64_claims_is_admitted_and_one_of_65_is_refused(stage: Stage) -> None:
+    """The API server stores the translated pod, and the controllers create each claim once."""
+    cluster = installed(stage)
+    stage.node("a", "lab-2g2n", {HAMI: None, GPU: "full"})
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    client = tenant_client(stage)
+    text = refusal_of(client, stage, many_shares(stage, "more", MOST_CLAIMS + 1))
+    assert "TooManyClaims" in text, text[:500]
+    assert template_names(stage) == []
+    pod = client.create(stage.pod_path(), many_shares(stage, "most", MOST_CLAIMS))
+    used = [each["resourceClaimTemplateName"] for each in pod["spec"]["resourceClaims"]]
+    assert len({*used}) == MOST_CLAIMS, used
+    # Admission creates some of them ahead of the pod, the controller the others.
+    stage.wait("each template exists", lambda: {*used} == {*template_names(stage)})
+    stage.wait(
+        "each claim exists",
+        lambda: len(stage.client.get(stage.claim_path())["items"]) == MOST_CLAIMS,
+    )
 
 
 @scenario("full", rig="installed", needs=NEEDS)
