@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 JSON = dict[str, Any]
 ACCOUNTS = "system:serviceaccount:"
+AGENT = "drawbridge"
 FORBIDDEN = 403
 
 
@@ -69,7 +70,11 @@ def _read_rule(rule: Mapping[str, Any], account: str, namespace: str) -> set[Rig
 
 
 def read_used(lines: Iterable[str], namespace: str) -> tuple[set[Right], set[Right]]:
-    """Return what the accounts of a namespace requested: what was allowed, and what was denied."""
+    """Return what the accounts of a namespace requested: what was allowed, and what was denied.
+
+    A kube-scheduler shares the account of its allocator. It has roles of Kubernetes itself, so only
+    the use of its Lease counts, which is Drawbridge's own.
+    """
     used: set[Right] = set()
     denied: set[Right] = set()
     for line in lines:
@@ -89,8 +94,10 @@ def read_used(lines: Iterable[str], namespace: str) -> tuple[set[Right], set[Rig
             reference.get("namespace", ""),
             reference.get("name", ""),
         )
-        code = event.get("responseStatus", {}).get("code", 0)
-        (denied if code == FORBIDDEN and _is_rbac(event) else used).add(right)
+        if event.get("responseStatus", {}).get("code", 0) == FORBIDDEN and _is_rbac(event):
+            denied.add(right)
+        elif event.get("userAgent") == AGENT or resource == "leases":
+            used.add(right)
     return used, denied
 
 

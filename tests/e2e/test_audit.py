@@ -11,10 +11,13 @@ NAMESPACE = "drawbridge-system"
 USER = f"system:serviceaccount:{NAMESPACE}:webhook"
 
 
-def event(verb: str, user: str = USER, code: int = 200, **reference: str) -> str:
+def event(
+    verb: str, user: str = USER, code: int = 200, agent: str = "drawbridge", **reference: str
+) -> str:
     return json.dumps(
         {
             "user": {"username": user},
+            "userAgent": agent,
             "verb": verb,
             "objectRef": reference or None,
             "responseStatus": {"code": code},
@@ -65,6 +68,18 @@ def test_only_requests_of_the_accounts_of_the_namespace_count() -> None:
         Right("webhook", "get", "", "pods", "a", "b"),
         Right("webhook", "update", "", "pods/status"),
     }
+    assert denied == {Right("webhook", "list", "", "secrets")}
+
+
+def test_a_scheduler_uses_only_its_lease_with_the_rights_of_its_allocator() -> None:
+    agent = "drawbridge-scheduler/v1.36.3"
+    lines = [
+        event("list", agent=agent, resource="nodes"),
+        event("update", agent=agent, resource="leases", apiGroup="coordination.k8s.io"),
+        event("list", agent=agent, code=403, resource="secrets"),
+    ]
+    used, denied = read_used(lines, NAMESPACE)
+    assert used == {Right("webhook", "update", "coordination.k8s.io", "leases")}
     assert denied == {Right("webhook", "list", "", "secrets")}
 
 
