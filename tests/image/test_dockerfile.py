@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from e2e.bridge.build import PINS
 from tools.image import contents, debian
 from tools.image.build import ROOT
 
@@ -60,3 +61,14 @@ def test_what_the_build_does_not_read_is_not_sent(name: str) -> None:
 def test_what_the_build_reads_is_sent(name: str) -> None:
     assert name not in IGNORED
     assert (ROOT / name).exists()
+
+
+def test_the_dockerfile_of_the_scheduler_builds_the_pins_of_the_rig() -> None:
+    text = (ROOT / "bridge" / "Dockerfile").read_text("utf-8")
+    cases = re.findall(r"^ +(1\.\d+)\) pin=(\S+); tags=(\S*) ;;", text, re.MULTILINE)
+    assert {version: (pin, tags) for version, pin, tags in cases} == PINS
+    (pattern,) = re.findall(r"sed -n 's\|(.*?)\|\|p'", text)
+    for version, (pin, _) in PINS.items():
+        lines = (ROOT / "bridge" / pin).read_text("utf-8").splitlines()
+        (full,) = (re.sub(pattern, "", each) for each in lines if re.match(pattern, each))
+        assert full.startswith(f"{version}.")
