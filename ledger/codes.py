@@ -132,8 +132,9 @@ RULES_NOT_ENFORCED = Code(
     name="RulesNotEnforced",
     severity=Severity.WARNING,
     text=(
-        "A claim has required rules in the annotation drawbridge.dev/rules, but the allocator does "
-        "not enforce them. The claim can get devices that the rules exclude."
+        "A claim has required rules in the annotation drawbridge.dev/rules, which are not enforced. "
+        "kube-scheduler can allocate devices that the rules exclude. The allocator of Drawbridge "
+        "does not allocate the claim."
     ),
     example=(
         "spec.metadata.annotations[drawbridge.dev/rules]: kube-scheduler does not enforce joint[0]"

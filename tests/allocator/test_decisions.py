@@ -1,10 +1,13 @@
 """The decisions: which nodes fit, or why none does."""
 
+import json
+
 import pytest
 
 from allocator.protocol import ProtocolError
 from allocator.scores import NodeStrategy
 from dra.device import Taint
+from dra.names import API_VERSION, RULES_ANNOTATION
 from dra.nodes import Node
 from tests.allocator.clusters import (
     Cluster,
@@ -318,3 +321,15 @@ def test_a_refusal_ends_with_a_change_of_use() -> None:
     assert cluster.nodes("q", claim("d")) == []
     cluster.decisions.unreserve("p")
     assert cluster.nodes("q", claim("d")) == ["n1"]
+
+
+def test_a_claim_with_rules_that_are_not_evaluated_is_not_allocated() -> None:
+    cluster = Cluster(n1=2)
+    rule = {"primary": ["r"], "others": ["s"], "attributes": ["d.io/root"]}
+    for required, expected in ((True, ["RulesNotEnforced"]), (False, [])):
+        joint = [{**rule, "required": required}]
+        text = json.dumps({"apiVersion": API_VERSION, "kind": "Rules", "joint": joint})
+        reply = cluster.prefilter("p", claim("c", annotations={RULES_ANNOTATION: text}))
+        assert codes(reply) == expected
+        assert bool(reply.fit) is not required
+    assert cluster.nodes("q", claim("d", annotations={RULES_ANNOTATION: "{"})) == []
