@@ -132,9 +132,9 @@ RULES_NOT_ENFORCED = Code(
     name="RulesNotEnforced",
     severity=Severity.WARNING,
     text=(
-        "A claim has required rules in the annotation drawbridge.dev/rules, which are not enforced. "
-        "kube-scheduler can allocate devices that the rules exclude. The allocator of Drawbridge "
-        "does not allocate the claim."
+        "A claim has required rules in the annotation drawbridge.dev/rules, and nobody enforces "
+        "them. kube-scheduler can allocate devices that the rules exclude. The allocator of "
+        "Drawbridge does not allocate the claim."
     ),
     example=(
         "spec.metadata.annotations[drawbridge.dev/rules]: kube-scheduler does not enforce joint[0]"

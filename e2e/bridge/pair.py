@@ -7,7 +7,9 @@ host, and the allocator recognises the Lease of its own kube-scheduler by that n
 import copy
 import os
 import signal
+import socket
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,10 @@ from e2e.installed.launch import COMMANDS
 from e2e.installed.manifest import JSON
 from e2e.installed.replica import Replica
 
+_STATUS = (
+    b"GET /v1/status HTTP/1.1\r\nHost: allocator\r\nDrawbridge-Protocol: 1.0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 # Sets the host name of the new namespace and becomes the program.
 _BECOME = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
 
@@ -107,6 +113,18 @@ class Pair:
         """Send a signal to both processes."""
         for process in (self.running_scheduler(), self.allocator.started_process()):
             process.child.send_signal(number)
+
+    def allocator_status(self) -> str:
+        """Return what the allocator says of itself, or why it does not."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(2)
+        try:
+            with connection:
+                connection.connect(str(self.socket))
+                connection.sendall(_STATUS)
+                return b"".join(iter(partial(connection.recv, 65536), b"")).decode()
+        except OSError as problem:
+            return f"{problem}"
 
     @property
     def scheduler_alive(self) -> bool:

@@ -29,7 +29,7 @@ from e2e.installed.manifest import BASE, JSON, find
 from e2e.nodes.machine import Machine
 from e2e.nodes.record import Record, Violation
 from e2e.scenarios.registry import RIGS, default_options, scenario
-from e2e.scenarios.stage import Stage
+from e2e.scenarios.stage import LABEL, Stage
 
 NAME = "drawbridge-scheduler"
 SCHEDULER = "drawbridge"
@@ -164,6 +164,13 @@ class BridgeStage(Stage):
         assert found is not None
         return found
 
+    def describe(self) -> Iterator[str]:
+        """Yield the taints of the nodes and what the allocators say, for failed scenarios."""
+        for node in self.client.get("/api/v1/nodes", labelSelector=f"{LABEL}={self.name}")["items"]:
+            yield f"node {node['metadata']['name']}: taints {node['spec'].get('taints', [])}"
+        for pair in self.placement.pairs:
+            yield f"{pair.host}: {pair.allocator_status()}"
+
     def allocated_claims(self) -> list[JSON]:
         """Return all allocated claims of the stage."""
         claims = self.client.get(self.claim_path())["items"]
@@ -202,8 +209,13 @@ def bridge_scenario(
         @functools.wraps(play)
         def run(stage: Stage) -> None:
             bridge = placement(stage)
-            play(bridge)
-            bridge.check_allocations()
+            try:
+                play(bridge)
+                bridge.check_allocations()
+            except Exception as problem:
+                for line in bridge.describe():
+                    problem.add_note(line)
+                raise
 
         run.__name__ = f"bridge_{play.__name__}"
         scenario(suite, since=since, rig="bridge", needs=("processes",))(run)

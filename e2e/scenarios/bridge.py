@@ -114,3 +114,12 @@ _play_as_well(
     "a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together",
     "pods_of_one_claim_share_its_devices",
 )
+
+
+_play_as_well(
+    "full",
+    "1.36",
+    "a_device_taint_rule_prevents_allocation_until_deleted",
+    "claims_share_a_device_within_its_capacity",
+    "partitions_of_a_gpu_consume_its_counters",
+)

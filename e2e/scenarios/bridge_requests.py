@@ -1,0 +1,181 @@
+"""Scenarios: what a claim can ask for, in bridge placement."""
+
+import json
+from functools import partial
+
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.scenarios.bridge import told
+from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, request
+
+GPU, NIC = "gpu.nvidia.com", "dra.net"
+
+
+@bridge_scenario("full")
+def a_pod_with_two_claims_gets_both_on_one_node(stage: BridgeStage) -> None:
+    """A node that can serve only one of them is not selected."""
+    stage.node("gpus", "lab-2g2n", {GPU: "full"})
+    both = stage.node("both", "lab-2g2n", {GPU: "full", NIC: None})
+    stage.claim("nic", claim_spec(request("nic", NIC)))
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.pod("worker", templates={"gpu": "gpu"}, claims={"nic": "nic"})
+    pod = stage.wait_running("worker")
+    assert pod["spec"]["nodeName"] == both.name
+    assert len(stage.fleet.held_by(pod)) == 2
+
+
+@bridge_scenario("full")
+def the_first_available_alternative_is_used(stage: BridgeStage) -> None:
+    """The second alternative serves while the first one is used up."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    preferred = f"device.attributes['{GPU}'].uuid == '{machine.gpus[1].uuid}'"
+    alternatives = [
+        request("preferred", GPU, preferred)["exactly"] | {"name": "preferred"},
+        {"name": "any", "deviceClassName": GPU},
+    ]
+    stage.template("gpu", claim_spec({"name": "gpu", "firstAvailable": alternatives}))
+    for name, request_name in (("one", "gpu/preferred"), ("two", "gpu/any")):
+        stage.pod(name, templates={"gpu": "gpu"})
+        stage.wait_running(name)
+        (result,) = stage.allocated(stage.generated_claim(name))
+        assert result["request"] == request_name
+    stage.pod("three", templates={"gpu": "gpu"})
+    stage.wait_unschedulable("three")
+    stage.delete_pod("two")
+    stage.wait_running("three")
+
+
+@bridge_scenario("full")
+def all_devices_of_a_node_are_allocated(stage: BridgeStage) -> None:
+    """Mode All waits until every device is free."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("one", claim_spec(request("gpu", GPU)))
+    stage.template("all", claim_spec(request("gpu", GPU, allocationMode="All")))
+    stage.pod("one", templates={"gpu": "one"})
+    stage.wait_running("one")
+    stage.pod("all", templates={"gpu": "all"})
+    stage.wait_unschedulable("all")
+    stage.delete_pod("one")
+    pod = stage.wait_running("all")
+    assert len(stage.fleet.held_by(pod)) == len(machine.gpus)
+
+
+@bridge_scenario("full", since="1.36")
+def a_tainted_device_is_left_to_who_tolerates_it(stage: BridgeStage) -> None:
+    """The other device is allocated; a claim with the toleration gets the tainted one."""
+    machine = stage.node("a", "lab-2g2n", {GPU: "full"})
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+    stage.fleet.taint(GPU, machine.name, "gpu-0", taint)
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    tolerated = [{"key": "example.com/broken", "operator": "Exists"}]
+    stage.template("any", claim_spec(request("gpu", GPU, tolerations=tolerated)))
+    stage.pod("careful", templates={"gpu": "gpu"})
+    stage.wait_running("careful")
+    assert stage.allocated(stage.generated_claim("careful"))[0]["device"] == "gpu-1"
+    stage.pod("second", templates={"gpu": "gpu"})
+    stage.wait_unschedulable("second")
+    stage.pod("tolerant", templates={"gpu": "any"})
+    stage.wait_running("tolerant")
+
+
+@bridge_scenario("full")
+def a_claim_with_rules_is_not_allocated(stage: BridgeStage) -> None:
+    """The allocator does not evaluate rules, so it must not give the pod any devices."""
+    stage.node("a", "lab-2g2n", {GPU: "full", NIC: None})
+    rule = {
+        "primary": ["gpu"],
+        "others": ["nic"],
+        "attributes": ["resource.kubernetes.io/pcieRoot"],
+    }
+    rules = {
+        "apiVersion": "drawbridge.dev/v1alpha1",
+        "kind": "Rules",
+        "joint": [{**rule, "required": True}],
+    }
+    spec = claim_spec(request("gpu", GPU, count=2), request("nic", NIC, count=2))
+    metadata = {"annotations": {"drawbridge.dev/rules": json.dumps(rules)}}
+    body = {"metadata": {"name": "both"}, "spec": {"metadata": metadata, "spec": spec}}
+    stage.client.create(stage.path("resourceclaimtemplates", "", RESOURCE), body)
+    stage.pod("worker", templates={"both": "both"})
+    stage.wait("the pod is refused", partial(told, stage, "worker", "does not enforce joint[0]"))
+    assert not stage.allocated_claims()
+
+
+@bridge_scenario("full")
+def a_pod_leaves_a_node_that_is_drained(stage: BridgeStage) -> None:
+    """A waiting pod is not put on the cordoned node, and an evicted one starts on the other."""
+    first = stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.pod("before", templates={"gpu": "gpu"})
+    stage.wait_running("before")
+    stage.client.patch(f"/api/v1/nodes/{first.name}", {"spec": {"unschedulable": True}})
+    second = stage.node("b", "lab-2g2n", {GPU: "full"})
+    stage.delete_pod("before")
+    for name in ("after", "another"):
+        stage.pod(name, templates={"gpu": "gpu"})
+        assert stage.wait_running(name)["spec"]["nodeName"] == second.name
+    stage.pod("third", templates={"gpu": "gpu"})
+    stage.wait_unschedulable("third")
+    stage.client.patch(f"/api/v1/nodes/{first.name}", {"spec": {"unschedulable": False}})
+    assert stage.wait_running("third")["spec"]["nodeName"] == first.name
+
+
+@bridge_scenario("full")
+def nodes_that_other_plugins_reject_do_not_hide_one_that_fits(stage: BridgeStage) -> None:
+    """More nodes lack memory than the allocator names at first."""
+    names = [stage.node(f"small-{number}", "lab-2g2n", {GPU: "full"}).name for number in range(24)]
+    for name in names:
+        small = {"status": {"allocatable": {"memory": "1Gi"}, "capacity": {"memory": "1Gi"}}}
+        stage.client.patch(f"/api/v1/nodes/{name}/status", small)
+    large = stage.node("large", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.pod("worker", templates={"gpu": "gpu"}, limits={"memory": "2Gi"})
+    assert stage.wait_running("worker")["spec"]["nodeName"] == large.name
+
+
+@bridge_scenario("full", since="1.36")
+def a_mapped_extended_resource_is_refused_with_the_remedy(stage: BridgeStage) -> None:
+    """The pod would start without a device, because DynamicResources is off in this scheduler."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    name = "example.com/bridge-gpu"
+    body = device_class("e2e-bridge-extended", CLASSES[GPU], extendedResourceName=name)
+    stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
+    stage.pod("worker", limits={name: "1"})
+    remedy = partial(told, stage, "worker", "drawbridge.dev/translate=enforce")
+    stage.wait("the pod is refused", remedy)
+    assert "nodeName" not in stage.get_pod("worker")["spec"]
+
+
+@bridge_scenario("full")
+def an_extended_resource_of_a_device_plugin_is_scheduled(stage: BridgeStage) -> None:
+    """A DeviceClass maps the name too, but the node has a plugin for it."""
+    name = "nvidia.com/gpu"
+    uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
+    stage.node("a", "lab-2g2n", plugins={name: uuids})
+    pod = stage.pod("worker", limits={name: "1"})
+    stage.wait_running("worker")
+    assert stage.fleet.kubelet.units[pod["metadata"]["uid"]][name]
+
+
+@bridge_scenario("full")
+def a_rival_has_the_nodes_that_drawbridge_does_not_own(stage: BridgeStage) -> None:
+    """The stock scheduler allocates on its node and Drawbridge on its own, at the same time."""
+    own = stage.node("own", "dgx-a100", {GPU: "full"})
+    other = super(BridgeStage, stage).node("other", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    for number in range(8):
+        stage.pod(f"own-{number}", templates={"gpu": "gpu"}, nodeSelector=_of(own.name))
+        stage.pod(
+            f"other-{number}",
+            templates={"gpu": "gpu"},
+            nodeSelector=_of(other.name),
+            schedulerName="default-scheduler",
+        )
+    for number in range(8):
+        for name in ("own", "other"):
+            stage.wait_running(f"{name}-{number}")
+    stage.pod("refused", templates={"gpu": "gpu"}, nodeSelector=_of(other.name))
+    stage.wait_unschedulable("refused")
+
+
+def _of(node: str) -> JSON:
+    return {"kubernetes.io/hostname": node}
