@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.cluster_writes import PodName, WriteFailedError
+from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
 from cluster.errors import ApiError, UnreachableError
 from cluster.protobuf_metadata import MetadataEdit
 from cluster.resources import CLAIMS, PODS, ApiObject
@@ -16,8 +16,6 @@ from dra.claim import Claim, claim_reader
 from dra.names import ALLOCATION_ANNOTATION
 from solver.results import AllocationJSON
 
-# The finalizer of allocated claims, which is upstream's: the claim controller removes it.
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _READER: Final = claim_reader()
 
 

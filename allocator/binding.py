@@ -17,7 +17,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Protocol
 
 from allocator.binding_conditions import Readiness, readiness
-from allocator.claim_writing import BindRefusedError, ClaimCache, ClaimWriter
+from allocator.claim_writing import (
+    BindRefusedError,
+    ClaimCache,
+    ClaimReservations,
+    ClaimWriter,
+)
 from allocator.cluster_writes import ClusterWrites, PodName, WriteFailedError
 from allocator.protocol import BindReply, PostFilterReply
 from allocator.reservations import PodReservation
@@ -35,7 +40,7 @@ HOLD_SECONDS: Final = 110.0
 BINDING_TIMEOUT_SECONDS: Final = 600.0
 
 
-class Reservations(Protocol):
+class Reservations(ClaimReservations, Protocol):
     """The decisions in memory that the write path carries out."""
 
     def reservation_of(self, pod_uid: str) -> PodReservation | None:
@@ -52,10 +57,6 @@ class Reservations(Protocol):
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated."""
-        ...
-
-    def observe_claim(self, claim: Claim) -> None:
-        """Take over a claim from a response."""
         ...
 
 
@@ -133,7 +134,7 @@ class PodBinder:
         try:
             async with self._slots:
                 allocated = await self._allocate(reservation, claims)
-            waiting = await self._wait_for_devices(allocated)
+            waiting = await self._wait_for_devices(reservation.uid, allocated)
             if not waiting:
                 async with self._slots:
                     self._check_term(term)
@@ -143,16 +144,24 @@ class PodBinder:
                 self._unfinished[reservation.uid] = reservation
                 await self._undo(reservation)
             return BindReply(bound=False, message=f"{error}")
+        except BaseException:
+            # After a bug, what was written is undone later.
+            if self._term == term:
+                self._unfinished[reservation.uid] = reservation
+            raise
         if self._term == term:
             self._reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
     async def finish_failed_writes(self) -> None:
-        """Undo failed writes that could not be undone before."""
+        """Undo failed writes that could not be undone before, until one cannot be undone now."""
         for uid, reservation in tuple(self._unfinished.items()):
-            if not self.is_writing(uid):
-                async with self._locked(uid):
-                    await self._undo(reservation)
+            # A call that began meanwhile continues or undoes it.
+            if self.is_writing(uid) or self._unfinished.get(uid) is not reservation:
+                continue
+            async with self._locked(uid):
+                if not await self._undo(reservation):
+                    return
 
     def _check_term(self, term: int) -> None:
         if self._term != term:
@@ -162,7 +171,7 @@ class PodBinder:
         return ClaimWriter(
             self._writes,
             self._cache,
-            self._reservations.observe_claim,
+            self._reservations,
             server_time=self._server_time,
             check=lambda: self._check_term(term),
         )
@@ -175,7 +184,7 @@ class PodBinder:
             for live, reserved in zip(marked, reservation.claims, strict=True)
         ]
 
-    async def _wait_for_devices(self, allocated: Sequence[Claim]) -> str:
+    async def _wait_for_devices(self, pod_uid: str, allocated: Sequence[Claim]) -> str:
         """Wait until all devices are ready; returns what is missing when the call must end."""
         claims = list(allocated)
         deadline = asyncio.get_running_loop().time() + self._hold_seconds
@@ -184,7 +193,8 @@ class PodBinder:
             if state is Readiness.READY:
                 return ""
             if state is Readiness.FAILED:
-                await self._deallocate(claims)
+                for each in claims:
+                    await self._release(pod_uid, each)
                 raise BindRefusedError(missing)
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
@@ -227,11 +237,12 @@ class PodBinder:
                 raise BindRefusedError(f"the pod is already bound to node {node}") from None
             raise WriteFailedError(f"{error}") from None
 
-    async def _undo(self, reservation: PodReservation) -> None:
+    async def _undo(self, reservation: PodReservation) -> bool:
         """Remove the marks of claims that have no allocation, and their reservations.
 
         The devices stay reserved until the API server tells what it has. Then the reservation of
-        an allocated claim has ended, because its allocation was observed.
+        an allocated claim has ended, because its allocation was observed. Returns whether the API
+        server did.
         """
         term = self._term
         claims = self._make_claim_writer(term)
@@ -241,37 +252,40 @@ class PodBinder:
         except (WriteFailedError, NotLeadingError) as error:
             name = f"{reservation.namespace}/{reservation.name}"
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
-            return
+            return False
         if self._term == term and self._unfinished.pop(reservation.uid, None) is not None:
             self._reservations.end_write(reservation.uid, written=False)
+        return True
 
     # --- taking back ---
 
     async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
         """Deallocate a claim that nothing but this unbound pod uses and that has our mark.
 
-        Returns its name if it was deallocated.
+        If other pods use it, only the unbound pod is removed from its consumers, so that the last
+        of them can deallocate it. Returns the name of the claim if it was deallocated.
         """
         metadata = claim.metadata
         live = await self._writes.read_claim(metadata.namespace, metadata.name)
         if live is None or live.metadata.uid != metadata.uid or live.status.allocation is None:
             return []
-        is_marked = ALLOCATION_ANNOTATION in live.metadata.annotations
-        consumers = live.status.reserved_for
-        if not is_marked or any(each.uid != pod_uid for each in consumers):
+        if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
-        for each in consumers:
+        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
+        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
+        for each in own:
             pod = PodName(metadata.namespace, each.name, each.uid)
             if await self._writes.read_node_of(pod):
                 return []
-        await self._deallocate((live,))
+        if others and not own:
+            return []
+        if others:
+            self._reservations.observe_claim(await self._writes.set_consumers(live, others))
+            return []
+        live = await self._writes.deallocate(live)
+        self._reservations.observe_claim(live)
+        self._reservations.observe_claim(await self._writes.unmark(live))
         return [f"{metadata.namespace}/{metadata.name}"]
-
-    async def _deallocate(self, claims: Sequence[Claim]) -> None:
-        for claim in claims:
-            live = await self._writes.deallocate(claim)
-            self._reservations.observe_claim(live)
-            self._reservations.observe_claim(await self._writes.unmark(live))
 
 
 def _version(claim: Claim) -> int:

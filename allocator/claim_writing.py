@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from allocator.cluster_writes import ClusterWrites, WriteFailedError
+from allocator.cluster_writes import FINALIZER, ClusterWrites, WriteFailedError
 from allocator.reservations import ClaimReservation
 from dra.allocation import Allocation, Consumer
 from dra.claim import Claim
@@ -35,25 +35,36 @@ class ClaimCache(Protocol):
         ...
 
 
+class ClaimReservations(Protocol):
+    """The reservations of claims in memory."""
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        ...
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Take over a claim from a response."""
+        ...
+
+
 class ClaimWriter:
     """Carries out the reservations of claims.
 
-    `observe` is told every version it sees. `check` runs before every write of a mark or an
-    allocation and may raise.
+    `check` runs before every write of a mark or an allocation and may raise.
     """
 
     def __init__(
         self,
         writes: ClusterWrites,
         cache: ClaimCache,
-        observe: Callable[[Claim], None],
+        reservations: ClaimReservations,
         *,
         server_time: Callable[[], float],
         check: Callable[[], None],
     ) -> None:
         self._writes = writes
         self._cache = cache
-        self._observe = observe
+        self._reservations = reservations
         self._server_time = server_time
         self._check = check
 
@@ -67,9 +78,11 @@ class ClaimWriter:
             live = live or await self.read(reserved)
             _check_claim(live, reserved)
             current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
-            if live.status.allocation is not None or current == reserved.mark:
+            # The mark of an earlier allocation can be equal, but the finalizer ends with it.
+            is_marked = current == reserved.mark and FINALIZER in live.metadata.finalizers
+            if live.status.allocation is not None or is_marked:
                 return live
-            self._check()
+            self._check_reserved(reserved)
             try:
                 return self._observed(await self._writes.mark(live, reserved.mark))
             except WriteFailedError as error:
@@ -82,7 +95,8 @@ class ClaimWriter:
     ) -> Claim:
         """Write the allocation and the consumer into a marked claim.
 
-        Of a claim that has the allocation, only the consumers change.
+        Of a claim that has the allocation, only the consumers change. One that has the consumer as
+        well gets another version, so that a release that was sent earlier has an outdated one.
         """
         live = marked
         for _ in range(ATTEMPTS):
@@ -103,7 +117,7 @@ class ClaimWriter:
         live = await self._writes.read_claim(reserved.namespace, reserved.name)
         if live is None or live.metadata.uid != reserved.uid:
             return
-        self._observe(live)
+        self._observed(live)
         current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
         if live.status.allocation is None and current == reserved.mark:
             self._observed(await self._writes.unmark(live))
@@ -118,6 +132,7 @@ class ClaimWriter:
     async def _allocate(self, live: Claim, reserved: ClaimReservation, consumer: Consumer) -> Claim:
         consumers = live.status.reserved_for
         if live.status.allocation is None:
+            self._check_reserved(reserved)
             now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
             allocation = {
                 **(reserved.allocation or {}),
@@ -125,14 +140,32 @@ class ClaimWriter:
             }
             return self._observed(await self._writes.allocate(live, allocation, (consumer,)))
         if any(each.uid == consumer.uid for each in consumers):
-            return live
+            return await self._renew(live)
         if len(consumers) >= MAX_CONSUMERS:
             name = f"{reserved.namespace}/{reserved.name}"
             raise BindRefusedError(f"claim {name} already has {MAX_CONSUMERS} consumers")
         return self._observed(await self._writes.set_consumers(live, (*consumers, consumer)))
 
+    async def _renew(self, live: Claim) -> Claim:
+        """Give a marked claim another version; only marked claims are ever released."""
+        mark = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+        if mark is None:
+            return live
+        other = mark.rstrip(" ") if mark.endswith(" ") else f"{mark} "
+        return self._observed(await self._writes.mark(live, other))
+
+    def _check_reserved(self, reserved: ClaimReservation) -> None:
+        """Raise BindRefusedError unless nobody else can have the devices.
+
+        Another pod with the same claim, or another client, can have ended the reservation.
+        """
+        self._check()
+        if not self._reservations.keeps(reserved):
+            name = f"{reserved.namespace}/{reserved.name}"
+            raise BindRefusedError(f"the devices of claim {name} are not reserved any more")
+
     def _observed(self, live: Claim) -> Claim:
-        self._observe(live)
+        self._reservations.observe_claim(live)
         return live
 
 

@@ -4,11 +4,14 @@
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dra.allocation import Consumer
 from dra.claim import Claim
 from solver.results import AllocationJSON
+
+# The finalizer of allocated claims, which is upstream's: the claim controller removes it.
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 
 class PodName(NamedTuple):

@@ -21,7 +21,7 @@ from allocator.protocol import (
     shorten_message,
 )
 from allocator.releases import Releases
-from allocator.reservations import PodReservation
+from allocator.reservations import ClaimReservation, PodReservation
 from allocator.reserved_pods import ReservedPods
 from allocator.scores import MAX_SCORE, NodeStrategy, score_nodes
 from allocator.shortlist import NodeSearch, Shortlist, never
@@ -177,6 +177,10 @@ class PodDecisions:
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
         self.state.observe_claim(claim)
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        return self._reserved.keeps(reserved)
 
     def is_reserved(self, claim_uid: str) -> bool:
         """Whether devices are reserved for a claim."""

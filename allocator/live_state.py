@@ -15,7 +15,7 @@ from allocator.caches import AllocatorCaches
 from allocator.conflicts import find_conflicts
 from allocator.decisions import PodDecisions
 from allocator.ownership import make_pool_filter
-from allocator.reservations import PodReservation
+from allocator.reservations import ClaimReservation, PodReservation
 from allocator.state import AllocatorState
 from allocator.waiting import WaitingPods
 from cluster.cache import CachedObject
@@ -222,6 +222,10 @@ class LiveState:
         """Take over a claim from a response."""
         self.decisions.observe_claim(claim)
         self._on_change()
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        return self.decisions.keeps(reserved)
 
     def is_reserved(self, claim_uid: str) -> bool:
         """Whether devices are reserved for a claim."""

@@ -71,10 +71,11 @@ class Recovery:
 
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""
-        # A write that was sent before arrives before the list, or has an outdated version.
+        # A write that was sent before arrives before the list, or has an outdated version. None is
+        # sent later, because the reservations are forgotten at once.
         self._stop_writes()
-        claims = await self._writes.list_claims()
         self._reservations.begin_term()
+        claims = await self._writes.list_claims()
         for claim in claims:
             self._reservations.observe_claim(claim)
         unfinished = [each for each in claims if has_unfinished_mark(each)]

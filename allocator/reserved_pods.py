@@ -4,7 +4,7 @@ A claim is reserved once, also if several pods use it. Its reservation ends when
 gives it back. The ledger has the devices; this module has the pods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -60,6 +60,15 @@ class ReservedPods:
         """Return the allocation that is reserved for a claim."""
         promised = self._claims.get(claim_uid)
         return promised.reservation.allocation if promised else None
+
+    def keeps(self, claim: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim, and not yet written."""
+        promised = self._claims.get(claim.uid)
+        return (
+            promised is not None
+            and promised.written == claim.allocation
+            and claim.uid in self._state.ledger.reservations
+        )
 
     # --- reserving ---
 
@@ -159,11 +168,9 @@ class ReservedPods:
         reserved = self._pods.get(pod_uid)
         if reserved is None:
             return "the reservation expired; the pod is tried again"
-        promised = [
-            uid for each in reserved.reservation.claims if (uid := each.uid) in self._claims
-        ]
-        problem = self._lost_device(promised)
-        if not problem and (refusal := self._state.ledger.commit(promised)):
+        claims = reserved.reservation.claims
+        problem = self._lost_claim(claims) or self._lost_device(claims)
+        if not problem and (refusal := self._state.ledger.commit(each.uid for each in claims)):
             problem = f"cannot write the allocation: {refusal}"
         if not problem:
             self._pods[pod_uid] = msgspec.structs.replace(reserved, writing=True)
@@ -184,13 +191,24 @@ class ReservedPods:
             # The reservation in the ledger ends with the allocation that the API server reports.
             self._claims.pop(each.uid, None)
 
-    def _lost_device(self, claim_uids: Sequence[str]) -> str:
+    def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
+        """Return which claim has neither its reservation any more nor an allocation."""
+        for each in claims:
+            name = f"claim {each.namespace}/{each.name}"
+            record = self._state.ledger.claims.get(each.uid)
+            if record is None:
+                return f"{name} was deleted"
+            if record.allocation is None and not self.keeps(each):
+                return f"the devices of {name} are not reserved any more; the pod is tried again"
+        return ""
+
+    def _lost_device(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which reserved device is no longer published, or has a new taint."""
         inventory = self._state.planner.world().inventory
-        for uid in claim_uids:
-            if uid not in self._state.ledger.reservations:
-                continue  # it is allocated, or lost: the ledger tells
-            for result in self._claims[uid].reservation.allocation.devices.results:
+        for each in claims:
+            if not self.keeps(each):
+                continue  # it is allocated
+            for result in self._claims[each.uid].reservation.allocation.devices.results:
                 name = f"device {result.driver}/{result.pool}/{result.device}"
                 published = find_published_pool(inventory, PoolID(result.driver, result.pool))
                 if published is None:

@@ -10,8 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from allocator.api_server import FINALIZER
-from allocator.cluster_writes import PodName, WriteFailedError
+from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
 from allocator.reservations import ClaimReservation, PodReservation
 from cluster.errors import NotLeadingError
 from dra.allocation import Allocation, ClaimStatus, Consumer
@@ -219,6 +218,10 @@ class FakeReservations:
     def observe_claim(self, claim: Claim) -> None:
         """Record a version."""
         self.observed.append(claim)
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether a pod has this reservation."""
+        return any(reserved in pod.claims for pod in self.pods.values())
 
     def is_reserved(self, claim_uid: str) -> bool:
         """Whether a pod has a reservation of a claim."""

@@ -6,54 +6,12 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from allocator.binding import PodBinder
-from allocator.recovery import Recovery
+from allocator.cluster_writes import WriteFailedError
 from dra.allocation import Condition, Consumer, DeviceStatus
-from dra.claim import Claim
-from tests.allocator.fake_cluster import FakeCluster, FakeReservations, Fault, KilledError
+from tests.allocator.binding_rig import NOW, ORDER, Rig
+from tests.allocator.fake_cluster import Fault, KilledError
 
 pytestmark = pytest.mark.asyncio
-NOW = 1_700_000_000.0
-# The writes of a pod with two claims.
-ORDER = ["mark a", "mark b", "allocate a", "allocate b", "bind"]
-
-
-class Rig:
-    """A cluster with two claims, and one allocator process."""
-
-    def __init__(self) -> None:
-        self.cluster = FakeCluster()
-        self.cluster.add_claim("a")
-        self.cluster.add_claim("b")
-        self.time = 0.0
-        self.start()
-
-    def start(self) -> None:
-        """Start the process; nothing in memory is kept."""
-        self.reservations = FakeReservations(self.cluster)
-        self.binder = PodBinder(
-            self.reservations, self.cluster, self.cluster, server_time=lambda: NOW, hold_seconds=0
-        )
-        self.recovery = Recovery(
-            self.reservations,
-            self.cluster,
-            stop_writes=self.binder.start_term,
-            now=lambda: self.time,
-        )
-
-    async def bind(self, pod: str = "pod") -> str:
-        """Bind a pod; returns the message, empty if it is bound."""
-        reply = await self.binder.bind(f"uid-{pod}", "node-1")
-        assert reply.bound is not bool(reply.message)
-        return reply.message
-
-    def claim(self, name: str) -> Claim:
-        """Return a claim as stored."""
-        return self.cluster.claims["n", name]
-
-    def consumers(self, name: str) -> list[str]:
-        """Return the pods that use a claim."""
-        return [each.name for each in self.claim(name).status.reserved_for]
 
 
 @pytest.fixture
@@ -74,17 +32,21 @@ async def test_all_marks_precede_the_first_allocation_and_the_binding_is_last(ri
     assert rig.reservations.observed[-1] == rig.claim("b")
 
 
-async def test_a_repeated_call_writes_nothing_but_asks_for_the_binding(rig: Rig) -> None:
+async def test_a_repeated_call_renews_the_claims_so_that_an_earlier_release_fails(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a", "b")
     assert not await rig.bind()
+    before = rig.claim("a")
     assert not await rig.bind()
-    assert rig.cluster.writes == [*ORDER, "bind"]
+    assert rig.cluster.writes == [*ORDER, "mark a", "mark b", "bind"]
+    with pytest.raises(WriteFailedError, match="the claim changed"):
+        await rig.cluster.deallocate(before)
 
 
 async def test_calls_for_one_pod_take_turns(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a", "b")
     assert await asyncio.gather(rig.bind(), rig.bind(), rig.bind()) == ["", "", ""]
-    assert rig.cluster.writes == [*ORDER, "bind", "bind"]
+    renewed = ["mark a", "mark b", "bind"]
+    assert rig.cluster.writes == [*ORDER, *renewed, *renewed]
     assert not rig.binder.is_writing("uid-pod")
 
 

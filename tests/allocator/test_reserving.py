@@ -147,6 +147,29 @@ def test_a_shared_claim_that_one_pod_wrote_needs_only_a_consumer_for_the_next() 
     assert reservation.claims[0].allocation is None
 
 
+def test_a_shared_claim_that_is_deallocated_meanwhile_is_not_written_again() -> None:
+    cluster = Cluster(n1=1)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("shared"))
+    cluster.write("p")
+    cluster.add_claim(claim("shared", version=3))
+    cluster.schedule("other", claim("c"))
+    assert "are not reserved any more" in cluster.decisions.begin_write("q")
+    assert cluster.decisions.reservation_of("q") is None
+
+
+def test_a_shared_claim_that_is_reserved_again_with_other_devices_is_not_written() -> None:
+    cluster = Cluster(n1=2)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("shared"))
+    cluster.write("p")
+    cluster.add_claim(claim("shared", version=3))
+    cluster.schedule("other", claim("c"))
+    cluster.schedule("r", claim("shared", version=3))
+    assert "are not reserved any more" in cluster.decisions.begin_write("q")
+    assert not cluster.decisions.begin_write("r")
+
+
 def test_a_failed_write_keeps_the_claim_for_the_other_pod() -> None:
     cluster = Cluster(n1=1)
     for uid in ("p", "q"):
@@ -229,7 +252,7 @@ def test_a_claim_that_is_deleted_before_the_write_is_not_written() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
     cluster.delete_claim("c")
-    assert "does not exist" in cluster.decisions.begin_write("p")
+    assert cluster.decisions.begin_write("p") == "claim default/c was deleted"
     assert cluster.held() == []
 
 

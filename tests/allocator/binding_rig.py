@@ -1,0 +1,48 @@
+"""A cluster with two claims, and one allocator process that writes to it."""
+
+from allocator.binding import PodBinder
+from allocator.recovery import Recovery
+from dra.claim import Claim
+from tests.allocator.fake_cluster import FakeCluster, FakeReservations
+
+NOW = 1_700_000_000.0
+# The writes of a pod with two claims.
+ORDER = ["mark a", "mark b", "allocate a", "allocate b", "bind"]
+
+
+class Rig:
+    """A cluster with two claims, and one allocator process."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.add_claim("a")
+        self.cluster.add_claim("b")
+        self.time = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; nothing in memory is kept."""
+        self.reservations = FakeReservations(self.cluster)
+        self.binder = PodBinder(
+            self.reservations, self.cluster, self.cluster, server_time=lambda: NOW, hold_seconds=0
+        )
+        self.recovery = Recovery(
+            self.reservations,
+            self.cluster,
+            stop_writes=self.binder.start_term,
+            now=lambda: self.time,
+        )
+
+    async def bind(self, pod: str = "pod") -> str:
+        """Bind a pod; returns the message, empty if it is bound."""
+        reply = await self.binder.bind(f"uid-{pod}", "node-1")
+        assert reply.bound is not bool(reply.message)
+        return reply.message
+
+    def claim(self, name: str) -> Claim:
+        """Return a claim as stored."""
+        return self.cluster.claims["n", name]
+
+    def consumers(self, name: str) -> list[str]:
+        """Return the pods that use a claim."""
+        return [each.name for each in self.claim(name).status.reserved_for]

@@ -1,0 +1,134 @@
+"""What ends between two writes: reservations, other users of a claim, the server, a process."""
+
+import pytest
+from msgspec.structs import replace
+
+from allocator.cluster_writes import FINALIZER, WriteFailedError
+from dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
+from dra.claim import Claim
+from tests.allocator.binding_rig import Rig
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_a_claim_with_the_mark_of_an_earlier_allocation_gets_the_finalizer_again(
+    rig: Rig,
+) -> None:
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    # The claim controller deallocates the claim of a pod that has ended, and keeps the mark.
+    freed = replace(rig.claim("a"), status=ClaimStatus())
+    rig.cluster.put(replace(freed, metadata=replace(freed.metadata, finalizers=())))
+    rig.reservations.reserve("second", "a")
+    assert not await rig.bind("second")
+    assert rig.claim("a").metadata.finalizers == (FINALIZER,)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_nothing_is_written_for_a_claim_whose_devices_are_not_reserved_any_more(
+    rig: Rig, number: int
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.reservations.keeps = lambda _: len(rig.cluster.writes) < number  # type: ignore[method-assign]  # lost then
+    assert "are not reserved any more" in await rig.bind()
+    assert not any(each.startswith("allocate") for each in rig.cluster.writes)
+    assert rig.cluster.is_clean("a")
+    assert rig.cluster.is_clean("b")
+
+
+async def test_an_unexpected_exception_leaves_nothing_behind(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    allocate = rig.cluster.allocate
+
+    async def fail(*_: object) -> Claim:
+        raise RuntimeError("a bug")
+
+    rig.cluster.allocate = fail  # type: ignore[method-assign]  # a bug
+    with pytest.raises(RuntimeError):
+        await rig.bind()
+    rig.cluster.allocate = allocate  # type: ignore[method-assign]  # mended
+    await rig.binder.finish_failed_writes()
+    assert rig.reservations.ended == [("uid-pod", False)]
+    assert rig.cluster.is_clean("a")
+
+
+async def test_the_reservations_of_an_earlier_term_end_before_the_claims_are_listed(
+    rig: Rig,
+) -> None:
+    rig.reservations.reserve("pod", "a")
+    listed = rig.cluster.list_claims
+
+    async def bind_meanwhile() -> list[Claim]:
+        assert "no devices are reserved" in await rig.bind()
+        return await listed()
+
+    rig.cluster.list_claims = bind_meanwhile  # type: ignore[method-assign]  # a call that waited
+    await rig.recovery.begin_term()
+    assert rig.cluster.writes == []
+
+
+async def test_clean_up_ends_at_the_first_write_that_the_server_does_not_tell_about(
+    rig: Rig,
+) -> None:
+    for name in ("first", "second"):
+        rig.reservations.reserve(name, "a")
+        original, rig.cluster.read_claim = rig.cluster.read_claim, _unreachable  # type: ignore[method-assign]  # no reads
+        rig.cluster.faults[len(rig.cluster.writes) + 1] = "refuse"
+        assert await rig.bind(name)
+        rig.cluster.read_claim = original  # type: ignore[method-assign]  # reachable again
+    asked: list[str] = []
+
+    async def count(_: str, name: str) -> Claim | None:
+        asked.append(name)
+        raise WriteFailedError("no response", unknown=True)
+
+    rig.cluster.read_claim = count  # type: ignore[method-assign]  # no response
+    await rig.binder.finish_failed_writes()
+    assert asked == ["a"]
+
+
+async def _unreachable(*_: object) -> Claim | None:
+    raise WriteFailedError("no response", unknown=True)
+
+
+async def _share_a_broken_device(rig: Rig) -> None:
+    """Let two pods use claim a, then let its device fail."""
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    allocated = rig.claim("a")
+    allocation = allocated.status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
+    failing = replace(result, binding_failure_conditions=("Broken",))
+    broken = DeviceStatus("d.io", "p", "gpu-0-0", conditions=(Condition("Broken", "True"),))
+    devices = replace(allocation.devices, results=(failing,))
+    status = replace(
+        allocated.status, allocation=replace(allocation, devices=devices), devices=(broken,)
+    )
+    rig.cluster.put(replace(allocated, status=status))
+
+
+async def test_a_failed_device_stays_allocated_for_a_pod_that_runs(rig: Rig) -> None:
+    await _share_a_broken_device(rig)
+    rig.reservations.reserve("second", "a")
+    assert "reports Broken" in await rig.bind("second")
+    assert rig.claim("a").status.allocation is not None
+    assert rig.consumers("a") == ["first"]
+
+
+async def test_the_last_of_several_unbound_pods_deallocates_the_claim(rig: Rig) -> None:
+    await _share_a_broken_device(rig)
+    rig.cluster.nodes_of_pods |= {"uid-first": "", "uid-second": ""}
+    consumers = tuple(Consumer("pods", name, f"uid-{name}") for name in ("first", "second"))
+    shared = rig.claim("a")
+    rig.cluster.put(replace(shared, status=replace(shared.status, reserved_for=consumers)))
+    rig.reservations.reserve("second", "a")
+    assert (await rig.binder.release("uid-second")).released == ()
+    assert rig.consumers("a") == ["first"]
+    assert (await rig.binder.release("uid-first")).released == ("n/a",)
+    assert rig.cluster.is_clean("a")
