@@ -93,16 +93,23 @@ def allocation_on(node: str, *numbers: int) -> AllocationJSON:
     }
 
 
-def pod(uid: str, *claims: str, node: str = "", phase: str = "", **metadata: object) -> Pod:
+def pod_fields(
+    uid: str, *claims: str, node: str = "", phase: str = "", **metadata: object
+) -> Plain:
+    """The JSON of a pod that names its claims."""
+    return {
+        "metadata": {"name": uid, "namespace": "default", "uid": uid, **metadata},
+        "spec": {
+            "nodeName": node,
+            "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+        },
+        "status": {"phase": phase},
+    }
+
+
+def pod(uid: str, *claims: str, **fields: Any) -> Pod:  # noqa: ANN401  # those of `pod_fields`
     """A pod that names its claims."""
-    entries = [{"name": each, "resourceClaimName": each} for each in claims]
-    read = pod_reader().read(
-        {
-            "metadata": {"name": uid, "namespace": "default", "uid": uid, **metadata},
-            "spec": {"nodeName": node, "resourceClaims": entries},
-            "status": {"phase": phase},
-        }
-    )
+    read = pod_reader().read(pod_fields(uid, *claims, **fields))
     assert isinstance(read, Pod)
     return read
 

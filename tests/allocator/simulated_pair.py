@@ -1,0 +1,221 @@
+"""One kube-scheduler and its allocator, with the real decisions, write path, recovery and waking.
+
+The scheduler takes one pod at a time and binds in the background. A process can be stopped for a
+while, and killed at any moment.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import msgspec
+
+from allocator.binding import PodBinder
+from allocator.calls import SchedulerCalls
+from allocator.decisions import PodDecisions
+from allocator.protocol import (
+    PodOnNode,
+    PodReference,
+    PreFilterRequest,
+    ProtocolError,
+    SchedulingPod,
+)
+from allocator.recovery import Recovery
+from allocator.scheduler_lease import Term
+from allocator.state import AllocatorState
+from allocator.term import TermKeeper
+from allocator.waiting import WaitingPods
+from dra.claim import Claim
+from dra.nodes import Node
+from ledger.ledger import Ledger
+from ledger.planner import Planner
+from ledger.pods import Pod, pod_reader
+from tests.allocator.clusters import gpu_class, gpu_slice, owns_all, pod_fields
+from tests.allocator.simulated_api import SimulatedApi, SimulatedPod, SimulatedWrites
+
+_PODS = pod_reader()
+
+
+class SimulatedPair:
+    """A process on a host; it stops when it is killed, and another one can start there."""
+
+    def __init__(self, api: SimulatedApi, host: str, nodes: dict[str, int]) -> None:
+        self.api, self.host = api, host
+        self.runs = asyncio.Event()
+        self.runs.set()
+        self.synced = False
+        self._cache: dict[str, Claim] = {}
+        self._pods: dict[str, Pod] = {}
+        self._activated: asyncio.Queue[str] = asyncio.Queue()
+        self.state = AllocatorState(Planner(), Ledger(), owns_all)
+        for each in (gpu_class(), *(Node(name, {"name": name}) for name in nodes)):
+            self.state.apply(None, each)
+        for name, count in nodes.items():
+            self.state.apply(None, gpu_slice(name, count))
+        numbers = itertools.count()
+        self.decisions = PodDecisions(self.state, lambda: f"{host}-{next(numbers)}")
+        self.waiting = WaitingPods(self.decisions)
+        self._connect()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _connect(self) -> None:
+        writes = SimulatedWrites(self.api, self.host, self.runs)
+        time = asyncio.get_running_loop().time
+        self.binder = PodBinder(
+            self.decisions, writes, self, server_time=lambda: 1_700_000_000 + time()
+        )
+        recovery = Recovery(self.decisions, writes, stop_writes=self.binder.start_term, now=time)
+        self.keeper = TermKeeper(
+            self,
+            recovery,
+            claims=lambda: tuple(self._cache.values()),
+            finish_failed_writes=self.binder.finish_failed_writes,
+            is_ready=lambda: self.synced,
+        )
+        self.calls = SchedulerCalls(
+            state=self,
+            leadership=self.keeper,
+            binder=self.binder,
+            publish=self._activate,
+            changed=asyncio.Event(),
+            now=time,
+        )
+
+    # --- what the parts need of the process ---
+
+    ready = True
+
+    @property
+    def term(self) -> Term | None:
+        """The term, while this host leads."""
+        return Term(self.host, self.api.terms) if self.api.leader == self.host else None
+
+    def describe(self) -> str:
+        """Say who leads."""
+        return f"{self.api.leader} leads"
+
+    def find_problems(self) -> list[str]:
+        """The caches are synced as soon as the watch has started."""
+        return [] if self.synced else ["not synced"]
+
+    def get(self, _: str, name: str) -> Claim | None:
+        """Return a claim of the cache."""
+        return self._cache.get(name)
+
+    async def wait_for_change(self, _: Claim) -> None:
+        """Return after a moment."""
+        await asyncio.sleep(0.5)
+
+    # --- the process ---
+
+    def start(self) -> None:
+        """Run until killed."""
+        parts = (self._watch(), self.keeper.run(), self.calls.wake_pods(), self._schedule())
+        for part in parts:
+            self._spawn(part)
+
+    def _spawn(self, part: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(part)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.api.violations.append(f"{self.host}: {error!r}")
+
+    async def kill(self) -> None:
+        """End everything at once; what was sent still arrives."""
+        self.runs.clear()
+        ending = tuple(self._tasks)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Follow the claims and pods, behind by a random time."""
+        self._cache, position = dict(self.api.claims), len(self.api.history)
+        for each in self._cache.values():
+            self.state.apply(None, each)
+        while True:
+            self._follow_pods(self.api.pods.values())
+            self.synced = True
+            for before, after in self.api.history[position:]:
+                self._follow(before, after)
+            position = len(self.api.history)
+            await asyncio.sleep(self.api.random.expovariate(30))
+            await self.runs.wait()
+
+    def _follow(self, before: Claim | None, after: Claim | None) -> None:
+        self.state.apply(before, after)
+        self.calls._changed.set()  # noqa: SLF001  # as the live state does
+        name = (after or before).metadata.name  # type: ignore[union-attr]  # one of them exists
+        if after is None:
+            self._cache.pop(name, None)
+        else:
+            self._cache[name] = after
+
+    def _follow_pods(self, pods: Iterable[SimulatedPod]) -> None:
+        for each in tuple(pods):
+            before = self._pods.get(each.uid)
+            if each.deleted and before is not None:
+                del self._pods[each.uid]
+                self.state.apply(before, None)
+            elif not each.deleted and (before is None or before.spec.node_name != each.node):
+                after = _PODS.read(pod_fields(each.uid, *each.claims, node=each.node))
+                assert isinstance(after, Pod)
+                self._pods[each.uid] = after
+                self.state.apply(before, after)
+
+    # --- the scheduler ---
+
+    def _activate(self, uids: tuple[str, ...]) -> None:
+        for uid in uids:
+            self._activated.put_nowait(uid)
+
+    async def _schedule(self) -> None:
+        """Try pods for ever: those that are woken, and the others now and then."""
+        while True:
+            await asyncio.sleep(self.api.random.expovariate(100))
+            await self.runs.wait()
+            with contextlib.suppress(ProtocolError):
+                for uid in self._choose():
+                    await self._try(self.api.pods[uid])
+
+    def _choose(self) -> Iterable[str]:
+        if not self._activated.empty():
+            return (self._activated.get_nowait(),)
+        open_pods = [each.uid for each in self._pods_to_bind()]
+        return self.api.random.sample(open_pods, min(len(open_pods), 1))
+
+    def _pods_to_bind(self) -> Iterable[SimulatedPod]:
+        return (each for each in self.api.pods.values() if not each.deleted and not each.node)
+
+    async def _try(self, pod: SimulatedPod) -> None:
+        claims = [self._cache.get(name) for name in pod.claims]
+        if any(each is None for each in claims) or self.binder.is_writing(pod.uid):
+            return
+        encoded = tuple(msgspec.Raw(msgspec.json.encode(each, enc_hook=str)) for each in claims)
+        about = SchedulingPod(namespace="default", name=pod.uid, uid=pod.uid)
+        reply = self.calls.prefilter(PreFilterRequest(pod=about, claims=encoded, max_nodes=2))
+        await asyncio.sleep(self.api.random.expovariate(500))
+        if not reply.fit:
+            return
+        node = self.api.random.choice(reply.fit).node
+        choice = self.api.random.random()
+        if choice < 0.05:
+            await self.calls.release(PodReference(pod_uid=pod.uid))
+        elif self.calls.reserve(PodOnNode(pod_uid=pod.uid, node=node)).reserved:
+            if choice < 0.1:
+                self.calls.unreserve(PodReference(pod_uid=pod.uid))
+            else:
+                self._spawn(self._bind(pod.uid, node))
+
+    async def _bind(self, uid: str, node: str) -> None:
+        await asyncio.sleep(self.api.random.expovariate(20))
+        await self.runs.wait()
+        with contextlib.suppress(ProtocolError):
+            await self.calls.bind(PodOnNode(pod_uid=uid, node=node))
+            self.calls.unreserve(PodReference(pod_uid=uid))

@@ -1,0 +1,140 @@
+"""The write path with crashes, stops, lost and late requests, and changes of the leader.
+
+Each seed is another story. No device ever has two owners. When the faults end, nothing is left
+behind, and all pods that fit are bound.
+"""
+
+import asyncio
+import random
+
+import pytest
+
+from dra.names import ALLOCATION_ANNOTATION
+from tests.allocator.simulated_api import (
+    Faults,
+    SimulatedApi,
+    devices_of,
+    run_virtually,
+)
+from tests.allocator.simulated_pair import SimulatedPair
+
+NODES = {"n1": 4, "n2": 4}
+HOSTS = ("host-a", "host-b")
+FAULTS = Faults(refused=0.02, overloaded=0.02, lost=0.06, repeated=0.05, slow=0.05)
+STEPS = 250
+
+
+class Story:
+    """Two pairs, and everything that can go wrong around them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # repeatable
+        self.api = SimulatedApi(self.random, FAULTS)
+        self.pairs: dict[str, SimulatedPair] = {}
+        self.number = 0
+
+    async def run(self) -> None:
+        """Run the story, then let everything settle, and check what is left."""
+        for host in HOSTS:
+            self.start(host)
+        steps = (self.create, self.delete, self.touch, self.lead, self.kill, self.stop)
+        weights = (10, 8, 3, 1, 1, 2)
+        await self.lead()
+        for _ in range(STEPS):
+            (step,) = self.random.choices(steps, weights)
+            await step()
+            self.api.collect()
+            await asyncio.sleep(self.random.expovariate(8))
+        await self.settle()
+        for pair in self.pairs.values():
+            await pair.kill()
+        await asyncio.sleep(10)  # what is on its way arrives
+
+    def start(self, host: str) -> None:
+        """Start the process of a host."""
+        self.pairs[host] = SimulatedPair(self.api, host, NODES)
+        self.pairs[host].start()
+
+    # --- what happens ---
+
+    async def create(self) -> None:
+        """Create a pod: with a claim of its own, two of them, or one that others share."""
+        self.number += 1
+        uid = f"p{self.number}"
+        names = self.random.choice(
+            ((f"of-{uid}",), (f"of-{uid}", f"more-{uid}"), (f"shared-{self.number // 6}",))
+        )
+        self.api.add_pod(uid, *names)
+
+    async def lead(self) -> None:
+        """Let another host lead, or nobody, or the same one again."""
+        self.api.terms += 1
+        self.api.leader = self.random.choice((*HOSTS, *HOSTS, *HOSTS, ""))
+
+    async def kill(self) -> None:
+        """Kill a process, and start it again."""
+        host = self.random.choice(HOSTS)
+        await self.pairs[host].kill()
+        self.start(host)
+
+    async def stop(self) -> None:
+        """Stop a process for a while, in the middle of whatever it does."""
+        pair = self.pairs[self.random.choice(HOSTS)]
+        pair.runs.clear()
+        asyncio.get_running_loop().call_later(self.random.uniform(0, 3), pair.runs.set)
+
+    async def delete(self) -> None:
+        """Delete a pod, or the claim of a deleted pod; a claim can come again by its name."""
+        alive = [each.uid for each in self.api.pods.values() if not each.deleted]
+        if alive:
+            self.api.delete_pod(self.random.choice(alive))
+        used = {n for each in self.api.pods.values() if not each.deleted for n in each.claims}
+        unused = sorted(self.api.claims.keys() - used)
+        if unused and self.random.random() < 0.5:
+            self.api.delete_claim(self.random.choice(unused))
+
+    async def touch(self) -> None:
+        """Change an annotation of a claim, or forge the mark of one."""
+        if self.api.claims:
+            name = self.random.choice(sorted(self.api.claims))
+            key = self.random.choice(("note", ALLOCATION_ANNOTATION))
+            self.api.touch(name, {key: self.random.choice(("{}", "x"))})
+
+    # --- the end ---
+
+    async def settle(self) -> None:
+        """Let one pair lead without faults, until every pod that fits is bound."""
+        self.api.faults = Faults()
+        for pair in self.pairs.values():
+            pair.runs.set()
+        self.api.leader, self.api.terms = "host-a", self.api.terms + 1
+        for _ in range(600):
+            await asyncio.sleep(1)
+            self.api.collect()
+            if not self.left():
+                return
+        self.api.violations += self.left()
+
+    def left(self) -> list[str]:
+        """Return what has not settled."""
+        claims, pair = self.api.claims.values(), self.pairs["host-a"]
+        marked = [
+            f"mark of {each.metadata.name}"
+            for each in claims
+            if each.status.allocation is None and ALLOCATION_ANNOTATION in each.metadata.annotations
+        ]
+        held = {device for each in claims for device in devices_of(each)}
+        known = {(each.pool.name, each.name) for each in pair.state.ledger.devices()}
+        waiting = [each for each in self.api.pods.values() if not each.node and not each.deleted]
+        free = sum(NODES.values()) - len(held)
+        left = [*marked, *(["devices differ"] if held != known else [])]
+        if waiting and free >= max(len(NODES), len(waiting[0].claims)) + 2:
+            left.append(f"{waiting[0].uid} waits, {free} devices are free")
+        return left
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_device_has_two_owners_and_nothing_is_left_behind(seed: int) -> None:
+    story = Story(seed)
+    run_virtually(story.run)
+    assert not story.api.violations
