@@ -298,13 +298,15 @@ def _set_scheduler(
     patch: Patch, findings: tuple[Finding, ...], outcome: Outcome, configuration: Configuration
 ) -> tuple[Finding, ...]:
     """Set the scheduler; in bridge placement, drop findings on hints that the allocator follows."""
-    bridge = configuration.placement == Placement.BRIDGE
-    if bridge:
-        preserved = {
-            annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
-        }
-        findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
-    return (*findings, *scheduler.set_scheduler(patch, findings, bridge=bridge))
+    if configuration.placement is not Placement.BRIDGE:
+        return (*findings, *scheduler.set_scheduler(patch, findings, bridge=False))
+    preserved = {
+        annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
+    }
+    findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
+    findings += tuple(scheduler.set_scheduler(patch, findings, bridge=True))
+    owned = {str(each.driver) for each in configuration.owned_pools}
+    return (*findings, *scheduler.report_drivers_not_owned(patch.pod, outcome.drivers, owned))
 
 
 def _remove_fields(patch: Patch, fields: Iterable[SourceField], outcome: Outcome) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Configuration, Placement
+from config.model import Configuration, LabelSelector, OwnedPool, Placement
+from config.string_formats import DriverName
 from documents.patch import apply_edits
 from documents.paths import get_value
 from dra.claim import Template, read_template
@@ -16,7 +17,11 @@ from tests.translate import worlds
 from translate.pods import Translation, make_context, translate
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "bridge.yaml")
-BRIDGE = Configuration(placement=Placement.BRIDGE)
+OWNED = tuple(
+    OwnedPool(DriverName(each), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
+    for each in ("gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io")
+)
+BRIDGE = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED)
 NOT_TOLD = {"ServerUnknown", "TolerationAdded", "SchedulerLeft"}
 
 
@@ -81,3 +86,18 @@ def test_the_rules_are_part_of_the_name() -> None:
 def test_the_api_server_accepts_a_template_with_rules() -> None:
     whole = dict(done(TABLE[0]).templates[0].object)
     assert not isinstance(read_template(whole), tuple)
+
+
+def test_drivers_without_owned_pools_are_reported_for_the_own_scheduler_only() -> None:
+    case = TABLE[0]
+    owner = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED[:1])
+    (found,) = (each for each in done(case, owner).findings if each.code == "DriverNotOwned")
+    assert found.message == (
+        "ownedPools has no entry for driver dra.net, so drawbridge cannot allocate the claim"
+    )
+    for quiet in (
+        done({**case, "scheduler": "mine"}, owner),
+        done(case),
+        done(case, Configuration()),
+    ):
+        assert "DriverNotOwned" not in {each.code for each in quiet.findings}

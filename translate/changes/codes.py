@@ -160,6 +160,23 @@ SCHEDULER_OURS = Code(
     ),
     remedy="No action is needed.",
 )
+DRIVER_NOT_OWNED = Code(
+    name="DriverNotOwned",
+    severity=Severity.WARNING,
+    text=(
+        "With `placement: bridge`, the claim of a translated pod is for the devices of a driver "
+        "without an entry in `ownedPools`. The Drawbridge allocator uses owned pools only, so the "
+        "pod stays pending."
+    ),
+    example=(
+        "spec.schedulerName: ownedPools has no entry for driver dra.net, so drawbridge cannot "
+        "allocate the claim"
+    ),
+    remedy=(
+        "Add an entry for the driver to `ownedPools`, or keep the pod from the translation with "
+        'the label drawbridge.dev/translate: "off".'
+    ),
+)
 FENCE_TOLERATED = Code(
     name="FenceTolerated",
     severity=Severity.WARNING,
@@ -218,6 +235,7 @@ CODES = Codes(
         DUAL_NODES_AVOIDED,
         DUAL_HELD,
         SCHEDULER_OURS,
+        DRIVER_NOT_OWNED,
         FENCE_TOLERATED,
         CLAIMS_LEFT,
         REQUEST_RETURNED,

@@ -11,7 +11,12 @@ from documents.paths import Path, format_path, get_value
 from documents.values import Value
 from dra.finding import Finding
 from dra.names import OWNED_TAINT
-from translate.changes.codes import FENCE_TOLERATED, QUEUE_COUNTS, SCHEDULER_OURS
+from translate.changes.codes import (
+    DRIVER_NOT_OWNED,
+    FENCE_TOLERATED,
+    QUEUE_COUNTS,
+    SCHEDULER_OURS,
+)
 from translate.changes.patch import Patch
 from translate.changes.tolerations import add_toleration, is_tolerated
 from translate.legacy.asks import Ask
@@ -99,6 +104,20 @@ def report_tolerated_fence(pod: Value) -> Iterator[Finding]:
             "spec.tolerations",
             f"the pod tolerates the taint {OWNED_TAINT}, but {scheduler} does not call the "
             "Drawbridge allocator",
+        )
+
+
+def report_drivers_not_owned(
+    pod: Value, drivers: Iterable[str], owned: Collection[str]
+) -> Iterator[Finding]:
+    """Report the drivers of a pod's claims whose pools its scheduler does not use."""
+    missing = [name for name in drivers if name not in owned]
+    if missing and get_value(pod, SCHEDULER) == OURS:
+        noun = "driver" if len(missing) == 1 else "drivers"
+        yield DRIVER_NOT_OWNED.at(
+            format_path(SCHEDULER),
+            f"ownedPools has no entry for {noun} {', '.join(missing)}, so {OURS} cannot allocate "
+            "the claim",
         )
 
 

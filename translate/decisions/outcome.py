@@ -30,6 +30,7 @@ class Outcome(msgspec.Struct, frozen=True):
     claims: tuple[tuple[ComposedClaim, ClaimTemplate], ...] = ()
     dual_findings: tuple[Finding, ...] = ()  # nodes that offer the same devices twice
     classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
+    drivers: tuple[str, ...] = ()  # the drivers of the claims
 
 
 OutcomeCache = TranslationCache[PodAsks, Outcome]
@@ -61,6 +62,7 @@ def resolve_asks(
         claims=claims,
         dual_findings=tuple(dual_nodes.report_dual_sources(dual)),
         classes=tuple(dict.fromkeys(name for result in results for name in result.classes)),
+        drivers=tuple(dict.fromkeys(name for result in results for name in result.drivers)),
     )
 
 
