@@ -33,6 +33,7 @@ import msgspec
 
 from cluster.backoff import Backoff
 from cluster.errors import ApiError, UnreachableError, error_from_status, level_of, requires_list
+from cluster.nesting import DeepDecoder
 from cluster.resources import Resource
 from cluster.session import Session
 from cluster.store import (
@@ -86,8 +87,8 @@ class _Bookmark(msgspec.Struct):
     metadata: _BookmarkMetadata
 
 
-_PAGE = msgspec.json.Decoder(_Page)
-_EVENT = msgspec.json.Decoder(_Event)
+_PAGE = DeepDecoder(_Page)
+_EVENT = DeepDecoder(_Event)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 
 

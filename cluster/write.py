@@ -13,6 +13,7 @@ import msgspec
 
 from cluster import protobuf_metadata
 from cluster.errors import ApiError, NotLeadingError
+from cluster.nesting import DeepDecoder
 from cluster.protobuf_metadata import MetadataEdit
 from cluster.resources import ApiObject, Resource
 from cluster.session import Session
@@ -172,8 +173,8 @@ class Writer:
             raw = await self._read(resource, name, namespace)
             if raw is None:
                 return None
-            before = _with_type(resource, _decode(raw))
-            changed = change(_with_type(resource, _decode(raw)))
+            before = _with_type(resource, _decode_whole(raw))
+            changed = change(_with_type(resource, _decode_whole(raw)))
             if changed is None or changed == before:
                 return before
             try:
@@ -300,8 +301,20 @@ class Writer:
         return _decode(response)
 
 
+_OBJECT: Final[DeepDecoder[ApiObject]] = DeepDecoder(dict)
+
+
 def _decode(raw: bytes) -> ApiObject:
-    value: ApiObject = msgspec.json.decode(raw)
+    """Decode an object or a list to read it; it may lack parts that are nested too deep."""
+    return _OBJECT.decode(raw)
+
+
+def _decode_whole(raw: bytes) -> ApiObject:
+    """Decode an object to write it back; raises ApiError if parts would be missing."""
+    try:
+        value: ApiObject = msgspec.json.decode(raw)
+    except RecursionError as error:
+        raise ApiError(0, "InvalidData", f"the object cannot be changed: {error}") from None
     return value
 
 

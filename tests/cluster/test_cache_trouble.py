@@ -243,6 +243,35 @@ async def test_an_invalid_list_is_retried(rig: Rig) -> None:
     assert rig.held() == {"a": "1"}
 
 
+def deep(name: str, version: int) -> bytes:
+    """A ConfigMap whose managedFields a tenant has nested deeper than decoders allow."""
+    levels = 5000
+    fields = b'{"f:a":' * levels + b"{}" + b"}" * levels
+    return (
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%b","namespace":"default",'
+        b'"uid":"u","resourceVersion":"%d","managedFields":[{"fieldsV1":%b}]},"data":{"v":"deep"}}'
+        % (name.encode(), version, fields)
+    )
+
+
+async def test_an_object_that_is_nested_too_deep_does_not_stop_a_watch(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    async with rig.running():
+        await rig.watched()
+        rig.api.say(b'{"type":"ADDED","object":%b}\n' % deep("deep", 1000))
+        await rig.holds(a="1", deep="deep")
+    assert rig.cache.restarts == 0
+
+
+async def test_an_object_that_is_nested_too_deep_does_not_stop_a_list(rig: Rig) -> None:
+    body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % deep("deep", 5)
+    rig.api.fail(200, part="configmaps", body=body)
+    rig.made(watch_list=False)
+    async with rig.running():
+        await rig.api.until(lambda: rig.told)
+    assert rig.told[0] == "+deep"
+
+
 # --- versions never go back --------------------------------------------------------------------
 
 

@@ -204,3 +204,15 @@ async def test_metadata_in_protobuf_of_another_version_is_a_conflict(rig: Rig) -
         await rig.writer.edit_metadata(CLAIMS, version, MetadataEdit())
     assert caught.value.conflict
     assert not rig.api.asked("PUT", "resourceclaims")
+
+
+async def test_an_object_that_is_nested_too_deep_is_read_but_never_written_back(rig: Rig) -> None:
+    nested = b"[" * 5000 + b"]" * 5000
+    body = b'{"metadata":{"name":"a","uid":"u"},"data":%b}' % nested
+    rig.api.fail(200, method="GET", part="configmaps", body=body, times=2)
+    found = await rig.writer.read(CONFIG_MAPS, "a", namespace="default")
+    assert found is not None
+    assert found["metadata"] == {"name": "a", "uid": "u"}
+    with pytest.raises(ApiError, match="cannot be changed"):
+        await rig.writer.change(CONFIG_MAPS, "a", lambda each: each, namespace="default")
+    assert not rig.api.asked("PUT", "configmaps")

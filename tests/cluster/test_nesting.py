@@ -1,0 +1,36 @@
+"""JSON that is nested deeper than the decoder allows."""
+
+import json
+
+import msgspec
+import pytest
+
+from cluster.nesting import DeepDecoder, without_deep_parts
+
+CASES = [
+    ("[]", "[]"),
+    ('{"a":[1,{"b":2}]}', '{"a":[1,null]}'),
+    ('[[[1],[2]],3,[{"a":{}}]]', "[[null,null],3,[null]]"),
+    ('{"a":"[[[{","b":["]\\"["]}', '{"a":"[[[{","b":["]\\"["]}'),
+    ('[[["]]]"]]]', "[[null]]"),
+]
+
+
+@pytest.mark.parametrize(("raw", "cut"), CASES)
+def test_parts_below_two_levels_become_null(raw: str, cut: str) -> None:
+    found = without_deep_parts(raw.encode(), 2)
+    assert found.decode() == cut
+    json.loads(found)
+
+
+def test_what_is_not_closed_is_left_for_the_decoder_to_refuse() -> None:
+    raw = b"[" * 5000
+    assert without_deep_parts(raw) == raw
+    with pytest.raises((RecursionError, msgspec.DecodeError)):
+        DeepDecoder(list).decode(raw)
+
+
+def test_everything_above_the_deep_part_is_decoded() -> None:
+    raw = b'{"name":"x","deep":%b,"last":1}' % (b"[" * 5000 + b"]" * 5000)
+    found = DeepDecoder(dict).decode(raw)
+    assert (found["name"], found["last"]) == ("x", 1)
