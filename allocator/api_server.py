@@ -1,5 +1,6 @@
 """Implements `allocator.cluster_writes` with `cluster`."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -17,6 +18,8 @@ from dra.names import ALLOCATION_ANNOTATION
 from solver.results import AllocationJSON
 
 _READER: Final = claim_reader()
+# Decoding this many claims takes some milliseconds.
+_CLAIMS_PER_STEP: Final = 100
 
 
 class ApiServerWrites:
@@ -32,9 +35,20 @@ class ApiServerWrites:
             return None if found is None else _read_claim(found)
 
     async def list_claims(self) -> list[Claim]:
-        """Return the current claims of all namespaces."""
+        """Return the current claims of all namespaces, without those that cannot be read.
+
+        A claim that cannot be read was never marked here: whoever made it unreadable since then
+        has changed its version as well.
+        """
         with _failures():
-            return [_read_claim(each) for each in await self._writer.list(CLAIMS)]
+            listed = await self._writer.list(CLAIMS)
+        claims = []
+        for number, each in enumerate(listed):
+            if number % _CLAIMS_PER_STEP == 0:
+                await asyncio.sleep(0)  # others run
+            with contextlib.suppress(WriteFailedError):
+                claims.append(_read_claim(each))
+        return claims
 
     async def mark(self, claim: Claim, mark: str) -> Claim:
         """Write the allocation mark and the finalizer."""
@@ -107,6 +121,9 @@ def _failures() -> Iterator[None]:
         yield
     except UnreachableError as error:
         raise WriteFailedError(f"{error}", unknown=error.may_have_arrived) from None
+    except (ValueError, RecursionError, KeyError) as error:
+        # For example the page of a proxy. The request may have been processed.
+        raise WriteFailedError(f"the response cannot be read: {error}", unknown=True) from None
     except ApiError as error:
         changed = error.conflict or error.not_found
         raise WriteFailedError(f"{error}", changed=changed, unknown=error.code >= 500) from None

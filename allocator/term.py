@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from allocator.cluster_writes import WriteFailedError
 from allocator.recovery import Recovery
 from allocator.scheduler_lease import Term
+from cluster.backoff import Backoff
 from cluster.errors import NotLeadingError
 from dra.claim import Claim
 from runtime.logs import log_event
@@ -20,6 +21,7 @@ from runtime.logs import log_event
 _LOG: Final = logging.getLogger("allocator.term")
 _CHECK_SECONDS: Final = 0.2
 _CLEAN_UP_SECONDS: Final = 5.0
+_MAX_PAUSE_SECONDS: Final = 5.0
 
 
 class Lease(Protocol):
@@ -80,17 +82,22 @@ class TermKeeper:
     async def run(self) -> None:
         """Recover whenever a term starts, and clean up while it lasts, until cancelled."""
         since_clean_up = 0.0
+        # A recovery lists all claims, which an API server that is overloaded must not do often.
+        backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
+            pause = _CHECK_SECONDS
             try:
                 await self._recover_if_needed()
                 if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
                     since_clean_up = 0.0
                     await self._clean_up()
+                backoff.reset()
             except (WriteFailedError, NotLeadingError) as error:
                 self.problem = f"{error}"
                 _LOG.info("the term cannot be prepared or cleaned up yet: %s", error)
-            await self._pause(_CHECK_SECONDS)
-            since_clean_up += _CHECK_SECONDS
+                pause = backoff.pause()
+            await self._pause(pause)
+            since_clean_up += pause
 
     async def _recover_if_needed(self) -> None:
         term = self._lease.term

@@ -26,6 +26,7 @@ class Rig:
         self.synced = True
         self.story: list[str] = []
         self.failures: list[Exception] = []
+        self.pauses: list[float] = []
         self.keeper = TermKeeper(
             self,
             self,  # type: ignore[arg-type]  # has the methods of a recovery
@@ -58,8 +59,9 @@ class Rig:
         if self.failures:
             raise self.failures.pop(0)
 
-    async def pause(self, _: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Let the loop run for a number of steps."""
+        self.pauses.append(seconds)
         self.steps -= 1
         if not self.steps:
             raise StoppedError
@@ -121,6 +123,15 @@ async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Excep
     assert await rig.run(1) == ["recover", "lead"]
     assert rig.keeper.leading
     assert not rig.keeper.problem
+
+
+async def test_a_recovery_that_fails_again_and_again_is_repeated_less_often(rig: Rig) -> None:
+    rig.term = FIRST
+    rig.failures = [WriteFailedError("429: too many requests") for _ in range(9)]
+    await rig.run(10)
+    assert rig.pauses[0] < 0.5
+    assert min(rig.pauses[7:9]) >= 2.5
+    assert rig.pauses[9] == 0.2
 
 
 async def test_a_term_that_starts_again_recovers_again(rig: Rig) -> None:
