@@ -79,6 +79,7 @@ def _placement(each: PodPlacement) -> AllocationJSON:
         "node": each.node,
         "claims": [{"claim": name, "allocation": written} for name, written in each.claims],
         "reasons": [msgspec.to_builtins(reason) for reason in each.reasons],
+        "preempted": list(each.preempted),
     }
 
 
@@ -188,6 +189,8 @@ def format_placement(each: PodPlacement) -> Iterator[str]:
     yield escape_unprintable(
         f"{subject}: " + ("not placed" if each.node is None else f"on {each.node}")
     )
+    if each.preempted:
+        yield escape_unprintable(f"  evicts {', '.join(each.preempted)}")
     yield from (f"  {line}" for line in align_columns(list(_rows(each))))
     yield from (escape_unprintable(f"  {_reason(reason)}") for reason in each.reasons)
 

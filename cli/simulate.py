@@ -22,6 +22,7 @@ from cli.cluster_options import (
 from cli.exit_codes import BAD, DONE, NOTICE
 from cli.placements import WorkloadPlacement
 from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
+from cli.simulation_preemption import preempting_placer
 from cli.streams import Streams
 from config.model import Configuration, Placement
 from config.policy import apply_policies, compatibility_declarations
@@ -35,7 +36,7 @@ from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
 from ledger.placing import Placer, PodPlacement
 from ledger.planner import Planner, PlannerObject
-from ledger.replicas import place_on_each_node, place_replicas
+from ledger.replicas import PodPlacer, place_on_each_node, place_replicas
 from ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
@@ -68,13 +69,16 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node", metavar="N", help="place on this node only")
     text = "place these claims (namespace/name,...) instead of pods, together as for one pod"
     parser.add_argument("--claims", metavar="NAMES", help=text)
+    text = "let pods evict pods with a lower priority in the simulation, as kube-scheduler does"
+    parser.add_argument("--preempt", action="store_true", help=text)
     add_version_options(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Place the pods, and print the placements."""
     inputs = read_input(options, streams)
-    result = simulate(inputs, options.claims, options.allocator and Allocator(options.allocator))
+    allocator = options.allocator and Allocator(options.allocator)
+    result = simulate(inputs, options.claims, allocator, preempt=options.preempt)
     audit_findings = audit(result.ledger, result.world)
     if options.output != "text":
         # The data has no place for findings about the input.
@@ -132,7 +136,11 @@ class Simulation:
 
 
 def simulate(
-    inputs: SimulationInput, names: str | None = None, allocator: Allocator | None = None
+    inputs: SimulationInput,
+    names: str | None = None,
+    allocator: Allocator | None = None,
+    *,
+    preempt: bool = False,
 ) -> Simulation:
     """Place the pods of the input one after the other, or the claims `names` instead.
 
@@ -147,7 +155,8 @@ def simulate(
     placer = Placer(planner, ledger, inputs.cluster, allocated, inputs.objects.templates)
     findings = [*inputs.findings, *_report_unenforced(inputs, names, planner, allocator)]
     if names is None:
-        done = tuple(_place_pods(inputs, placer, findings))
+        preempting = preempting_placer(inputs, placer, findings) if preempt else placer
+        done = tuple(_place_pods(inputs, preempting, findings))
     else:
         done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
     with_policies = (
@@ -228,7 +237,7 @@ def _place_claims(
 
 
 def _place_pods(
-    inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
+    inputs: SimulationInput, placer: PodPlacer, findings: list[LocatedFinding]
 ) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
@@ -250,7 +259,7 @@ def _place_pods(
 
 
 def _place_workload(
-    each: PodsToPlace, inputs: SimulationInput, placer: Placer
+    each: PodsToPlace, inputs: SimulationInput, placer: PodPlacer
 ) -> WorkloadPlacement:
     if each.pods.on_each_node:
         done = place_on_each_node(placer, each.pod, inputs.cluster)

@@ -144,13 +144,14 @@ def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
 def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    if not all(_label_matches(r, node.labels) for r in term.match_expressions):
+    if not all(meets_requirement(r, node.labels) for r in term.match_expressions):
         return False
     # The scheduler skips the fields of a node without a name.
     return not node.name or all(_field_matches(r, node.name) for r in term.match_fields)
 
 
-def _label_matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+def meets_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Tell whether labels meet a valid requirement."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

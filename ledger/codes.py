@@ -206,6 +206,23 @@ NOT_SIMULATED = Code(
     example="5,000 of 1,000,000 pods are placed, and the others are not tried",
     remedy="Reduce the number of replicas to a number that the cluster can run.",
 )
+NOTHING_PREEMPTED = Code(
+    name="NothingPreempted",
+    severity=Severity.INFO,
+    text="A pod does not fit, and the eviction of pods with a lower priority cannot change that.",
+    example="no preemption: the preemptionPolicy of the pod is Never",
+    remedy="Give the pod a PriorityClass with a higher value, or free devices.",
+)
+BUDGET_VIOLATED = Code(
+    name="BudgetViolated",
+    severity=Severity.WARNING,
+    text=(
+        "A preemption violates a PodDisruptionBudget. As kube-scheduler, the simulation chooses "
+        "victims without violations first."
+    ),
+    example="the eviction of 1 pod violates a PodDisruptionBudget",
+    remedy="Give pods that must not be evicted a priority that is as high as that of other pods.",
+)
 
 CODES = Codes(
     "allocator",
@@ -234,5 +251,7 @@ CODES = Codes(
         SERVED_BY_NOBODY,
         NOTHING_TO_PLACE,
         NOT_SIMULATED,
+        NOTHING_PREEMPTED,
+        BUDGET_VIOLATED,
     ],
 )

@@ -6,8 +6,9 @@ not cpu, memory, taints or affinity to pods. Each placement reserves its devices
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -24,18 +25,29 @@ from ledger.pods import Pod
 from solver.answers import Failure, FailureKind, Solution, SolverResult
 from solver.reasons import Reason, merge_reasons
 from solver.results import AllocationJSON
+from solver.world import View
 
 # An earlier alternative scores higher, as in the scheduler.
 BEST_ALTERNATIVE = 8
 
 
 class PodPlacement(msgspec.Struct, frozen=True):
-    """The result for a pod, or for claims without a pod: a node and allocations, or reasons."""
+    """The result for a pod, or for claims without a pod: a node and allocations, or reasons.
+
+    `preempted` names the pods that were evicted for it.
+    """
 
     pod: str | None
     node: str | None
     claims: tuple[tuple[str, AllocationJSON | None], ...]
     reasons: tuple[Reason, ...] = ()
+    preempted: tuple[str, ...] = ()
+
+
+# The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
+_Answers: TypeAlias = tuple[
+    Sequence[Claim], dict[str, tuple[Sequence[Claim], SolverResult]], tuple[Reason, ...]
+]
 
 
 class Placer:
@@ -64,35 +76,73 @@ class Placer:
 
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, or return the reasons of all nodes why not."""
+        name = f"{pod.namespace}/{pod.metadata.name}"
+        claims, answers, reasons = self._answer(pod, self.ledger.view())
+        return self._choose_node(name, pod, claims, answers, reasons)
+
+    def fitting_nodes(
+        self, pod: Pod, released: Collection[str], only: Collection[str] | None = None
+    ) -> Collection[str]:
+        """Return the nodes on which a pod fits if claims, by name, are deallocated before.
+
+        None fits if the pod has an error on one of them, as in the scheduler.
+        """
+        uids = [uid_of(self._claims[name]) for name in released]
+        _, answers, _ = self._answer(pod, self.ledger.view_without(uids), only)
+        found = {node: answer for node, (_, answer) in answers.items()}
+        if any(_is_error(each) for each in found.values()):
+            return ()
+        return [node for node, each in found.items() if isinstance(each, Solution)]
+
+    def release(self, names: Iterable[str]) -> None:
+        """Deallocate claims, as after all their pods ended."""
+        for name in names:
+            claim = self._claims[name]
+            version = f"{self.ledger.claims[uid_of(claim)].version + 1}"
+            metadata = replace(claim.metadata, resource_version=version)
+            status = replace(claim.status, allocation=None, reserved_for=())
+            self._claims[name] = replace(claim, metadata=metadata, status=status)
+            self._written.pop(name, None)
+            self.ledger.rollback([uid_of(claim)])
+            self.ledger.observe(self._claims[name])
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """The claims by name, as they are after the placements so far."""
+        return self._claims
+
+    def _answer(self, pod: Pod, view: View, only: Collection[str] | None = None) -> _Answers:
+        """Solve for the nodes that the pod can use."""
         pod_claims = find_pod_claims(pod, self._claims, self._templates)
         nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
+        if only is not None:
+            nodes = [each for each in nodes if each.name in only]
         served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
         reasons = (*pod_claims.problems, *unfit, *served.reasons)
         groups = [
             (names, _with_extended_claim(pod, pod_claims, names, self._cluster))
             for names in served.groups
         ]
-        name = f"{pod.namespace}/{pod.metadata.name}"
-        if pod_claims.problems or not groups:
-            claims = groups[0][1] if groups else pod_claims.claims
-            return _failed(name, claims, reasons)
+        claims = groups[0][1] if groups else pod_claims.claims
         answers: dict[str, tuple[Sequence[Claim], SolverResult]] = {}
-        for names, claims in groups:
-            found, elsewhere = self._solve(claims, served.groups[names])
-            answers |= {node: (claims, answer) for node, answer in found.items()}
+        if pod_claims.problems:
+            return claims, answers, reasons
+        for names, of_group in groups:
+            found, elsewhere = self._solve(of_group, served.groups[names], view)
+            answers |= {node: (of_group, answer) for node, answer in found.items()}
             reasons = (*reasons, *elsewhere)
-        return self._choose_node(name, pod, groups[0][1], answers, reasons)
+        return claims, answers, reasons
 
     def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
         """Place existing claims together, in their order, as if they were one pod's."""
         claims = tuple(self._claims[name] for name in names)
         open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
-        found, elsewhere = self._solve(claims, open_nodes)
+        found, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
         answers = {node: (claims, answer) for node, answer in found.items()}
         return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))
 
     def _solve(
-        self, claims: Sequence[Claim], nodes: Sequence[Node]
+        self, claims: Sequence[Claim], nodes: Sequence[Node], view: View
     ) -> tuple[dict[str, SolverResult], tuple[Reason, ...]]:
         """Solve for the nodes on which the allocated claims can be used."""
         reachable, elsewhere = node_fit.reachable_nodes(claims, nodes)
@@ -101,9 +151,7 @@ class Placer:
         if not unallocated:
             return {name: Solution(name, ()) for name in names}, elsewhere
         ids = iter(range(1 << 62))
-        found = self._planner.solve_nodes(
-            self.ledger.view(), unallocated, names, ids=lambda: f"{next(ids)}"
-        )
+        found = self._planner.solve_nodes(view, unallocated, names, ids=lambda: f"{next(ids)}")
         return found, elsewhere
 
     def _choose_node(
@@ -119,7 +167,7 @@ class Placer:
         An error on any node stops the pod, as in the scheduler.
         """
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
-        errors = sum(each.outcome is FailureKind.ERROR for each in failed)
+        errors = sum(map(_is_error, failed))
         ranked = [
             (-score_alternatives(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
@@ -190,6 +238,10 @@ def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
     text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
     text += "has a solution" if solutions == 1 else "have a solution"
     yield node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
+
+
+def _is_error(answer: SolverResult) -> bool:
+    return isinstance(answer, Failure) and answer.outcome is FailureKind.ERROR
 
 
 def _nodes(count: int) -> str:

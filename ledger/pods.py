@@ -1,4 +1,4 @@
-"""The parts of pods that concern devices: claim references and resource requests.
+"""The parts of pods that concern devices: claim references, resource requests and priorities.
 
 The API server validates everything else.
 """
@@ -64,9 +64,12 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a pod that decide its nodes and devices."""
+    """The fields of a pod that decide its nodes, its devices and its preemption."""
 
     node_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
     resource_claims: tuple[PodClaim, ...] = ()
@@ -85,6 +88,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The status of a pod."""
 
     phase: str = ""
+    start_time: str | None = None
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
 
 

@@ -4,18 +4,25 @@ Equal pods share an answer: after one that does not fit, the others do not fit e
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from ledger import node_fit
 from ledger.node_fit import ClusterNodes
-from ledger.placing import Placer, PodPlacement
+from ledger.placing import PodPlacement
 from ledger.pods import Pod
 
 # Shares of a device can be so small that nearly any number of pods fits.
 MAX_PLACED: Final = 5_000
+
+
+class PodPlacer(Protocol):
+    """Places pods one after the other."""
+
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Place a pod, or return the reasons why not."""
 
 
 class ReplicaPlacement(msgspec.Struct, frozen=True):
@@ -36,7 +43,7 @@ class ReplicaPlacement(msgspec.Struct, frozen=True):
         return self.number - self.fits if self.refused is None else 0
 
 
-def place_replicas(placer: Placer, pod: Pod, number: int) -> ReplicaPlacement:
+def place_replicas(placer: PodPlacer, pod: Pod, number: int) -> ReplicaPlacement:
     """Place `number` pods; at most MAX_PLACED of those that need devices."""
     placed: list[PodPlacement] = []
     for replica in _replicas(pod, range(min(number, MAX_PLACED))):
@@ -51,7 +58,7 @@ def place_replicas(placer: Placer, pod: Pod, number: int) -> ReplicaPlacement:
     return ReplicaPlacement(number, len(placed), tuple(placed))
 
 
-def place_on_each_node(placer: Placer, pod: Pod, cluster: ClusterNodes) -> ReplicaPlacement:
+def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> ReplicaPlacement:
     """Place one pod on each node that the template selects, as for a DaemonSet."""
     # The pods of a DaemonSet tolerate unschedulable nodes.
     nodes, reasons = node_fit.selected_nodes(pod, replace(cluster, unschedulable=frozenset()))

@@ -30,7 +30,7 @@ def test_the_json_output_has_a_fixed_structure(run: Run) -> None:
     assert (code, err) == (1, "")
     assert list(printed) == ["allocator", "pods", "ledger", "workloads"]
     placed, refused = printed["pods"]
-    assert list(placed) == ["pod", "node", "claims", "reasons"]
+    assert list(placed) == ["pod", "node", "claims", "reasons", "preempted"]
     assert (placed["pod"], placed["node"], placed["reasons"]) == ("default/a", "n1", [])
     assert len(placed["claims"]) == 1
     name = placed["claims"][0]["claim"]
