@@ -23,7 +23,9 @@ PRINT = (
 )
 # Who would create a scenario's pods again.
 OWNERS = {"deployments": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
-LOGS = ("logs", "--selector=app.kubernetes.io/name=drawbridge", "--prefix", "--tail=5")
+OURS = "--selector=app.kubernetes.io/name=drawbridge"
+LOGS = ("logs", OURS, "--all-containers", "--prefix", "--tail=5")
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=55s")
 KEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"
 
 
@@ -150,6 +152,10 @@ class RealStage(Stage):
         """Return the output of a container so far."""
         done = self.kubectl("logs", pod, f"--container={name}")
         return done.out if done.code == 0 else ""
+
+    def drain(self, *names: str) -> None:
+        """Evict the pods of nodes, with the local storage that those of Drawbridge have."""
+        self.kubectl("drain", *names, *DRAIN).check()
 
     @property
     def kubectl(self) -> Kubectl:

@@ -24,14 +24,15 @@ def containers(pod: JSON) -> list[tuple[str, int]]:
 
 @scenario("node", rig="nodes")
 def containers_and_claims_survive_a_restart_of_the_kubelet(stage: Stage) -> None:
-    """A prepared claim stays prepared, and one that ends meanwhile is unprepared afterwards."""
+    """Prepared claims stay prepared; one whose pod ends meanwhile is unprepared afterwards."""
     nodes = real(stage)
     machine = nodes.node("a", "lab-2g2n", {GPUS: "full"})
     nodes.template("gpu", claim_spec(request("gpu", GPUS)))
-    before = {}
-    for name in ("stays", "ends"):
-        nodes.pod(name, templates={"gpu": "gpu"})
-        before[name] = containers(nodes.wait_running(name))
+    nodes.claim("shared", claim_spec(request("gpu", GPUS)))
+    nodes.pod("ends", templates={"gpu": "gpu"})
+    nodes.pod("stays", claims={"gpu": "shared"})
+    nodes.wait_running("ends")
+    before = containers(nodes.wait_running("stays"))
     driver = nodes.fleet.registered(GPUS)
     kubelet = nodes.fleet.real_node(machine.name)
     accepted, calls = driver.acceptances(machine.name), driver.calls[protocol.PREPARE]
@@ -43,11 +44,21 @@ def containers_and_claims_survive_a_restart_of_the_kubelet(stage: Stage) -> None
     nodes.wait("registered again", lambda: driver.acceptances(machine.name) > accepted)
     assert len(nodes.fleet.prepared(GPUS, machine.name)) == 1
     stays = nodes.get_pod("stays")
-    assert containers(stays) == before["stays"]
+    assert containers(stays) == before
     assert len(nodes.fleet.held_by(stays)) == 1
-    nodes.wait("a new kubelet prepares again", lambda: driver.calls[protocol.PREPARE] > calls)
-    nodes.delete_pod("stays")
+    _check_prepared_again(nodes, "shared", calls)
+    for name in ("stays", "joins", "follows"):
+        nodes.delete_pod(name)
     nodes.wait("it is unprepared", lambda: not nodes.fleet.prepared(GPUS, machine.name))
+
+
+def _check_prepared_again(nodes: RealStage, claim: str, calls: int) -> None:
+    """Check that a new kubelet asks the driver for the next pod of a prepared claim, but once."""
+    for name in ("joins", "follows"):
+        nodes.pod(name, claims={"gpu": claim})
+        nodes.wait_running(name)
+        assert nodes.fleet.registered(GPUS).calls[protocol.PREPARE] == calls + 1, name
+        assert nodes.printed(name) == nodes.printed("stays")
 
 
 @scenario("node", rig="nodes")
@@ -161,8 +172,7 @@ def a_drain_respects_the_budget_and_frees_the_devices(stage: Stage) -> None:
     }
     nodes.client.create(nodes.path("poddisruptionbudgets", "", "/apis/policy/v1"), budget)
     try:
-        drained = nodes.kubectl("drain", names[0], "--ignore-daemonsets", "--timeout=50s")
-        drained.check()
+        nodes.drain(names[0])
         pods = nodes.wait_ready_pods("train", 2)
         assert {pod["spec"]["nodeName"] for pod in pods} == {names[1]}, json.dumps(pods)
         nodes.wait("the devices are free", lambda: not nodes.fleet.prepared(GPUS, names[0]))

@@ -26,14 +26,13 @@ from e2e.scenarios.stage import Stage
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CREATED, TOO_MANY_REQUESTS = 201, 429
-DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=55s")
 RESTART = f"kubectl -n {NAMESPACE} rollout restart deployment"
 USER = "65532"
 NOTHING = "0000000000000000"
-# What the kernel says of a process, whose pattern does not match this script itself.
+# What the kernel says of the process whose command matches. The pattern must not match itself.
 LOOK = """
 for folder in /proc/[0-9]*; do
-  if tr '\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "drawbridge [s]erve %s"; then
+  if tr '\\0' ' ' < $folder/cmdline 2>/dev/null | grep -q "%s"; then
     cat $folder/status; cat $folder/mountinfo; exit 0
   fi
 done
@@ -48,16 +47,21 @@ def drawbridge_runs_with_the_rights_that_its_manifests_state(stage: Stage) -> No
     cluster = installed_as_pods(nodes)
     for component in ("webhook", "controller"):
         for pod in cluster.pods(component):
-            node = nodes.fleet.real_node(pod["spec"]["nodeName"])
-            lines = node.run("sh", "-c", LOOK % component).splitlines()
-            status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-            assert status["Uid"].split() == [USER] * 4
-            assert status["Gid"].split() == [USER] * 4
-            assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-            assert [status[name] for name in ("CapEff", "CapPrm", "CapBnd")] == [NOTHING] * 3
-            mounts = {line.split()[4]: line.split() for line in lines if ":\t" not in line}
-            assert "ro" in mounts["/"][5].split(","), mounts["/"]
-            assert "tmpfs" in mounts["/tmp"], mounts["/tmp"]  # noqa: S108  # the container's
+            check_rights(nodes, pod, f"drawbridge [s]erve {component}")
+
+
+def check_rights(nodes: RealStage, pod: JSON, pattern: str) -> None:
+    """Check what the kernel says of the process whose command matches, on the node of a pod."""
+    node = nodes.fleet.real_node(pod["spec"]["nodeName"])
+    lines = node.run("sh", "-c", LOOK % pattern).splitlines()
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    assert status["Uid"].split() == [USER] * 4
+    assert status["Gid"].split() == [USER] * 4
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert [status[name] for name in ("CapEff", "CapPrm", "CapBnd")] == [NOTHING] * 3
+    mounts = {line.split()[4]: line.split() for line in lines if ":\t" not in line}
+    assert "ro" in mounts["/"][5].split(","), mounts["/"]
+    assert "tmpfs" in mounts["/tmp"], mounts["/tmp"]  # noqa: S108  # the container's
 
 
 def prepared(nodes: RealStage) -> PodInstallation:
@@ -100,7 +104,7 @@ def no_pod_is_refused_while_webhooks_are_drained(stage: Stage) -> None:
         nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
         drained = nodes.rig.names[:2]
         try:
-            nodes.kubectl("drain", *drained, *DRAIN).check()
+            nodes.drain(*drained)
             nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
             where = {pod["spec"]["nodeName"] for pod in cluster.pods("webhook")}
             assert where == set(nodes.rig.names[2:])
