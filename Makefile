@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo help test bridge-test check e2e bench docs image image-lock lock clean
+.PHONY: demo help test bridge-test check e2e bench docs image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -38,6 +38,9 @@ docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
 	$(BIN)/python -m tools.image build
+
+scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plugin; needs Go
+	$(BIN)/python -m tools.image scheduler
 
 image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers now
 	$(BIN)/python -m tools.image lock

@@ -1,6 +1,7 @@
-"""Builds the image, or renews the lock of its Debian packages.
+"""Builds the images, or renews the lock of the Debian packages.
 
 python -m tools.image build [--architecture amd64|arm64] [--into FOLDER]
+python -m tools.image scheduler [--kubernetes 1.36|1.35|1.34] [--into FOLDER]
 python -m tools.image tree --into FOLDER    # the files of the image, for the Dockerfile
 python -m tools.image lock
 """
@@ -12,13 +13,20 @@ import tarfile
 from pathlib import Path
 
 from tools.commit import NoCommitError
-from tools.image import build, contents, debian
+from tools.image import build, contents, debian, scheduler
 from tools.image.bytecode import BytecodeError
 from tools.image.tree import pack
 from tools.image.wheels import WheelError
 
 _MIB = 1 << 20
-_FAILURES = (build.IncompleteError, BytecodeError, debian.DebianError, NoCommitError, WheelError)
+_FAILURES = (
+    build.IncompleteError,
+    BytecodeError,
+    debian.DebianError,
+    NoCommitError,
+    scheduler.NoGoError,
+    WheelError,
+)
 
 
 def build_image(architecture: str, into: Path) -> None:
@@ -34,6 +42,17 @@ def build_image(architecture: str, into: Path) -> None:
         print(f"{name:12}  {len(tree):5} files  {size / _MIB:6.1f} MiB compressed")
     print(f"{path}  {len(archive.data) / _MIB:.1f} MiB")
     print(f"{build.NAME}:{found.version}  {archive.digest}  commit {found.commit.name}")
+
+
+def build_scheduler_image(kubernetes: str, into: Path) -> None:
+    """Write the archive of the image of the kube-scheduler, and print its name."""
+    architecture, version = debian.machine_architecture(), build.read_version()
+    archive = scheduler.build_archive(kubernetes, architecture)
+    into.mkdir(parents=True, exist_ok=True)
+    path = into / f"{scheduler.PROGRAM}-{version}-{architecture}.tar"
+    path.write_bytes(archive.data)
+    print(f"{path}  {len(archive.data) / _MIB:.1f} MiB")
+    print(f"{scheduler.NAME}:{version}  {archive.digest}  Kubernetes {kubernetes}")
 
 
 def write_tree(architecture: str, into: Path) -> None:
@@ -63,14 +82,17 @@ def renew_lock(cache: Path) -> None:
 def main() -> int:
     """Run the command; 1 if the image cannot be built."""
     parser = argparse.ArgumentParser(prog="python -m tools.image", description=__doc__)
-    parser.add_argument("what", choices=("build", "tree", "lock"))
+    parser.add_argument("what", choices=("build", "scheduler", "tree", "lock"))
     own = debian.machine_architecture()
     parser.add_argument("--architecture", choices=debian.ARCHITECTURES, default=own)
+    parser.add_argument("--kubernetes", choices=scheduler.VERSIONS, default=scheduler.NEWEST)
     parser.add_argument("--into", type=Path, default=build.ROOT / "build" / "image")
     options = parser.parse_args()
     try:
         if options.what == "lock":
             renew_lock(build.CACHE)
+        elif options.what == "scheduler":
+            build_scheduler_image(options.kubernetes, options.into)
         elif options.what == "tree":
             write_tree(options.architecture, options.into)
         else:

@@ -15,6 +15,7 @@ CACHE = ROOT / ".cache" / "image"
 DEBIAN_LOCK = ROOT / "debian.lock"
 PYTHON_LOCK = ROOT / "requirements-runtime.lock"
 NAME = "drawbridge.dev/drawbridge"
+PURPOSE = "Migrates pods from device plugins to Dynamic Resource Allocation"
 
 
 class Parts(NamedTuple):
@@ -45,7 +46,6 @@ def gather(architecture: str, cache: Path = CACHE) -> Ingredients:
     """Download and read everything that the image of an architecture is made of."""
     bytecode.check_interpreter()  # before anything is downloaded
     commit = read_commit(ROOT)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     locked = debian.parse_lock(DEBIAN_LOCK.read_text(encoding="utf-8"))
     packages = [each for each in locked if each.architecture == architecture]
     debian.Apt(cache / "apt", architecture).fetch(packages, cache / "debian")
@@ -54,13 +54,19 @@ def gather(architecture: str, cache: Path = CACHE) -> Ingredients:
         own = wheels.read(wheels.build(ROOT, Path(folder), commit.environment()))
     return Ingredients(
         commit,
-        str(project["version"]),
+        read_version(),
         architecture,
         [(package, control) for package, _, control in unpacked],
         join(files for _, files, _ in unpacked),
         [wheels.read(path) for path in wheels.fetch(PYTHON_LOCK, architecture, cache)],
         own,
     )
+
+
+def read_version() -> str:
+    """Return the version of the project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["version"])
 
 
 def assemble(found: Ingredients) -> Parts:
@@ -101,12 +107,13 @@ def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
 def compose(found: Ingredients, parts: Parts) -> oci.Archive:
     """Return the archive of the image."""
     commit = found.commit
+    annotations = annotate("drawbridge", PURPOSE, found.version, commit)
     image = oci.Image(
         name=f"{NAME}:{found.version}",
         architecture=found.architecture,
         created=commit.time,
-        config={**contents.RUN, "Labels": _annotations(found)},
-        annotations=_annotations(found),
+        config={**contents.RUN, "Labels": annotations},
+        annotations=annotations,
     )
     layers = [
         oci.Layer(pack(parts.system, commit.epoch), f"Debian {contents.RELEASE} packages"),
@@ -116,15 +123,16 @@ def compose(found: Ingredients, parts: Parts) -> oci.Archive:
     return oci.compose(image, layers, commit.epoch)
 
 
-def _annotations(found: Ingredients) -> dict[str, str]:
+def annotate(title: str, description: str, version: str, commit: Commit) -> dict[str, str]:
+    """Return what an image says of itself."""
     prefix = "org.opencontainers.image"
     return {
-        f"{prefix}.title": "drawbridge",
-        f"{prefix}.description": "Migrates pods from device plugins to Dynamic Resource Allocation",
+        f"{prefix}.title": title,
+        f"{prefix}.description": description,
         f"{prefix}.licenses": "Apache-2.0",
-        f"{prefix}.version": found.version,
-        f"{prefix}.revision": found.commit.name,
-        f"{prefix}.created": found.commit.time,
+        f"{prefix}.version": version,
+        f"{prefix}.revision": commit.name,
+        f"{prefix}.created": commit.time,
     }
 
 
