@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+KUBERNETES ?= 1.36
 
 .PHONY: demo help test bridge-test check e2e bench docs image scheduler-image image-lock lock clean
 
@@ -39,8 +40,8 @@ docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
 	$(BIN)/python -m tools.image build
 
-scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plugin; needs Go
-	$(BIN)/python -m tools.image scheduler
+scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plugin; needs Go; KUBERNETES=1.36|1.35|1.34
+	$(BIN)/python -m tools.image scheduler --kubernetes $(KUBERNETES)
 
 image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers now
 	$(BIN)/python -m tools.image lock

@@ -9,22 +9,27 @@ _HEADING = re.compile(r"^#+ (.*)$")
 def commands(page: str, heading: str) -> list[str]:
     """Return the commands of the console blocks below a heading; none if it is not there."""
     found: list[str] = []
-    for line in _lines(page, heading, "console"):
-        if line.startswith("$ "):
-            found.append(line.removeprefix("$ "))
-        elif line.startswith("> ") and found:
-            found[-1] += f"\n{line.removeprefix('> ')}"
+    for block in blocks(page, heading, "console"):
+        for line in block:
+            if line.startswith("$ "):
+                found.append(line.removeprefix("$ "))
+            elif line.startswith("> ") and found:
+                found[-1] += f"\n{line.removeprefix('> ')}"
     return found
 
 
-def _lines(page: str, heading: str, language: str) -> Iterator[str]:
+def blocks(page: str, heading: str, language: str) -> Iterator[list[str]]:
+    """Yield the lines of each block of a language below a heading."""
     below, inside, wanted = False, False, False
+    block: list[str] = []
     for line in page.splitlines():
         if line.startswith("```"):
+            if inside and wanted:
+                yield block
             inside = not inside
-            wanted = inside and line.removeprefix("```").split()[:1] == [language]
+            wanted = inside and below and line.removeprefix("```").split()[:1] == [language]
+            block = []
         elif inside:
-            if below and wanted:
-                yield line
+            block.append(line)
         elif title := _HEADING.match(line):
             below = title[1] == heading

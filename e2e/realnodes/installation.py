@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "installing.md"
 INSTALL, UPGRADE, UNINSTALL = "First install", "Upgrade", "Uninstall"
 REMOVAL = "kubectl delete -k . --ignore-not-found"
 OVERLAY = Path("manifests/overlays/default/kustomization.yaml")
-PLACEHOLDER = "{name: drawbridge,"
+PLACEHOLDER = "{name: %s,"
 APPLY = f"kubectl apply -k {OVERLAY.parent}"
 ROLLOUT = "kubectl -n drawbridge-system rollout status deployment"
 ROLLOUT_SECONDS = 120
@@ -43,6 +43,8 @@ READY_SECONDS = 120.0
 
 class PodInstallation:
     """Drawbridge as pods, installed and removed as the documentation says."""
+
+    deployments: Sequence[str] = (WEBHOOK, CONTROLLER)
 
     def __init__(self, rig: NodeRig) -> None:
         self.plane = rig.plane
@@ -88,15 +90,9 @@ class PodInstallation:
 
     def write_overlay(self, image: str) -> None:
         """Name an image in the overlay, as the page says."""
-        name, _, tag = image.rpartition(":")
         text = (ROOT / OVERLAY).read_text(encoding="utf-8")
-        assert PLACEHOLDER in text, f"{OVERLAY} names no image {PLACEHOLDER}"
-        wanted = f"{{name: drawbridge, newName: {name}, newTag: {tag}}}"
-        lines = [
-            f"  - {wanted}" if PLACEHOLDER in line and not line.startswith("#") else line
-            for line in text.splitlines()
-        ]
-        (self.folder / OVERLAY).write_text("\n".join(lines), encoding="utf-8")
+        named = name_image(text, "drawbridge", image)
+        (self.folder / OVERLAY).write_text(named, encoding="utf-8")
 
     def run(self, *lines: str) -> str:
         """Run commands in one shell in the folder of the overlay; it ends at the first failure."""
@@ -136,8 +132,8 @@ class PodInstallation:
         return [pod for pod in found if is_ready(pod)]
 
     def rolled_out(self) -> bool:
-        """Return whether both Deployments have all replicas of their current template."""
-        return all(map(self._complete, (WEBHOOK, CONTROLLER)))
+        """Return whether all Deployments have all replicas of their current template."""
+        return all(map(self._complete, self.deployments))
 
     def _complete(self, name: str) -> bool:
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
@@ -202,6 +198,20 @@ class PodInstallation:
             return False
         hashes = [self.messages(pod, "facts in use")[-1:] for pod in self.pods("webhook")]
         return bool(hashes) and all(lines and lines[0]["hash"] == name for lines in hashes)
+
+
+def name_image(overlay: str, placeholder: str, image: str) -> str:
+    """Return an overlay in which an image takes the place of a placeholder."""
+    name, _, tag = image.rpartition(":")
+    wanted = PLACEHOLDER % placeholder
+    assert wanted in overlay, f"{OVERLAY} names no image {wanted}"
+    lines = [
+        f"  - {wanted} newName: {name}, newTag: {tag}}}"
+        if wanted in line and not line.startswith("#")
+        else line
+        for line in overlay.splitlines()
+    ]
+    return "\n".join(lines)
 
 
 def _objects(lines: Iterable[str]) -> Iterable[JSON]:

@@ -1,8 +1,9 @@
-"""Builds the images of Drawbridge for the nodes: of the checkout, and of the version before it.
+"""Builds the images for the nodes: of the checkout, of the version before it, of the scheduler.
 
-Each is built once for each state of the tracked files.
+Each is built once for each state of the tracked files. A run uses the state at its start.
 """
 
+import functools
 import hashlib
 import json
 import shutil
@@ -11,6 +12,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from e2e.bridge.build import scheduler
 from e2e.realnodes.build import CACHE, NoProgramsError
 
 ROOT = Path(__file__).parents[2]
@@ -19,10 +21,13 @@ NOT_IN_IMAGE = tuple(f":!{name}" for name in ("bench", "docs", "e2e", "examples"
 NAME = "io.containerd.image.name"
 # Tags on the nodes: the image once more, to which a Deployment can change, and the version before.
 NEXT, PREVIOUS = "next", "previous"
+# What a scenario needs that installs the kube-scheduler with the plugin, too.
+SCHEDULER = "scheduler"
 # While no release has a tag: the first commit whose image runs as its page says.
 UNTAGGED = "a44de5b1cfe6b9508c8070ebad2ef3800ab75216"
 
 
+@functools.cache
 def image_archive() -> Path:
     """Return the archive of the image; NoProgramsError when it cannot be built here."""
     archive = _built(ROOT, CACHE / f"image-{_state()}")
@@ -31,12 +36,23 @@ def image_archive() -> Path:
     return archive
 
 
-def _built(source: Path, folder: Path) -> Path:
+@functools.cache
+def scheduler_archive() -> Path:
+    """Return the archive of the image of the kube-scheduler with the plugin."""
+    program = scheduler()
+    archive = _built(ROOT, CACHE / f"{program.name}-image", "scheduler")
+    for old in sorted(CACHE.glob("drawbridge-scheduler-*-image")):
+        if old != archive.parent:
+            shutil.rmtree(old)
+    return archive
+
+
+def _built(source: Path, folder: Path, what: str = "build") -> Path:
     """Return the archive in a folder, built from a checkout when it is not there."""
     if found := list(folder.glob("*.tar")):
         return found[0]
-    print(f"building the image of Drawbridge in {folder.name}", flush=True)  # noqa: T201
-    command = [sys.executable, "-m", "tools.image", "build", "--into", str(folder)]
+    print(f"building an image of Drawbridge in {folder.name}", flush=True)  # noqa: T201
+    command = [sys.executable, "-m", "tools.image", what, "--into", str(folder)]
     done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
     if done.returncode:
         raise NoProgramsError(f"the image of Drawbridge: {done.stderr.strip()}")
@@ -62,6 +78,7 @@ def previous_checkout() -> Path:
     return folder
 
 
+@functools.cache
 def previous_archive() -> Path:
     """Return the archive of the image of the last release before this commit."""
     source = previous_checkout()

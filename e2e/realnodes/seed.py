@@ -17,7 +17,7 @@ from e2e.realnodes.product import image_name, tagged
 from e2e.realnodes.settings import PAUSE
 
 IMPORT_SECONDS = 120
-KEPT = 3
+KEPT = 4
 # It holds the namespaces of a pod; the runtime kills it.
 HOLD = {"Entrypoint": ["/bin/busybox", "tail", "-f", "/dev/null"]}
 SHELL = {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]}

@@ -11,7 +11,14 @@ from e2e.controlplane.processes import StartError
 from e2e.realnodes.build import NoProgramsError, programs
 from e2e.realnodes.enter import RUN, lacking, run_inside
 from e2e.realnodes.fleet import RealFleet
-from e2e.realnodes.product import NEXT, PREVIOUS, image_archive, previous_archive
+from e2e.realnodes.product import (
+    NEXT,
+    PREVIOUS,
+    SCHEDULER,
+    image_archive,
+    previous_archive,
+    scheduler_archive,
+)
 from e2e.realnodes.rig import NodeRig, mount_run
 from e2e.realnodes.seed import seeded
 from e2e.realnodes.stage import RealStage
@@ -64,8 +71,11 @@ def _needs_previous(chosen: Sequence[Scenario]) -> bool:
 
 def _archives(chosen: Sequence[Scenario]) -> list[tuple[Path, str]]:
     """Return the archives that scenarios need, and the further tags of their images."""
-    current = (image_archive(), NEXT)
-    return [(previous_archive(), PREVIOUS), current] if _needs_previous(chosen) else [current]
+    archives = [(previous_archive(), PREVIOUS)] if _needs_previous(chosen) else []
+    archives.append((image_archive(), NEXT))
+    if any(SCHEDULER in one.needs for one in chosen):
+        archives.append((scheduler_archive(), NEXT))
+    return archives
 
 
 def _play(part: str) -> int:

@@ -24,12 +24,9 @@ from e2e.realnodes import (
     cgroups,
     device_plugin,
     enter,
-    installation,
     pod_resources,
     registration,
-    release,
 )
-from e2e.realnodes.documented import commands
 from e2e.realnodes.images import BUSYBOX, Tree, archive
 from e2e.realnodes.machine_state import differences
 from e2e.realnodes.runnable import runnable
@@ -309,59 +306,6 @@ def test_output_counts_only_when_it_is_complete() -> None:
     assert read_output(text) is None
     complete = Printed({"DEVICE_A": "driver/pool/a GPU-1 memory=1Gi"}, ("/dev/rig/a",))
     assert read_output(f"{text}{END}\n") == complete
-
-
-PAGE = """# Installing
-
-```console install
-$ before
-```
-
-## Apply
-
-Text.
-
-```console cluster
-$ kubectl apply -k .
-$ for i in 0 1; do kubectl patch x \\
->   -p y; done
-```
-
-```yaml
-resources:
-  - base
-```
-
-## Later
-
-```console cluster
-$ after
-```
-"""
-
-
-def test_the_commands_of_a_section_are_read_word_for_word() -> None:
-    assert commands(PAGE, "Apply") == [
-        "kubectl apply -k .",
-        "for i in 0 1; do kubectl patch x \\\n  -p y; done",
-    ]
-    assert commands(PAGE, "Installing") == ["before"]
-    assert commands(PAGE, "Absent") == []
-
-
-def test_the_page_has_the_commands_that_the_installation_runs() -> None:
-    page = installation.PAGE.read_text(encoding="utf-8")
-    found = commands(page, installation.INSTALL)
-    assert installation.APPLY in found
-    assert installation.ROLLOUT in found
-    assert installation.REMOVAL in commands(page, installation.UNINSTALL)
-    upgrade = commands(page, installation.UPGRADE)
-    assert release.CHART in upgrade[0]
-    assert upgrade[1] == installation.ROLLOUT
-    assert release.ROLLBACK in page
-    assert release.REMOVE in page
-    overlay = installation.ROOT / installation.OVERLAY
-    assert installation.PLACEHOLDER in overlay.read_text(encoding="utf-8")
 
 
 LEGACY_JOB = """

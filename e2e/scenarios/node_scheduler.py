@@ -1,0 +1,96 @@
+"""Scenarios on real nodes: bridge placement, as the kubelet runs its pods.
+
+Each pod has a kube-scheduler with the plugin and an allocator, which talk over a shared volume.
+"""
+
+from e2e.controlplane.client import JSON
+from e2e.installed.installation import MODE
+from e2e.realnodes.bridge import BridgeInstallation, bridge_installed
+from e2e.realnodes.installation import PODS, READY_SECONDS, remove_installation
+from e2e.realnodes.product import SCHEDULER
+from e2e.realnodes.stage import RealStage, real
+from e2e.scenarios.node_devices import GPUS, LEGACY, expected
+from e2e.scenarios.node_load import is_translated
+from e2e.scenarios.node_translated import DECIDED_SECONDS
+from e2e.scenarios.node_versions import holding
+from e2e.scenarios.node_webhook import check_rights
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+FENCE = "drawbridge.dev/owned"
+MARK = "drawbridge.dev/allocation"
+PROGRAMS = ("drawbridge-[s]cheduler", "drawbridge [s]erve allocator")
+# A Lease lasts 15 seconds, and each attempt to take it is up to 2.2 times 2 seconds later.
+LEAD_SECONDS = 60.0
+
+
+@scenario("node", rig="nodes", needs=(SCHEDULER,))
+def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> None:
+    """Legacy pods run on an owned node, also after the leading pod and Drawbridge are deleted."""
+    nodes = real(stage)
+    remove_installation(nodes)
+    owned, *_ = [nodes.node(suffix, "lab-2g2n", {GPUS: "full"}).name for suffix in "abc"]
+    cluster = nodes.enter(bridge_installed(nodes.rig, owned))
+    nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
+    label = {"metadata": {"labels": {MODE: "enforce"}}}
+    nodes.client.patch(f"/api/v1/namespaces/{nodes.namespace}", label)
+    nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
+    leader = _wait_leader(nodes, cluster, "")
+    for pod in cluster.pods("scheduler"):
+        for program in PROGRAMS:
+            check_rights(nodes, pod, program)
+    _check_devices(nodes, "first", owned)
+    nodes.client.delete(f"{PODS}/{leader}", grace=None)
+    _wait_leader(nodes, cluster, leader)
+    _check_devices(nodes, "second", owned)
+    nodes.wait("the deleted pod is replaced", cluster.rolled_out, READY_SECONDS)
+    _check_waiting(nodes)
+    _check_removal(nodes, cluster, owned)
+
+
+def _wait_leader(nodes: RealStage, cluster: BridgeInstallation, before: str) -> str:
+    """Wait until another pod leads than before, and return its name."""
+
+    def found() -> str:
+        pod = cluster.leader()
+        name = str(pod["metadata"]["name"]) if pod else ""
+        return name if name != before else ""
+
+    return nodes.wait("a scheduler leads", found, LEAD_SECONDS)
+
+
+def _check_devices(nodes: RealStage, name: str, owned: str) -> None:
+    """Check that a legacy pod runs on an owned node with exactly the device of its claim."""
+    nodes.client.create(nodes.pod_path(), nodes.pod_object(name, limits={LEGACY: "1"}))
+    pod = nodes.wait_running(name)
+    assert is_translated(pod)
+    assert pod["spec"]["schedulerName"] == "drawbridge"
+    assert pod["spec"]["nodeName"] == owned
+    claim = nodes.get_claim(nodes.generated_claim(name))
+    assert MARK in claim["metadata"]["annotations"]
+    (device,) = claim["status"]["allocation"]["devices"]["results"]
+    assert nodes.fleet.held_by(pod) == [f"{GPUS}/{owned}/{device['device']}"]
+    assert nodes.printed(name) == expected(nodes, claim)
+
+
+def _check_waiting(nodes: RealStage) -> None:
+    """Check that a third pod waits for one of two devices, and gets the one that is released."""
+    nodes.client.create(nodes.pod_path(), nodes.pod_object("third", limits={LEGACY: "1"}))
+    nodes.wait_unschedulable("third")
+    held = nodes.fleet.held_by(nodes.get_pod("first"))
+    nodes.delete_pod("first")
+    assert nodes.fleet.held_by(nodes.wait_running("third")) == held
+
+
+def _check_removal(nodes: RealStage, cluster: BridgeInstallation, owned: str) -> None:
+    """Check that pods keep their devices, and that the node is open to other schedulers."""
+    had = {name: holding(nodes, name) for name in ("second", "third")}
+    assert [each["key"] for each in _taints(nodes, owned)] == [FENCE]
+    cluster.remove()
+    assert _taints(nodes, owned) == []
+    assert {name: holding(nodes, name) for name in had} == had
+
+
+def _taints(nodes: RealStage, name: str) -> list[JSON]:
+    taints: list[JSON] = nodes.client.get(f"/api/v1/nodes/{name}")["spec"].get("taints", [])
+    return taints
