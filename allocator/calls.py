@@ -28,6 +28,14 @@ _LOG: Final = logging.getLogger("allocator.calls")
 # Changes that arrive together are one reason to wake pods.
 _DEBOUNCE_SECONDS: Final = 0.005
 _IDLE_SECONDS: Final = 1.0
+# Nothing else runs during one part of a search or one turn of waking. A search that takes longer
+# continues in the background.
+_SEARCH_SECONDS: Final = 0.05
+_TURN_SECONDS: Final = 0.02
+# After several turns in a row, others get as much time as the turns.
+_TURNS_IN_A_ROW: Final = 8
+# The plugin waits for 300 ms, and each time-out delays all pods.
+_RELEASE_SECONDS: Final = 0.2
 
 
 class CurrentDecisions(Protocol):
@@ -100,6 +108,7 @@ class SchedulerCalls:
         self._binder = binder
         self._publish = publish
         self._changed = changed
+        self._releases: set[asyncio.Future[PostFilterReply]] = set()
         self._now, self._pause = now, pause
 
     # --- calls ---
@@ -119,10 +128,12 @@ class SchedulerCalls:
     def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
         """Return nodes on which the claims of a pod can be allocated."""
         decisions, now = self._decide(), self._now()
-        reply = decisions.prefilter(request, now)
+        reply = decisions.prefilter(request, now, self._deadline(_SEARCH_SECONDS))
         fitting = [each.node for each in reply.fit]
         pod = request.pod
         self._state.waiting.note_answer(pod.uid, pod.priority, fitting, now)
+        if not fitting and not reply.complete:
+            self._changed.set()  # the search continues
         return reply
 
     def reserve(self, request: PodOnNode) -> ReserveReply:
@@ -145,9 +156,29 @@ class SchedulerCalls:
         return reply
 
     async def release(self, request: PodReference) -> PostFilterReply:
-        """Take back the allocations that keep an unbound pod on an unusable node."""
+        """Take back the allocations that keep an unbound pod on an unusable node.
+
+        If that takes long, it continues after the reply, and the pod is woken when it is done.
+        """
         self._decide()
-        return await self._binder.release(request.pod_uid)
+        release = asyncio.ensure_future(self._binder.release(request.pod_uid))
+        self._releases.add(release)
+        release.add_done_callback(self._end_release)
+        await asyncio.wait((release,), timeout=_RELEASE_SECONDS)
+        if release.done():
+            return release.result()
+        return PostFilterReply(message="the allocation of the pod is being taken back")
+
+    def _end_release(self, release: "asyncio.Future[PostFilterReply]") -> None:
+        self._releases.discard(release)
+        if not release.cancelled() and (error := release.exception()) is not None:
+            _LOG.error("unhandled exception in a release", exc_info=error)
+        self._changed.set()
+
+    def _deadline(self, seconds: float) -> Callable[[], bool]:
+        """Return a function that tells whether a time has passed."""
+        end = self._now() + seconds
+        return lambda: self._now() >= end
 
     def _decide(self) -> PodDecisions:
         """Return the decisions; raises ProtocolError unless they can be made and written."""
@@ -164,15 +195,19 @@ class SchedulerCalls:
         """Wake waiting pods after changes and at the end of their back-off, until cancelled."""
         while True:
             await self._wait_for_reason()
-            if not (self._state.ready and self._leadership.leading):
+            if not self._state.ready:
                 continue
-            unfinished = True
+            # Also while another scheduler leads: otherwise the pods that ended would add up.
+            self._state.waiting.forget_settled()
+            unfinished, turns = self._leadership.leading, 0
             while unfinished:
-                woken, unfinished = self._state.waiting.wake(self._now())
+                out_of_time = self._deadline(_TURN_SECONDS)
+                woken, unfinished = self._state.waiting.wake(self._now(), out_of_time=out_of_time)
                 if woken:
                     self._publish(woken)
+                turns += 1
                 # Calls of the scheduler are answered between two turns.
-                await self._pause(0)
+                await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
             metrics.ALLOCATOR_WAITING.set(len(self._state.waiting))
 
     async def _wait_for_reason(self) -> None:

@@ -24,10 +24,10 @@ from allocator.releases import Releases
 from allocator.reservations import ClaimReservation, PodReservation
 from allocator.reserved_pods import ReservedPods
 from allocator.scores import MAX_SCORE, NodeStrategy, score_nodes
-from allocator.shortlist import NodeSearch, Shortlist, never
+from allocator.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.state import AllocatorState
 from dra.claim import Claim
-from ledger.ledger import uid_of
+from ledger.ledger import ReservationRefusal, uid_of
 from ledger.node_fit import make_reason
 from registration import allocator_codes as codes
 from solver.reasons import Reason, merge_reasons, summarize_reasons
@@ -105,6 +105,8 @@ class PodDecisions:
         found = self._searches.run(search, now)
         if found.fitting:
             self._releases.forget(uid)
+            if reservation is not None:
+                self._keep(request, reservation.node, search, found, now)
             return self._fitting_reply(found, limit)
         return self._with_releases(_refusal_reply(found), request, search)
 
@@ -245,12 +247,28 @@ class PodDecisions:
         found = self._searches.run(search, now)
         if not found.fitting:
             return f"the devices on node {node} are not free any more: {_summary(found)}"
-        solution = found.fitting[0].solution
-        allocations = solution.allocations if solution else ()
+        refusal = self._reserve_found(request, found.fitting[0], search, now + seconds)
+        return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
+
+    def _reserve_found(
+        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, until: float
+    ) -> ReservationRefusal | None:
+        """Reserve what a search has found on a node."""
+        allocations = fitting.solution.allocations if fitting.solution else ()
         needed = [uid_of(each) for each in search.unallocated]
         solved = dict(zip(needed, allocations, strict=True))
-        refusal = self._reserved.reserve(request, node, solved, now + seconds)
-        return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
+        return self._reserved.reserve(request, fitting.name, solved, until)
+
+    def _keep(
+        self, request: PodRequest, node: str, search: NodeSearch, found: Shortlist, now: float
+    ) -> None:
+        """Keep the devices of a pod on its node until it is reserved, so that none else is woken.
+
+        Otherwise they are free between two calls of the scheduler.
+        """
+        for each in found.fitting:
+            if each.name == node:
+                self._reserve_found(request, each, search, now + PROMISE_SECONDS)
 
     def _check(self, claim_uid: str, pod_uid: str) -> str:
         claim = self.state.claims.get(claim_uid)

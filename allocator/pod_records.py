@@ -36,7 +36,8 @@ class PodRecords:
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
         """Apply the change of a pod; a pod with another UID is another pod."""
-        if before is not None and (after is None or before.metadata.uid != after.metadata.uid):
+        is_other = after is None or before is None or before.metadata.uid != after.metadata.uid
+        if before is not None and is_other and before.spec.resource_claims:
             self._remove(before.metadata.uid)
         if after is not None and after.spec.resource_claims:
             uid = after.metadata.uid

@@ -6,11 +6,15 @@ found. So 16 free devices wake 16 pods, in the order of priority and then of tim
 
 A pod can have devices and lack something else that only the scheduler knows, for example CPU. It is
 woken only for a node that its last answer did not have, and each time later.
+
+The work of one turn is limited. After a change the first pods are tried again, and then those that
+follow the last one of the previous turn: however many pods wait and whatever changes, each has its
+turn.
 """
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,6 +25,8 @@ from allocator.shortlist import never
 
 MAX_WAITING: Final = 65536
 TRIES_PER_TURN: Final = 32
+# To pass over a pod that cannot be woken now takes microseconds.
+VISITS_PER_TURN: Final = 2048
 FIRST_BACK_OFF_SECONDS: Final = 1.0
 MAX_BACK_OFF_SECONDS: Final = 60.0
 # A pod that got nodes has this time to be reserved before another node is searched for it.
@@ -59,15 +65,38 @@ class _BackOff(NamedTuple):
     until: float = 0.0
 
 
+class _Work:
+    """What one turn may still do, and the pods that it woke."""
+
+    def __init__(self, now: float, out_of_time: Callable[[], bool]) -> None:
+        self.now = now
+        self.tries = 0
+        self.visits = VISITS_PER_TURN
+        self.out_of_time = out_of_time
+        self.woken: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the turn may do no more."""
+        return not self.tries or not self.visits or self.out_of_time()
+
+
 class WaitingPods:
-    """The waiting pods, in groups that ask the same."""
+    """The waiting pods, in the order of their priority and then of time."""
 
     def __init__(self, decisions: PodDecisions) -> None:
         self._decisions = decisions
         self._state = decisions.state
         self._pods: dict[str, _WaitingPod] = {}
-        self._groups: dict[bytes, list[_Place]] = {}
+        self._places: list[_Place] = []
         self._back_offs: dict[str, _BackOff] = {}
+        self._ends: list[tuple[float, str]] = []  # a heap of the ends of back-offs
+        # A pass visits all pods; it takes as many turns as needed.
+        self._passing = False
+        self._reached: _Place | None = None
+        self._pass_epoch = -1
+        self._again = False  # whether a pod changed since the pass began
+        self._first_epoch = -1  # when the first pods were tried
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -82,12 +111,15 @@ class WaitingPods:
         key = self._decisions.request_key(uid)
         if key is None or len(self._pods) >= MAX_WAITING:
             return  # the scheduler itself tries it again, later
+        wakes, until = self._back_offs.get(uid, _BackOff())
         if fitting:
-            wakes, until = self._back_offs.get(uid, _BackOff())
-            self._back_offs[uid] = _BackOff(wakes, max(until, now + SCHEDULING_SECONDS))
+            until = max(until, now + SCHEDULING_SECONDS)
+        if until > now:
+            self._back_off(uid, _BackOff(wakes, until))
         place = _Place(-priority, since, uid)
         self._pods[uid] = _WaitingPod(place, key, frozenset(fitting))
-        insort(self._groups.setdefault(key, []), place)
+        insort(self._places, place)
+        self._again = True
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -95,6 +127,7 @@ class WaitingPods:
             self._remove(uid)
         elif uid in self._pods:
             self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
+            self._again = True
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -102,56 +135,82 @@ class WaitingPods:
         self._back_offs.pop(uid, None)
         self._decisions.forget(uid)
 
+    def forget_settled(self) -> None:
+        """Forget the pods that were bound, ended or deleted since the last call."""
+        for uid in self._state.pods.take_settled():
+            self.forget(uid)
+
     # --- waking ---
 
     def wake(
         self, now: float, tries: int = TRIES_PER_TURN, out_of_time: Callable[[], bool] = never
     ) -> Turn:
         """Promise free devices to waiting pods; the work is limited by searches and by time."""
-        for uid in self._state.pods.take_settled():
-            self.forget(uid)
+        self.forget_settled()
         self._decisions.expire(now)
-        woken: list[str] = []
-        heads = []
-        for key in tuple(self._groups):
-            places = self._due(key, now)
-            for place in places:
-                heads.append((place, key, places))
-                break
-        heapq.heapify(heads)
-        for _ in range(tries):
-            if not heads or out_of_time():
-                break
-            place, key, places = heads[0]
-            promise = self._promise(place.uid, now, out_of_time)
-            if promise.node:
-                woken.append(place.uid)
-            if promise.unfinished:
-                continue  # the search goes on for the same pod
-            following = None if self._decisions.is_refused(key) else next(places, None)
-            if following is None:
-                heapq.heappop(heads)
-            else:
-                heapq.heapreplace(heads, (following, key, places))
-        return Turn(tuple(woken), bool(heads))
+        self._end_back_offs(now)
+        work = _Work(now, out_of_time)
+        if self._state.epoch() != self._first_epoch:
+            self._first_epoch = self._state.epoch()
+            work.tries = tries // 2
+            self._try_from(0, work)
+        work.tries += tries - tries // 2
+        while not work.is_over and self._is_pass_needed():
+            first = 0 if self._reached is None else bisect_right(self._places, self._reached)
+            self._reached = self._try_from(first, work) or self._reached
+            self._passing = work.is_over
+        return Turn(tuple(work.woken), bool(self._places) and self._is_pass_needed())
+
+    def _is_pass_needed(self) -> bool:
+        """Return whether a pass is not finished, or another one has to begin, which it does."""
+        if not self._passing and (self._again or self._pass_epoch != self._state.epoch()):
+            self._passing, self._reached = True, None
+            self._again, self._pass_epoch = False, self._state.epoch()
+        return self._passing
+
+    def _try_from(self, position: int, work: _Work) -> _Place | None:
+        """Try the pods from a position on until the turn is over; return the last one."""
+        reached = None
+        while position < len(self._places) and not work.is_over:
+            place = self._places[position]
+            work.visits -= 1
+            if self._is_due(place.uid, work.now):
+                work.tries -= 1
+                promise = self._promise(place.uid, work.now, work.out_of_time)
+                if promise.node:
+                    work.woken.append(place.uid)
+                if promise.unfinished:
+                    continue  # the search goes on for the same pod
+            reached = place
+            position = bisect_right(self._places, place)  # the pod may be removed
+        return reached
+
+    def _is_due(self, uid: str, now: float) -> bool:
+        """Whether a pod may be woken now, and another answer is possible."""
+        pod = self._pods[uid]
+        return (
+            self._back_offs.get(uid, _BackOff()).until <= now
+            and pod.tried != self._state.epoch()
+            and not self._decisions.is_refused(pod.key)
+        )
 
     def next_time(self) -> float | None:
         """Return when a waiting pod ends its back-off; None if none does."""
-        return min(
-            (each.until for uid, each in self._back_offs.items() if uid in self._pods),
-            default=None,
-        )
+        while self._ends:
+            until, uid = self._ends[0]
+            if uid in self._pods and self._back_offs.get(uid, _BackOff()).until == until:
+                return until
+            heapq.heappop(self._ends)
+        return None
 
-    def _due(self, key: bytes, now: float) -> Iterator[_Place]:
-        """Return the places of a group to try now, in order."""
-        if self._decisions.is_refused(key):
-            return
-        # Copied, because a pod can be removed while others are tried.
-        for place in tuple(self._groups[key]):
-            pod = self._pods[place.uid]
-            back_off = self._back_offs.get(place.uid, _BackOff())
-            if back_off.until <= now and pod.tried != self._state.epoch():
-                yield place
+    def _back_off(self, uid: str, back_off: _BackOff) -> None:
+        self._back_offs[uid] = back_off
+        heapq.heappush(self._ends, (back_off.until, uid))
+
+    def _end_back_offs(self, now: float) -> None:
+        while (until := self.next_time()) is not None and until <= now:
+            heapq.heappop(self._ends)
+            self._again = True
 
     def _promise(self, uid: str, now: float, out_of_time: Callable[[], bool]) -> Promise:
         pod = self._pods[uid]
@@ -160,7 +219,7 @@ class WaitingPods:
             wakes = self._back_offs.get(uid, _BackOff()).wakes + 1
             # A bounded exponent, because the number of wakes is not.
             pause = min(FIRST_BACK_OFF_SECONDS * 2 ** min(wakes - 1, 10), MAX_BACK_OFF_SECONDS)
-            self._back_offs[uid] = _BackOff(wakes, now + pause)
+            self._back_off(uid, _BackOff(wakes, now + pause))
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
@@ -170,9 +229,5 @@ class WaitingPods:
 
     def _remove(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
-        if pod is None:
-            return
-        group = self._groups[pod.key]
-        del group[bisect_left(group, pod.place)]
-        if not group:
-            del self._groups[pod.key]
+        if pod is not None:
+            del self._places[bisect_left(self._places, pod.place)]

@@ -96,17 +96,19 @@ def test_the_same_pod_can_ask_again_and_gets_its_devices() -> None:
     cluster = Cluster(n1=1, n2=1)
     node = cluster.schedule("p", claim("c"))
     assert cluster.prefilter("p", claim("c"), limit=1).fit[0].node == node
-    assert cluster.held() == []
+    assert cluster.held() == [f"{node}/gpu-0"]
+    assert cluster.decisions.expire(PROMISE_SECONDS) == ("p",)
 
 
-def test_a_promise_is_short_and_ends_when_the_pod_asks() -> None:
+def test_a_promise_is_short_and_kept_while_the_pod_asks() -> None:
     cluster = Cluster(n1=1)
     cluster.prefilter("p", claim("c"))
     assert cluster.decisions.promise("p", 0.0).node == "n1"
     assert cluster.nodes("q", claim("d")) == []
     assert cluster.nodes("p", claim("c")) == ["n1"]
-    assert cluster.decisions.promise("p", 0.0).node == "n1"
+    assert cluster.nodes("q", claim("d")) == []
     assert cluster.decisions.expire(PROMISE_SECONDS) == ("p",)
+    assert cluster.nodes("q", claim("d")) == ["n1"]
 
 
 # --- shared claims ---

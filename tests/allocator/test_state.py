@@ -179,3 +179,14 @@ def test_the_state_after_random_changes_is_the_state_of_the_objects() -> None:
             fresh.apply(None, each_object)
         assert published(state) == published(fresh)
         assert list(state.nodes_with_pools) == list(fresh.nodes_with_pools)
+
+
+def test_pods_without_claims_are_not_remembered_after_their_deletion() -> None:
+    cluster = Cluster(n1=1)
+    for number in range(100):
+        cluster.state.apply(pod(f"plain{number}"), None)
+    assert cluster.state.pods.take_settled() == []
+    assert not cluster.state.pods.is_gone("plain0")
+    cluster.state.apply(pod("p", "c"), None)
+    assert cluster.state.pods.take_settled() == ["p"]
+    assert cluster.state.pods.is_gone("p")

@@ -89,6 +89,28 @@ def test_a_woken_pod_gets_its_devices_although_others_ask_first() -> None:
     assert waiting.wake() == []
 
 
+def test_a_woken_pod_keeps_its_devices_between_two_calls_of_the_scheduler() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.ask("q")
+    waiting.free(0)
+    assert waiting.wake() == ["p"]
+    assert waiting.ask("p") == ["n1"]
+    assert waiting.wake(at=0.5) == []
+    waiting.reserve("p", "n1")
+    assert waiting.cluster.decisions.reservation_of("p") is not None
+
+
+def test_a_woken_pod_that_the_scheduler_rejects_keeps_its_devices_for_a_short_time() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.ask("q")
+    waiting.free(0)
+    assert waiting.wake() == ["p"]
+    assert waiting.ask("p") == ["n1"]
+    assert waiting.wake(at=PROMISE_SECONDS) == ["q"]
+
+
 def test_devices_of_a_woken_pod_that_does_not_come_go_to_the_next_one() -> None:
     waiting = Waiting(held=1, n1=1)
     waiting.ask("p", priority=1)
@@ -187,6 +209,56 @@ def test_the_search_for_a_pod_continues_until_all_nodes_were_examined() -> None:
     assert waiting.ask("hopeless", 3) == []
     assert waiting.pods.wake(0.0, 2) == ((), True)
     assert waiting.pods.wake(0.0, 9) == ((), False)
+
+
+def test_a_pod_has_its_turn_although_pods_before_it_never_fit_and_the_state_changes() -> None:
+    waiting = Waiting(held=1, n1=1)
+    for number in range(200):
+        waiting.ask(f"hopeless{number}", 2 + number)
+    waiting.cluster.now = 1.0
+    waiting.ask("p")
+    waiting.free(0)
+    turns = 0
+    while not waiting.wake(tries=8):
+        waiting.cluster.add(Node("n1", {"changes": f"{turns}"}))
+        turns += 1
+        assert turns < 60
+
+
+def test_a_device_that_is_free_in_the_middle_of_a_pass_is_for_the_highest_priority() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("high", priority=1)
+    for number in range(20):
+        waiting.ask(f"low{number}", 1, nodeSelector={"name": "n1", "n": f"{number}"})
+        waiting.ask(f"hopeless{number}", 2 + number)
+    waiting.cluster.add(Node("n2"))
+    assert waiting.pods.wake(0.0, 8) == ((), True)
+    waiting.free(0)
+    assert waiting.wake(tries=8) == ["high"]
+
+
+def test_a_turn_without_a_change_visits_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.wake()
+    monkeypatch.setattr(waiting.pods, "_pods", None)
+    assert waiting.wake(at=10.0) == []
+
+
+def test_a_pod_that_comes_back_during_its_back_off_is_woken_at_its_end() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.ask("p")
+    waiting.free(0)
+    assert waiting.wake() == ["p"]
+    waiting.cluster.now = PROMISE_SECONDS
+    assert waiting.wake() == ["p"]  # from now on its back-off is 2 s
+    assert waiting.ask("p") == ["n1"]
+    waiting.reserve("p", "n1")
+    assert waiting.pods.next_time() is None
+    waiting.cluster.decisions.unreserve("p")
+    waiting.cluster.now = 3.0
+    assert waiting.ask("p") == ["n1"]
+    assert waiting.pods.next_time() == 4.0
 
 
 def test_the_next_time_is_the_end_of_the_first_back_off() -> None:

@@ -1,0 +1,137 @@
+"""What the calls of the scheduler do beside the decisions: time limits, and what goes on later."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from allocator.calls import SchedulerCalls
+from allocator.decisions import PodDecisions
+from allocator.protocol import (
+    BindReply,
+    PodReference,
+    PostFilterReply,
+    PreFilterRequest,
+    SchedulingPod,
+)
+from allocator.waiting import WaitingPods
+from tests.allocator.clusters import Cluster, claim, pod
+
+pytestmark = pytest.mark.asyncio
+
+
+class FakeProcess:
+    """The state, the leadership and the write path around the calls."""
+
+    ready = True
+
+    def __init__(self, cluster: Cluster, now: Callable[[], float] | None = None) -> None:
+        self.cluster = cluster
+        self.leading = True
+        self.waiting = WaitingPods(cluster.decisions)
+        self.changed = asyncio.Event()
+        self.published: list[str] = []
+        self.may_release = asyncio.Event()
+        self.calls = SchedulerCalls(
+            state=self,
+            leadership=self,
+            binder=self,
+            publish=self.published.extend,
+            changed=self.changed,
+            now=now or (lambda: cluster.now),
+            pause=self.pause,
+        )
+        self.pauses: list[float] = []
+
+    @property
+    def decisions(self) -> PodDecisions:
+        """The decisions of the cluster."""
+        return self.cluster.decisions
+
+    def find_problems(self) -> list[str]:
+        """There are none."""
+        return []
+
+    def describe(self) -> str:
+        """Nothing is wrong."""
+        return ""
+
+    async def bind(self, *_: str) -> BindReply:
+        """Bind nothing."""
+        return BindReply(bound=False)
+
+    async def release(self, pod_uid: str) -> PostFilterReply:
+        """Release when the test allows it."""
+        await self.may_release.wait()
+        return PostFilterReply(released=(pod_uid,))
+
+    async def pause(self, seconds: float) -> None:
+        """Let others run."""
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def run_until(self, condition: Callable[[], object]) -> None:
+        """Wake pods until a condition holds."""
+        waking = asyncio.create_task(self.calls.wake_pods())
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.set()
+                await asyncio.sleep(0)
+        waking.cancel()
+        await asyncio.gather(waking, return_exceptions=True)
+
+
+def request(uid: str, count: int) -> PreFilterRequest:
+    """A pod with a claim for some GPUs."""
+    raw = msgspec.Raw(msgspec.json.encode(claim(f"of-{uid}", count)))
+    about = SchedulingPod(namespace="default", name=uid, uid=uid)
+    return PreFilterRequest(pod=about, claims=(raw,), max_nodes=2)
+
+
+async def test_a_search_that_takes_long_continues_after_the_reply() -> None:
+    time = iter(number / 10 for number in range(10_000))
+    sizes = {f"n{number:02}": 1 for number in range(30)}
+    process = FakeProcess(Cluster(**sizes, zone=4), now=lambda: next(time))
+    reply = process.calls.prefilter(request("p", 4))
+    assert (reply.fit, reply.complete) == ((), False)
+    assert "the search continues" in reply.message
+    assert process.changed.is_set()
+    await process.run_until(lambda: process.published)
+    assert process.published == ["p"]
+
+
+async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:
+    process = FakeProcess(Cluster(n1=1))
+    reply = await process.calls.release(PodReference(pod_uid="p"))
+    assert reply == PostFilterReply(message="the allocation of the pod is being taken back")
+    assert not process.changed.is_set()
+    process.may_release.set()
+    await asyncio.wait_for(process.changed.wait(), 10)
+    assert (await process.calls.release(PodReference(pod_uid="p"))).released == ("p",)
+
+
+async def test_a_standby_does_not_collect_the_pods_that_have_ended() -> None:
+    process = FakeProcess(Cluster(n1=1))
+    process.leading = False
+    taken: list[str] = []
+    original = process.cluster.state.pods.take_settled
+
+    def take_settled() -> list[str]:
+        taken.extend(original())
+        return taken
+
+    process.cluster.state.pods.take_settled = take_settled  # type: ignore[method-assign]  # noted
+    process.cluster.state.apply(pod("p", "c"), None)
+    await process.run_until(lambda: taken)
+    assert taken == ["p"]
+    assert process.published == []
+
+
+async def test_many_turns_in_a_row_leave_time_for_others() -> None:
+    process = FakeProcess(Cluster(n1=0))
+    for number in range(1000):
+        process.calls.prefilter(request(f"p{number}", 1 + number))
+    await process.run_until(lambda: len(process.pauses) > 20)
+    assert process.pauses.count(0) == 7
+    assert max(process.pauses) == 0.02
