@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from cel.dra.environment import device_environment, device_variables, lists_readable
+from cel.dra.projections import PublishedProjection, is_readable, published_projection
 from cel.dra.reads import Reads, find_reads
 from cel.environment import Environment, Program
 from cel.errors import CompileError, EvaluationError
@@ -20,7 +21,7 @@ from dra.gates import Gates
 
 # Of all expressions together: a tenant can write expressions whose result differs by device.
 MAX_OUTCOMES = 300_000
-MAX_VIEWS = 256
+MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
@@ -39,12 +40,39 @@ class _CompiledExpression:
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.program: Program | None = None
         self.reads = Reads(())
+        self.published: PublishedProjection | None = None
         self.error = EvaluationFailure("")
         try:
             self.program = environment.compile(source)
             self.reads = find_reads(self.program)
+            self.published = published_projection(self.reads)
         except CompileError as error:
             self.error = EvaluationFailure(f"CEL compile error: {error}")
+
+
+class _SeenDevice:
+    """A device, and its CEL view as soon as one is needed."""
+
+    __slots__ = ("_device", "_driver", "_lists", "_view", "is_readable")
+
+    def __init__(self, driver: str, device: Device, *, lists: bool) -> None:
+        self._driver = driver
+        self._device = device
+        self._lists = lists
+        self._view: Mapping[str, CelValue] | None = None
+        self.is_readable = is_readable(device, lists=lists)
+
+    def view(self) -> Mapping[str, CelValue]:
+        """Return the CEL variables."""
+        if self._view is None:
+            self._view = device_variables(self._driver, self._device, list_attributes=self._lists)
+        return self._view
+
+    def project(self, compiled: _CompiledExpression) -> Hashable:
+        """Return a key of what the expression reads of the device."""
+        if self.is_readable and compiled.published is not None:
+            return compiled.published.of(self._driver, self._device)
+        return compiled.reads.projection(self.view())
 
 
 class ExpressionEvaluator:
@@ -58,7 +86,7 @@ class ExpressionEvaluator:
         self._environments: dict[bool, Environment] = {}
         self._outcomes = 0
         # Keyed by id(); the value holds the device, so that its id is not reused.
-        self._views: dict[tuple[int, str], tuple[Device, Mapping[str, CelValue]]] = {}
+        self._seen: dict[tuple[int, str], _SeenDevice] = {}
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
@@ -94,12 +122,12 @@ class ExpressionEvaluator:
     ) -> EvaluationOutcome:
         if compiled.program is None:
             return compiled.error
-        seen = self._view_device(driver, device)
-        projection = compiled.reads.projection(seen)
+        seen = self._see_device(driver, device)
+        projection = seen.project(compiled)
         outcome = compiled.outcomes.get(projection)
         if outcome is None:
             self._count_outcome()
-            outcome = _run(compiled.program, seen, derived=derived)
+            outcome = _run(compiled.program, seen.view(), derived=derived)
             compiled.outcomes[projection] = outcome
         return outcome
 
@@ -111,16 +139,14 @@ class ExpressionEvaluator:
             for each in (*self._selectors.values(), *self._derived.values()):
                 each.outcomes.clear()
 
-    def _view_device(self, driver: str, device: Device) -> Mapping[str, CelValue]:
-        """Return the CEL view of a device; caches those of a few nodes, which are needed again."""
+    def _see_device(self, driver: str, device: Device) -> _SeenDevice:
+        """Return a device for evaluation; keeps those of a few nodes, which are needed again."""
         key = id(device), driver
-        known = self._views.get(key)
-        if known is not None:
-            return known[1]
-        if len(self._views) >= MAX_VIEWS:
-            self._views.clear()
-        seen = device_variables(driver, device, list_attributes=self._lists)
-        self._views[key] = (device, seen)
+        seen = self._seen.get(key)
+        if seen is None:
+            if len(self._seen) >= MAX_SEEN_DEVICES:
+                self._seen.clear()
+            seen = self._seen[key] = _SeenDevice(driver, device, lists=self._lists)
         return seen
 
 

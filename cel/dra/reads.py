@@ -72,7 +72,7 @@ class Reads(msgspec.Struct, frozen=True):
         seen = device[VARIABLE]
         if isinstance(seen, EvaluationError):
             return (seen.kind, seen.message)
-        return tuple(_key(_read_access(seen, each)) for each in self.accesses)
+        return tuple(key_of_value(_read_access(seen, each)) for each in self.accesses)
 
     def _named(self, field: str) -> frozenset[tuple[str, str]]:
         named = (a.path for a in self.accesses if len(a.path) == 3 and a.path[0] == field)
@@ -243,14 +243,14 @@ def _read_access(seen: object, access: AttributeAccess) -> object:
     return True if access.presence else value
 
 
-def _key(value: object) -> Hashable:
+def key_of_value(value: object) -> Hashable:
     """Return a hashable that is equal only for equal values of the same type and representation."""
     if isinstance(value, str) or value is MISSING:
         return value
     if isinstance(value, list | tuple):
-        return ("list", *(_key(each) for each in value))
+        return ("list", *(key_of_value(each) for each in value))
     if isinstance(value, dict):
-        return ("map", *((name, _key(each)) for name, each in value.items()))
+        return ("map", *((name, key_of_value(each)) for name, each in value.items()))
     if isinstance(value, Quantity):
         return ("quantity", value.mantissa, value.scale, value.format, value.decimal)
     if isinstance(value, Semver):

@@ -1,11 +1,12 @@
-"""The evaluator of expressions keeps a bounded number of results, expressions and views."""
+"""The evaluator of expressions keeps a bounded number of results, expressions and devices."""
 
 import pytest
 
+from cel.dra import device_variables
 from dra.device import Attribute, Device
 from dra.gates import DEFAULTS
 from solver import expressions
-from solver.expressions import ExpressionEvaluator
+from solver.expressions import EvaluationFailure, ExpressionEvaluator
 
 DEVICES = [Device("d", attributes={"uuid": Attribute(string=f"u-{n}")}) for n in range(6)]
 TEXT = 'device.attributes["d.io"].uuid == "u-{}"'
@@ -36,11 +37,35 @@ def test_the_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(evaluator._selectors) <= 3  # noqa: SLF001  # its bound is tested
 
 
-def test_the_views_of_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expressions, "MAX_VIEWS", 3)
+def test_the_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_SEEN_DEVICES", 3)
     evaluator = ExpressionEvaluator(DEFAULTS)
     for number, device in enumerate([*DEVICES, *DEVICES]):
         assert evaluator.selects(TEXT.format(number % 6), "d.io", device) is True
-        assert len(evaluator._views) <= 3  # noqa: SLF001  # its bound is tested
+        assert len(evaluator._seen) <= 3  # noqa: SLF001  # its bound is tested
     # The driver is part of the name of an attribute.
     assert evaluator.selects(TEXT.format(0), "e.io", DEVICES[0]) is not True
+
+
+def test_a_device_is_converted_only_for_the_first_of_equal_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted = []
+
+    def convert(driver: str, device: Device, *, list_attributes: bool) -> object:
+        converted.append(device)
+        return device_variables(driver, device, list_attributes=list_attributes)
+
+    monkeypatch.setattr(expressions, "device_variables", convert)
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    for device in DEVICES:
+        assert evaluator.selects('device.driver == "d.io"', "d.io", device) is True
+    assert converted == DEVICES[:1]
+
+
+def test_a_device_with_an_unreadable_attribute_fails_expressions_that_do_not_name_it() -> None:
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    invalid = Device("d", attributes={"v": Attribute(version="one")})
+    for device in (DEVICES[0], invalid, DEVICES[1]):
+        found = evaluator.selects('device.driver == "d.io"', "d.io", device)
+        assert isinstance(found, EvaluationFailure) is (device is invalid)
