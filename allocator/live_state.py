@@ -9,6 +9,7 @@ import enum
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from allocator.caches import AllocatorCaches
@@ -68,7 +69,7 @@ class LiveState:
     object, `report` with each double allocation.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but two by name
         self,
         caches: AllocatorCaches,
         configuration: Callable[[], Configuration],
@@ -76,12 +77,14 @@ class LiveState:
         on_rebuild: Callable[[], None],
         on_change: Callable[[], None],
         report: Callable[[Finding, Claim], None],
+        pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
     ) -> None:
         self._caches = caches
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
         self._report = report
+        self._pause_collection = pause_collection
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
         self._waiting: WaitingPods | None = None
@@ -152,7 +155,7 @@ class LiveState:
         self._inputs = inputs
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
-            with pause_garbage_collection():
+            with self._pause_collection():
                 self._decisions = self._build(inputs)
             self._waiting = WaitingPods(self._decisions)
             self._on_rebuild()

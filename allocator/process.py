@@ -27,10 +27,12 @@ from cluster.backoff import Backoff
 from cluster.errors import ApiError
 from cluster.events import EventRecorder
 from cluster.session import Session
+from cluster.store import pause_garbage_collection
 from cluster.write import Writer
 from ledger.ledger import DeviceID
 from registration.codes import CODES
 from runtime import logs, metrics
+from runtime.collection import CollectionPause
 from runtime.health import serve_operations
 from runtime.process import REFUSED, run_background, run_process
 from runtime.settings import Settings
@@ -92,6 +94,7 @@ class _Parts:
             on_rebuild=self._start_again,
             on_change=self.changed.set,
             report=reporter.report,
+            pause_collection=CollectionPause(pause_garbage_collection),
         )
 
     def _make_term(self, writes: ApiServerWrites) -> TermKeeper:

@@ -21,7 +21,6 @@ from bench.inventory import slice_
 from cluster.store import pause_garbage_collection
 from config.model import Configuration
 from controller.admission_scope import AdmissionScope
-from controller.collection import CollectionPause
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import ServerSupport
@@ -36,6 +35,7 @@ from dra.finding import Finding
 from dra.gates import Gates
 from dra.names import ORIGINAL_ANNOTATION
 from registration.template_objects import build_object
+from runtime.collection import CollectionPause
 from translate.changes.template import make_template
 from translate.pods import make_context, translate
 

@@ -41,7 +41,6 @@ from controller.certificates import (
     make_certificate_parts,
     make_certificate_reconciler,
 )
-from controller.collection import CollectionPause
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import FieldProbeReconciler
@@ -63,6 +62,7 @@ from dra.names import (
 from registration.codes import CODES
 from registration.match_conditions import API_VERSION, GUARD_KIND, KIND
 from runtime import logs, metrics
+from runtime.collection import CollectionPause
 from runtime.health import ReadinessCheck, serve_operations
 from runtime.process import REFUSED, run_background, run_process
 from runtime.settings import Settings

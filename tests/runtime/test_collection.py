@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.store import pause_garbage_collection
-from controller.collection import CollectionPause
+from runtime.collection import CollectionPause
 
 
 @pytest.fixture(autouse=True)
