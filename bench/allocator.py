@@ -1,0 +1,294 @@
+"""Measures the allocator: its start in a large cluster, and the CPU time that a pod costs it.
+
+`drawbridge serve allocator` runs as a process of its own, beside an API server in memory. For each
+pod, this bench calls prefilter and reserve in turn and bind concurrently, as a kube-scheduler does.
+The CPU time of the allocator is measured in batches, because other processes of the machine make
+it longer: they empty the caches of the processor.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+from bench._api_server import ApiServer, serve_api
+from bench.solver import DEVICES, GPU, NIC, slices
+from facts import serialized
+from facts.model import Cluster, Facts
+from registration.published_facts import build_data_key
+
+Json = dict[str, Any]
+SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
+START_NODES, SIZES = 5_000, (100, 500)
+BATCH, WARM_BATCHES, BATCHES, MAX_NODES, CONCURRENT = 50, 2, 10, 20, 32
+START_SECONDS = 120.0
+DRA: Final = "resource.k8s.io/v1"
+FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+CONFIGURATION: Final = f"""\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+  - driver: {GPU}
+    nodeSelector: {{matchLabels: {{pool: bridge}}}}
+  - driver: {NIC}
+    nodeSelector: {{matchLabels: {{pool: bridge}}}}
+"""
+KINDS: Final = {
+    "one GPU": (("gpu", GPU),),
+    "GPU and NIC of a PCIe root": (("gpu", GPU), ("nic", NIC)),
+}
+
+
+def make(kind: str, name: str, *, namespace: str = "", **fields: object) -> Json:
+    """Return an object with the metadata that an API server adds."""
+    metadata: Json = {"name": name, "uid": f"{kind}-{name}", "resourceVersion": "7"}
+    if namespace:
+        metadata["namespace"] = namespace
+    api_version = DRA if kind.startswith(("Resource", "Device")) else "v1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def make_node(name: str) -> Json:
+    """Return a node with the fence."""
+    node = make("Node", name, spec={"taints": [FENCE]})
+    node["metadata"]["labels"] = {"pool": "bridge", "kubernetes.io/hostname": name}
+    return node
+
+
+def make_class(driver: str) -> Json:
+    """Return the class of all devices of a driver."""
+    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+    return make("DeviceClass", driver, spec={"selectors": [selector]})
+
+
+def make_facts() -> Json:
+    """Return the ConfigMap with the facts."""
+    facts = Facts(cluster=Cluster(version="1.36"))
+    digest = serialized.facts_hash(facts)
+    data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
+    return make("ConfigMap", "drawbridge-facts", namespace=SYSTEM, data=data)
+
+
+def make_server(nodes: int) -> ApiServer:
+    """Return an API server with nodes of 8 GPUs and 8 NICs."""
+    server = ApiServer()
+    published = [slices(number) for number in range(nodes)]
+    names = [gpus["spec"]["nodeName"] for gpus, _ in published]
+    typed = (
+        {"apiVersion": DRA, "kind": "ResourceSlice", **each} for both in published for each in both
+    )
+    server.load("resourceslices", typed)
+    server.load("nodes", map(make_node, names))
+    server.load("deviceclasses", map(make_class, (GPU, NIC)))
+    server.load("configmaps", [make_facts()])
+    server.lease = {
+        "holderIdentity": f"{HOST}_1",
+        "leaseDurationSeconds": 15,
+        "leaseTransitions": 1,
+    }
+    return server
+
+
+class Process:
+    """A running allocator."""
+
+    def __init__(self, running: asyncio.subprocess.Process, socket: Path) -> None:
+        self._running = running
+        self._socket = socket
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of the process, which has one thread."""
+        return int(Path(f"/proc/{self._running.pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def peak_mebibytes(self) -> float:
+        """Return the largest resident memory."""
+        status = Path(f"/proc/{self._running.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+)", status)
+        return int(found[1]) / 1024 if found else 0.0
+
+    async def connect(self) -> "Connection":
+        """Open a connection to the socket."""
+        return Connection(*await asyncio.open_unix_connection(str(self._socket)))
+
+    async def wait_until_leading(self) -> None:
+        """Wait until the process decides."""
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                with contextlib.suppress(OSError):
+                    if (await (await self.connect()).call("GET", "status"))["leading"]:
+                        return
+                if self._running.returncode is not None:
+                    raise SystemExit(f"the allocator ended with {self._running.returncode}")
+                await asyncio.sleep(0.05)
+
+
+class Connection:
+    """An HTTP connection with low overhead."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def call(self, method: str, call: str, body: Json | None = None) -> Json:
+        """Return the reply to a call."""
+        data = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} /v1/{call} HTTP/1.1\r\nHost: allocator\r\nDrawbridge-Protocol: 1.0\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        self._writer.write(head.encode() + data)
+        response = await self._reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", response)
+        reply: Json = json.loads(await self._reader.readexactly(int(length[1] if length else 0)))
+        if not response.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(f"{call}: {reply}")
+        return reply
+
+
+@contextlib.asynccontextmanager
+async def allocator(server: ApiServer) -> AsyncIterator[Process]:
+    """Run the allocator until the context exits."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with serve_api(server) as kubeconfig:
+            running = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}"),
+                *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
+                f"--config={written(folder, 'config.yaml', CONFIGURATION)}",
+                f"--kubeconfig={written(folder, 'kubeconfig', kubeconfig)}",
+                *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0"),
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                yield Process(running, Path(folder) / "allocator.sock")
+            finally:
+                running.send_signal(signal.SIGTERM)
+                await running.wait()
+
+
+def written(folder: str, name: str, text: str) -> Path:
+    """Write a file, and return its path."""
+    path = Path(folder) / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class Scheduler:
+    """Creates pods, and schedules them with the calls of the plugin."""
+
+    def __init__(self, server: ApiServer, process: Process, requests: Json) -> None:
+        self._server = server
+        self._process = process
+        self._requests = requests
+        self._free: list[Connection] = []
+        self._slots = asyncio.Semaphore(CONCURRENT)
+        self.latencies: list[float] = []
+
+    def create(self, name: str) -> Json:
+        """Create a pod with a claim; return the request of its prefilter."""
+        spec = {"devices": self._requests}
+        claim = make("ResourceClaim", name, namespace=NAMESPACE, spec=spec)
+        claim = self._server.put("resourceclaims", claim)
+        pod_spec = {"resourceClaims": [{"name": "d", "resourceClaimName": name}], "containers": []}
+        pod = make("Pod", name, namespace=NAMESPACE, spec=pod_spec, status={"phase": "Pending"})
+        uid = self._server.put("pods", pod)["metadata"]["uid"]
+        toleration = {"key": FENCE["key"], "operator": "Exists"}
+        identity = {"namespace": NAMESPACE, "name": name, "uid": uid, "tolerations": [toleration]}
+        return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES}
+
+    async def schedule(self, names: list[str]) -> None:
+        """Schedule pods one by one, and bind them concurrently."""
+        created = [self.create(name) for name in names]
+        connection = await self._process.connect()
+        async with asyncio.TaskGroup() as group:
+            for request in created:
+                uid = request["pod"]["uid"]
+                started = time.perf_counter()
+                found = await connection.call("POST", "prefilter", request)
+                self.latencies.append((time.perf_counter() - started) * 1000)
+                placed = {"podUID": uid, "node": found["fit"][0]["node"]}
+                reply = await connection.call("POST", "reserve", placed)
+                if not reply["reserved"]:
+                    raise SystemExit(reply["message"])
+                await self._slots.acquire()
+                group.create_task(self._bind(placed))
+
+    async def _bind(self, placed: Json) -> None:
+        connection = self._free.pop() if self._free else await self._process.connect()
+        reply = await connection.call("POST", "bind", placed)
+        if not reply["bound"]:
+            raise SystemExit(reply["message"])
+        self._free.append(connection)
+        self._slots.release()
+
+
+async def measure_start() -> None:
+    """Print what a start costs."""
+    server = make_server(START_NODES)
+    started = time.perf_counter()
+    async with allocator(server) as process:
+        await process.wait_until_leading()
+        seconds = time.perf_counter() - started
+        print(f"{START_NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs: the process leads after")
+        print(f"{seconds:.1f} s, {process.cpu_seconds():.1f} s of them CPU time, with", end=" ")
+        print(f"{process.peak_mebibytes():.0f} MiB of memory at most;", end=" ")
+        request = Scheduler(server, process, requests_of("one GPU")).create("first")
+        started = time.perf_counter()
+        reply = await (await process.connect()).call(
+            "POST", "prefilter", {**request, "maxNodes": 0}
+        )
+        if len(reply["fit"]) != START_NODES:
+            raise SystemExit(f"{len(reply['fit'])} nodes fit")
+        print(f"the first decision over all nodes takes {time.perf_counter() - started:.1f} s")
+
+
+def requests_of(kind: str) -> Json:
+    """Return the devices that a claim of a kind requests."""
+    one = {"allocationMode": "ExactCount", "count": 1}
+    requests = [
+        {"name": name, "exactly": {"deviceClassName": of, **one}} for name, of in KINDS[kind]
+    ]
+    match = [{"matchAttribute": PCIE_ROOT}] if len(requests) > 1 else []
+    return {"requests": requests, "constraints": match}
+
+
+async def measure_pods(nodes: int, kind: str) -> None:
+    """Print what a pod costs."""
+    server = make_server(nodes)
+    async with allocator(server) as process:
+        await process.wait_until_leading()
+        scheduler = Scheduler(server, process, requests_of(kind))
+        for batch in range(WARM_BATCHES):
+            await scheduler.schedule([f"warm-{batch}-{each}" for each in range(BATCH)])
+        scheduler.latencies.clear()
+        costs, started = [], time.perf_counter()
+        for batch in range(BATCHES):
+            before = process.cpu_seconds()
+            await scheduler.schedule([f"pod-{batch}-{each}" for each in range(BATCH)])
+            costs.append((process.cpu_seconds() - before) * 1000 / BATCH)
+        seconds = time.perf_counter() - started
+    median, latencies = statistics.median(costs), scheduler.latencies
+    print(
+        f"{nodes:5} {kind:28} {min(costs):6.2f} {median:6.2f} {1000 / median:10.0f}"
+        f" {BATCHES * BATCH / seconds:7.0f} {statistics.median(latencies):9.2f}"
+        f" {statistics.quantiles(latencies, n=100)[-1]:7.2f}"
+    )
+
+
+def run() -> None:
+    """Print all rows."""
+    asyncio.run(measure_start())
+    print(f"\n{BATCHES * BATCH} pods with a claim each; CPU time is that of the allocator")
+    print(f"{'':34} {'CPU ms per pod':>13} {'pods per':>10} {'pods':>7} {'prefilter ms':>17}")
+    columns = f"{'best':>6} {'median':>6} {'CPU second':>10} {'per s':>7} {'median':>9} {'p99':>7}"
+    print(f"{'nodes':>5} {'':28} {columns}")
+    for nodes in SIZES:
+        for kind in KINDS:
+            asyncio.run(measure_pods(nodes, kind))
