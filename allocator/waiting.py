@@ -155,10 +155,12 @@ class WaitingPods:
             work.tries = tries // 2
             self._try_from(0, work)
         work.tries += tries - tries // 2
-        while not work.is_over and self._is_pass_needed():
+        while self._is_pass_needed():
             first = 0 if self._reached is None else bisect_right(self._places, self._reached)
             self._reached = self._try_from(first, work) or self._reached
             self._passing = work.is_over
+            if work.is_over:
+                break
         return Turn(tuple(work.woken), bool(self._places) and self._is_pass_needed())
 
     def _is_pass_needed(self) -> bool:
@@ -169,9 +171,9 @@ class WaitingPods:
         return self._passing
 
     def _try_from(self, position: int, work: _Work) -> _Place | None:
-        """Try the pods from a position on until the turn is over; return the last one."""
+        """Try pods from a position on, at least one, until the turn is over; return the last."""
         reached = None
-        while position < len(self._places) and not work.is_over:
+        while position < len(self._places) and work.tries:
             place = self._places[position]
             work.visits -= 1
             if self._is_due(place.uid, work.now):
@@ -179,10 +181,14 @@ class WaitingPods:
                 promise = self._promise(place.uid, work.now, work.out_of_time)
                 if promise.node:
                     work.woken.append(place.uid)
-                if promise.unfinished:
+                if promise.unfinished and not work.is_over:
                     continue  # the search goes on for the same pod
+                if promise.unfinished:
+                    break
             reached = place
             position = bisect_right(self._places, place)  # the pod may be removed
+            if work.is_over:
+                break
         return reached
 
     def _is_due(self, uid: str, now: float) -> bool:

@@ -73,6 +73,7 @@ class SimulatedPair:
             claims=lambda: tuple(self._cache.values()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.synced,
+            on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),
         )
         self.calls = SchedulerCalls(
             state=self,

@@ -195,11 +195,13 @@ def test_a_turn_does_a_limited_number_of_searches_and_says_that_more_is_left() -
     assert (len(second.woken), second.unfinished) == (5, False)
 
 
-def test_a_turn_ends_when_it_is_out_of_time() -> None:
-    waiting = Waiting(held=1, n1=1)
+def test_a_turn_that_is_out_of_time_still_makes_progress() -> None:
+    waiting = Waiting(held=2, n1=2)
     waiting.ask("p")
-    waiting.free(0)
-    assert waiting.pods.wake(0.0, 100, lambda: True) == ((), True)
+    waiting.ask("q")
+    waiting.free(0, 1)
+    assert waiting.pods.wake(0.0, 100, lambda: True) == (("p",), True)
+    assert waiting.pods.wake(0.0, 100, lambda: True).woken == ("q",)
 
 
 def test_the_search_for_a_pod_continues_until_all_nodes_were_examined() -> None:
