@@ -11,6 +11,7 @@ from facts.model import Facts
 from registration.owned_pools import (
     PoolOwner,
     decide_pool,
+    drivers_by_resource,
     find_local_node,
     find_withheld_drivers,
     owned_pools,
@@ -24,10 +25,7 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
     device plugin has the same devices.
     """
     owned, known = owned_pools(configuration), known_families(configuration)
-    extended: dict[str, frozenset[str]] = {}
-    for each in facts.classes:
-        if each.extended:
-            extended[each.extended] = extended.get(each.extended, frozenset()).union(each.drivers)
+    extended = drivers_by_resource(facts.classes)
 
     def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
         name = find_local_node(slices)

@@ -1,31 +1,31 @@
 """Places the first pod of each pod template of an object on the devices of a cluster, in memory.
 
-All devices count as free, and each object starts with a cluster without pods.
+All devices count as free, and each object starts with a cluster without pods. A pod whose scheduler
+cannot use owned nodes is placed on the others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 from cli.cluster_objects import ClusterObjects
-from config.model import Configuration, Placement
-from config.policy import compatibility_declarations
+from cli.pod_allocators import PodAllocators, find_pod_allocators
+from config.model import Configuration
 from documents.document import Document
 from documents.paths import get_value
 from documents.values import Value
 from dra.claim import Template, template_reader
-from dra.compatibility import UnsetGroups
 from dra.counted import count_noun
 from dra.gates import Gates
+from facts.model import Facts
 from facts.offers import served_resources
 from ledger.extended_resources import class_by_resource_name
 from ledger.ledger import Ledger
 from ledger.node_fit import ClusterNodes
 from ledger.placing import Placer, PodPlacement
-from ledger.planner import Planner, PlannerObject
+from ledger.planner import Planner
 from ledger.pods import Pod, pod_reader
-from registration.owned_pools import select_owned_slices
+from registration.owned_pools import owned_pools
 from solver.codes import NO_DEVICE_OF_CLASS
 from solver.deviations import Allocator
 from translate.manifests.workloads import find_places
@@ -35,15 +35,15 @@ _MAX_DEVICES: Final = 4
 
 @dataclass(frozen=True)
 class PlacementPreview:
-    """The devices and the nodes of a cluster."""
+    """The devices and the nodes of a cluster, as each allocator sees them."""
 
-    planner: Planner
+    allocators: PodAllocators
+    planners: Mapping[Allocator, Planner]
     nodes: ClusterNodes
-    sharing: bool = True
 
     def new_ledger(self) -> Ledger:
         """Return a ledger in which all devices are free."""
-        return Ledger(sharing=self.sharing)
+        return Ledger(sharing=self.allocators.gates.consumable_capacity)
 
     def place(
         self,
@@ -53,28 +53,23 @@ class PlacementPreview:
         ledger: Ledger,
     ) -> Iterator[tuple[str, str]]:
         """Yield the node and the devices of each first pod, or the reasons why no node fits."""
-        placer = Placer(self.planner, ledger, self.nodes, (), _decode_templates(templates))
+        decoded = _decode_templates(templates)
         for pod in _first_pods(value, document):
+            by = self.allocators.choose(pod)
+            nodes = self.allocators.nodes(by, self.nodes)
+            placer = Placer(self.planners[by], ledger, nodes, (), decoded)
             yield from _describe_placement(placer.place_pod(pod))
 
 
 def make_preview(
-    objects: ClusterObjects, enabled: Gates, configuration: Configuration
+    objects: ClusterObjects,
+    enabled: Gates,
+    configuration: Configuration,
+    facts: Facts | None = None,
 ) -> PlacementPreview:
-    """Prepare the placement on the devices of a cluster, by the allocator of translated pods."""
-    native = configuration.placement is Placement.NATIVE
-    slices = select_owned_slices(configuration, objects.slices, objects.nodes)
-    planner = Planner(
-        enabled,
-        compatibility=compatibility_declarations(configuration),
-        unset_groups=UnsetGroups(configuration.unset_groups),
-        allocator=Allocator.UPSTREAM if native else Allocator.DRAWBRIDGE,
-    )
-    several: tuple[tuple[PlannerObject, ...], ...] = (
-        slices, objects.taint_rules, objects.classes, objects.nodes,
-    )  # fmt: skip
-    for each in chain.from_iterable(several):
-        planner.update(each)
+    """Prepare the placement on the devices of a cluster, by the allocators of translated pods."""
+    allocators = find_pod_allocators(objects, enabled, configuration, facts)
+    used = Allocator if owned_pools(configuration) else (Allocator.UPSTREAM,)
     nodes = ClusterNodes(
         nodes=tuple({each.name: each for each in objects.nodes}.values()),
         unschedulable=objects.unschedulable,
@@ -88,7 +83,7 @@ def make_preview(
         if enabled.extended_resource
         else {},
     )
-    return PlacementPreview(planner, nodes, enabled.consumable_capacity)
+    return PlacementPreview(allocators, {each: allocators.planner(each) for each in used}, nodes)
 
 
 def _decode_templates(templates: Iterable[Mapping[str, Value]]) -> list[Template]:

@@ -4,7 +4,7 @@ Reads files only.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -21,36 +21,38 @@ from cli.cluster_options import (
 )
 from cli.exit_codes import BAD, DONE, NOTICE
 from cli.placements import WorkloadPlacement
+from cli.pod_allocators import PodAllocators, find_pod_allocators
 from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.simulation_preemption import preempting_placer
 from cli.streams import Streams
 from config.model import Configuration, Placement
-from config.policy import apply_policies, compatibility_declarations
+from config.policy import apply_policies
 from documents.document import LocatedFinding
 from dra.claim import Claim
-from dra.compatibility import UnsetGroups
 from dra.finding import Finding, Severity
-from dra.slices import Slice
 from ledger import codes, node_fit
 from ledger.audit import audit
 from ledger.ledger import Ledger, name_of
+from ledger.node_fit import ClusterNodes
 from ledger.placing import Placer, PodPlacement
-from ledger.planner import Planner, PlannerObject
+from ledger.planner import Planner
+from ledger.pods import Pod
+from ledger.preemption import PreemptingPlacer
 from ledger.replicas import PodPlacer, place_on_each_node, place_replicas
 from ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
     unenforced_rules,
 )
-from registration.owned_pools import report_unused_pools, select_owned_slices
+from registration.owned_pools import report_unused_pools
 from solver.deviations import Allocator
 from solver.world import World
 
 NAME = "simulate"
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
 _ALLOCATORS: Final = {
-    Allocator.UPSTREAM: "Allocator: upstream, the allocator of kube-scheduler.",
-    Allocator.DRAWBRIDGE: "Allocator: drawbridge, for pods with schedulerName drawbridge.",
+    Allocator.UPSTREAM: "the allocator of kube-scheduler",
+    Allocator.DRAWBRIDGE: "for pods with schedulerName drawbridge",
 }
 
 
@@ -84,7 +86,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
         data = placements.placements_as_data(result.entries, result.ledger, audit_findings)
-        data = {"allocator": result.allocator.value, **data}
+        data = {"allocator": result.allocators[0].value, **data}
         output.print_value(data, options.output, streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
@@ -113,7 +115,15 @@ def _text(
     )
     yield from placements.format_audit(audit_findings)
     if result.placements:
-        yield from ("", _ALLOCATORS[result.allocator], placements.NOTE)
+        yield ""
+        yield from _name_allocators(result.allocators)
+        yield placements.NOTE
+
+
+def _name_allocators(used: Sequence[Allocator]) -> Iterator[str]:
+    first, *others = used
+    yield f"Allocator: {first}, {_ALLOCATORS[first]}."
+    yield from (f"Allocator: {each}, {_ALLOCATORS[each]}, for other pods." for each in others)
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,7 @@ class Simulation:
     """
 
     entries: tuple[PodPlacement | WorkloadPlacement, ...]
-    allocator: Allocator
+    allocators: tuple[Allocator, ...]  # first the one of translated pods, then of other pods
     ledger: Ledger
     world: World
     findings: tuple[LocatedFinding, ...]
@@ -146,17 +156,18 @@ def simulate(
 
     Without `allocator`, the placement of the configuration decides.
     """
-    allocator = allocator or default_allocator(inputs.configuration)
-    planner = _planner(inputs, allocator)
+    schedulers = _find_schedulers(inputs, names, allocator)
     ledger = Ledger(sharing=inputs.gates.consumable_capacity)
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
     claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
     allocated = [(each, inputs.details.allocations.get(name)) for name, each in claims.items()]
-    placer = Placer(planner, ledger, inputs.cluster, allocated, inputs.objects.templates)
-    findings = [*inputs.findings, *_report_unenforced(inputs, names, planner, allocator)]
+    planner, nodes = schedulers.world_of(schedulers.used[0])
+    placer = Placer(planner, ledger, nodes, allocated, inputs.objects.templates)
+    findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
     if names is None:
-        preempting = preempting_placer(inputs, placer, findings) if preempt else placer
-        done = tuple(_place_pods(inputs, preempting, findings))
+        preempting = preempting_placer(inputs, placer, findings) if preempt else None
+        placers = schedulers.placers(placer, preempting)
+        done = tuple(_place_pods(inputs, schedulers, placers, findings))
     else:
         done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
     with_policies = (
@@ -164,7 +175,57 @@ def simulate(
         for each in findings
         for finding in apply_policies([each.finding], inputs.configuration.findings)
     )
-    return Simulation(done, allocator, ledger, planner.declared_world(), tuple(with_policies))
+    world = schedulers.declared_world()
+    return Simulation(done, schedulers.used, ledger, world, tuple(with_policies))
+
+
+@dataclass(frozen=True)
+class _Schedulers:
+    """The allocators that place the pods of the input: one that was chosen, or by scheduler."""
+
+    inputs: SimulationInput
+    pools: PodAllocators
+    chosen: Allocator | None
+    planners: Mapping[Allocator, Planner]
+
+    @property
+    def used(self) -> tuple[Allocator, ...]:
+        return tuple(self.planners)
+
+    def of_pod(self, pod: Pod) -> Allocator:
+        return self.chosen or self.pools.choose(pod)
+
+    def world_of(self, allocator: Allocator) -> tuple[Planner, ClusterNodes]:
+        """Return the pools and the nodes of an allocator; a chosen one may use all nodes."""
+        nodes = self.inputs.cluster
+        if self.chosen is None:
+            nodes = self.pools.nodes(allocator, nodes)
+        return self.planners[allocator], nodes
+
+    def placers(
+        self, placer: Placer, preempting: PreemptingPlacer | None
+    ) -> Mapping[Allocator, PodPlacer]:
+        """Return a placer for each allocator, with the same claims, ledger and running pods."""
+        plain = {each: placer.beside(*self.world_of(each)) for each in self.used}
+        if preempting is None:
+            return plain
+        return {allocator: preempting.beside(each) for allocator, each in plain.items()}
+
+    def declared_world(self) -> World:
+        """Return the world with the most pools."""
+        widest = Allocator.UPSTREAM if Allocator.UPSTREAM in self.planners else self.used[0]
+        return self.planners[widest].declared_world()
+
+
+def _find_schedulers(
+    inputs: SimulationInput, names: str | None, chosen: Allocator | None
+) -> _Schedulers:
+    pools = find_pod_allocators(inputs.objects, inputs.gates, inputs.configuration)
+    used = [chosen or default_allocator(inputs.configuration)]
+    if chosen is None and names is None:
+        used += [pools.choose(each.pod) for each in inputs.pods]
+    planners = {each: pools.planner(each) for each in dict.fromkeys(used)}
+    return _Schedulers(inputs, pools, chosen, planners)
 
 
 def default_allocator(configuration: Configuration) -> Allocator:
@@ -174,45 +235,23 @@ def default_allocator(configuration: Configuration) -> Allocator:
 
 
 def _report_unenforced(
-    inputs: SimulationInput, names: str | None, planner: Planner, allocator: Allocator
+    inputs: SimulationInput, names: str | None, schedulers: _Schedulers
 ) -> tuple[LocatedFinding, ...]:
-    """Report rules and declarations of the input that the allocator does not enforce."""
+    """Report rules and declarations of the input that the allocators do not enforce."""
     objects, found = inputs.objects, list[Finding]()
-    if names is None:
-        pods = [each.pod for each in inputs.pods]
-        found += unenforced_rules(pods, objects.claims, objects.templates, allocator)
-    else:
-        named = parse_claim_names(names)
-        claims = [each for each in objects.claims if name_of(each) in named]
-        found += unenforced_claim_rules(claims, allocator)
-    found += unenforced_compatibility(planner.declared_world(), allocator)
-    unused = report_unused_pools(objects.slices, _used_slices(inputs, allocator))
-    found += [unused] if unused else []
+    for allocator in schedulers.used:
+        if names is None:
+            pods = [each.pod for each in inputs.pods if schedulers.of_pod(each.pod) is allocator]
+            found += unenforced_rules(pods, objects.claims, objects.templates, allocator)
+        else:
+            named = parse_claim_names(names)
+            claims = [each for each in objects.claims if name_of(each) in named]
+            found += unenforced_claim_rules(claims, allocator)
+        world = schedulers.planners[allocator].declared_world()
+        found += unenforced_compatibility(world, allocator)
+        unused = report_unused_pools(objects.slices, schedulers.pools.slices(allocator))
+        found += [unused] if unused else []
     return objects.located(found)
-
-
-def _planner(inputs: SimulationInput, allocator: Allocator) -> Planner:
-    planner = Planner(
-        inputs.gates,
-        compatibility=compatibility_declarations(inputs.configuration),
-        unset_groups=UnsetGroups(inputs.configuration.unset_groups),
-        allocator=allocator,
-    )
-    objects = inputs.objects
-    several: tuple[tuple[PlannerObject, ...], ...] = (
-        _used_slices(inputs, allocator), objects.taint_rules, objects.classes, objects.nodes,
-    )  # fmt: skip
-    for each in chain.from_iterable(several):
-        planner.update(each)
-    return planner
-
-
-def _used_slices(inputs: SimulationInput, allocator: Allocator) -> tuple[Slice, ...]:
-    """Return the slices of the pools that the allocator uses."""
-    objects = inputs.objects
-    if allocator is Allocator.UPSTREAM:
-        return tuple(objects.slices)
-    return select_owned_slices(inputs.configuration, objects.slices, objects.nodes)
 
 
 def _without_uid(claim: Claim) -> Claim:
@@ -237,17 +276,21 @@ def _place_claims(
 
 
 def _place_pods(
-    inputs: SimulationInput, placer: PodPlacer, findings: list[LocatedFinding]
+    inputs: SimulationInput,
+    schedulers: _Schedulers,
+    placers: Mapping[Allocator, PodPlacer],
+    findings: list[LocatedFinding],
 ) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
     for each in inputs.pods:
         found = node_fit.extended_resource_findings(each.pod, inputs.cluster, each.object)
         findings += inputs.objects.located(found)
+        placer = placers[schedulers.of_pod(each.pod)]
         if not each.path:
             yield placer.place_pod(each.pod)
             continue
-        placed = _place_workload(each, inputs, placer)
+        placed = _place_workload(each, schedulers, placer)
         if placed.replicas.untried:
             message = (
                 f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "
@@ -259,10 +302,11 @@ def _place_pods(
 
 
 def _place_workload(
-    each: PodsToPlace, inputs: SimulationInput, placer: PodPlacer
+    each: PodsToPlace, schedulers: _Schedulers, placer: PodPlacer
 ) -> WorkloadPlacement:
     if each.pods.on_each_node:
-        done = place_on_each_node(placer, each.pod, inputs.cluster)
+        _, nodes = schedulers.world_of(schedulers.of_pod(each.pod))
+        done = place_on_each_node(placer, each.pod, nodes)
     else:
         done = place_replicas(placer, each.pod, each.pods.number)
     return WorkloadPlacement(each.object, each.path, each.pods.name, done)

@@ -99,5 +99,6 @@ def _describe(
     if given.cluster is not None and given.context is not None:
         from cli.placement_preview import make_preview  # noqa: PLC0415  # loads the CEL engine
 
-        preview = make_preview(*given.cluster, given.context.configuration)
+        context = given.context
+        preview = make_preview(*given.cluster, context.configuration, context.facts)
     return Outcomes(given.context, preview).describe(result, verbose=verbose)

@@ -6,29 +6,37 @@ scheduler are not evaluated.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from dra.allocation import Consumer
 from dra.claim import CLAIM, Claim
+from dra.device import Taint
 from dra.finding import Code, Finding
+from dra.names import OWNED_TAINT
 from dra.nodes import Node, matches_selector, selector_problems
+from dra.taints import tolerates
 from ledger import codes, extended_resources
 from ledger.ledger import name_of
 from ledger.pods import Pod
 from solver.reasons import Reason
 
+_FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+
 
 class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of a cluster, and their properties other than devices.
 
-    `advertised` holds the resource names that device plugins serve on a node; `classes` maps each
-    resource name to the class that serves it.
+    `fenced` nodes have the taint of owned nodes, which pods of other schedulers do not tolerate;
+    their other taints are not known. `advertised` holds the resource names that device plugins
+    serve on a node; `classes` maps each resource name to the class that serves it.
     """
 
     nodes: tuple[Node, ...]
     unschedulable: frozenset[str] = frozenset()
+    fenced: frozenset[str] = frozenset()
     advertised: Mapping[str, frozenset[str]] = {}
     classes: Mapping[str, str] = {}
 
@@ -51,6 +59,8 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
         )
     else:
         found, reasons = schedulable_nodes(cluster.nodes, cluster)
+        found, fenced = _reachable_behind_fence(pod, found, cluster)
+        reasons = (*reasons, *fenced)
     selector = pod.spec.node_selector
     chosen = [node for node in found if has_labels(selector, node)] if selector else [*found]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
@@ -62,6 +72,17 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     near = [node for node in near if matches_selector(required, node)]
     text = "excluded by the required node affinity"
     return near, (*reasons, *_exclusion_reasons(text, len(chosen), len(near)))
+
+
+def _reachable_behind_fence(
+    pod: Pod, nodes: list[Node], cluster: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the nodes whose fence the pod tolerates or that have none, and the other reasons."""
+    if not cluster.fenced or any(tolerates(each, _FENCE) for each in pod.spec.tolerations):
+        return nodes, ()
+    found = [node for node in nodes if node.name not in cluster.fenced]
+    text = f"excluded by the taint {_FENCE.key}:{_FENCE.effect}"
+    return found, _exclusion_reasons(text, len(nodes), len(found))
 
 
 def schedulable_nodes(

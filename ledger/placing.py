@@ -4,6 +4,7 @@ Of the scheduler's node filters, only nodeName, nodeSelector, node affinity and 
 not cpu, memory, taints or affinity to pods. Each placement reserves its devices in the ledger.
 """
 
+import copy
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -73,6 +74,12 @@ class Placer:
                 kept = written or msgspec.to_builtins(claim.status.allocation, enc_hook=str)
                 self._written[name_of(claim)] = kept
             ledger.observe(claim)
+
+    def beside(self, planner: Planner, cluster: ClusterNodes) -> "Placer":
+        """Return a placer for the pods of another scheduler, with the same claims and ledger."""
+        other = copy.copy(self)
+        other._planner, other._cluster = planner, cluster  # noqa: SLF001  # its own class
+        return other
 
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, or return the reasons of all nodes why not."""

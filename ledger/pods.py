@@ -11,6 +11,7 @@ from dra.claim import ClaimMetadata
 from dra.decode import Object, Reader
 from dra.device import NodeSelector
 from dra.quantity import Quantity
+from dra.taints import Toleration
 
 SIDECAR = "Always"
 FINISHED = ("Succeeded", "Failed")
@@ -66,12 +67,14 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a pod that decide its nodes, its devices and its preemption."""
 
+    scheduler_name: str = ""
     node_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
     init_containers: tuple[PodContainer, ...] = ()
     containers: tuple[PodContainer, ...] = ()

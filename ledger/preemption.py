@@ -3,6 +3,7 @@
 As in `ledger.placing`, CPU and memory do not count: victims are pods that hold devices.
 """
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,12 @@ class PreemptingPlacer:
         self._running = {each.name: each for each in running}
         self._budgets = budgets
         self._priorities = priorities
+
+    def beside(self, placer: Placer) -> "PreemptingPlacer":
+        """Return a placer for the pods of another scheduler, with the same running pods."""
+        other = copy.copy(self)
+        other._placer = placer  # noqa: SLF001  # its own class
+        return other
 
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, on a node where it evicts others if it fits on none without that."""

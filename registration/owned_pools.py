@@ -16,7 +16,8 @@ from dra.inventory import PoolID
 from dra.names import DUAL_LABEL, OWNED_TAINT
 from dra.nodes import Node
 from dra.slices import Slice
-from facts.families import Family, serves_name
+from facts.families import Family, known_families, serves_name
+from facts.model import ClassFacts
 from facts.served_names import advertised_resources
 from registration.ownership_codes import (
     FENCE_AROUND_ALL,
@@ -124,7 +125,10 @@ def _is_shared(each: Slice) -> bool:
 
 
 def select_owned_slices(
-    configuration: Configuration, slices: Sequence[Slice], nodes: Iterable[Node]
+    configuration: Configuration,
+    slices: Sequence[Slice],
+    nodes: Iterable[Node],
+    classes: Iterable[ClassFacts],
 ) -> tuple[Slice, ...]:
     """Return the slices of the pools that the allocator uses; all without bridge placement.
 
@@ -133,7 +137,11 @@ def select_owned_slices(
     owned = owned_pools(configuration)
     if not owned:
         return tuple(slices)
+    known, extended = known_families(configuration), drivers_by_resource(classes)
     by_name = {each.name: each for each in nodes}
+    withheld = {
+        name: find_withheld_drivers(each, known, extended) for name, each in by_name.items()
+    }
     pools: dict[PoolID, list[Slice]] = {}
     for each in slices:
         pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
@@ -141,6 +149,7 @@ def select_owned_slices(
         pool
         for pool, published in pools.items()
         if decide_pool(owned, pool, published, by_name.get) in _OWNED
+        and pool.driver not in withheld[find_local_node(published) or ""]
     }
     return tuple(each for each in slices if PoolID(each.driver, each.pool) in used)
 
@@ -153,8 +162,8 @@ def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Findi
     left = len(all_pools) - len(used_pools)
     if not left:
         return None
-    verb = "is" if left == 1 else "are"
-    message = f"{left} of {count_noun(len(all_pools), 'pool')} {verb} not owned and left out"
+    message = f"the allocator of Drawbridge does not use {left} of "
+    message += count_noun(len(all_pools), "pool")
     return POOLS_NOT_OWNED.at("ownedPools", message, object="Configuration")
 
 
@@ -174,12 +183,13 @@ def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> 
 
 def report_shared_pool(pool: PoolID, slices: Iterable[Slice]) -> Finding:
     """Report a pool of an owned driver that is not local; the allocator does not use it."""
-    message = f"pool {pool.name} of driver {pool.driver} is not local to one node: {_reach(slices)}"
-    return POOL_NOT_LOCAL.at("spec", message)
+    newest = sorted(slices, key=lambda each: (-each.generation, each.name))
+    message = f"pool {pool.name} of driver {pool.driver} is not local to one node: {_reach(newest)}"
+    return POOL_NOT_LOCAL.at("spec", message, object=f"ResourceSlice/{newest[0].name}")
 
 
 def _reach(slices: Iterable[Slice]) -> str:
-    for each in sorted(slices, key=lambda each: (-each.generation, each.name)):
+    for each in slices:
         if each.all_nodes:
             return f"ResourceSlice {each.name} sets allNodes"
         if each.per_device_node_selection:
@@ -251,13 +261,22 @@ def _list_nodes(names: Sequence[str]) -> str:
     return f"{noun} {', '.join(names[:_MAX_NAMED_NODES])}{more}"
 
 
+def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:
+    """Return the drivers whose devices classes with an extended resource name select, by name."""
+    found: dict[str, frozenset[str]] = {}
+    for each in classes:
+        if each.extended:
+            found[each.extended] = found.get(each.extended, frozenset()).union(each.drivers)
+    return found
+
+
 def find_withheld_drivers(
     node: Node, known: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
     """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
 
-    The allocator does not use their devices. `extended` has the drivers whose devices the classes
-    with an extended resource name select, by this name. The controller keeps the label of a dual
+    The allocator does not use their devices. `extended` is a result of `drivers_by_resource`. The
+    controller keeps the label of a dual
     node until the last pod with a device of the plugin has ended.
     """
     if DUAL_LABEL in node.labels:

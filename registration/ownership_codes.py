@@ -66,10 +66,11 @@ POOLS_NOT_OWNED = Code(
     name="PoolsNotOwned",
     severity=Severity.INFO,
     text=(
-        "With `placement: bridge`, the allocator uses only the pools that `ownedPools` selects. A "
-        "simulation leaves the others out."
+        "With `placement: bridge`, the allocator uses only the pools that `ownedPools` selects, "
+        "except those whose devices a device plugin has. A simulation gives the devices of the "
+        "other pools only to pods of other schedulers."
     ),
-    example="ownedPools: 3 of 8 pools are not owned and left out",
+    example="ownedPools: the allocator of Drawbridge does not use 3 of 8 pools",
     remedy="No action is needed. To simulate all pools, pass a Configuration that owns them.",
 )
 

@@ -65,6 +65,23 @@ def test_a_report_with_a_cluster_says_where_it_fits(text: str, became: str, fits
     assert f"-> {fits}" in outcome
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "fits"),
+    [("default-scheduler", "on edge-1: gpu-0"), ("volcano", "on hgx-1: gpu-0")],
+)
+def test_a_workload_fits_where_its_scheduler_allocates(
+    scheduler: str, fits: str, tmp_path: Path
+) -> None:
+    owned = (
+        "{driver: gpu.nvidia.com, nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}}"
+    )
+    configuration = tmp_path / "configuration.yaml"
+    head = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+    configuration.write_text(f"{head}placement: bridge\nownedPools: [{owned}]\n", "utf-8")
+    text = POD.replace("spec:", f"spec:\n  schedulerName: {scheduler}")
+    assert f"-> {fits}" in " ".join(report(text, *CLUSTER, "--config", str(configuration)))
+
+
 def test_a_refused_workload_is_named_with_its_codes() -> None:
     lines = report(POD.replace("nvidia.com/gpu", "huawei.com/Ascend910B4"), *CLUSTER)
     assert lines[0] == "Pod/ml/p: huawei.com/Ascend910B4 1 -> refused [NoTargetSaysIt]"

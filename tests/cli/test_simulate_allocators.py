@@ -102,9 +102,71 @@ def test_our_allocator_uses_only_owned_pools(run: Run) -> None:
     pods = pod("a") + pod("b", spec="nodeSelector: {zone: a}") + configuration
     code, printed, err = run(pods)
     assert (code, nodes(printed)) == (1, ["n2", None])
-    assert "1 of 2 pools is not owned and left out [PoolsNotOwned]" in err
+    assert "does not use 1 of 2 pools [PoolsNotOwned]" in err
     assert nodes(run(pods, "--allocator", "upstream")[1]) == ["n1", "n1"]
     assert "PoolsNotOwned" not in run(pods, "--allocator", "upstream")[2]
+
+
+IN_ZONE_B = BRIDGE.replace("nodeSelector: {}", "nodeSelector: {matchLabels: {zone: b}}")
+OTHER_DRIVER = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s3}
+spec:
+  driver: cpu.io
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: c}]
+"""
+TOLERATED = "tolerations: [{key: drawbridge.dev/owned, operator: Exists}]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "expected"),
+    [
+        ("schedulerName: drawbridge", "", "n2"),
+        ("schedulerName: volcano", "", "n1"),
+        ("schedulerName: volcano; nodeSelector: {zone: b}", "", None),
+        (f"schedulerName: volcano; nodeSelector: {{zone: b}}; {TOLERATED}", "", "n2"),
+        # Admission moves a pod off the default scheduler only if every driver has owned pools.
+        ("schedulerName: default-scheduler", "", "n2"),
+        ("schedulerName: default-scheduler", OTHER_DRIVER, "n1"),
+        ("schedulerName: drawbridge", OTHER_DRIVER, "n2"),
+    ],
+)
+def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(
+    run: Run, spec: str, more: str, expected: str | None
+) -> None:
+    one = pod("a", spec=spec.replace("; ", "\n  "))
+    _, printed, _ = run(one + IN_ZONE_B, cluster=CLUSTER + more)
+    assert nodes(printed) == [expected]
+
+
+def test_pods_of_both_schedulers_share_the_ledger_and_the_output_names_both(run: Run) -> None:
+    pods = "".join(
+        pod(f"{scheduler}-{number}", spec=f"schedulerName: {scheduler}")
+        for number in range(3)
+        for scheduler in ("drawbridge", "volcano")
+    )
+    unfenced = BRIDGE.replace("nodeSelector: {}", "nodeSelector: {}, unfenced: true")
+    code, printed, _ = run(pods + unfenced)
+    used = [each for one in printed["pods"] if one["node"] for each in devices(one)]
+    assert (code, sorted(used)) == (1, ["w", "x", "z"])
+    files = ("--cluster", str(run.folder / "cluster.yaml"), "-f", str(run.folder / "pods.yaml"))
+    text = simulate(*files)[1]
+    assert "Allocator: drawbridge, for pods with schedulerName drawbridge.\n" in text
+    assert "Allocator: upstream, the allocator of kube-scheduler, for other pods.\n" in text
+
+
+def test_our_allocator_leaves_devices_to_the_plugin_of_the_node(run: Run) -> None:
+    both = CLUSTER.replace(
+        "metadata: {name: n2, labels: {zone: b}}",
+        "metadata: {name: n2, labels: {zone: b}}\nstatus: {allocatable: {example.com/gpu: 1}}",
+    )
+    pods = pod("a", spec="schedulerName: drawbridge") + IN_ZONE_B
+    assert nodes(run(pods)[1]) == ["n2"]
+    assert nodes(run(pods, cluster=both)[1]) == [None]
 
 
 RULES = (

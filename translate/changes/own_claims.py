@@ -48,13 +48,12 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
                 "spec.tolerations", f"added a toleration for the taint {OWNED_TAINT}"
             )
         return
-    owned = {str(each.driver) for each in configuration.owned_pools}
-    published = {each.name for each in facts.drivers} if facts else set()
-    installed = _find_installed(facts, configuration) if facts else set()
-    if is_default_scheduler(name) and published and installed <= owned:
+    if is_default_scheduler(name) and owns_all_drivers(facts, configuration):
         yield use_our_scheduler(patch)
         return
     yield from report_tolerated_fence(patch.pod)
+    owned = {str(each.driver) for each in configuration.owned_pools}
+    published = {each.name for each in facts.drivers} if facts else set()
     if is_default_scheduler(name) and not owned.isdisjoint(published):
         drivers = ", ".join(sorted(published & owned))
         yield CLAIMS_LEFT.at(
@@ -62,6 +61,14 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
             f"the pod has claims of its own and keeps the default scheduler, which cannot use the "
             f"owned pools of {drivers}",
         )
+
+
+def owns_all_drivers(facts: Facts | None, configuration: Configuration) -> bool:
+    """Whether pods with claims of their own move from the default scheduler."""
+    owned = {str(each.driver) for each in configuration.owned_pools}
+    return (
+        facts is not None and bool(facts.drivers) and _find_installed(facts, configuration) <= owned
+    )
 
 
 def _find_installed(facts: Facts, configuration: Configuration) -> set[str]:
