@@ -107,6 +107,19 @@ LEADER_MISSING = Code(
     example="Lease drawbridge-system/drawbridge-controller was renewed 4 hours ago",
     remedy="Check that the pods of Deployment drawbridge-controller run, and read their log.",
 )
+SCHEDULER_MISSING = Code(
+    name="SchedulerMissing",
+    severity=Severity.ERROR,
+    text=(
+        "With `placement: bridge`, no scheduler of Drawbridge renews its Lease, so pods with "
+        "schedulerName drawbridge stay pending."
+    ),
+    example="Lease drawbridge-system/drawbridge-scheduler not found",
+    remedy=(
+        "Check that the pods of Deployment drawbridge-scheduler run, and read the logs of their "
+        "two containers. To use the default scheduler, set `placement: native`."
+    ),
+)
 RIGHT_MISSING = Code(
     name="RightMissing",
     severity=Severity.WARNING,
@@ -131,6 +144,7 @@ CODES = Codes(
         NOT_TRIED,
         FACTS_MISSING,
         LEADER_MISSING,
+        SCHEDULER_MISSING,
         RIGHT_MISSING,
     ),
 )

@@ -13,11 +13,12 @@ from cli import doctor_codes as codes
 from cli.doctor_line import DoctorLine, describe_seconds, found, not_checked, passed
 from cli.doctor_state import ClusterState, Object, Unread
 from cli.webhook_trial import TrialResult
-from config.model import Configuration
+from config.model import Configuration, Placement
 from documents.paths import get_value
 from documents.values import Value
 from dra.counted import count_noun
-from dra.names import CONTROLLER_LEASE, FACTS_CONFIG_MAP
+from dra.finding import Code
+from dra.names import CONTROLLER_LEASE, FACTS_CONFIG_MAP, SCHEDULER_LEASE
 from registration.match_conditions import find_inactive
 from registration.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from registration.scope import Mode, decide_namespace_scope
@@ -28,6 +29,7 @@ _TRIAL: Final = "webhook"
 _SCOPE: Final = "namespaces"
 _FACTS: Final = "facts"
 _LEADER: Final = "controller"
+_SCHEDULER: Final = "scheduler"
 _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
 _SOON: Final = 14 * _DAY
@@ -202,24 +204,35 @@ def _read_time(text: Value) -> float | None:
 
 
 def _check_leader(state: ClusterState, _: Configuration) -> Iterator[DoctorLine]:
-    if state.installed.mutating is None:
-        return
-    live, name = state.installed.lease, f"{state.installed.namespace}/{CONTROLLER_LEASE}"
+    if state.installed.mutating is not None:
+        lease = state.installed.lease
+        yield _check_lease(_LEADER, CONTROLLER_LEASE, lease, codes.LEADER_MISSING, state)
+
+
+def _check_scheduler(state: ClusterState, configuration: Configuration) -> Iterator[DoctorLine]:
+    """With `placement: bridge`, say which scheduler leads; only its allocator allocates."""
+    if configuration.placement is Placement.BRIDGE:
+        lease = state.installed.scheduler_lease
+        yield _check_lease(_SCHEDULER, SCHEDULER_LEASE, lease, codes.SCHEDULER_MISSING, state)
+
+
+def _check_lease(
+    check: str, bare: str, live: Object | Unread | None, missing: Code, state: ClusterState
+) -> DoctorLine:
+    name = f"{state.installed.namespace}/{bare}"
     if isinstance(live, Unread):
-        yield not_checked(_LEADER, live.reason)
-        return
+        return not_checked(check, live.reason)
     spec = get_value(dict(live or {}), ("spec",))
     renewed = _read_time(get_value(spec, ("renewTime",)))
     holder = get_value(spec, ("holderIdentity",))
     if renewed is None or not holder:
         message = f"Lease {name} {'has no holder' if live else 'not found'}"
-        yield found(_LEADER, codes.LEADER_MISSING.at("", message))
-    elif state.now - renewed > _WITHOUT_LEADER:
+        return found(check, missing.at("", message))
+    if state.now - renewed > _WITHOUT_LEADER:
         ago = describe_seconds(state.now - renewed)
         message = f"{holder} renewed Lease {name} {ago} ago, and nobody since"
-        yield found(_LEADER, codes.LEADER_MISSING.at("", message))
-    else:
-        yield passed(_LEADER, f"{holder} leads")
+        return found(check, missing.at("", message))
+    return passed(check, f"{holder} leads")
 
 
 INSTALLATION_CHECKS: Final[
@@ -231,4 +244,5 @@ INSTALLATION_CHECKS: Final[
     _check_answers,
     _check_facts,
     _check_leader,
+    _check_scheduler,
 )

@@ -13,7 +13,7 @@ import msgspec
 
 from cli import live_cluster, webhook_trial
 from cli.webhook_trial import WebhookTrial
-from config.model import Configuration, Scope
+from config.model import Configuration, Placement, Scope
 from controller.field_probe import (
     FIELD_PROBES,
     interpret_rejection,
@@ -27,6 +27,7 @@ from dra.names import (
     FACTS_CONFIG_MAP,
     JUDGE_CONFIGURATION,
     NAMESPACE,
+    SCHEDULER_LEASE,
     WEBHOOK_CONFIGURATION,
 )
 from registration.scope import Mode, decide_namespace_scope
@@ -114,7 +115,8 @@ class Installed:
     mutating: Object | Unread | None
     judge: Object | Unread | None
     facts: Object | Unread | None
-    lease: Object | Unread | None
+    lease: Object | Unread | None  # of the controller
+    scheduler_lease: Object | Unread | None
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ async def read_state(
         kind.kind: await _if_readable(live_cluster.list_objects(session, kind)) for kind in kinds
     }
     namespaces = await _read_namespaces(session, namespace)
-    installed = await _read_installed(session)
+    bridge = configuration.placement is Placement.BRIDGE
+    installed = await _read_installed(session, bridge=bridge)
     trial = None
     if isinstance(installed.mutating, dict):
         trial = await _try_webhook(session, options.namespace, namespaces, configuration.scope)
@@ -194,7 +197,7 @@ def _labels(value: Object) -> Mapping[str, str]:
     return {k: f"{v}" for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-async def _read_installed(session: "Session") -> Installed:
+async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
     from cluster import resources  # noqa: PLC0415  # loaded on demand
 
     async def read(resource: "Resource", name: str, namespace: str = "") -> Object | Unread | None:
@@ -210,6 +213,9 @@ async def _read_installed(session: "Session") -> Installed:
         judge=await read(resources.VALIDATING_WEBHOOKS, JUDGE_CONFIGURATION),
         facts=await read(resources.CONFIG_MAPS, FACTS_CONFIG_MAP, namespace),
         lease=await read(resources.LEASES, CONTROLLER_LEASE, namespace),
+        scheduler_lease=await read(resources.LEASES, SCHEDULER_LEASE, namespace)
+        if bridge
+        else None,
     )
 
 

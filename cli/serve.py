@@ -5,6 +5,7 @@ import asyncio
 
 from cli.exit_codes import BAD, DONE
 from cli.streams import Streams
+from dra.names import SCHEDULER_LEASE
 from runtime.addresses import Address, parse_address
 
 NAME = "serve"
@@ -64,8 +65,8 @@ def _add_allocator(
     allocator.add_argument(
         "--lease",
         metavar="[NAMESPACE/]NAME",
-        default="drawbridge-scheduler",
-        help="the Lease of the kube-scheduler (default: drawbridge-scheduler, in --namespace)",
+        default=SCHEDULER_LEASE,
+        help=f"the Lease of the kube-scheduler (default: {SCHEDULER_LEASE}, in --namespace)",
     )
     allocator.add_argument(
         "--host",

@@ -39,6 +39,7 @@ CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
 MIRRORED_QUOTA: Final = "drawbridge-quota"
 PROBE_TEMPLATE: Final = "drawbridge-probe"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
+SCHEDULER_LEASE: Final = "drawbridge-scheduler"
 CA_SECRET: Final = "drawbridge-ca"  # noqa: S105  # a name
 WEBHOOK_DEPLOYMENT: Final = "drawbridge-webhook"
 WEBHOOK_SERVICE: Final = "drawbridge-webhook"

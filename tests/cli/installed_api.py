@@ -58,12 +58,12 @@ def facts_map() -> JSON:
     return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
 
 
-def lease(age: float, holder: str = "controller-0") -> JSON:
+def lease(age: float, holder: str = "controller-0", name: str = "drawbridge-controller") -> JSON:
     renewed = NOW - dt.timedelta(seconds=age)
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "drawbridge-controller", "namespace": SYSTEM},
+        "metadata": {"name": name, "namespace": SYSTEM},
         "spec": {"holderIdentity": holder, "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}"},
     }
 

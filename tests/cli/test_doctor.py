@@ -145,8 +145,14 @@ def own(value: str) -> Callable[[FakeApi], None]:
         node = api.all("Node")[0]
         node["metadata"].setdefault("labels", {})["owned"] = ""
         api.put(node)
+        api.put(lease(1, "host-1_0d3f", "drawbridge-scheduler"))
 
     return change
+
+
+def own_without_scheduler(api: FakeApi) -> None:
+    own("")(api)
+    api.remove("Lease", "drawbridge-scheduler", SYSTEM)
 
 
 def advertise(api: FakeApi) -> None:
@@ -221,6 +227,9 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
     "dual node": ("nodes", "DualNodes", 0, advertise),
     "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
+    "bridge placement without its scheduler": (
+        "scheduler", "SchedulerMissing", 1, own_without_scheduler,
+    ),
     "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),
 }  # fmt: skip
 
@@ -308,4 +317,7 @@ def test_owned_nodes_with_their_taint_are_right(tmp_path: Path) -> None:
 
     (line,) = doctor(tmp_path, "-o", "json", change=fence).of("owned nodes")
     assert line["message"] == "1 owned node; each that needs the taint has it"
+    (scheduler,) = doctor(tmp_path, "-o", "json", change=fence).of("scheduler")
+    assert scheduler["message"] == "host-1_0d3f leads"
+    assert not doctor(tmp_path, "-o", "json").of("scheduler")
     assert not doctor(tmp_path, "-o", "json").of("owned nodes")
