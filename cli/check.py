@@ -6,8 +6,10 @@ also judges devices, references and quotas.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from cel.dra import Selectors
 from cli import output
@@ -35,9 +37,11 @@ from dra.finding import Finding
 from facts.gather import GatheredFacts
 from judge.classes import judge_classes
 from judge.codes import NOTHING_TO_JUDGE
+from judge.context import JudgeContext
 from judge.judgement import judge_file
 from judge.slices import judge_slices
 from registration.dual_nodes import describe_dual_nodes
+from registration.owned_pools import owned_pools, report_shared_pools
 
 NAME = "check"
 EXIT_CODES = JUDGED
@@ -96,13 +100,15 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         of_document = translate_pods(document, translation)
         pods += of_document.pods
         found += of_document.findings
-    context = cluster.judge_context(one for each in pods for one in each.templates)
+    templates = [one for each in pods for one in each.templates]
+    context = cluster.judge_context(templates)
+    contexts = cluster.contexts_of_pods(context, templates, gathered)
     claims = [each for each in map(read_claim_subject, readable) if each is not None]
     for subject in claims:
         found += judge_file(subject, context)
     served = find_served_names(context, cluster.configuration.legacy)
     for each in pods:
-        found += judge_pod(each, context, served)
+        found += _judge_pod(each, context, contexts(each.pod), served)
     if gathered and (claims or pods):
         found += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
@@ -110,6 +116,18 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         remedy = "Pass files with such objects."
         yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)
     yield from dict.fromkeys(found)
+
+
+def _judge_pod(
+    pod: TranslatedPod, all_pools: JudgeContext, used: JudgeContext, served: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Judge a pod with the pools that its allocator uses; say what only that limit causes."""
+    known = frozenset(judge_pod(pod, all_pools, served)) if used is not all_pools else ()
+    for each in judge_pod(pod, used, served):
+        if used is all_pools or each in known:
+            yield each
+        else:
+            yield replace(each, message=f"in the pools of ownedPools: {each.message}")
 
 
 def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:
@@ -132,6 +150,7 @@ def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:
         unset = UnsetGroups(configuration.unset_groups)
         declared = compatibility_declarations(configuration)
         found += judge_slices(slices, unset, declared, selectors)
+        found += report_shared_pools(owned_pools(configuration), slices)
     if files.classes:
         names = {each.metadata.name for each in files.classes}
         own |= {f"{_CLASS}/{name}" for name in names}

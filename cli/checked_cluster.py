@@ -5,7 +5,7 @@ nothing is known about other objects, so none is reported as missing.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from cli import live_cluster
 from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.facts import facts_input
 from cli.input_files import read_documents
+from cli.pod_allocators import find_pod_allocators
 from cli.simulate import default_allocator
 from cli.streams import Streams
 from config.model import Configuration
@@ -33,6 +34,7 @@ from facts.model import Facts
 from judge.context import JudgeContext, ObjectLookups, build_context
 from ledger.ledger import Ledger
 from ledger.planner import Planner, PlannerObject
+from ledger.pods import Pod
 from solver.deviations import Allocator
 from translate.legacy.networks import add_networks
 from translate.pods import TranslationContext, make_context
@@ -69,17 +71,39 @@ class CheckedCluster:
         return replace(context, admin_access=admin)
 
     def _facts_input(self) -> FactsInput:
-        return facts_input(
-            ClusterObjects(
-                slices=(*self.cluster.slices, *self.input.slices),
-                classes=(*self.cluster.classes, *self.input.classes),
-                nodes=(*self.cluster.nodes, *self.input.nodes),
-                others=(*self.cluster.others, *self.input.others),
-            )
+        return facts_input(self._objects())
+
+    def _objects(self) -> ClusterObjects:
+        return ClusterObjects(
+            slices=(*self.cluster.slices, *self.input.slices),
+            classes=(*self.cluster.classes, *self.input.classes),
+            nodes=(*self.cluster.nodes, *self.input.nodes),
+            others=(*self.cluster.others, *self.input.others),
         )
 
-    def judge_context(self, generated: Iterable[Template] = ()) -> JudgeContext:
-        """Return the context of judgements; `generated` are templates that do not exist yet."""
+    def contexts_of_pods(
+        self, context: JudgeContext, generated: Sequence[Template], gathered: GatheredFacts | None
+    ) -> Callable[[Pod], JudgeContext]:
+        """Return the context for each pod: those of the own scheduler have only the owned pools.
+
+        `context` is that of all other objects.
+        """
+        if gathered is None or self.allocator is Allocator.UPSTREAM:
+            return lambda _: context
+        allocators = find_pod_allocators(
+            self._objects(), self.gates, self.configuration, gathered.facts
+        )
+        owned = frozenset(each.name for each in allocators.owned)
+        narrow = self.judge_context(generated, slices=owned)
+        return lambda pod: narrow if allocators.choose(pod) is Allocator.DRAWBRIDGE else context
+
+    def judge_context(
+        self, generated: Iterable[Template] = (), *, slices: Container[str] | None = None
+    ) -> JudgeContext:
+        """Return the context of judgements; `generated` are templates that do not exist yet.
+
+        Without `slices`, the names of those that count, all do.
+        """
         planner = Planner(
             self.gates,
             compatibility=compatibility_declarations(self.configuration),
@@ -88,8 +112,9 @@ class CheckedCluster:
         )
         ledger = Ledger(sharing=self.gates.consumable_capacity)
         for files in (self.cluster, self.input):
-            published: tuple[tuple[PlannerObject, ...], ...] = (
-                files.slices, files.taint_rules, files.classes, files.nodes,
+            counting = [each for each in files.slices if slices is None or each.name in slices]
+            published: tuple[Iterable[PlannerObject], ...] = (
+                counting, files.taint_rules, files.classes, files.nodes,
             )  # fmt: skip
             for each in chain.from_iterable(published):
                 planner.update(each)

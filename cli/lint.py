@@ -40,6 +40,7 @@ from judge import classes, slices
 from judge.codes import NOTHING_TO_JUDGE, POOL_INCOMPLETE
 from judge.judgement import judge_file
 from judge.subject import Subject, claim_subject, template_subject
+from registration.owned_pools import owned_pools, report_shared_pools
 
 NAME = "lint"
 EXIT_CODES = JUDGED
@@ -206,6 +207,7 @@ def _judge(
     )
     yield from _without_consequences(judged, files, documents)
     yield from classes.judge_classes(files.classes, files.slices, selectors)
+    yield from report_shared_pools(owned_pools(configuration), files.slices)
 
 
 def _without_consequences(

@@ -307,3 +307,47 @@ def test_answer_is_that_of_the_allocator_in_charge(
     cluster.write_text(EXCLUSIVE)
     found = findings(CLAIM % 2, "--cluster", str(cluster), "--allocator", allocator)[1]
     assert [each["severity"] for each in found] == severities
+
+
+BRIDGE = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+- driver: gpu.nvidia.com
+  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: %s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "zone", "expected"),
+    [
+        ("drawbridge", "a", []),
+        ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
+        ("volcano", "b", []),
+    ],
+)
+def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
+    scheduler: str, zone: str, expected: list[str], tmp_path: Path
+) -> None:
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(BRIDGE % zone, "utf-8")
+    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
+        "spec:\n      res", f"spec:\n      schedulerName: {scheduler}\n      res"
+    )
+    text = TEMPLATE.replace("gpu.nvidia.com}", "gpu.nvidia.com, count: 8}") + f"---\n{pod}"
+    found = findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1]
+    assert [each["code"] for each in found] == expected
+    assert all(each["message"].startswith("in the pools of ownedPools: ") for each in found)
+
+
+def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) -> None:
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(BRIDGE % "a", "utf-8")
+    slices = EXCLUSIVE.replace("nodeName: n1", "allNodes: true")
+    for command in ("check", "lint"):
+        out = io.StringIO()
+        streams = Streams(io.BytesIO(slices.encode()), out, io.StringIO())
+        dispatch([command, "-f", "-", "--config", str(configuration)], streams, "drawbridge")
+        assert "<stdin>:4: warning: ResourceSlice/s spec: pool n1 of driver" in out.getvalue()
+        assert "[PoolNotLocal]" in out.getvalue()
