@@ -178,7 +178,8 @@ def owned_nodes_get_the_taint_and_pods_the_toleration(stage: Stage) -> None:
 
 def _check_admission(stage: Stage, cluster: Installation) -> None:
     """Check the pods that get the scheduler and the toleration, and those that do not."""
-    cluster.kubectl("label", "namespace", stage.namespace, "drawbridge.dev/translate=enforce")
+    label = "drawbridge.dev/translate=enforce"
+    cluster.kubectl("label", "namespace", stage.namespace, label).check()
 
     def admitted(body: JSON) -> JSON:
         pod = stage.client.create(stage.pod_path(), body, dryRun="All")

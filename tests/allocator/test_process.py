@@ -312,3 +312,28 @@ async def _of_another_leader(rig: Rig) -> None:
 
 def test_a_process_stops_when_another_scheduler_leads(tmp_path: Path) -> None:
     play(tmp_path, _of_another_leader)
+
+
+async def _of_a_lost_taint(rig: Rig) -> None:
+    fence(rig)
+    request = rig.add_pod("first")
+
+    async def fitting(is_expected: Callable[[list[Json]], bool]) -> None:
+        while not is_expected((await rig.call("prefilter", **request))[1]["fit"]):  # noqa: ASYNC110  # the process runs elsewhere
+            await asyncio.sleep(0.02)
+
+    async with process(rig), renewing(rig):
+        await rig.status(lambda each: each["leading"])
+        await fitting(bool)
+        node = rig.api.get("nodes", "node-1")
+        assert node is not None
+        rig.api.put({**node, "spec": {}})
+        await fitting(lambda fit: not fit)
+        # The pools of other nodes could be used, so the allocator stays ready.
+        assert (await rig.call("status"))[1]["ready"]
+        fence(rig)
+        await fitting(bool)
+
+
+def test_the_pools_of_a_node_are_not_used_while_it_lacks_the_taint(tmp_path: Path) -> None:
+    play(tmp_path, _of_a_lost_taint)
