@@ -70,11 +70,13 @@ class Layout:
 
     def tainted(self, name: str, taint: Wire) -> "Layout":
         """Return the layout with one device tainted."""
+        return self.changed(name, taints=[taint])
+
+    def changed(self, name: str, **fields: object) -> "Layout":
+        """Return the layout with other fields of one device."""
         return self._with(
             lambda devices: tuple(
-                replace(device, wire={**device.wire, "taints": [taint]})
-                if device.name == name
-                else device
+                replace(device, wire={**device.wire, **fields}) if device.name == name else device
                 for device in devices
             )
         )

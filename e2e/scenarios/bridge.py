@@ -2,16 +2,12 @@
 
 from functools import partial
 
-from e2e.bridge.placement import OWNED, SCHEDULER, TOLERATION, BridgeStage, bridge_scenario
+from e2e.bridge.placement import SCHEDULER, TOLERATION, BridgeStage, bridge_scenario
 from e2e.installed.installation import set_mode, wait_for_facts
-from e2e.nodes.fleet import NodePlan
 from e2e.scenarios import stock
 from e2e.scenarios.objects import claim_spec, request
-from e2e.scenarios.stage import LABEL
 
 GPU = "gpu.nvidia.com"
-NODES, PODS = 100, 200
-BURST_SECONDS = 180.0
 
 
 @bridge_scenario("smoke")
@@ -76,22 +72,6 @@ def a_published_device_wakes_the_pod_that_waits_for_it(stage: BridgeStage) -> No
     stage.wait_unschedulable("worker")
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.wait_running("worker")
-
-
-@bridge_scenario("full")
-def pods_spread_over_a_hundred_nodes(stage: BridgeStage) -> None:
-    """Two hundred pods at once get different GPUs, each with its node's own."""
-    labels = {LABEL: stage.name, **OWNED}
-    plans = [
-        NodePlan(stage.node_name(str(number)), "dgx-a100", {GPU: "full"}, labels)
-        for number in range(NODES)
-    ]
-    stage.fleet.add_all(plans)
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    for number in range(PODS):
-        stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
-    stage.wait("all pods run", partial(running, stage, PODS), BURST_SECONDS)
-    assert stage.check_allocations() == PODS
 
 
 def running(stage: BridgeStage, count: int) -> bool:

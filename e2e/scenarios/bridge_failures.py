@@ -1,0 +1,133 @@
+"""Scenarios: processes of bridge placement fail during a burst; no pod is lost or doubled."""
+
+import signal
+from functools import partial
+
+from e2e.bridge.pair import Pair
+from e2e.bridge.placement import OWNED, BridgeStage, bridge_scenario
+from e2e.nodes.fleet import NodePlan
+from e2e.scenarios.bridge import running
+from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.stage import LABEL
+
+GPU = "gpu.nvidia.com"
+PODS, MANY = 48, 500
+PATIENCE_SECONDS = 180.0
+
+
+def prepare(stage: BridgeStage, pods: int = PODS) -> None:
+    """Add nodes with eight GPUs each, one GPU for each pod."""
+    labels = {LABEL: stage.name, **OWNED}
+    plans = [
+        NodePlan(stage.node_name(str(number)), "dgx-a100", {GPU: "full"}, labels)
+        for number in range(-(-pods // 8))
+    ]
+    stage.fleet.add_all(plans)
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+
+
+def burst(stage: BridgeStage, first: int, count: int) -> None:
+    """Create some of the pods."""
+    for number in range(first, first + count):
+        stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
+
+
+def some_run(stage: BridgeStage, count: int = 1) -> bool:
+    """Whether so many pods of the burst run."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return [pod["status"].get("phase") for pod in pods].count("Running") >= count
+
+
+def all_run(stage: BridgeStage, pods: int = PODS) -> None:
+    """Wait until every pod runs on a device of its own."""
+    stage.wait("all pods run", partial(running, stage, pods), PATIENCE_SECONDS)
+    assert stage.check_allocations() == pods
+
+
+def other_leader(stage: BridgeStage, before: Pair) -> Pair:
+    """Wait until another pair leads."""
+    stage.wait("another pair leads", lambda: stage.leader() is not before, PATIENCE_SECONDS)
+    return stage.leader()
+
+
+@bridge_scenario("chaos")
+def the_allocator_is_killed_during_a_burst(stage: BridgeStage) -> None:
+    """What it had reserved is free again, and what it had written counts."""
+    prepare(stage)
+    leader = stage.leader()
+    burst(stage, 0, PODS)
+    stage.wait("the first pods run", partial(some_run, stage))
+    leader.allocator.kill()
+    leader.start()
+    all_run(stage)
+
+
+@bridge_scenario("full")
+def the_allocator_is_killed_repeatedly_while_five_hundred_pods_start(stage: BridgeStage) -> None:
+    """It is killed four times, each time when more pods run."""
+    prepare(stage, MANY)
+    leader = stage.leader()
+    burst(stage, 0, MANY)
+    for count in (50, 150, 250, 350):
+        stage.wait(f"{count} pods run", partial(some_run, stage, count), PATIENCE_SECONDS)
+        leader.allocator.kill()
+        leader.start()
+    all_run(stage, MANY)
+
+
+@bridge_scenario("chaos")
+def the_plugin_scheduler_is_killed_during_a_burst(stage: BridgeStage) -> None:
+    """The other pair takes over when the Lease has expired."""
+    prepare(stage)
+    leader = stage.leader()
+    burst(stage, 0, PODS)
+    stage.wait("the first pods run", partial(some_run, stage))
+    leader.running_scheduler().kill()
+    all_run(stage)
+    assert other_leader(stage, leader) is not leader
+
+
+@bridge_scenario("chaos")
+def a_stopped_leader_writes_nothing_after_another_one_leads(stage: BridgeStage) -> None:
+    """Scheduler and allocator are stopped in the burst, and continue when the other pair leads."""
+    prepare(stage)
+    leader = stage.leader()
+    burst(stage, 0, PODS)
+    stage.wait("the first pods run", partial(some_run, stage))
+    leader.send(signal.SIGSTOP)
+    try:
+        other_leader(stage, leader)
+    finally:
+        leader.send(signal.SIGCONT)
+    all_run(stage)
+    stage.wait("the former leader ends", lambda: not leader.scheduler_alive, PATIENCE_SECONDS)
+
+
+@bridge_scenario("chaos")
+def a_leader_whose_allocator_stays_away_hands_over(stage: BridgeStage) -> None:
+    """Its scheduler releases the Lease and ends, so that the other pair schedules the pod."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    leader = stage.leader()
+    stage.pod("first", templates={"gpu": "gpu"})
+    stage.wait_running("first")
+    leader.allocator.kill()
+    stage.pod("second", templates={"gpu": "gpu"})
+    other_leader(stage, leader)
+    stage.wait_running("second")
+    stage.wait("the former leader ends", lambda: not leader.scheduler_alive)
+
+
+@bridge_scenario("chaos")
+def the_api_server_restarts_during_a_burst_of_claims(stage: BridgeStage) -> None:
+    """Both schedulers and both allocators reconnect, and finish the burst."""
+    prepare(stage)
+    stage.leader()
+    burst(stage, 0, PODS // 2)
+    plane = stage.processes
+    plane.processes["kube-apiserver"].kill()
+    plane.start_apiserver()
+    stage.placement.start()
+    burst(stage, PODS // 2, PODS // 2)
+    all_run(stage)
+    stage.placement.ignore_denials()
