@@ -7,7 +7,8 @@ scheduler's Lease. A new leader removes unfinished marks first, so that an alloc
 earlier leader sent late has an outdated version.
 
 Every step can be repeated. A step that fails before an allocation is written is undone. Written
-allocations stay: the next attempt finds them, and `release` takes them back.
+allocations stay: the next attempt finds them, and `release` takes them back. It does not while a
+binding that was sent before may still arrive, because the pod would run without its devices.
 """
 
 import asyncio
@@ -38,6 +39,9 @@ CONCURRENT_WRITES: Final = 32
 HOLD_SECONDS: Final = 110.0
 # Upstream's default of `bindingTimeout`.
 BINDING_TIMEOUT_SECONDS: Final = 600.0
+BINDING_ATTEMPTS: Final = 3
+# The time after which the API server ends a request, by default.
+LATE_SECONDS: Final = 60.0
 
 
 class Reservations(ClaimReservations, Protocol):
@@ -72,6 +76,7 @@ class PodBinder:
         server_time: Callable[[], float],
         hold_seconds: float = HOLD_SECONDS,
         binding_timeout: float = BINDING_TIMEOUT_SECONDS,
+        late_seconds: float = LATE_SECONDS,
     ) -> None:
         self._reservations = reservations
         self._writes = writes
@@ -79,16 +84,22 @@ class PodBinder:
         self._server_time = server_time
         self._hold_seconds = hold_seconds
         self._binding_timeout = binding_timeout
+        self._late_seconds = late_seconds
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
         self._unfinished: dict[str, PodReservation] = {}
+        # Until when bindings without a response can arrive, and those of an earlier term.
+        self._late_bindings: dict[str, float] = {}
+        self._earlier_bindings = float("-inf")
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are forgotten."""
         self._term += 1
         self._unfinished.clear()
+        self._late_bindings.clear()
+        self._earlier_bindings = asyncio.get_running_loop().time() + self._late_seconds
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether a call for this pod is in progress."""
@@ -113,7 +124,7 @@ class PodBinder:
             try:
                 for claim in self._reservations.claims_of(pod_uid):
                     released += await self._release(pod_uid, claim)
-            except (WriteFailedError, NotLeadingError) as error:
+            except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
                 return PostFilterReply(released=tuple(released), message=f"{error}")
             return PostFilterReply(released=tuple(released))
 
@@ -137,8 +148,7 @@ class PodBinder:
             waiting = await self._wait_for_devices(reservation.uid, allocated)
             if not waiting:
                 async with self._slots:
-                    self._check_term(term)
-                    await self._bind(reservation)
+                    await self._bind(reservation, term)
         except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
             if self._term == term:
                 self._unfinished[reservation.uid] = reservation
@@ -155,6 +165,9 @@ class PodBinder:
 
     async def finish_failed_writes(self) -> None:
         """Undo failed writes that could not be undone before, until one cannot be undone now."""
+        now = asyncio.get_running_loop().time()
+        late = {uid: until for uid, until in self._late_bindings.items() if until > now}
+        self._late_bindings = late
         for uid, reservation in tuple(self._unfinished.items()):
             # A call that began meanwhile continues or undoes it.
             if self.is_writing(uid) or self._unfinished.get(uid) is not reservation:
@@ -223,19 +236,31 @@ class PodBinder:
             current.append(live)
         return current
 
-    async def _bind(self, reservation: PodReservation) -> None:
+    async def _bind(self, reservation: PodReservation, term: int) -> None:
         pod = PodName(reservation.namespace, reservation.name, reservation.uid)
-        try:
-            await self._writes.bind(pod, reservation.node)
-        except WriteFailedError as error:
-            node = await self._writes.read_node_of(pod)
-            if node == reservation.node:
-                return  # an earlier request bound the pod
-            if node is None:
-                raise BindRefusedError("the pod was deleted") from None
-            if node:
-                raise BindRefusedError(f"the pod is already bound to node {node}") from None
-            raise WriteFailedError(f"{error}") from None
+        for attempt in range(1, BINDING_ATTEMPTS + 1):
+            self._check_term(term)
+            try:
+                await self._writes.bind(pod, reservation.node)
+                break
+            except WriteFailedError as error:
+                if error.unknown:
+                    until = asyncio.get_running_loop().time() + self._late_seconds
+                    self._late_bindings[pod.uid] = until
+                if await self._is_bound(pod, reservation.node):
+                    break  # by an earlier request
+                if not error.unknown or attempt == BINDING_ATTEMPTS:
+                    raise
+        self._late_bindings.pop(pod.uid, None)
+
+    async def _is_bound(self, pod: PodName, node: str) -> bool:
+        """Return whether a pod is bound to a node; raises BindRefusedError if it cannot be."""
+        current = await self._writes.read_node_of(pod)
+        if current is None:
+            raise BindRefusedError("the pod was deleted")
+        if current not in ("", node):
+            raise BindRefusedError(f"the pod is already bound to node {current}")
+        return current == node
 
     async def _undo(self, reservation: PodReservation) -> bool:
         """Remove the marks of claims that have no allocation, and their reservations.
@@ -271,6 +296,11 @@ class PodBinder:
             return []
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
+        until = max(self._earlier_bindings, self._late_bindings.get(pod_uid, float("-inf")))
+        if asyncio.get_running_loop().time() < until:
+            name = f"{metadata.namespace}/{metadata.name}"
+            text = f"the allocation of claim {name} is kept for now"
+            raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
         own = [each for each in live.status.reserved_for if each.uid == pod_uid]
         others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
         for each in own:

@@ -64,7 +64,11 @@ class SimulatedPair:
         writes = SimulatedWrites(self.api, self.host, self.runs)
         time = asyncio.get_running_loop().time
         self.binder = PodBinder(
-            self.decisions, writes, self, server_time=lambda: 1_700_000_000 + time()
+            self.decisions,
+            writes,
+            self,
+            server_time=lambda: 1_700_000_000 + time(),
+            late_seconds=8,  # longer than a request can take here
         )
         recovery = Recovery(self.decisions, writes, stop_writes=self.binder.start_term, now=time)
         self.keeper = TermKeeper(

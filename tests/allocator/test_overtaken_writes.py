@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.cluster_writes import FINALIZER, WriteFailedError
+from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
 from dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
 from dra.claim import Claim
 from tests.allocator.binding_rig import Rig
@@ -132,3 +132,40 @@ async def test_the_last_of_several_unbound_pods_deallocates_the_claim(rig: Rig) 
     assert rig.consumers("a") == ["first"]
     assert (await rig.binder.release("uid-first")).released == ("n/a",)
     assert rig.cluster.is_clean("a")
+
+
+async def test_a_binding_without_a_response_is_sent_again(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    bind, lost = rig.cluster.bind, WriteFailedError("no response", unknown=True)
+    failures = [lost]
+
+    async def lose_first(pod: PodName, node: str) -> None:
+        if failures:
+            raise failures.pop()
+        await bind(pod, node)
+
+    rig.cluster.bind = lose_first  # type: ignore[method-assign]  # the first one does not arrive
+    assert not await rig.bind()
+    assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+
+
+@pytest.mark.parametrize("when", ["in this term", "in an earlier term"])
+async def test_nothing_is_released_while_a_binding_may_still_arrive(rig: Rig, when: str) -> None:
+    rig.reservations.reserve("pod", "a")
+    bind = rig.cluster.bind
+
+    async def lose(*_: object) -> None:
+        raise WriteFailedError("no response", unknown=True)
+
+    rig.cluster.bind = lose  # type: ignore[method-assign]  # it arrives later
+    assert await rig.bind() == "no response"
+    if when == "in an earlier term":
+        rig.start()
+        await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    reply = await rig.binder.release("uid-pod")
+    assert reply.released == ()
+    assert "an earlier request may still bind the pod" in reply.message
+    rig.cluster.bind = bind  # type: ignore[method-assign]  # it arrives
+    assert not await rig.bind()
+    assert rig.claim("a").status.allocation is not None
