@@ -14,6 +14,7 @@ turn.
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
@@ -89,6 +90,7 @@ class WaitingPods:
         self._state = decisions.state
         self._pods: dict[str, _WaitingPod] = {}
         self._places: list[_Place] = []
+        self._keys: Counter[bytes] = Counter()  # how many pods ask the same
         self._back_offs: dict[str, _BackOff] = {}
         self._ends: list[tuple[float, str]] = []  # a heap of the ends of back-offs
         # A pass visits all pods; it takes as many turns as needed.
@@ -119,6 +121,7 @@ class WaitingPods:
         place = _Place(-priority, since, uid)
         self._pods[uid] = _WaitingPod(place, key, frozenset(fitting))
         insort(self._places, place)
+        self._keys[key] += 1
         self._again = True
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
@@ -172,11 +175,14 @@ class WaitingPods:
 
     def _try_from(self, position: int, work: _Work) -> _Place | None:
         """Try pods from a position on, at least one, until the turn is over; return the last."""
-        reached = None
+        reached, may_have_changed = None, True
         while position < len(self._places) and work.tries:
+            if may_have_changed and all(map(self._decisions.is_refused, self._keys)):
+                return self._places[-1]
             place = self._places[position]
             work.visits -= 1
-            if self._is_due(place.uid, work.now):
+            may_have_changed = self._is_due(place.uid, work.now)
+            if may_have_changed:
                 work.tries -= 1
                 promise = self._promise(place.uid, work.now, work.out_of_time)
                 if promise.node:
@@ -237,3 +243,6 @@ class WaitingPods:
         pod = self._pods.pop(uid, None)
         if pod is not None:
             del self._places[bisect_left(self._places, pod.place)]
+            self._keys[pod.key] -= 1
+            if not self._keys[pod.key]:
+                del self._keys[pod.key]

@@ -236,6 +236,8 @@ class Ledger:
 
         The cost depends only on the changes since the last call.
         """
+        if not self._changed_devices:
+            return self._view
         changes = {}
         for pool, devices in self._changed_devices.items():
             before = self._view.use(pool)

@@ -10,6 +10,19 @@ from dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
 
 
+def visits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that are looked at from now on."""
+    visited = []
+    is_due = WaitingPods._is_due  # noqa: SLF001  # the work is tested
+
+    def visit(self: WaitingPods, uid: str, now: float) -> bool:
+        visited.append(uid)
+        return is_due(self, uid, now)
+
+    monkeypatch.setattr(WaitingPods, "_is_due", visit)
+    return visited
+
+
 class Waiting:
     """A cluster whose pods are told no, and its waiting pods."""
 
@@ -271,3 +284,26 @@ def test_the_next_time_is_the_end_of_the_first_back_off() -> None:
     waiting.free(0)
     waiting.wake(at=5.0)
     assert waiting.pods.next_time() == 6.0
+
+
+def test_the_pods_behind_the_last_free_device_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = Waiting(held=8, n1=8)
+    for number in range(200):
+        waiting.ask(f"p{number:03}", count=1 + number % 2)
+    visited = visits(monkeypatch)
+    assert waiting.wake() == []
+    assert visited == []
+    waiting.free(0, 1)
+    assert waiting.wake() == ["p000", "p002"]
+    assert len(visited) <= 10
+
+
+def test_a_pod_that_asks_less_is_found_behind_pods_that_cannot_fit() -> None:
+    waiting = Waiting(held=8, n1=8)
+    for number in range(100):
+        waiting.ask(f"p{number:03}", count=8)
+    waiting.ask("small")
+    waiting.free(0)
+    assert waiting.wake() == ["small"]
