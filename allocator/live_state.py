@@ -170,6 +170,7 @@ class LiveState:
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for each in cache.all():
                 state.apply(None, each.value)
+        state.planner.world()  # otherwise the first call of the scheduler waits for it
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
         return PodDecisions(state, lambda: str(uuid.uuid4()))
