@@ -28,6 +28,7 @@ from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
 from cli.lint import find_ignored_fields, read_claim_subject
 from cli.live_cluster import ClusterReadError
+from cli.looked_at import ALL_KINDS, describe_looked_at
 from cli.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
 from cli.streams import Streams
 from config.policy import apply_policies, compatibility_declarations
@@ -62,20 +63,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the findings; the exit code is that of the most severe one."""
-    found = check_files(options, streams)
+    read: list[Document | LocatedFinding] = []
+    found = _check_files(options, streams, read)
     output.print_found(found, options, streams)
+    if read and options.output == "text" and not options.quiet:
+        streams.out.write(f"{describe_looked_at(read, found, ALL_KINDS)}\n")
     return exit_code(found, strict=options.strict)
 
 
-def check_files(options: argparse.Namespace, streams: Streams) -> Sequence[LocatedFinding]:
-    """Return all findings about the manifests, in the order of files and lines."""
+def _check_files(
+    options: argparse.Namespace, streams: Streams, read: list[Document | LocatedFinding]
+) -> Sequence[LocatedFinding]:
+    """Return all findings about the manifests, in the order of files and lines.
+
+    Adds the documents of the manifests to `read`.
+    """
     asks_cluster = options.context is not None
     configuration, before = read_effective_configuration(
         options, streams, asks_cluster=asks_cluster
     )
     if configuration is None:
         return before
-    read = list(read_documents(options.filename, streams.stdin))
+    read += read_documents(options.filename, streams.stdin)
     files = sort_documents(read)
     try:
         cluster = read_cluster(options, files, configuration, streams)

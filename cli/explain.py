@@ -5,7 +5,6 @@ Of a workload, it shows how many pods have their devices, and one pod that lacks
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -27,18 +26,12 @@ from report.explain import AllocatedDevice, Explanation, explain
 from report.tables import align_columns, escape_unprintable
 from report.workloads import WorkloadExplanation, WorkloadObjects, explain_workload
 
-if TYPE_CHECKING:
-    pass
-
-T = TypeVar("T")
-
 NAME = "explain"
 EXIT_CODES = {
     DONE: "all pods have their node and devices",
     NOTICE: "a pod lacks its node or a device, or a wanted pod does not exist",
     BAD: "the pod or workload does not exist, or bad input",
 }
-_DEFAULT = "default"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,6 @@ cluster.
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,6 +17,7 @@ from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.cluster_options import add_config_option, add_manifests_option
 from cli.exit_codes import JUDGED, exit_code
 from cli.input_files import read_documents
+from cli.looked_at import DEVICE_KINDS, describe_looked_at
 from cli.simulate import default_allocator
 from cli.streams import Streams
 from config.model import Configuration
@@ -26,11 +26,9 @@ from documents.document import Document, LocatedFinding
 from documents.paths import get_value
 from documents.values import Value
 from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
-from dra.classes import KIND as CLASS
 from dra.classes import class_reader
 from dra.compatibility import UnsetGroups
-from dra.counted import count_noun
-from dra.finding import Finding, Severity
+from dra.finding import Finding
 from dra.gates import DEFAULTS, NEWEST
 from dra.ignored_fields import IgnoredFields
 from dra.nodes import Node
@@ -45,12 +43,6 @@ from registration.owned_pools import owned_pools, report_shared_pools
 NAME = "lint"
 EXIT_CODES = JUDGED
 _ANY_NODE: Final = "any-node"
-_PLURALS: Final = {
-    SLICE: "ResourceSlices",
-    CLASS: "DeviceClasses",
-    CLAIM: "ResourceClaims",
-    TEMPLATE: "ResourceClaimTemplates",
-}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,25 +62,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     found = lint_documents(documents, configuration)
     output.print_found(found, options, streams)
     if options.output == "text" and not options.quiet:
-        streams.out.write(f"{_summarize(documents, found)}\n")
+        streams.out.write(f"{describe_looked_at(documents, found, DEVICE_KINDS)}\n")
     return exit_code(found, strict=options.strict)
-
-
-def _summarize(
-    documents: Iterable[Document | LocatedFinding], found: Iterable[LocatedFinding]
-) -> str:
-    """Return what was looked at, and the number of errors and warnings."""
-    kinds = Counter(_kind(each) for each in documents if isinstance(each, Document))
-    looked = [
-        count_noun(kinds[kind], kind, plural) for kind, plural in _PLURALS.items() if kinds[kind]
-    ]
-    severities = Counter(each.finding.severity for each in found)
-    wrong = [
-        count_noun(severities[each], each.value)
-        for each in (Severity.ERROR, Severity.WARNING)
-        if severities[each]
-    ]
-    return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or 'no findings'}"
 
 
 def _kind(document: Document) -> str:
@@ -195,7 +170,7 @@ def read_claim_subject(document: Document) -> Subject | None:
 def _judge(
     files: ClusterObjects, configuration: Configuration, documents: Sequence[Document]
 ) -> Iterator[Finding]:
-    if not files.findings and not any(_kind(each) in _PLURALS for each in documents):
+    if not files.findings and not any(_kind(each) in DEVICE_KINDS for each in documents):
         message = "no ResourceSlice, DeviceClass, ResourceClaim or template in the input"
         yield NOTHING_TO_JUDGE.at("", message)
     selectors = Selectors(NEWEST)

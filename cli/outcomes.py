@@ -17,6 +17,7 @@ from documents.paths import get_value
 from documents.values import Value
 from dra.counted import count_noun
 from dra.finding import Finding, Severity
+from dra.names import ORIGINAL_ANNOTATION
 from report.claim_requests import describe_claim, short_selectors
 from report.tables import escape_unprintable
 from translate.decisions.codes import LEFT_AS_IT_IS, LEFT_TO_CLASS, LEFT_TO_PLUGIN
@@ -201,7 +202,13 @@ def _kind(each: EditedObject, asked: tuple[str, ...]) -> str:
         return "translated"
     if _refused(each.result.findings):
         return "refused"
-    return "unchanged" if asked else "without device requests"
+    if asked:
+        return "unchanged"
+    translated = any(
+        get_value(place.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
+        for place in find_places(each.document.value)
+    )
+    return "translated before" if translated else "without device requests"
 
 
 def _truncate(text: str) -> str:

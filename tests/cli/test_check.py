@@ -119,7 +119,8 @@ def inventory(*kinds: str) -> list[dict[str, Any]]:
 def test_text_begins_with_file_and_line_and_ends_with_the_code() -> None:
     code, out = check("-f", "-", stdin=MISCONFIGURED)
     assert code == 2
-    first, remedy = out.splitlines()
+    first, remedy, last = out.splitlines()
+    assert last == "looked at 1 ResourceClaimTemplate: 1 error"
     assert first == (
         "<stdin>:16: error: ResourceClaimTemplate/ml/one spec.spec.devices.config[0].opaque."
         "parameters.shared: unknown field shared; did you mean sharing? [ConfigInvalid]"
@@ -217,7 +218,14 @@ def test_warnings_change_the_exit_code_only_with_strict() -> None:
     arguments = ("-f", "-", "--cluster", INVENTORY)
     assert check(*arguments, stdin=DEPLOYMENT)[0] == 0
     assert check(*arguments, "--strict", stdin=DEPLOYMENT)[0] == 1
-    assert check("-f", "-", "--strict", stdin=TEMPLATE) == (0, "")
+    assert check("-f", "-", "--strict", stdin=TEMPLATE)[0] == 0
+
+
+def test_the_last_line_says_what_was_looked_at() -> None:
+    text = joined(DEPLOYMENT.replace("gpus", "gpu"), TEMPLATE, OLD_POD % 1, QUOTA)
+    expected = "looked at 1 ResourceClaimTemplate, 1 Pod, 1 workload: no findings\n"
+    assert check("-f", "-", stdin=text)[1] == expected
+    assert check("-f", "-", "-q", stdin=text)[1] == ""
 
 
 def test_input_without_anything_to_judge_is_an_info() -> None:

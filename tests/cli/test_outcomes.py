@@ -119,3 +119,8 @@ def test_a_diff_shortens_the_annotation_unless_it_is_verbose(text: YamlValue) ->
     assert re.search(r'^\+.*drawbridge.dev/original"?: <[\d,]+ bytes, -v', short, re.MULTILINE)
     assert "/spec/containers/0/resources" not in short
     assert "/spec/containers/0/resources" in whole
+
+
+def test_a_second_translation_says_that_the_workload_was_translated_before() -> None:
+    translated, _ = run(POD, "-o", "yaml")
+    assert report(translated)[-1] == "1 workload: 1 translated before; 0 claim templates added"
