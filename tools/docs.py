@@ -12,7 +12,7 @@ import config.schema
 import dra.rules
 from cli.code_tables import TABLES
 from dra.finding import Code, Codes, render_page
-from tools import chart, commands_page, joint_page, migrating, rbac_page
+from tools import chart, commands_page, joint_page, migrating, rbac_page, terminal
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
@@ -24,6 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "migrating.md": migrating.render_page,
     "rbac.md": rbac_page.render_page,
     "rules.md": dra.rules.render_page,
+    "terminal.svg": terminal.render_picture,
 }
 
 
