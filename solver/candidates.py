@@ -31,11 +31,11 @@ class Candidate:
         "rule", "shared", "slice", "verdicts",
     )  # fmt: skip
 
-    def __init__(self, each: Slice, device: Device, *, sharing: bool) -> None:
+    def __init__(self, each: Slice, pool: PoolID, device: Device, *, sharing: bool) -> None:
         self.slice = each
         self.device = device
         self.name = device.name
-        self.pool = PoolID(each.driver, each.pool)
+        self.pool = pool
         self.shared = sharing and device.allow_multiple_allocations
         self.counter_uses: tuple[CounterUse, ...] = device.consumes_counters
         self.draw: ConsumedCounters = consumed_counters(device) if device.consumes_counters else {}
@@ -63,8 +63,9 @@ class CandidateCache:
         """Return the devices of a slice as candidates, in listed order."""
         cached = self._by_slice.get(id(each))
         if cached is None:
+            pool = PoolID(each.driver, each.pool)
             candidates = tuple(
-                Candidate(each, device, sharing=self._sharing) for device in each.devices
+                [Candidate(each, pool, device, sharing=self._sharing) for device in each.devices]
             )
             self._declare(each, candidates)
             cached = self._by_slice[id(each)] = (each, candidates)
