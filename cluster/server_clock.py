@@ -36,6 +36,13 @@ class _Claim(NamedTuple):
     since: float
 
 
+class _Date(NamedTuple):
+    """A `Date` header and its time."""
+
+    text: str | None
+    time: float
+
+
 class ServerClock:
     """Tells the Unix time of the API server; the own wall clock until the first response."""
 
@@ -49,6 +56,7 @@ class ServerClock:
         self._time, self._at = wall(), elapsed()
         self._is_known = False
         self._claim: _Claim | None = None
+        self._last: _Date | None = None  # the header changes once a second
 
     def now(self) -> float:
         """Return the time now."""
@@ -60,10 +68,12 @@ class ServerClock:
 
     def observe(self, date: str | None) -> None:
         """Follow the `Date` header of a response; a header that is no date is ignored."""
-        try:
-            told = parsedate_to_datetime(date or "").timestamp()
-        except (ValueError, OverflowError, TypeError):
-            return
+        if self._last is None or self._last.text != date:
+            try:
+                self._last = _Date(date, parsedate_to_datetime(date or "").timestamp())
+            except (ValueError, OverflowError, TypeError):
+                return
+        told = self._last.time
         is_supported = _is_near(told, self._wall()) or (
             self.is_certain() and _is_near(told, self.now())
         )
