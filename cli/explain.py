@@ -25,6 +25,7 @@ from dra.finding import Severity
 from report.explain import AllocatedDevice, Explanation, explain
 from report.tables import align_columns, escape_unprintable
 from report.workloads import WorkloadExplanation, WorkloadObjects, explain_workload
+from translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
 
 NAME = "explain"
 EXIT_CODES = {
@@ -124,6 +125,8 @@ def format_explanation(pod: Explanation) -> Iterator[str]:
     yield f"{pod.pod}: {pod.phase}" + (f" on {pod.node}" if pod.node else "")
     if pod.mode:
         yield f"  namespace mode: {pod.mode}"
+    if pod.scheduler != DEFAULT_SCHEDULER:
+        yield f"  scheduler: {pod.scheduler}"
     yield f"  device-plugin requests{' (translated)' if pod.translated else ''}:"
     rows = [(each.container, each.resource, each.amount) for each in pod.asked]
     rows += [("pod", key, value) for key, value in pod.hints.items()]
@@ -132,7 +135,9 @@ def format_explanation(pod: Explanation) -> Iterator[str]:
         yield "    none"
     for claim in pod.claims:
         template = f" from template {claim.template}" if claim.template else ""
-        yield f"  claim {claim.name}{template}: {claim.claim or 'not created'}, {claim.state}"
+        source = f" (devices from {claim.allocator})" if claim.allocator else ""
+        state = f"{claim.state}{source}"
+        yield f"  claim {claim.name}{template}: {claim.claim or 'not created'}, {state}"
         yield from (f"    {each}" for each in claim.requests)
         if claim.containers:
             yield f"    used by {', '.join(claim.containers)}"

@@ -14,7 +14,9 @@ from cli.streams import Streams
 from documents.document import Document, LocatedFinding
 from documents.paths import get_value
 from documents.values import Value
+from dra.names import NAMESPACE, SCHEDULER_LEASE
 from report.explain import PodObjects, referenced_names
+from report.scheduling import is_untried
 from report.workloads import (
     WorkloadObjects,
     WorkloadReference,
@@ -104,7 +106,8 @@ def _read_from_files(by_kind: _ByKind, named: _Named) -> Subject:
     )
     if workload is None:
         about = [each for each in events if _is_about(each, named.name)]
-        return PodObjects(value, claims, templates, about, labelled)
+        leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
+        return PodObjects(value, claims, templates, about, labelled, (*leases, None)[0])
     pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
     found = list(find_pods(value, workload.kind, pods))
     return WorkloadObjects(value, workload.kind, found, claims, templates, events, labelled)
@@ -179,7 +182,21 @@ async def _read_pod(
         templates=await _read_existing(session, resources.TEMPLATES, templates, namespace),
         events=await _read_events(session, namespace, selector, findings),
         namespace=await _read_namespace(session, namespace, findings),
+        lease=await _read_lease(session, findings) if is_untried(pod) else None,
     )
+
+
+async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Value:
+    """Read the Lease of our scheduler; empty if it does not exist, None if access is forbidden."""
+    from cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    async def read() -> Value:
+        found = await live_cluster.read_object(
+            session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
+        )
+        return found or {}
+
+    return await _if_allowed(read(), findings)
 
 
 async def _read_workload(

@@ -20,7 +20,7 @@ from dra.names import (
     TRANSLATE_LABEL,
     USED_ANNOTATION,
 )
-from report import codes
+from report import codes, scheduling
 from report.claim_requests import describe_claim, read_amounts
 from translate.changes.patch import restore_original
 from translate.changes.template import content_digest, normalize_spec
@@ -38,13 +38,17 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 @dataclass(frozen=True)
 class PodObjects:
-    """A pod, its claims and templates by name, its events, and its namespace if known."""
+    """A pod, its claims and templates by name, its events, and its namespace if known.
+
+    `lease` is the Lease of Drawbridge's scheduler: empty if there is none, None if unknown.
+    """
 
     pod: Value
     claims: Mapping[str, Value] = field(default_factory=dict)
     templates: Mapping[str, Value] = field(default_factory=dict)
     events: Sequence[Value] = ()
     namespace: Value = None
+    lease: Value = None
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -69,12 +73,14 @@ class ExplainedClaim(msgspec.Struct, frozen=True):
     """A claim of the pod: its requests, state and devices."""
 
     name: str  # the name in the pod spec
-    state: str  # template missing, not generated, missing, pending, allocated, reserved
+    # template missing, not generated, missing, pending, being allocated, allocated, reserved
+    state: str
     template: str | None = None
     claim: str | None = None
     containers: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     devices: tuple[AllocatedDevice, ...] = ()
+    allocator: str | None = None  # of an allocated claim, if it is Drawbridge's
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -83,6 +89,7 @@ class Explanation(msgspec.Struct, frozen=True):
     pod: str
     phase: str
     node: str | None
+    scheduler: str
     placed: bool
     translated: bool
     mode: str | None
@@ -109,6 +116,7 @@ def explain(objects: PodObjects) -> Explanation:
         pod=f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}",
         phase=_text(status.get("phase")) or "Pending",
         node=node or None,
+        scheduler=scheduling.scheduler_of(pod),
         placed=bool(node) and all(each.state in _HELD for each in claims),
         translated=marked,
         mode=None
@@ -200,6 +208,7 @@ def _claims(objects: PodObjects) -> Iterator[ExplainedClaim]:
             containers=tuple(_containers_using(objects.pod, name)),
             requests=tuple(describe_claim(source)),
             devices=tuple(_devices(claim_object)),
+            allocator=_allocator(claim_object),
         )
     yield from _extended_resource_claim(objects)
 
@@ -233,10 +242,15 @@ def _state(objects: PodObjects, template: str | None, claim: str | None, *, gene
     if claim_object is None:
         return "missing"
     if not as_mapping(get_value(claim_object, ("status", "allocation"))):
-        return "pending"
+        return "being allocated" if scheduling.is_marked(claim_object) else "pending"
     uid = get_value(objects.pod, ("metadata", "uid"))
     users = map(as_mapping, as_list(get_value(claim_object, ("status", "reservedFor"))))
     return "reserved" if any(each.get("uid") == uid for each in users) else "allocated"
+
+
+def _allocator(claim: Value) -> str | None:
+    is_allocated = bool(as_mapping(get_value(claim, ("status", "allocation"))))
+    return "drawbridge" if is_allocated and scheduling.is_marked(claim) else None
 
 
 def _template_spec(template: Value) -> Value:
@@ -349,7 +363,10 @@ def _labels_and_annotations(metadata: Value) -> dict[str, Value]:
 def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator[Finding]:
     if pod.phase in _STARTED:
         return
-    if pod.node is None:
+    if scheduling.is_untried(objects.pod):
+        message = scheduling.describe_untried(objects.lease)
+        yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
+    elif pod.node is None:
         message = "; ".join(_conditions(objects.pod, "PodScheduled"))
         yield codes.POD_PENDING.at("", message or "no message from the scheduler yet", object=about)
     elif pod.placed and pod.claims:

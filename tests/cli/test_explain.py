@@ -120,9 +120,28 @@ def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None
     assert data["claims"][0]["devices"][0]["device"] == "gpu-0"
     assert data["findings"] == []
     assert set(data) == {
-        "pod", "phase", "node", "placed", "translated", "mode", "facts", "asked", "hints",
-        "claims", "findings", "events",
+        "pod", "phase", "node", "scheduler", "placed", "translated", "mode", "facts", "asked",
+        "hints", "claims", "findings", "events",
     }  # fmt: skip
+
+
+def test_a_pod_of_our_scheduler_shows_it_and_its_lease(tmp_path: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"schedulerName": "drawbridge", "containers": [{"name": "main"}]},
+    }
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "drawbridge-scheduler", "namespace": "drawbridge-system"},
+        "spec": {"holderIdentity": ""},
+    }
+    code, out, err = command("explain", "team-a/train", "-f", files(tmp_path, [pod, lease]))
+    assert code == 1
+    assert "  scheduler: drawbridge\n" in out
+    assert "nobody holds its Lease drawbridge-system/drawbridge-scheduler" in out + err
 
 
 def test_a_missing_pod_exits_with_2(tmp_path: Path) -> None:

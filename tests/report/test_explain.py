@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,6 +126,48 @@ def test_each_missing_step_has_its_finding() -> None:
         "ClaimNotReserved",
         "DevicesNotPrepared",
     }
+
+
+OURS: Any = {**TRANSLATED, "spec": {**TRANSLATED["spec"], "schedulerName": "drawbridge"}}
+LEASES: list[tuple[Any, str]] = [
+    (None, "the scheduler drawbridge has not tried the pod yet"),
+    ({}, "its Lease drawbridge-system/drawbridge-scheduler does not exist"),
+    ({"spec": {}}, "nobody holds its Lease drawbridge-system/drawbridge-scheduler"),
+    (
+        {"spec": {"holderIdentity": "host-1_0d3f", "renewTime": "2026-11-21T10:00:00.000000Z"}},
+        "Lease drawbridge-system/drawbridge-scheduler, renewed at 2026-11-21T10:00:00.000000Z",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lease", "message"), LEASES)
+def test_a_pod_that_our_scheduler_has_not_tried_says_who_leads(lease: Any, message: str) -> None:  # noqa: ANN401  # JSON
+    explanation = explained(
+        pod(OURS, resourceClaimStatuses=[GENERATED]), (claim(allocated=False),), lease=lease
+    )
+    assert explanation.scheduler == "drawbridge"
+    (pending,) = (each for each in explanation.findings if each.code == "PodPending")
+    assert pending.message.endswith(message)
+    assert "drawbridge doctor" in pending.remedy
+
+
+def test_the_reasons_of_the_allocator_are_those_of_the_condition() -> None:
+    text = "2 nodes: no devices of the allocator; allocator not reachable"
+    condition = {"type": "PodScheduled", "status": "False", "message": text}
+    explanation = explained(pod(OURS, conditions=[condition]), lease={})
+    assert text in messages(explanation)
+    assert "Lease" not in messages(explanation)
+
+
+def test_a_claim_with_the_mark_is_allocated_by_drawbridge() -> None:
+    mark = {"metadata": {**CLAIM["metadata"], "annotations": {"drawbridge.dev/allocation": "{}"}}}
+    bound = pod(OURS, node="n1", phase="Running", resourceClaimStatuses=[GENERATED])
+    (only,) = explained(bound, ({**claim("u1"), **mark},)).claims
+    assert (only.state, only.allocator) == ("reserved", "drawbridge")
+    (only,) = explained(bound, ({**claim(allocated=False), **mark},)).claims
+    assert (only.state, only.allocator) == ("being allocated", None)
+    (only,) = explained(bound, (claim("u1"),)).claims
+    assert only.allocator is None
 
 
 def test_a_claim_reserved_for_another_pod_names_that_pod() -> None:

@@ -26,7 +26,7 @@ from translate.legacy.pod_view import as_mapping, format_value
 SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")
 _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
-_DEFAULT: Final = "default-scheduler"
+DEFAULT: Final = "default-scheduler"
 OURS: Final = "drawbridge"
 _UNSUPPORTED: Final = "tensor-fusion-scheduler"
 _QUEUES: Final = {
@@ -84,7 +84,7 @@ def _set_bridge_scheduler(patch: Patch) -> Iterator[Finding]:
 
 def is_default_scheduler(name: Value) -> bool:
     """Whether the value of `schedulerName` selects the default scheduler."""
-    return name is None or (isinstance(name, str) and name in {"", _DEFAULT})
+    return name is None or (isinstance(name, str) and name in {"", DEFAULT})
 
 
 def use_our_scheduler(patch: Patch) -> Finding:
