@@ -36,12 +36,13 @@ def describe_looked_at(
         count_noun(numbers[kind], kind, many) for kind, many in kinds.items() if numbers[kind]
     ]
     severities = Counter(each.finding.severity for each in found)
+    nothing = "no errors or warnings" if severities else "no findings"
     wrong = [
         count_noun(severities[each], each.value)
         for each in (Severity.ERROR, Severity.WARNING)
         if severities[each]
     ]
-    return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or 'no findings'}"
+    return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or nothing}"
 
 
 def _kind(document: Document) -> str:

@@ -144,15 +144,27 @@ def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.N
     at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), 0)
     known = bool(arguments) and arguments[at] in COMMANDS
     names = (arguments[at],) if known else COMMANDS
+    unknown = "" if known or not arguments else arguments[at]
     with contextlib.redirect_stdout(streams.out), contextlib.redirect_stderr(streams.err):
         try:
             return parser_for(names, called, loads=known).parse_command(arguments, at)
         except UsageError as error:
+            if not arguments:
+                error.parser.print_help(streams.err)
+                return BAD
             error.parser.print_usage(streams.err)
-            streams.err.write(f"{error.parser.prog}: error: {error}\n")
+            streams.err.write(f"{error.parser.prog}: error: {error}{_suggest(unknown)}\n")
             return BAD
         except SystemExit as exit_:
             return exit_.code if isinstance(exit_.code, int) else 0
+
+
+def _suggest(word: str) -> str:
+    """Return the command that is meant by an unknown word, if any is similar."""
+    import difflib  # noqa: PLC0415  # needed for wrong usage only
+
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def report_bug(bug: Exception, streams: Streams, called: str, *, debug: bool) -> int:

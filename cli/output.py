@@ -62,7 +62,8 @@ def print_found(
         shown = select_findings(found, quiet=options.quiet, verbose=options.verbose)
         print_findings(shown, streams.out, color=streams.color)
         if (hidden := len(found) - len(shown)) and not options.quiet:
-            hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints them"
+            pronoun = "it" if hidden == 1 else "them"
+            hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints {pronoun}"
             streams.out.write(f"{hint}\n")
     else:
         print_value(findings_as_data(found), options.output, streams.out)
@@ -86,7 +87,9 @@ def print_findings(
         if color:
             severity = f"\033[{_COLOURS[finding.severity]}m{severity}\033[0m"
         place = f"{each.source}:{each.line}" if each.line else each.source
-        subject = " ".join(part for part in (finding.object, finding.path) if part)
+        # The object of a finding about a whole file is the file, which is printed before it.
+        about = "" if finding.object == each.source else finding.object
+        subject = " ".join(part for part in (about, finding.path) if part)
         # A message may quote input. Control characters in it must not reach the terminal.
         prefix = f"{escape_unprintable(place)}: " if place else ""
         text = escape_unprintable(": ".join(part for part in (subject, finding.message) if part))

@@ -100,6 +100,9 @@ def _select_nodes(
         if not nodes:
             missing = codes.NODE_UNKNOWN.at("--node", f"Node {node} not found")
             findings.append(LocatedFinding(missing, "", 0, 0))
+    elif not nodes:
+        missing = codes.NODES_MISSING.at("--cluster", "the input has no Node")
+        findings.append(LocatedFinding(missing, "", 0, 0))
     return tuple(nodes.values())
 
 

@@ -63,7 +63,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         output.print_findings((error.located,), streams.err)
         return BAD
     if not sources:
-        streams.err.write("drawbridge undo: pass manifests with -f, or a cluster with --context\n")
+        text = "pass manifests with -f, or a cluster with --context"
+        streams.err.write(f"drawbridge undo: error: {text}\n")
         return BAD
     result = EditResult()
     for source in with_progress(sources, options, streams):

@@ -199,6 +199,16 @@ NOTHING_TO_PLACE = Code(
     example="no pod to place in the input",
     remedy="Pass pods with -f, or claims with --claims.",
 )
+NODES_MISSING = Code(
+    name="NodesMissing",
+    severity=Severity.WARNING,
+    text="The input has no Node, so no pod can be placed.",
+    example="--cluster: the input has no Node",
+    remedy=(
+        "Pass the nodes, DeviceClasses and ResourceSlices of the cluster with --cluster, as "
+        "`kubectl get nodes,deviceclasses,resourceslices -o yaml` prints them."
+    ),
+)
 NOT_SIMULATED = Code(
     name="NotSimulated",
     severity=Severity.WARNING,
@@ -250,6 +260,7 @@ CODES = Codes(
         SERVED_BY_PLUGIN,
         SERVED_BY_NOBODY,
         NOTHING_TO_PLACE,
+        NODES_MISSING,
         NOT_SIMULATED,
         NOTHING_PREEMPTED,
         BUDGET_VIOLATED,

@@ -95,7 +95,7 @@ def test_warnings_are_success_without_strict() -> None:
 
 
 def test_info_findings_are_counted_and_printed_on_request() -> None:
-    told = "1 info finding not shown; -v prints them\nlooked at no object: no findings\n"
+    told = "1 info finding not shown; -v prints it\nlooked at no object: no errors or warnings\n"
     assert lint("-f", "-") == (0, told)
     assert "[NothingToJudge]" in lint("-f", "-", "-v")[1]
     assert lint("-f", "-", "-q") == (0, "")

@@ -128,6 +128,15 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert text(captured.out) == ""
 
 
+def test_an_unknown_command_names_the_similar_one_and_none_lists_all() -> None:
+    captured = streams()
+    main.dispatch(["transalte", "-f", "x"], captured, "drawbridge")
+    assert text(captured.err).endswith("; did you mean translate?\n")
+    captured = streams()
+    main.dispatch([], captured, "drawbridge")
+    assert all(name in text(captured.err) for name in main.COMMANDS)
+
+
 def test_help_lists_every_command_on_stdout() -> None:
     captured = streams()
     assert main.dispatch(["--help"], captured, "drawbridge") == 0

@@ -46,6 +46,8 @@ def test_a_finding_begins_with_file_and_line_and_ends_with_the_remedy() -> None:
         (LocatedFinding(finding(), "", 0, 0), "warning: Pod/a/b spec: it is odd [Odd]"),
         (LocatedFinding(finding(path=""), "a", 1, 1), "a:1: warning: Pod/a/b: it is odd [Odd]"),
         (LocatedFinding(finding(about="", path=""), "a", 1, 1), "a:1: warning: it is odd [Odd]"),
+        # The object of a finding about a file that cannot be read is the file.
+        (LocatedFinding(finding(about="a", path=""), "a", 0, 0), "a: warning: it is odd [Odd]"),
     ],
 )
 def test_missing_parts_of_a_finding_are_left_out(located: LocatedFinding, line: str) -> None:

@@ -327,3 +327,9 @@ spec: {{containers: [{{name: c, resources: {{limits: {limits}}}}}]}}
     code, printed, err = run(shares, cluster=node)
     assert (code, nodes(printed)) == ((0, ["n1"]) if registered else (1, [None]))
     assert ("[ServedByNobody]" in err) == (not registered)
+
+
+def test_an_input_without_nodes_names_what_is_missing(run: Run) -> None:
+    code, printed, err = run(pod("a"), cluster="")
+    assert (code, nodes(printed)) == (1, [None])
+    assert "the input has no Node [NodesMissing]" in err
