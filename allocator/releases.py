@@ -5,18 +5,31 @@ Each such claim is kept for one pod that was told to wait, so that the next pod 
 same, and nothing is preempted for the first one.
 """
 
+import itertools
 from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from allocator.shortlist import NodeSearch, find_nodes
 from allocator.state import AllocatorState
 from dra.inventory import PoolID
-from ledger.ledger import DeviceID
+from ledger.ledger import ClaimRecord, DeviceID
 from ledger.node_fit import make_reason
 from registration import allocator_codes as codes
 from solver.answers import Solution
 from solver.reasons import Reason
+
+# Nodes that are searched together: thousands of claims can be released at once.
+NODES_PER_SEARCH: Final = 16
+
+
+class _Releasing(NamedTuple):
+    """A claim that is being released, as the ledger has it."""
+
+    record: ClaimRecord | None
+    devices: frozenset[DeviceID]
+    nodes: frozenset[str | None]
 
 
 class Releases:
@@ -25,6 +38,9 @@ class Releases:
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
         self._claims_for: dict[str, frozenset[str]] = {}
+        # The claims that are being released, and those of each node; None for other devices.
+        self._known: dict[str, _Releasing] = {}
+        self._claims_on: dict[str | None, set[str]] = {}
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod any more."""
@@ -33,33 +49,57 @@ class Releases:
     def pair(self, pod_uid: str, search: NodeSearch, ids: Callable[[], str]) -> Reason | None:
         """Find devices that are being released and that nobody waits for; return the reason."""
         self.forget(pod_uid)
-        releasing = self._unpaired()
-        if not releasing:
-            return None
-        nodes = self._nodes_of(releasing)
-        view = self._state.ledger.view_without(releasing)
-        found = find_nodes(replace(search, limit=1, only=nodes), self._state, view, ids)
-        for each in found.fitting[:1]:
-            if each.solution is not None:
+        unpaired = self._unpaired()
+        nodes = (
+            node
+            for node, claims in self._claims_on.items()
+            if node is not None and not claims.isdisjoint(unpaired)
+        )
+        while some := tuple(itertools.islice(nodes, NODES_PER_SEARCH)):
+            on_them = set().union(*(self._claims_on.get(node, ()) for node in (*some, None)))
+            releasing = unpaired & on_them
+            view = self._state.ledger.view_without(releasing)
+            only = replace(search, limit=1, only=frozenset(some))
+            for each in find_nodes(only, self._state, view, ids).fitting[:1]:
+                if each.solution is None:
+                    return None  # the pod needs no devices
                 claims = self._claims_in_use(each.solution, releasing)
                 self._claims_for[pod_uid] = claims
-                return _waits(sum(len(self._devices_of(uid)) for uid in claims), each.name)
+                return _waits(sum(len(self._known[uid].devices) for uid in claims), each.name)
         return None
 
-    def _unpaired(self) -> Collection[str]:
-        releasing = frozenset(self._state.pods.releasing)
+    def _unpaired(self) -> frozenset[str]:
+        self._update()
+        releasing = self._known.keys()
         kept = {pod: uids & releasing for pod, uids in self._claims_for.items()}
         self._claims_for = {pod: uids for pod, uids in kept.items() if uids}
-        return releasing.difference(*self._claims_for.values())
+        return frozenset(releasing).difference(*self._claims_for.values())
 
-    def _devices_of(self, claim_uid: str) -> Collection[DeviceID]:
-        record = self._state.ledger.claims.get(claim_uid)
-        return {DeviceID(each.pool, each.device) for each in record.holds} if record else ()
+    def _update(self) -> None:
+        """Follow the claims that are being released; only the changed ones cost much."""
+        records, releasing = self._state.ledger.claims, self._state.pods.releasing
+        for uid in self._known.keys() - releasing:
+            self._remove(uid)
+        for uid in releasing:
+            record, known = records.get(uid), self._known.get(uid)
+            if known is None or known.record is not record:
+                if known is not None:
+                    self._remove(uid)
+                self._known[uid] = added = self._read(record)
+                for node in added.nodes:
+                    self._claims_on.setdefault(node, set()).add(uid)
 
-    def _nodes_of(self, claim_uids: Collection[str]) -> frozenset[str]:
-        pools = {device.pool for uid in claim_uids for device in self._devices_of(uid)}
-        nodes = (self._state.node_of(pool) for pool in pools)
-        return frozenset(node for node in nodes if node is not None)
+    def _read(self, record: ClaimRecord | None) -> "_Releasing":
+        holds = record.holds if record else ()
+        devices = frozenset(DeviceID(each.pool, each.device) for each in holds)
+        return _Releasing(record, devices, frozenset(self._state.node_of(d.pool) for d in devices))
+
+    def _remove(self, uid: str) -> None:
+        for node in self._known.pop(uid).nodes:
+            claims = self._claims_on[node]
+            claims.discard(uid)
+            if not claims:
+                del self._claims_on[node]
 
     def _claims_in_use(self, solution: Solution, releasing: Collection[str]) -> frozenset[str]:
         """Return the claims whose devices a solution uses.
@@ -75,7 +115,7 @@ class Releases:
             uid for device in used for uid in self._state.ledger.holders(device) if uid in releasing
         )
         return holders or frozenset(
-            uid for uid in releasing if solution.node in self._nodes_of((uid,))
+            uid for uid in releasing if solution.node in self._known[uid].nodes
         )
 
 

@@ -1,14 +1,18 @@
 """The decisions: which nodes fit, or why none does."""
 
 import json
+from collections.abc import Collection
 
 import pytest
 
 from allocator.protocol import ProtocolError
+from allocator.releases import NODES_PER_SEARCH
 from allocator.scores import NodeStrategy
 from dra.device import Taint
 from dra.names import API_VERSION, RULES_ANNOTATION
 from dra.nodes import Node
+from ledger.ledger import Ledger
+from solver.world import View
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
@@ -292,6 +296,46 @@ def test_released_devices_are_kept_for_one_pod_each() -> None:
     assert waiting == ["DevicesBeingReleased"] * 2 + ["NoDeviceFree"]
     cluster.decisions.forget("p0")
     assert codes(cluster.prefilter("p2", claim("c2")))[0] == "DevicesBeingReleased"
+
+
+def released_by(cluster: Cluster, node: str) -> None:
+    """A pod that held the GPU of a node is gone."""
+    allocation = allocation_on(node, 0)
+    cluster.add_claim(claim(f"of-{node}", allocation=allocation, pods=[node]))
+    cluster.add(pod(node, f"of-{node}", node=node))
+    cluster.state.apply(pod(node, f"of-{node}", node=node), None)
+
+
+def test_only_some_of_many_released_devices_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"n{number}" for number in range(100)]
+    cluster = Cluster(**dict.fromkeys(names, 1))
+    for name in names:
+        released_by(cluster, name)
+    freed = []
+    view_without = Ledger.view_without
+
+    def free(self: Ledger, uids: Collection[str]) -> View:
+        freed.append(len(uids))
+        return view_without(self, uids)
+
+    monkeypatch.setattr(Ledger, "view_without", free)
+    assert codes(cluster.prefilter("p", claim("c")))[0] == "DevicesBeingReleased"
+    assert freed == [NODES_PER_SEARCH]
+    # None of the nodes has two devices, so all of them are searched.
+    assert codes(cluster.prefilter("q", claim("d", 2)))[0] == "NoDeviceFree"
+    assert sum(freed[1:]) == len(names) - 1
+
+
+def test_devices_that_a_released_claim_no_longer_has_are_not_waited_for() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    released_by(cluster, "n1")
+    cluster.add_claim(claim("held", allocation=allocation_on("n2", 0), pods=["x"]))
+    assert "on node n1" in cluster.prefilter("p", claim("c")).message
+    cluster.add_claim(claim("of-n1", version=2, allocation=allocation_on("n2", 0), pods=["n1"]))
+    cluster.add_claim(claim("other", allocation=allocation_on("n1", 0), pods=["y"]))
+    assert codes(cluster.prefilter("p", claim("c"))) == ["NoDeviceFree"]
+    cluster.add_claim(claim("held", version=2))
+    assert "on node n2" in cluster.prefilter("p", claim("c")).message
 
 
 def test_a_pod_that_is_only_missing_from_the_cache_keeps_its_devices() -> None:
