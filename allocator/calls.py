@@ -152,6 +152,7 @@ class SchedulerCalls:
         """Allocate the claims of a pod, and bind it."""
         self._decide()
         reply = await self._binder.bind(request.pod_uid, request.node)
+        metrics.ALLOCATOR_BINDS.add("bound" if reply.bound else "failed")
         self._changed.set()
         return reply
 
@@ -208,7 +209,8 @@ class SchedulerCalls:
                 turns += 1
                 # Calls of the scheduler are answered between two turns.
                 await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
-            metrics.ALLOCATOR_WAITING.set(len(self._state.waiting))
+            waiting = len(self._state.waiting) if self._leadership.leading else 0
+            metrics.ALLOCATOR_WAITING.set(waiting)
 
     async def _wait_for_reason(self) -> None:
         seconds = _IDLE_SECONDS

@@ -133,9 +133,11 @@ class _Parts:
         )
 
     async def _measure(self) -> None:
-        """Set the gauge of the leader, until cancelled."""
+        """Set the gauges of the state, until cancelled."""
         while True:
             metrics.ALLOCATOR_LEADING.set(self.term.leading)
+            ready = self.state.ready and not self.state.find_problems()
+            metrics.ALLOCATOR_READY.set(ready)
             await asyncio.sleep(1)
 
 

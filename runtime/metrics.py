@@ -181,6 +181,17 @@ ALLOCATOR_LEADING: Final = Gauge(
     "1 in the allocator beside the kube-scheduler that leads, after its recovery.",
     registry=REGISTRY,
 )
+ALLOCATOR_READY: Final = Gauge(
+    "drawbridge_allocator_ready",
+    "1 if the allocator could decide, whether or not its kube-scheduler leads.",
+    registry=REGISTRY,
+)
+ALLOCATOR_BINDS: Final = UnlockedCounter(
+    "drawbridge_allocator_binds",
+    "Bindings of pods by outcome: bound, or failed, also while devices get ready.",
+    ["outcome"],
+    REGISTRY,
+)
 ALLOCATOR_CALLS: Final = UnlockedCounter(
     "drawbridge_allocator_calls",
     "Calls of the scheduler plugin, by call and result.",
