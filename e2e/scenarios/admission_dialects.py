@@ -19,6 +19,7 @@ from e2e.installed.kubectl import CommandResult, Kubectl
 from e2e.scenarios import holdings, translated, volcano
 from e2e.scenarios.admission import NEEDS, ORIGINAL
 from e2e.scenarios.admission_scope import configure, restored_configuration
+from e2e.scenarios.admission_templates import PUBLISHED
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -55,6 +56,10 @@ def play(case: ManifestCase, wanted: Told, stage: Stage) -> None:
     decided(stage, cluster)
     kubectl = cluster.kubectl.inside(stage.namespace)
     text = translated.manifest(stage, case)
+    if case.exit == REFUSED:
+        drop_older_facts(stage, cluster)
+        again = ("apply", "--dry-run=server", "-f", "-")
+        stage.wait("admission refuses it", lambda: kubectl(*again, stdin=text).code)
     tried = kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
     assert left_by(stage) == [], "a dry run leaves nothing"
     applied = kubectl("apply", "-f", "-", stdin=text)
@@ -147,6 +152,14 @@ def decided(stage: Stage, cluster: Installation) -> None:
 
     stage.wait("the controller has counted everything", published)
     stage.wait("both webhooks decide by it", followed)
+
+
+def drop_older_facts(stage: Stage, cluster: Installation) -> None:
+    """Drop the facts of earlier cases: devices that nodes offered then can come back."""
+    data = stage.client.get(PUBLISHED)["data"]
+    current = cluster.facts_hash().removeprefix("sha256:")[:16]
+    older = [each for each in data if each not in ("current", f"facts-{current}.json")]
+    stage.client.patch(PUBLISHED, {"data": dict.fromkeys(older)})
 
 
 def _counted(facts: Mapping[str, object]) -> dict[str, object]:
