@@ -129,7 +129,9 @@ def a_restarted_driver_restores_its_prepared_claims(stage: Stage) -> None:
     calls = driver.calls[protocol.PREPARE]
     stage.fleet.kubelet.restart()
     stage.wait("prepared again", lambda: driver.calls[protocol.PREPARE] > calls)
-    assert stage.fleet.held_by(stage.wait_running("worker")) == before
+    pod = stage.wait_running("worker")
+    # The driver counts the call before the kubelet has its response.
+    stage.wait("the pod has what it had", lambda: stage.fleet.held_by(pod) == before)
     stage.delete_pod("worker")
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
 
