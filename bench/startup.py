@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ROUNDS = 7
+UNKNOWN = 2  # the exit code of wrong usage
 EXAMPLE = str(ROOT / "examples" / "legacy" / "nvidia.yaml")
 EMPTY = ("-c", "pass")
 COMMANDS = {
@@ -26,14 +27,17 @@ COMMANDS = {
 }
 
 
-def measure(words: tuple[str, ...], tree: Path, cache: str) -> float:
-    """Return the CPU seconds of the best round, after one that compiles the modules."""
+def measure(words: tuple[str, ...], tree: Path, cache: str) -> float | None:
+    """Return the CPU seconds of the best round, after one that compiles the modules.
+
+    Returns None if the command exits with 2, because the tree does not have it.
+    """
     environment = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"PYTHONPATH": str(tree), "PYTHONPYCACHEPREFIX": cache}
     best = float("inf")
     for number in range(ROUNDS + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(  # noqa: S603  # our own interpreter
+        done = subprocess.run(  # noqa: S603  # our own interpreter
             [sys.executable, *words],
             cwd=tree,
             env=environment,
@@ -41,6 +45,8 @@ def measure(words: tuple[str, ...], tree: Path, cache: str) -> float:
             stderr=subprocess.DEVNULL,
             check=False,
         )
+        if done.returncode == UNKNOWN:
+            return None
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         best = min(best, spent) if number else best
@@ -51,15 +57,17 @@ def run() -> None:
     """Print a row for each command."""
     baseline = os.environ.get("BASELINE")
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
-        empty = measure(EMPTY, ROOT, cache)
+        empty = measure(EMPTY, ROOT, cache) or 1.0
         print(f"{'an empty program':<24} {empty * 1000:6.0f} ms")
         for name, words in COMMANDS.items():
             command = ("-m", "cli.main", *words)
             spent = measure(command, ROOT, cache)
+            if spent is None:
+                raise SystemExit(f"drawbridge {' '.join(words)} fails")
             row = f"{name:<24} {spent * 1000:6.0f} ms  {spent / empty:5.1f} x an empty program"
             if baseline:
                 before = measure(command, Path(baseline), other)
-                row += f"  {spent / before:5.2f} x the baseline"
+                row += f"  {spent / before:5.2f} x the baseline" if before else "  new"
             print(row)
 
 
