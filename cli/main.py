@@ -99,16 +99,14 @@ def load(name: str) -> Command:
     return cast("Command", importlib.import_module(COMMANDS[name][0]))
 
 
-def _shared_options() -> CommandParser:
-    shared = CommandParser(add_help=False)
+def _add_debug_option(parser: CommandParser) -> None:
     # Without SUPPRESS, the default of a subparser overwrites a `--debug` before the command.
-    shared.add_argument(
+    parser.add_argument(
         "--debug",
         action="store_true",
         default=argparse.SUPPRESS,
         help="print the traceback of an unhandled exception",
     )
-    return shared
 
 
 def parser_for(names: Iterable[str], called: str, *, loads: bool = True) -> CommandParser:
@@ -116,24 +114,24 @@ def parser_for(names: Iterable[str], called: str, *, loads: bool = True) -> Comm
 
     Without `loads`, it can print the list of commands only, which is much faster.
     """
-    shared = _shared_options()
     parser = CommandParser(
         prog=called,
         description="Migrates pods from device plugins to Dynamic Resource Allocation.",
         epilog=f"Run `{called} COMMAND --help` for the options of a command.",
         allow_abbrev=False,
-        parents=[shared],
     )
+    _add_debug_option(parser)
     parser.add_argument("--version", action=_Version, nargs=0, help="print version and commit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in names:
         summary = COMMANDS[name][1]
-        subparser = commands.add_parser(
-            name, help=summary, description=summary, allow_abbrev=False, parents=[shared]
-        )
+        subparser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        _add_debug_option(subparser)
         if loads:
             command = load(name)
             command.arguments(subparser)
+            for inner in subparser.subparsers().values():
+                _add_debug_option(inner)
             subparser.add_exit_codes(command.EXIT_CODES)
             subparser.set_defaults(run=command.run)
     return parser

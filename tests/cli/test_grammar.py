@@ -2,13 +2,14 @@
 
 import argparse
 import io
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from cli import main
 from cli.streams import Streams
-from tools.commands_page import command_parsers
+from tools.commands_page import command_parsers, render_page
 
 # The processes in pods have other defaults, such as the service account.
 COMMANDS = {name: each for name, each in command_parsers().items() if "serve" not in name}
@@ -35,6 +36,27 @@ def test_equal_destinations_have_equal_options() -> None:
     names: dict[str, list[str]] = {}
     for _, action in options():
         assert names.setdefault(action.dest, action.option_strings) == action.option_strings
+
+
+def test_the_page_lists_each_option_of_each_command_once() -> None:
+    section = render_page().partition("## Options")[2].partition("\n## ")[0]
+    rows = [
+        line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")
+    ]
+    listed = [
+        (name, command)
+        for option, *_, commands in rows
+        for name in re.findall(r"`([^`]+)`", option)
+        for command in re.findall(r"`([^`]+)`", commands) or command_parsers()
+    ]
+    expected = [
+        (name, command)
+        for command, parser in command_parsers().items()
+        for action in parser.options()
+        for name in action.option_strings
+        if action.dest != "help"
+    ]
+    assert sorted(listed) == sorted(expected)
 
 
 def test_the_first_format_is_the_default() -> None:
