@@ -27,8 +27,7 @@ from e2e.scenarios.translated import MAKERS, NAMESPACE, REFUSED, TRANSLATED, Man
 # One of each dialect and driver, whatever uses containers in another way, and all that have a
 # configuration of their own.
 CASES = (
-    # For five minutes after a change, pods are admitted that the facts before did not refuse. So
-    # the case that is refused comes before the others, whose nodes would have offered its devices.
+    # It comes first: admission remembers for minutes what nodes of other cases offered together.
     "containers-on-no-node",
     "nvidia",
     "nvidia-partitions-made-on-demand",

@@ -5,7 +5,7 @@ change.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from documents.patch import Edit, apply_edits
 from documents.values import Value
 from dra.finding import Finding, Severity
 from dra.resource_quotas import ResourceQuota
+from facts.model import Facts
 from registration.admission_codes import (
     LIMIT_EXCEEDED,
     LIMIT_UNMEETABLE,
@@ -131,7 +132,7 @@ def decide(
 ) -> PodDecision:
     """Translate a pod. `admin_access` is whether the namespace allows admin access."""
     by_facts = partial(translate, pod, namespace=namespace, admin_access=admin_access)
-    translation = _choose(map(by_facts, summaries.list_contexts(context)))
+    translation = _choose(summaries.list_contexts(context), by_facts)
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
     if not translation.edits:
         return PodDecision(findings=findings)
@@ -154,21 +155,29 @@ def decide(
     )
 
 
-def _choose(translations: Iterator[Translation]) -> Translation:
+def _choose(
+    contexts: Iterator[TranslationContext], by_facts: Callable[[TranslationContext], Translation]
+) -> Translation:
     """Return the first translation, unless only older facts offer its devices on one node.
 
-    A driver that restarts publishes again what its nodes offered.
+    A driver that restarts publishes again what its nodes offered. Older facts that do not know one
+    of the devices refuse nothing, but no node offered them together.
     """
-    first = next(translations)
+    first = by_facts(next(contexts))
     refused = [e for e in first.findings if e.code == NOT_TOGETHER.name and _is_error(e)]
-    for older in translations if refused else ():
-        if older.edits:
+    for context in contexts if refused else ():
+        older = by_facts(context)
+        if older.edits and _are_offered_together(older.classes, context.facts):
             warnings = (
                 replace(e, severity=Severity.WARNING, message=f"{e.message} {_EARLIER}")
                 for e in refused
             )
             return replace(older, findings=(*older.findings, *warnings))
     return first
+
+
+def _are_offered_together(classes: Sequence[str], facts: Facts | None) -> bool:
+    return facts is not None and any(set(classes) <= set(each.classes) for each in facts.offers)
 
 
 def _is_error(finding: Finding) -> bool:

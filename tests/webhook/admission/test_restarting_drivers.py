@@ -30,6 +30,7 @@ def build_facts(**words_by_node: tuple[str, ...]) -> Facts:
 
 APART = build_facts(a=(MIG,), b=(SHARES,))
 OTHERS_APART = build_facts(a=(MIG,), b=(SHARES,), c=(SHARES,))
+NOT_ALL_KNOWN = (build_facts(), build_facts(a=(MIG,)), build_facts(b=(SHARES,)))
 TOGETHER = build_facts(a=(MIG, SHARES), b=(SHARES,))
 
 
@@ -67,5 +68,11 @@ async def test_a_pod_that_one_node_could_serve_a_short_time_ago_is_translated() 
 
 async def test_a_pod_that_no_node_could_serve_a_short_time_ago_is_denied() -> None:
     response = await build_harness(APART, OTHERS_APART).pod(two_containers())
+    assert not response.allowed
+    assert "NoNodeOffersAll" in response.status["message"]
+
+
+async def test_facts_that_do_not_know_all_devices_say_nothing_about_a_node_with_them() -> None:
+    response = await build_harness(APART, *NOT_ALL_KNOWN).pod(two_containers())
     assert not response.allowed
     assert "NoNodeOffersAll" in response.status["message"]
