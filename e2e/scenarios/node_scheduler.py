@@ -19,14 +19,15 @@ from e2e.scenarios.stage import Stage
 
 FENCE = "drawbridge.dev/owned"
 MARK = "drawbridge.dev/allocation"
-PROGRAMS = ("drawbridge-[s]cheduler", "drawbridge [s]erve allocator")
+ALLOCATOR = "drawbridge [s]erve allocator"
+PROGRAMS = ("drawbridge-[s]cheduler", ALLOCATOR)
 # A Lease lasts 15 seconds, and each attempt to take it is up to 2.2 times 2 seconds later.
 LEAD_SECONDS = 60.0
 
 
 @scenario("node", rig="nodes", needs=(SCHEDULER,))
 def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> None:
-    """Legacy pods run on an owned node, also after the leading pod and Drawbridge are deleted."""
+    """Also after the allocator is killed, the leading pod deleted, and Drawbridge uninstalled."""
     nodes = real(stage)
     remove_installation(nodes)
     owned, *_ = [nodes.node(suffix, "lab-2g2n", {GPUS: "full"}).name for suffix in "abc"]
@@ -40,11 +41,12 @@ def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> Non
         for program in PROGRAMS:
             check_rights(nodes, pod, program)
     _check_devices(nodes, "first", owned)
+    _kill_allocator(nodes, leader)
+    _check_devices(nodes, "second", owned)
     nodes.client.delete(f"{PODS}/{leader}", grace=None)
     _wait_leader(nodes, cluster, leader)
-    _check_devices(nodes, "second", owned)
-    nodes.wait("the deleted pod is replaced", cluster.rolled_out, READY_SECONDS)
     _check_waiting(nodes)
+    nodes.wait("the deleted pod is replaced", cluster.rolled_out, READY_SECONDS)
     _check_removal(nodes, cluster, owned)
 
 
@@ -57,6 +59,19 @@ def _wait_leader(nodes: RealStage, cluster: BridgeInstallation, before: str) -> 
         return name if name != before else ""
 
     return nodes.wait("a scheduler leads", found, LEAD_SECONDS)
+
+
+def _kill_allocator(nodes: RealStage, name: str) -> None:
+    """Kill the allocator of a pod; the kubelet starts it again beside the same kube-scheduler."""
+    pod = nodes.client.get(f"{PODS}/{name}")
+    nodes.fleet.real_node(pod["spec"]["nodeName"]).run("pkill", "-KILL", "-f", ALLOCATOR)
+
+    def restarts() -> dict[str, int]:
+        found = nodes.client.get(f"{PODS}/{name}")["status"]["containerStatuses"]
+        return {each["name"]: each["restartCount"] for each in found if each["ready"]}
+
+    wanted = {"scheduler": 0, "allocator": 1}
+    nodes.wait("the allocator is ready again", lambda: restarts() == wanted)
 
 
 def _check_devices(nodes: RealStage, name: str, owned: str) -> None:
