@@ -40,8 +40,14 @@ _drawbridge() {
 """
 _ZSH = """\
 #compdef drawbridge
-autoload -U +X compinit && compinit
+whence compdef >/dev/null || { autoload -U +X compinit && compinit; }
 autoload -U +X bashcompinit && bashcompinit
+"""
+# From a folder of fpath, zsh runs the file at the first completion, and expects candidates.
+_ZSH_FIRST = """\
+if (( ${+compstate} )); then
+    _bash_complete -F _drawbridge
+fi
 """
 _REGISTER = "complete -F _drawbridge drawbridge\n"
 
@@ -53,7 +59,7 @@ def bash_script(table: CompletionTable) -> str:
 
 def zsh_script(table: CompletionTable) -> str:
     """Return the script for zsh, which runs the function for bash."""
-    return f"{_ZSH}{_bash_function(table)}{_REGISTER}"
+    return f"{_ZSH}{_bash_function(table)}{_REGISTER}{_ZSH_FIRST}"
 
 
 def _bash_function(table: CompletionTable) -> str:

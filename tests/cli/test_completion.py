@@ -128,6 +128,34 @@ def test_real_fish_completes_words(line: str, expected: list[str]) -> None:
     assert [each for each in found if not each.startswith("-")] == sorted(expected)
 
 
+IN_ZSH = """\
+compdef() { : }; autoload() { : }; bashcompinit() { : }
+complete() { print complete $@ }; _bash_complete() { print first $@ }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
+@pytest.mark.parametrize(
+    ("state", "called"),
+    [
+        ("", ["complete -F _drawbridge drawbridge"]),
+        # zsh loads a file of fpath during the first completion, and expects the candidates then.
+        (
+            "typeset -A compstate=(context command)\n",
+            ["complete -F _drawbridge drawbridge", "first -F _drawbridge"],
+        ),
+    ],
+)
+def test_zsh_also_completes_the_first_time(state: str, called: list[str]) -> None:
+    done = subprocess.run(  # noqa: S603  # our own script
+        [shutil.which("zsh") or "zsh", "-f", "-c", f"{IN_ZSH}{state}{script('zsh')}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (called, "")
+
+
 def test_kubectl_gets_candidates_and_a_directive() -> None:
     assert complete_for_kubectl(["und"]) == f"undo\t{COMMANDS['undo'][1]}\n:4\n"
     assert complete_for_kubectl(["translate", "-o", "j"]) == "json\n:4\n"
