@@ -29,6 +29,7 @@ NOTE = (
 # Lines of the text output: the nodes of one workload, and the devices on one of them.
 _MOST_NODES: Final = 8
 _MOST_DEVICES: Final = 4
+_MOST_DRAWN: Final = 20
 
 
 class WorkloadPlacement(NamedTuple):
@@ -125,14 +126,29 @@ def draw_nodes(
     *,
     unicode: bool,
 ) -> Iterator[str]:
-    """Draw the nodes that got a pod, with all devices that are held there."""
-    touched = {each.node for each in placements if each.node is not None and each.claims}
+    """Draw the first nodes that got a pod, with all devices that are held there."""
+    named = {each.node for each in placements if each.node is not None and each.claims}
+    touched = [node for node in nodes if node.name in named]
     holders, memo = _holders(ledger), PoolCache()
-    for node in nodes:
-        if node.name in touched:
-            yield ""
-            drawn = drawing.draw_node(inventory, node, holders, memo)
-            yield from draw_tree(drawn, UNICODE if unicode else ASCII)
+    for node in touched[:_MOST_DRAWN]:
+        yield ""
+        drawn = drawing.draw_node(inventory, node, holders, memo)
+        yield from draw_tree(drawn, UNICODE if unicode else ASCII)
+    more = len(touched) - _MOST_DRAWN
+    if more > 0:
+        yield ""
+        yield f"{count_noun(more, 'more node')} with placed pods; -o json prints all devices"
+
+
+def count_placed(entries: Iterable[Entry]) -> tuple[int, int]:
+    """Return how many pods are placed, and how many there are."""
+    placed = total = 0
+    for entry in entries:
+        if isinstance(entry, PodPlacement):
+            placed, total = placed + is_placed(entry), total + 1
+        else:
+            placed, total = placed + entry.replicas.fits, total + entry.replicas.number
+    return placed, total
 
 
 def format_audit(findings: Iterable[Finding]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from config.model import Configuration, Placement
 from config.policy import apply_policies
 from documents.document import LocatedFinding
 from dra.claim import Claim
+from dra.counted import count_noun
 from dra.finding import Finding, Severity
 from ledger import codes, node_fit
 from ledger.audit import audit
@@ -115,7 +116,11 @@ def _text(
     )
     yield from placements.format_audit(audit_findings)
     if result.placements:
+        placed, total = placements.count_placed(result.entries)
         yield ""
+        if len(result.entries) > 1:
+            verb = "is" if placed == 1 else "are"
+            yield f"{placed:,} of {count_noun(total, 'pod')} {verb} placed."
         yield from _name_allocators(result.allocators)
         yield placements.NOTE
 

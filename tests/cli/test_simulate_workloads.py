@@ -212,3 +212,19 @@ def test_replicas_are_placed_as_pods_one_after_the_other(
     assert together["pods"] == single["pods"][:tried]
     assert tried in (12, 1 + sum(node is not None for node in nodes(single)))
     assert together["ledger"] == single["ledger"]
+
+
+def test_many_nodes_are_not_all_drawn_and_the_pods_are_counted(run: Run) -> None:
+    cluster = "".join(
+        CLUSTER.split("---")[0].replace("n1", f"m{number}")
+        + "---"
+        + CLUSTER.split("---")[3].replace("n1", f"m{number}").replace("s1", f"slice-{number}")
+        + "---\n"
+        for number in range(23)
+    )
+    run(deployment(40) + pod("last"), cluster=cluster + CLUSTER)
+    files = ("--cluster", str(run.folder / "cluster.yaml"), "-f", str(run.folder / "pods.yaml"))
+    text = simulate(*files)[1]
+    assert text.count("\nnode ") == 20
+    assert "\n1 more node with placed pods; -o json prints all devices\n" in text
+    assert "\n41 of 41 pods are placed.\n" in text
