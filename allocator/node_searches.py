@@ -61,6 +61,10 @@ class NodeSearches:
         else:
             start = scan.start
             found = self._run_part(replace(search, only=again), now) if again else Shortlist()
+            if found.examined < found.candidates and not found.fitting:
+                # Which of the changed nodes are left is not kept: all nodes are examined again.
+                del self._scans[key]
+                return found
             if not found.fitting and found.error is None:
                 found = self._continue(search, scan, now)
         if not found.fitting and found.error is None:

@@ -4,8 +4,9 @@ Nodes that the scheduler would reject anyway are skipped: node selector, require
 taints and unschedulable. The scheduler's own plugins decide about everything else.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -31,6 +32,21 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 def never() -> bool:
     """Set no time limit."""
     return False
+
+
+class OutOfTimeError(Exception):
+    """A search ends in the middle of a batch; it continues there with the next call."""
+
+
+def _make_interrupt(out_of_time: Callable[[], bool]) -> Callable[[], None]:
+    """Return what ends a search between two evaluations, but never before the first one."""
+    evaluations = itertools.count()
+
+    def interrupt() -> None:
+        if next(evaluations) and out_of_time():
+            raise OutOfTimeError
+
+    return interrupt
 
 
 class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,23 +115,35 @@ def find_nodes(
     size = search.limit or MAX_BATCH
     while found.examined < last and not found.error:
         batch = names[found.examined : min(found.examined + size, last)]
-        before = len(found.fitting)
-        _examine(_open_nodes(batch, search, state, unfit), search, state, view, ids, found)
+        before, reasons_before = len(found.fitting), len(found.reasons)
+        unfit_here: Counter[str] = Counter()
+        try:
+            nodes = _open_nodes(batch, search, state, unfit_here)
+            _examine(nodes, search, state, view, ids, found)
+        except OutOfTimeError:
+            del found.reasons[reasons_before:]
+            break
+        unfit += unfit_here
         found.examined += len(batch)
         missing = search.limit - len(found.fitting)
         if (search.limit and missing <= 0) or search.out_of_time():
             break
         # Nodes that do not fit are examined in larger batches.
         size = max(missing, 1) if len(found.fitting) > before else min(2 * size, MAX_BATCH)
-    found.reasons += [
-        make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
-        for text, count in unfit.most_common()
-    ]
-    others = len(state.planner.nodes) - len(names)
+    found.reasons += _reasons_beside_devices(search, state, unfit, len(names))
+    return found
+
+
+def _reasons_beside_devices(
+    search: NodeSearch, state: AllocatorState, unfit: Counter[str], candidates: int
+) -> Iterator[Reason]:
+    """Yield why nodes cannot be used whatever devices they have."""
+    for text, count in unfit.most_common():
+        yield make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
+    others = len(state.planner.nodes) - candidates
     if others > 0 and search.only is None and _only_nodes_with_pools(search):
         text = "no devices of the allocator"
-        found.reasons.append(make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=others))
-    return found
+        yield make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=others)
 
 
 def candidate_names(search: NodeSearch, state: AllocatorState) -> Sequence[str]:
@@ -209,7 +237,10 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
         found.fitting += [FittingNode(node.name, 0) for node in near]
         return
     names = [node.name for node in near]
-    for name, answer in state.planner.solve_nodes(view, unallocated, names, ids=ids).items():
+    answers = state.planner.solve_nodes(
+        view, unallocated, names, ids=ids, interrupt=_make_interrupt(search.out_of_time)
+    )
+    for name, answer in answers.items():
         if isinstance(answer, Solution):
             alternatives = score_alternatives(unallocated, answer)
             found.fitting.append(FittingNode(name, alternatives, answer))

@@ -28,6 +28,7 @@ MAX_WAITING: Final = 65536
 TRIES_PER_TURN: Final = 32
 # To pass over a pod that cannot be woken now takes microseconds.
 VISITS_PER_TURN: Final = 2048
+FEW_KEYS: Final = 64
 FIRST_BACK_OFF_SECONDS: Final = 1.0
 MAX_BACK_OFF_SECONDS: Final = 60.0
 # A pod that got nodes has this time to be reserved before another node is searched for it.
@@ -161,7 +162,7 @@ class WaitingPods:
         while self._is_pass_needed():
             first = 0 if self._reached is None else bisect_right(self._places, self._reached)
             self._reached = self._try_from(first, work) or self._reached
-            self._passing = work.is_over
+            self._passing = bool(self._places) and self._reached != self._places[-1]
             if work.is_over:
                 break
         return Turn(tuple(work.woken), bool(self._places) and self._is_pass_needed())
@@ -177,7 +178,9 @@ class WaitingPods:
         """Try pods from a position on, at least one, until the turn is over; return the last."""
         reached, may_have_changed = None, True
         while position < len(self._places) and work.tries:
-            if may_have_changed and all(map(self._decisions.is_refused, self._keys)):
+            # With many keys, to look at all of them before each pod takes longer than the pods.
+            few = len(self._keys) <= FEW_KEYS
+            if may_have_changed and few and all(map(self._decisions.is_refused, self._keys)):
                 return self._places[-1]
             place = self._places[position]
             work.visits -= 1
@@ -189,8 +192,8 @@ class WaitingPods:
                     work.woken.append(place.uid)
                 if promise.unfinished and not work.is_over:
                     continue  # the search goes on for the same pod
-                if promise.unfinished:
-                    break
+                # Otherwise it goes on in the next pass, so that others have their turn before.
+                self._again |= promise.unfinished
             reached = place
             position = bisect_right(self._places, place)  # the pod may be removed
             if work.is_over:

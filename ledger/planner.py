@@ -95,7 +95,7 @@ class Planner:
             unset_groups=self._unset_groups,
         )
 
-    def solve_nodes(
+    def solve_nodes(  # noqa: PLR0913  # all but three by name
         self,
         view: View,
         claims: Sequence[Claim],
@@ -103,13 +103,25 @@ class Planner:
         *,
         ids: Callable[[], str],
         steps: int = STEPS,
+        interrupt: Callable[[], None] | None = None,
     ) -> dict[str, SolverResult]:
-        """Solve for nodes by name, or for all nodes; unknown names are ignored."""
+        """Solve for nodes by name, or for all nodes; unknown names are ignored.
+
+        `interrupt` is called between evaluations of expressions and may raise. What was decided
+        before is kept for the next call.
+        """
         world, memo = self.world(), self._memo
-        if nodes is None:
-            return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
-        requested = [self._nodes[name] for name in nodes if name in self._nodes]
-        return solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
+        memo.bind(world)
+        if interrupt is not None:
+            memo.expressions.interrupt = interrupt
+        try:
+            if nodes is None:
+                return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
+            requested = [self._nodes[name] for name in nodes if name in self._nodes]
+            return solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
+        finally:
+            if interrupt is not None:
+                del memo.expressions.interrupt  # the default remains
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
         """Return the pools that a decision about a node depends on."""

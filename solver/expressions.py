@@ -4,7 +4,7 @@ The results, including errors, equal those of kube-scheduler for selectors, deri
 compatibility rules. The callers decide what an error means for the pod.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -75,8 +75,18 @@ class _SeenDevice:
         return compiled.reads.projection(self.view())
 
 
+def _never() -> None:
+    return None
+
+
 class ExpressionEvaluator:
-    """Evaluates expressions like the scheduler with these gates; reusable for these gates."""
+    """Evaluates expressions like the scheduler with these gates; reusable for these gates.
+
+    `interrupt` is called before each evaluation for a request whose result is not known, and may
+    raise. What was evaluated before is kept, so that the same call continues there.
+    """
+
+    interrupt: Callable[[], None] = staticmethod(_never)
 
     def __init__(self, gates: Gates) -> None:
         self._gates = gates
@@ -88,16 +98,20 @@ class ExpressionEvaluator:
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
 
-    def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
+    def selects(
+        self, source: str, driver: str, device: Device, *, of_request: bool = False
+    ) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
+        if of_request and source not in self._selectors:
+            self.interrupt()  # the compilation takes time as well
         compiled = self._selectors.get(source) or self._compile(self._selectors, source)
-        outcome = self._evaluate(compiled, driver, device, derived=False)
+        outcome = self._evaluate(compiled, driver, device, derived=False, of_request=of_request)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
         compiled = self._derived.get(source) or self._compile(self._derived, source)
-        outcome = self._evaluate(compiled, driver, device, derived=True)
+        outcome = self._evaluate(compiled, driver, device, derived=True, of_request=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
     def _compile(self, known: dict[str, _CompiledExpression], source: str) -> _CompiledExpression:
@@ -118,7 +132,13 @@ class ExpressionEvaluator:
         return compiled
 
     def _evaluate(
-        self, compiled: _CompiledExpression, driver: str, device: Device, *, derived: bool
+        self,
+        compiled: _CompiledExpression,
+        driver: str,
+        device: Device,
+        *,
+        derived: bool,
+        of_request: bool,
     ) -> EvaluationOutcome:
         if compiled.program is None:
             return compiled.error
@@ -126,6 +146,8 @@ class ExpressionEvaluator:
         projection = seen.project(compiled)
         outcome = compiled.outcomes.get(projection)
         if outcome is None:
+            if of_request:
+                self.interrupt()
             self._count_outcome()
             outcome = _run(compiled.program, seen.view(), derived=derived)
             compiled.outcomes[projection] = outcome

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from allocator.decisions import PodDecisions
-from allocator.protocol import PreFilterReply, PreFilterRequest
+from allocator.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
 from allocator.scores import NodeStrategy
 from allocator.state import AllocatorState, FindNode, WatchedObject
 from dra.claim import Claim, read_claim
@@ -146,17 +146,26 @@ class Cluster:
         """Apply a claim from a watch."""
         self.state.apply(None, as_claim(plain))
 
+    def pod(self, uid: str, **fields: object) -> SchedulingPod:
+        """A pod as the scheduler describes it; `fields` are those of the protocol."""
+        body = {"namespace": "default", "name": uid, "uid": uid, **fields}
+        return msgspec.convert(body, SchedulingPod)
+
+    def request(
+        self, uid: str, *claims: Plain, limit: int = 0, **fields: object
+    ) -> PreFilterRequest:
+        """What the scheduler asks for a pod."""
+        return PreFilterRequest(
+            pod=self.pod(uid, **fields),
+            claims=tuple(msgspec.Raw(msgspec.json.encode(each)) for each in claims),
+            max_nodes=limit,
+        )
+
     def prefilter(
         self, uid: str, *claims: Plain, limit: int = 0, **fields: object
     ) -> PreFilterReply:
         """Ask for a pod; `fields` are those of the pod in the protocol."""
-        body = {"namespace": "default", "name": uid, "uid": uid, **fields}
-        request = PreFilterRequest(
-            pod=msgspec.convert(body, PreFilterRequest.__annotations__["pod"]),
-            claims=tuple(msgspec.Raw(msgspec.json.encode(each)) for each in claims),
-            max_nodes=limit,
-        )
-        return self.decisions.prefilter(request, self.now)
+        return self.decisions.prefilter(self.request(uid, *claims, limit=limit, **fields), self.now)
 
     def nodes(self, uid: str, *claims: Plain, limit: int = 0, **fields: object) -> list[str]:
         """The nodes that a reply to prefilter names, sorted."""

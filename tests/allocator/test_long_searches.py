@@ -1,0 +1,115 @@
+"""Searches that are interrupted in the middle, because a tenant's expressions take long."""
+
+import pytest
+from msgspec.structs import replace
+
+from allocator import node_searches
+from allocator.shortlist import NodeSearch, Shortlist
+from allocator.waiting import WaitingPods
+from dra.device import Attribute
+from dra.nodes import Node
+from solver.reasons import merge_reasons
+from tests.allocator.clusters import DRIVER, Cluster, Plain, as_claim, claim, gpu_slice
+
+NODES = ("n1", "n2", "n3")
+# Reads an attribute that differs on each device, and selects only those of the last node.
+SELECTOR = f'device.attributes["{DRIVER}"].place.startsWith("n3")'
+
+
+def cluster() -> Cluster:
+    """Three nodes with four devices each, of which no two give the same projection."""
+    made = Cluster()
+    for node in NODES:
+        each = gpu_slice(node, 4)
+        devices = tuple(
+            replace(device, attributes={"place": Attribute(string=f"{node}-{device.name}")})
+            for device in each.devices
+        )
+        made.add(Node(node, {"name": node}), replace(each, devices=devices))
+    return made
+
+
+def selecting(uid: str, expression: str = SELECTOR, count: int = 1) -> Plain:
+    """A claim whose request has a selector."""
+    exactly = {
+        "deviceClassName": "gpu",
+        "count": count,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    return claim(uid, requests=[{"name": "r", "exactly": exactly}])
+
+
+class Evaluations:
+    """Interrupts a search after each evaluation, and counts them."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self) -> bool:
+        """Say that the time is over."""
+        self.number += 1
+        return True
+
+
+def search_in_steps(made: Cluster, plain: Plain) -> tuple[Shortlist, int]:
+    """Repeat an interrupted search until it is complete; return the result and the calls."""
+    made.add_claim(plain)
+    request = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),), out_of_time=Evaluations())
+    searches = node_searches.NodeSearches(made.state, lambda: "id")
+    for calls in range(1, 100):
+        found = searches.run(request, 0.0)
+        if found.fitting or found.complete:
+            return found, calls
+    raise AssertionError("the search makes no progress")
+
+
+def test_an_interrupted_search_continues_where_it_was_and_finds_the_same() -> None:
+    found, calls = search_in_steps(cluster(), selecting("c"))
+    assert [each.name for each in found.fitting] == ["n3"]
+    assert calls > 3
+
+
+def test_an_interrupted_search_that_finds_nothing_has_the_reasons_of_one_that_was_not() -> None:
+    plain = selecting("c", count=5)
+    found, calls = search_in_steps(cluster(), plain)
+    made = cluster()
+    made.add_claim(plain)
+    whole = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
+    expected = node_searches.NodeSearches(made.state, lambda: "id").run(whole, 0.0)
+    assert calls > 3
+    assert found.examined == expected.examined == 3
+    assert merge_reasons(found.reasons) == merge_reasons(expected.reasons)
+
+
+def test_nodes_that_changed_and_were_not_examined_again_are_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_searches, "FEW_NODES", 0)
+    made = Cluster(n1=1, n2=1, n3=1)
+    plain = claim("c", 2)
+    made.add_claim(plain)
+    request = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
+    searches = node_searches.NodeSearches(made.state, lambda: "id", nodes_per_call=1)
+    while not searches.run(request, 0.0).complete:
+        pass
+    made.add(gpu_slice("n1", 1, generation=2), gpu_slice("n2", 2, generation=2))
+    for _ in range(10):
+        if found := searches.run(request, 0.0).fitting:
+            break
+    assert [each.name for each in found] == ["n2"]
+
+
+def test_a_pod_whose_search_takes_long_does_not_hold_up_the_others() -> None:
+    made = cluster()
+    waiting = WaitingPods(made.decisions)
+    for number in range(5):
+        plain = selecting(f"of-slow{number}", f"{SELECTOR} && {number} < 0")
+        made.decisions.prefilter(made.request(f"slow{number}", plain), 0.0, lambda: True)
+        waiting.note_answer(f"slow{number}", 0, (), 0.0)
+    made.prefilter("p", claim("of-p", 9))
+    waiting.note_answer("p", 0, (), 1.0)
+    made.add(gpu_slice("n4", 9), Node("n4", {"name": "n4"}))
+    for _ in range(60):
+        if woken := waiting.wake(1.0, out_of_time=lambda: True).woken:
+            break
+    assert woken == ("p",)
