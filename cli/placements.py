@@ -161,15 +161,30 @@ def format_audit(findings: Iterable[Finding]) -> Iterator[str]:
         yield escape_unprintable(f"    {finding.remedy}")
 
 
-def format_entry(entry: Entry) -> Iterator[str]:
-    """Format the placement of a pod or of a workload."""
-    if isinstance(entry, PodPlacement):
-        yield from format_placement(entry)
-    else:
-        yield from _format_workload(entry)
+def format_entries(entries: Iterable[Entry]) -> Iterator[str]:
+    """Format the placements of pods and of workloads; equal reasons are printed once."""
+    first: dict[tuple[Reason, ...], str] = {}
+    for entry in entries:
+        if isinstance(entry, PodPlacement):
+            yield from _format_placement(entry, first)
+        else:
+            yield from _format_workload(entry, first)
 
 
-def _format_workload(entry: WorkloadPlacement) -> Iterator[str]:
+def _format_reasons(
+    each: PodPlacement, subject: str, indent: str, first: dict[tuple[Reason, ...], str]
+) -> Iterator[str]:
+    """Format the reasons of a pod, or name the first pod that has the same ones."""
+    before = first.setdefault(each.reasons, subject)
+    if before != subject and len(each.reasons) > 1:
+        yield escape_unprintable(f"{indent}for the same reasons as {before}")
+        return
+    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in each.reasons)
+
+
+def _format_workload(
+    entry: WorkloadPlacement, first: dict[tuple[Reason, ...], str]
+) -> Iterator[str]:
     """Format how many pods fit, the devices by node, and what the first other pod lacks."""
     replicas = entry.replicas
     name = f"{entry.workload} ({entry.name})" if entry.name else entry.workload
@@ -189,7 +204,7 @@ def _format_workload(entry: WorkloadPlacement) -> Iterator[str]:
         yield f"  {more:,} more on {nodes}"
     if replicas.refused is not None:
         yield escape_unprintable(f"  {replicas.refused.pod} is not placed:")
-        yield from (escape_unprintable(f"    {_reason(each)}") for each in replicas.refused.reasons)
+        yield from _format_reasons(replicas.refused, f"{replicas.refused.pod}", "    ", first)
 
 
 def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
@@ -199,7 +214,7 @@ def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
     return (f"on {node}", count_noun(len(pods), "pod"), f"{shown}{more}")
 
 
-def format_placement(each: PodPlacement) -> Iterator[str]:
+def _format_placement(each: PodPlacement, first: dict[tuple[Reason, ...], str]) -> Iterator[str]:
     """Format a placement: the node and the devices, or the reasons for none."""
     subject = each.pod or "claims " + ", ".join(name for name, _ in each.claims)
     yield escape_unprintable(
@@ -208,7 +223,7 @@ def format_placement(each: PodPlacement) -> Iterator[str]:
     if each.preempted:
         yield escape_unprintable(f"  evicts {', '.join(each.preempted)}")
     yield from (f"  {line}" for line in align_columns(list(_rows(each))))
-    yield from (escape_unprintable(f"  {_reason(reason)}") for reason in each.reasons)
+    yield from _format_reasons(each, subject, "  ", first)
 
 
 def _rows(each: PodPlacement) -> Iterator[tuple[str, ...]]:

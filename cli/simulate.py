@@ -105,8 +105,7 @@ def _text(
     audit_findings: Sequence[Finding],
     streams: Streams,
 ) -> Iterator[str]:
-    for entry in result.entries:
-        yield from placements.format_entry(entry)
+    yield from placements.format_entries(result.entries)
     yield from placements.draw_nodes(
         result.placements,
         result.ledger,

@@ -228,3 +228,12 @@ def test_many_nodes_are_not_all_drawn_and_the_pods_are_counted(run: Run) -> None
     assert text.count("\nnode ") == 20
     assert "\n1 more node with placed pods; -o json prints all devices\n" in text
     assert "\n41 of 41 pods are placed.\n" in text
+
+
+def test_equal_reasons_are_printed_once(run: Run) -> None:
+    later = "".join(deployment(1, name=f"late-{number}") for number in range(3))
+    run(deployment(9) + later + pod("alone"))
+    files = ("--cluster", str(run.folder / "cluster.yaml"), "-f", str(run.folder / "pods.yaml"))
+    text = simulate(*files)[1]
+    assert text.count("for the same reasons as default/web-3\n") == 4
+    assert text.count("[NoDeviceFree]") == 1
