@@ -19,8 +19,11 @@ from solver.answer_cache import demand_key
 from solver.reasons import merge_reasons
 
 UNLIMITED: Final = 1 << 62
-# With fewer nodes, a search is run again after a change, so that its reasons have current numbers.
+# With fewer nodes, all are examined after a change that does not help, so that the reasons have
+# current numbers.
 FEW_NODES: Final = 400
+# If at least one of this many nodes has changed, all of them are examined.
+NODES_PER_CHANGE: Final = 4
 MAX_REMEMBERED: Final = 4096
 
 
@@ -54,19 +57,22 @@ class NodeSearches:
         if search.without or search.only is not None:
             return self._run_part(replace(search, start=self._start), now)
         key = request_key(search)
-        scan, again = self._earlier_scan(key)
-        if scan is None:
+        scan, changed = self._earlier_scan(key)
+        found = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
+        if found.fitting or found.error is not None:
+            if scan is not None:
+                found.candidates += scan.found.candidates - scan.found.examined
+            return found
+        if found.examined < found.candidates:
+            # Which of the changed nodes are left is not kept: all nodes are examined again.
+            del self._scans[key]
+            return found
+        if scan is None or (changed and scan.found.candidates - FEW_NODES <= len(changed)):
             start = self._start
             found = self._run_part(replace(search, start=start), now)
         else:
             start = scan.start
-            found = self._run_part(replace(search, only=again), now) if again else Shortlist()
-            if found.examined < found.candidates and not found.fitting:
-                # Which of the changed nodes are left is not kept: all nodes are examined again.
-                del self._scans[key]
-                return found
-            if not found.fitting and found.error is None:
-                found = self._continue(search, scan, now)
+            found = self._continue(search, scan, now)
         if not found.fitting and found.error is None:
             self._scans[key] = _Scan(self._state.epoch(), start, found)
             self._scans.move_to_end(key)
@@ -75,12 +81,15 @@ class NodeSearches:
         return found
 
     def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:
-        """Return what was examined before, and which nodes have changed since."""
+        """Return what was examined before, and which nodes have changed since; only these can fit.
+
+        Returns no scan if much has changed.
+        """
         scan = self._scans.get(key)
         if scan is None or scan.epoch == self._state.epoch():
             return scan, frozenset()
         changed = self._state.changes.changed_since(scan.epoch)
-        if changed is None or max(scan.found.candidates - FEW_NODES, 0) <= len(changed):
+        if changed is None or scan.found.candidates <= NODES_PER_CHANGE * len(changed):
             return None, frozenset()
         return scan, changed
 

@@ -377,3 +377,14 @@ def test_a_claim_with_rules_that_are_not_evaluated_is_not_allocated() -> None:
         assert codes(reply) == expected
         assert bool(reply.fit) is not required
     assert cluster.nodes("q", claim("d", annotations={RULES_ANNOTATION: "{"})) == []
+
+
+def test_a_node_that_changed_is_not_the_only_one_while_others_were_not_examined() -> None:
+    cluster = Cluster(nodes_per_call=1, **{f"n{number}": 1 for number in range(6)})
+    allocation = allocation_on("n0", 0)
+    cluster.add_claim(claim("held", allocation=allocation, pods=["x"]))
+    assert not cluster.prefilter("p", claim("c")).complete
+    cluster.add_claim(claim("held", version=2))
+    reply = cluster.prefilter("p", claim("c"))
+    assert [each.node for each in reply.fit] == ["n0"]
+    assert not reply.complete
