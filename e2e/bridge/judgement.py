@@ -25,12 +25,22 @@ def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
             f"{node}: {problem}"
             for node, some in by_node.items()
             for problem in check(
-                {**world, "claims": some},
+                {**_seen_from(node, world), "claims": some},
                 node,
                 [each["status"]["allocation"] for each in some],
                 expressions,
             )
         ]
+
+
+def _seen_from(node: str, world: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what belongs to other nodes."""
+    local = (None, node)
+    return {
+        **world,
+        "nodes": [each for each in world["nodes"] if each["metadata"]["name"] == node],
+        "slices": [each for each in world["slices"] if each["spec"].get("nodeName") in local],
+    }
 
 
 def _world(client: Client, version: str) -> dict[str, Any]:

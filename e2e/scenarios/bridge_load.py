@@ -35,6 +35,12 @@ def pods_start_on_a_hundred_nodes(stage: BridgeStage) -> None:
 
 
 @bridge_scenario("full")
+def pods_start_on_five_hundred_nodes(stage: BridgeStage) -> None:
+    """Five hundred pods get different GPUs, each of its node."""
+    play_on_nodes(stage, nodes=500, pods=500)
+
+
+@bridge_scenario("full")
 def slices_change_while_pods_start(stage: BridgeStage) -> None:
     """Drivers publish new generations, first halves of them, while pods are allocated."""
     nodes = [stage.node(str(number), "dgx-a100", {GPU: "full"}).name for number in range(8)]

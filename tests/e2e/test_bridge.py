@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
 
 from config.load import load_configuration
 from config.model import Configuration, Placement
+from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import on_host
 from e2e.bridge.placement import COMPONENT, HEADER, bridge_fields, container_words
 from e2e.installed.manifest import find
+from e2e.scenarios import objects
 from e2e.scenarios.bridge_translated import runs_in_bridge_placement
 from e2e.scenarios.translated import cases
 from registration.codes import CODES
@@ -51,3 +54,51 @@ def test_every_dialect_without_rules_or_a_scheduler_of_its_own_runs() -> None:
     played = {each.example for each in cases() if runs_in_bridge_placement(each)}
     left = {each.rpartition("/")[2].removesuffix(".yaml") for each in examples - played}
     assert left == {"kai", "koordinator", "volcano"}
+
+
+class ApiServer:
+    """Two nodes with one GPU each."""
+
+    @staticmethod
+    def get(path: str) -> dict[str, Any]:
+        """Return a collection."""
+        nodes = [{"metadata": {"name": name, "labels": {}}, "spec": {}} for name in ("a", "b")]
+        slices = [
+            {
+                "metadata": {"name": f"slice-{name}"},
+                "spec": {
+                    "driver": "d.io",
+                    "nodeName": name,
+                    "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": "gpu"}],
+                },
+            }
+            for name in ("a", "b")
+        ]
+        classes = [{"metadata": {"name": "gpu"}, "spec": {}}]
+        found = {"nodes": nodes, "resourceslices": slices, "deviceclasses": classes}
+        return {"items": found.get(path.rpartition("/")[2], [])}
+
+
+def claim(name: str, pool: str, node: str) -> dict[str, Any]:
+    result = {**objects.result("d.io", pool, "gpu")}
+    return {
+        "metadata": {"name": name, "namespace": "n", "uid": name},
+        "spec": objects.claim_spec(
+            objects.request("gpu", "gpu", allocationMode="ExactCount", count=1)
+        ),
+        "status": {"allocation": objects.allocation(node, [result])},
+    }
+
+
+@pytest.mark.usefixtures("oracle")
+def test_each_allocation_is_judged_by_the_devices_of_its_node() -> None:
+    def judge(*claims: dict[str, Any]) -> list[str]:
+        return broken_rules(ApiServer(), "1.36", list(claims))  # type: ignore[arg-type]  # reads only
+
+    assert judge() == []
+    assert judge(claim("one", "a", "a"), claim("two", "b", "b")) == []
+    assert any(
+        "TakenTwice" in each for each in judge(claim("one", "a", "a"), claim("two", "a", "a"))
+    )
+    assert any("UnknownDevice" in each for each in judge(claim("one", "b", "a")))
