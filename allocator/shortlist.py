@@ -4,7 +4,6 @@ Nodes that the scheduler would reject anyway are skipped: node selector, require
 taints and unschedulable. The scheduler's own plugins decide about everything else.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -19,12 +18,15 @@ from dra.nodes import Node, matches_selector, named_nodes, selector_problems
 from dra.taints import EXCLUDING, tolerates
 from ledger.node_fit import has_labels, make_reason, reachable_nodes
 from ledger.placing import score_alternatives
+from ledger.planner import OutOfTimeError
 from registration import allocator_codes as codes
 from solver.answers import Failure, FailureKind, Solution
 from solver.reasons import Reason
 from solver.world import View
 
 MAX_BATCH: Final = 64
+# Some 40 ms; constraints that a person writes take hundreds.
+MAX_WORK_PER_NODE: Final = 20_000
 # The taint that cordons a node, and that some pods tolerate.
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
@@ -32,21 +34,6 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 def never() -> bool:
     """Set no time limit."""
     return False
-
-
-class OutOfTimeError(Exception):
-    """A search ends in the middle of a batch; it continues there with the next call."""
-
-
-def _make_interrupt(out_of_time: Callable[[], bool]) -> Callable[[], None]:
-    """Return what ends a search between two evaluations, but never before the first one."""
-    evaluations = itertools.count()
-
-    def interrupt() -> None:
-        if next(evaluations) and out_of_time():
-            raise OutOfTimeError
-
-    return interrupt
 
 
 class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,8 +224,9 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
         found.fitting += [FittingNode(node.name, 0) for node in near]
         return
     names = [node.name for node in near]
-    answers = state.planner.solve_nodes(
-        view, unallocated, names, ids=ids, interrupt=_make_interrupt(search.out_of_time)
+    solve, limit = state.planner.solve_nodes, search.out_of_time
+    answers = solve(
+        view, unallocated, names, ids=ids, max_work=MAX_WORK_PER_NODE, out_of_time=limit
     )
     for name, answer in answers.items():
         if isinstance(answer, Solution):

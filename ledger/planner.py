@@ -4,7 +4,9 @@ The caller applies object events one by one. Each change invalidates only what d
 equal object changes nothing. The caches never change a result. The ledger tracks device use.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from dra.claim import Claim, ClaimMetadata
@@ -29,6 +31,34 @@ from solver.world import View, World
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 T = TypeVar("T")
 _NO_CLASS = DeviceClass(metadata=ClaimMetadata())
+
+
+class OutOfTimeError(Exception):
+    """A call ends before its result; the next one with equal arguments continues."""
+
+
+def _make_interrupt(out_of_time: Callable[[], bool]) -> Callable[[], None]:
+    asked = itertools.count()
+
+    def interrupt() -> None:
+        if next(asked) and out_of_time():
+            raise OutOfTimeError
+
+    return interrupt
+
+
+@contextlib.contextmanager
+def _interrupted(memo: Memo, out_of_time: Callable[[], bool] | None) -> Iterator[None]:
+    """Let calls with a memo end when they are out of time."""
+    if out_of_time is None:
+        yield
+        return
+    memo.before_node = _make_interrupt(out_of_time)
+    memo.expressions.interrupt = _make_interrupt(out_of_time)
+    try:
+        yield
+    finally:
+        del memo.before_node, memo.expressions.interrupt  # the defaults remain
 
 
 class Planner:
@@ -103,25 +133,23 @@ class Planner:
         *,
         ids: Callable[[], str],
         steps: int = STEPS,
-        interrupt: Callable[[], None] | None = None,
+        max_work: int | None = None,
+        out_of_time: Callable[[], bool] | None = None,
     ) -> dict[str, SolverResult]:
         """Solve for nodes by name, or for all nodes; unknown names are ignored.
 
-        `interrupt` is called between evaluations of expressions and may raise. What was decided
-        before is kept for the next call.
+        `out_of_time` is asked between nodes and between evaluations of expressions, but not before
+        the first one. Raises OutOfTimeError then; what was decided is kept for the next call.
         """
         world, memo = self.world(), self._memo
         memo.bind(world)
-        if interrupt is not None:
-            memo.expressions.interrupt = interrupt
-        try:
+        with _interrupted(memo, out_of_time):
             if nodes is None:
                 return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
             requested = [self._nodes[name] for name in nodes if name in self._nodes]
-            return solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
-        finally:
-            if interrupt is not None:
-                del memo.expressions.interrupt  # the default remains
+            return solve(
+                world, view, claims, requested, ids=ids, memo=memo, steps=steps, max_work=max_work
+            )
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
         """Return the pools that a decision about a node depends on."""

@@ -4,7 +4,7 @@ A memo is bound to one world at a time. Other feature gates or compatibility rul
 inventory drops only what belongs to changed pools.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dra.capacity import Amounts
@@ -30,8 +30,17 @@ class Baseline(NamedTuple):
     group_states: GroupStates
 
 
+def _never() -> None:
+    return None
+
+
 class Memo:
-    """Caches filter results of devices, the pools of nodes and the free counters of pools."""
+    """Caches filter results of devices, the pools of nodes and the free counters of pools.
+
+    `before_node` is called before a node is searched whose result is not known, and may raise.
+    """
+
+    before_node: Callable[[], None] = staticmethod(_never)
 
     def __init__(self) -> None:
         self._settings: tuple[object, ...] = ()

@@ -108,6 +108,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
                 allocations = with_new_share_ids(cached.result.allocations, self.ids)
                 return Solution(node.name, allocations)
             return cached.result
+        self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)
         try:
             result, shares, work = self._search(node_view)

@@ -113,3 +113,46 @@ def test_a_pod_whose_search_takes_long_does_not_hold_up_the_others() -> None:
         if woken := waiting.wake(1.0, out_of_time=lambda: True).woken:
             break
     assert woken == ("p",)
+
+
+# The attributes a, b, c and d of 16 devices, the count of each request, and constraints that need
+# millions of steps.
+DEVICES = [
+    "3223", "4043", "1112", "3013", "0324", "0104", "4330", "5122",
+    "3222", "2413", "0033", "0102", "3345", "3123", "3141", "1021",
+]  # fmt: skip
+COUNTS = (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 1)
+DISTINCT = [("c", 11, 2, 7, 4), ("a", 8, 4, 0), ("a", 9, 2, 0, 12), ("d", 6, 8), ("c", 11, 5)]
+MATCHING = [
+    ("b", 13, 8, 10), ("b", 8, 4), ("a", 3, 6), ("a", 12, 0, 6), ("c", 12, 3, 9, 8),
+    ("a", 12, 11, 10), ("b", 8, 9),
+]  # fmt: skip
+
+
+def test_a_node_that_needs_millions_of_steps_is_given_up() -> None:
+    made = Cluster()
+    each = gpu_slice("n1", 16)
+    devices = tuple(
+        replace(device, attributes=dict(zip("abcd", map(_text, values), strict=True)))
+        for device, values in zip(each.devices, DEVICES, strict=True)
+    )
+    made.add(Node("n1", {"name": "n1"}), replace(each, devices=devices))
+    plain = claim(
+        "c",
+        requests=[
+            {"name": f"r{i}", "exactly": {"deviceClassName": "gpu", "count": count}}
+            for i, count in enumerate(COUNTS)
+        ],
+    )
+    plain["spec"]["devices"]["constraints"] = [
+        {"requests": [f"r{i}" for i in some], kind: f"{DRIVER}/{name}"}
+        for kind, listed in (("distinctAttribute", DISTINCT), ("matchAttribute", MATCHING))
+        for name, *some in listed
+    ]
+    reply = made.prefilter("p", plain)
+    assert not reply.fit
+    assert [each.code for each in reply.reasons] == ["SearchGaveUp"]
+
+
+def _text(value: str) -> Attribute:
+    return Attribute(string=value)
