@@ -7,10 +7,11 @@ load on the machine adds noise.
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from e2e.controlplane import build
 from e2e.controlplane.client import JSON
@@ -43,12 +44,14 @@ CLAIM_PATH = f"{objects.RESOURCE}/namespaces/default/resourceclaims"
 
 @dataclass(frozen=True)
 class Run:
-    """Rates in pods per second, over all and over the middle 80 %; CPU seconds."""
+    """Rates in pods per second, over all and over the middle 80 %; CPU seconds by process."""
 
     rate: float
     middle: float
-    scheduler: float
-    apiserver: float
+    cpu: Mapping[str, float]
+
+
+STOCK = ("kube-scheduler", "kube-apiserver")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -66,7 +69,12 @@ def until(question: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def measure(plane: ControlPlane, question: str) -> Run:
+def measure(
+    plane: ControlPlane,
+    question: str,
+    processes: Iterable[str] = STOCK,
+    scheduler: str = "default-scheduler",
+) -> Run:
     """Create the pods at once and time until each is bound; everything is deleted afterwards."""
     bound: dict[str, float] = {}
 
@@ -76,24 +84,23 @@ def measure(plane: ControlPlane, question: str) -> Run:
 
     watch = ListWatch(plane.client(plane.tokens["admin"]), POD_PATH, told)
     watch.start()
-    pids = [plane.processes[name].child.pid for name in ("kube-scheduler", "kube-apiserver")]
-    before = [cpu_seconds(pid) for pid in pids]
+    pids = {name: plane.processes[name].child.pid for name in processes}
+    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     started = time.monotonic()
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda number: _create(plane, question, number), range(PODS)))
+        list(pool.map(lambda number: _create(plane, question, number, scheduler), range(PODS)))
     until(lambda: len(bound) == PODS)
-    used = [cpu_seconds(pid) - old for pid, old in zip(pids, before, strict=True)]
+    used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
     watch.stop()
     _clear(plane)
     times = sorted(bound.values())
     low, high = PODS // 10, PODS - PODS // 10 - 1
-    return Run(
-        PODS / (times[-1] - started), (high - low) / (times[high] - times[low]), used[0], used[1]
-    )
+    middle = (high - low) / (times[high] - times[low])
+    return Run(PODS / (times[-1] - started), middle, used)
 
 
-def _create(plane: ControlPlane, question: str, number: int) -> None:
-    spec = objects.pod_spec(templates={"devices": question})
+def _create(plane: ControlPlane, question: str, number: int, scheduler: str) -> None:
+    spec = objects.pod_spec(templates={"devices": question}, schedulerName=scheduler)
     plane.admin.create(POD_PATH, {"metadata": {"name": f"pod-{number}"}, "spec": spec})
 
 
@@ -102,13 +109,16 @@ def _clear(plane: ControlPlane) -> None:
     until(lambda: not plane.admin.get(CLAIM_PATH)["items"])
 
 
-def populate(fleet: Fleet, numbers: Iterable[int]) -> None:
+def populate(
+    fleet: Fleet, numbers: Iterable[int], labels: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Add nodes of eight GPUs and eight NICs, the NICs listed in the reverse order of the roots."""
     numbers = list(numbers)
-    fleet.add_all([NodePlan(f"node-{number:03}", "hgx-h100", {GPU: "full"}) for number in numbers])
+    drivers = {GPU: "full"}
+    fleet.add_all([NodePlan(_node(number), "hgx-h100", drivers, labels) for number in numbers])
 
     def nics(number: int) -> None:
-        layout = FAMILIES[NIC].publish(machine(f"node-{number:03}", "hgx-h100"))
+        layout = FAMILIES[NIC].publish(machine(_node(number), "hgx-h100"))
         backwards = tuple(reversed(layout.sheets[0].devices))
         fleet.publish(replace(layout, sheets=(Sheet(backwards),)))
 
@@ -117,13 +127,28 @@ def populate(fleet: Fleet, numbers: Iterable[int]) -> None:
         list(pool.map(nics, numbers))
 
 
+def _node(number: int) -> str:
+    return f"node-{number:03}"
+
+
 def row(name: str, nodes: int, runs: list[Run]) -> str:
     """Return one line of the table: the runs, and the median of each figure."""
     single = " ".join(f"{run.rate:.0f}" for run in runs)
     middle = statistics.median(run.middle for run in runs)
-    scheduler = statistics.median(run.scheduler for run in runs)
-    apiserver = statistics.median(run.apiserver for run in runs)
-    return f"| {name} | {nodes} | {single} | {middle:.0f} | {scheduler:.1f} | {apiserver:.1f} |"
+    cpu = [f"{statistics.median(run.cpu[each] for run in runs):.1f}" for each in STOCK]
+    return f"| {name} | {nodes} | {single} | {middle:.0f} | {' | '.join(cpu)} |"
+
+
+def prepare(plane: ControlPlane) -> None:
+    """Create the classes and the templates of the pods."""
+    account = "/api/v1/namespaces/default/serviceaccounts"
+    until(lambda: bool(plane.admin.get(account)["items"]))
+    for name, expression in objects.CLASSES.items():
+        path = f"{objects.RESOURCE}/deviceclasses/{name}"
+        plane.admin.apply(path, objects.device_class(name, expression))
+    templates = f"{objects.RESOURCE}/namespaces/default/resourceclaimtemplates"
+    for name, spec in QUESTIONS.items():
+        plane.admin.create(templates, {"metadata": {"name": name}, "spec": {"spec": spec}})
 
 
 def timings(say: Callable[[str], None]) -> None:
@@ -134,14 +159,7 @@ def timings(say: Callable[[str], None]) -> None:
     started = time.monotonic()
     with ControlPlane() as plane:
         say(f"start of the control plane: {time.monotonic() - started:.1f} s")
-        account = "/api/v1/namespaces/default/serviceaccounts"
-        until(lambda: bool(plane.admin.get(account)["items"]))
-        for name, expression in objects.CLASSES.items():
-            path = f"{objects.RESOURCE}/deviceclasses/{name}"
-            plane.admin.apply(path, objects.device_class(name, expression))
-        templates = f"{objects.RESOURCE}/namespaces/default/resourceclaimtemplates"
-        for name, spec in QUESTIONS.items():
-            plane.admin.create(templates, {"metadata": {"name": name}, "spec": {"spec": spec}})
+        prepare(plane)
         say(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
         say("| devices | nodes | pods/s, each run | middle 80 % | scheduler CPU s | API CPU s |")
         say("|---|---|---|---|---|---|")

@@ -12,10 +12,12 @@ from config.model import Configuration, Placement
 from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import on_host
 from e2e.bridge.placement import COMPONENT, HEADER, bridge_fields, container_words
+from e2e.bridge.timings import Kind, row
 from e2e.installed.manifest import find
 from e2e.scenarios import objects
 from e2e.scenarios.bridge_translated import runs_in_bridge_placement
 from e2e.scenarios.translated import cases
+from e2e.timings import Run
 from registration.codes import CODES
 
 
@@ -54,6 +56,14 @@ def test_every_dialect_without_rules_or_a_scheduler_of_its_own_runs() -> None:
     played = {each.example for each in cases() if runs_in_bridge_placement(each)}
     left = {each.rpartition("/")[2].removesuffix(".yaml") for each in examples - played}
     assert left == {"kai", "koordinator", "volcano"}
+
+
+def test_ratios_compare_turns_that_were_played_beside_each_other() -> None:
+    def runs(*rates: float) -> list[Run]:
+        return [Run(rate, rate, {"a": 1.0, "b": 2.0, "kube-apiserver": 3.0}) for rate in rates]
+
+    told = row("single", Kind("pair", "drawbridge", ("a", "b")), runs(60, 30), runs(30, 20))
+    assert told == "| single | pair | 60 30 | 2.00 1.50 | 1.0 + 2.0 | 3.0 |"
 
 
 class ApiServer:
