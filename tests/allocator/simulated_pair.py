@@ -134,7 +134,7 @@ class SimulatedPair:
     async def kill(self) -> None:
         """End everything at once; what was sent still arrives."""
         self.runs.clear()
-        ending = tuple(self._tasks)
+        ending = (*self._tasks, *self.calls._releases)  # noqa: SLF001  # all that the process runs
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
