@@ -160,9 +160,9 @@ class WaitingPods:
             self._try_from(0, work)
         work.tries += tries - tries // 2
         while self._is_pass_needed():
-            first = 0 if self._reached is None else bisect_right(self._places, self._reached)
-            self._reached = self._try_from(first, work) or self._reached
-            self._passing = bool(self._places) and self._reached != self._places[-1]
+            self._reached = self._try_from(self._find_next(), work) or self._reached
+            # The pod that was reached may be removed, also if it was the last one.
+            self._passing = self._find_next() < len(self._places)
             if work.is_over:
                 break
         return Turn(tuple(work.woken), bool(self._places) and self._is_pass_needed())
@@ -173,6 +173,10 @@ class WaitingPods:
             self._passing, self._reached = True, None
             self._again, self._pass_epoch = False, self._state.epoch()
         return self._passing
+
+    def _find_next(self) -> int:
+        """Return the position of the next pod in the pass."""
+        return 0 if self._reached is None else bisect_right(self._places, self._reached)
 
     def _try_from(self, position: int, work: _Work) -> _Place | None:
         """Try pods from a position on, at least one, until the turn is over; return the last."""

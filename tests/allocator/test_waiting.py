@@ -197,6 +197,17 @@ def test_a_pod_whose_claim_is_deleted_is_left_to_the_scheduler() -> None:
     assert len(waiting.pods) == 0
 
 
+def test_a_pass_ends_although_its_last_pod_is_removed() -> None:
+    waiting = Waiting(held=3, n1=3)
+    waiting.ask("first", 2)
+    waiting.ask("second", 3)
+    waiting.ask("third")
+    waiting.cluster.delete_claim("of-third")
+    waiting.free(0)
+    turn = waiting.pods.wake(waiting.cluster.now, tries=4)
+    assert (turn.woken, turn.unfinished, len(waiting.pods)) == ((), False, 2)
+
+
 def test_a_turn_does_a_limited_number_of_searches_and_says_that_more_is_left() -> None:
     waiting = Waiting(held=8, n1=8)
     for number in range(8):
