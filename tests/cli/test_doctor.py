@@ -14,6 +14,7 @@ from cli.main import dispatch
 from cli.streams import Streams
 from tests.cli.installed_api import (
     CONFIGURATION,
+    DAY,
     SYSTEM,
     bundle,
     config_map,
@@ -145,7 +146,7 @@ def own(value: str) -> Callable[[FakeApi], None]:
         node = api.all("Node")[0]
         node["metadata"].setdefault("labels", {})["owned"] = ""
         api.put(node)
-        api.put(lease(1, "host-1_0d3f", "drawbridge-scheduler"))
+        api.put(lease(-DAY, "host-1_0d3f", "drawbridge-scheduler"))
 
     return change
 
