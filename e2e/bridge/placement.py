@@ -24,6 +24,7 @@ from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import Pair, PairFiles
 from e2e.controlplane.client import ApiError
 from e2e.controlplane.plane import ControlPlane
+from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import DENIED, NAMESPACE, Installation, Setup, installed
 from e2e.installed.manifest import BASE, JSON, find
 from e2e.nodes.machine import Machine
@@ -85,7 +86,7 @@ class Placement:
 
     def install(self, pairs: int = PAIRS, *, unfenced: bool = False) -> None:
         """Configure bridge placement, create accounts and roles, and start the pairs."""
-        self.cluster.configure(f"{HEADER}{bridge_fields(unfenced=unfenced)}")
+        configure_and_wait(self.cluster, f"{HEADER}{bridge_fields(unfenced=unfenced)}")
         texts = [path.read_text("utf-8") for path in sorted(COMPONENT.glob("scheduler-*.yaml"))]
         objects = [each for text in texts for each in yaml.safe_load_all(text)]
         applied = yaml.safe_dump_all(each for each in objects if each["kind"] not in NOT_RUN)

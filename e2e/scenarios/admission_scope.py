@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import yaml
 
+from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import (
     MODE,
     NAMESPACE,
@@ -24,7 +25,6 @@ from e2e.scenarios.stage import Stage
 CONFIGURATION = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-USED = "configuration in use"
 OWNERS, WORKERS = 200, 8
 # 30 % of 200 owners, within three standard deviations.
 NEAR = range(41, 80)
@@ -40,14 +40,7 @@ def configure(stage: Stage, cluster: Installation, text: str) -> None:
     """Change the configuration, and wait until every process uses it."""
     if text == stage.client.get(CONFIGURATION)["data"]["config.yaml"]:
         return
-    before = [len(each.messages(USED)) for each in cluster.replicas]
-    cluster.configure(text)
-
-    def followed() -> bool:
-        now = [len(each.messages(USED)) for each in cluster.replicas]
-        return all(one > other for one, other in zip(now, before, strict=True))
-
-    stage.wait("every process uses it", followed)
+    configure_and_wait(cluster, text)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,20 @@
+"""Changes the configuration of an installation, and waits until its processes use it."""
+
+from functools import partial
+
+from e2e.installed.installation import Installation
+from e2e.installed.replica import Replica
+
+_USED = "configuration in use"
+
+
+def configure_and_wait(cluster: Installation, configuration: str) -> None:
+    """Change the configuration to another one; every process has read it afterwards."""
+    before = [(each, len(each.messages(_USED))) for each in cluster.replicas]
+    cluster.configure(configuration)
+    for each, known in before:
+        each.started_process().wait_ready(partial(_has_read, each, known))
+
+
+def _has_read(replica: Replica, known: int) -> bool:
+    return len(replica.messages(_USED)) > known
