@@ -30,11 +30,10 @@ from cluster.session import Session
 from cluster.store import pause_garbage_collection
 from cluster.write import Writer
 from ledger.ledger import DeviceID
-from registration.codes import CODES
-from runtime import logs, metrics
+from runtime import metrics
 from runtime.collection import CollectionPause
 from runtime.health import serve_operations
-from runtime.process import REFUSED, run_background, run_process
+from runtime.process import run_background, run_configured
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 
@@ -43,15 +42,11 @@ _LOG: Final = logging.getLogger("allocator.process")
 
 async def run(options: argparse.Namespace) -> int:
     """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
-    logs.configure(options.log_level)
-    settings = Settings(options.config, known=CODES)
-    if settings.load():
-        return REFUSED
 
-    async def serve(stop: StopSignal, session: Session) -> None:
+    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         await _serve(options, settings, session, stop)
 
-    return await run_process(options, _LOG, serve)
+    return await run_configured(options, _LOG, serve)
 
 
 class _Parts:
@@ -160,7 +155,6 @@ async def _serve(
         serve_calls(options.socket, parts.calls, parts.streams),
     ):
         await stop.wait()
-    logs.log_event(_LOG, logging.INFO, "stopped")
 
 
 async def _create_caches(

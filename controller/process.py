@@ -59,12 +59,11 @@ from dra.names import (
     WEBHOOK_CONFIGURATION,
     WEBHOOK_DEPLOYMENT,
 )
-from registration.codes import CODES
 from registration.match_conditions import API_VERSION, GUARD_KIND, KIND
 from runtime import logs, metrics
 from runtime.collection import CollectionPause
 from runtime.health import ReadinessCheck, serve_operations
-from runtime.process import REFUSED, run_background, run_process
+from runtime.process import run_background, run_configured
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 
@@ -275,16 +274,12 @@ class Reconcilers:
 
 async def run(options: argparse.Namespace) -> int:
     """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
-    logs.configure(options.log_level)
-    settings = Settings(options.config, known=CODES)
-    if settings.load():
-        return REFUSED
 
-    async def serve(stop: StopSignal, session: Session) -> None:
+    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         context = ControllerContext(session, options.namespace or session.namespace, settings)
         await _serve(options, context, stop)
 
-    return await run_process(options, _LOG, serve)
+    return await run_configured(options, _LOG, serve)
 
 
 async def _serve(options: argparse.Namespace, context: ControllerContext, stop: StopSignal) -> None:
@@ -314,7 +309,6 @@ async def _serve(options: argparse.Namespace, context: ControllerContext, stop: 
         background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
         async with run_background(background):
             await _run_until_stopped(stop, elector.run(lead))
-    logs.log_event(_LOG, logging.INFO, "stopped")
 
 
 async def _run_until_stopped(stop: StopSignal, election: Coroutine[Any, Any, None]) -> None:

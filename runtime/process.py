@@ -3,19 +3,34 @@
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from cluster.session import AccessError, Session
-from runtime import metrics
+from registration.codes import CODES
+from runtime import logs, metrics
 from runtime.build_info import read_build_info
 from runtime.logs import log_event
+from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 
 REFUSED: Final = 2
 BUG: Final = 3
 ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
+ServeConfigured = Callable[[Settings, StopSignal, Session], Awaitable[None]]
+
+
+async def run_configured(
+    options: argparse.Namespace, log: logging.Logger, serve: ServeConfigured
+) -> int:
+    """Read the configuration, and run a process with it; 2 if the configuration is invalid."""
+    logs.configure(options.log_level)
+    settings = Settings(options.config, known=CODES)
+    if settings.load():
+        return REFUSED
+    return await run_process(options, log, functools.partial(serve, settings))
 
 
 async def run_process(
@@ -45,6 +60,7 @@ async def run_process(
         return BUG
     finally:
         stop.remove()
+    log_event(log, logging.INFO, "stopped")
     return 0
 
 

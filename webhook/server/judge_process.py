@@ -7,9 +7,8 @@ from typing import Final
 from certs.serving import make_certificate
 from cluster.session import Session
 from dra.names import JUDGE_SERVICE
-from registration.codes import CODES
-from runtime import logs, metrics
-from runtime.process import REFUSED, run_process
+from runtime import metrics
+from runtime.process import run_configured
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 from webhook.judging.handler import JudgeHandler
@@ -27,20 +26,13 @@ _LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)
 
 async def run(options: argparse.Namespace) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
-    logs.configure(options.log_level)
-    settings = Settings(options.config, known=CODES)
-    if settings.load():
-        return REFUSED
 
-    async def serve(stop: StopSignal, session: Session) -> None:
+    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         certificate = make_certificate(options, session, JUDGE_SERVICE)
         service = _make_service(options, settings, session)
         await serve_reviews(options, certificate, stop, service)
 
-    code = await run_process(options, _LOG, serve)
-    if not code:
-        logs.log_event(_LOG, logging.INFO, "stopped")
-    return code
+    return await run_configured(options, _LOG, serve)
 
 
 def _make_service(

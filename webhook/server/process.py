@@ -11,9 +11,8 @@ from cluster.session import Session
 from cluster.write import Writer
 from dra.finding import Finding
 from dra.names import WEBHOOK_SERVICE
-from registration.codes import CODES
-from runtime import logs, metrics
-from runtime.process import REFUSED, run_process
+from runtime import metrics
+from runtime.process import run_configured
 from runtime.settings import Settings
 from runtime.shutdown import StopSignal
 from translate.changes.template import ClaimTemplate
@@ -56,18 +55,11 @@ def _count(result: TemplateStatus | Finding) -> TemplateStatus | Finding:
 
 async def run(options: argparse.Namespace) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
-    logs.configure(options.log_level)
-    settings = Settings(options.config, known=CODES)
-    if settings.load():
-        return REFUSED
 
-    async def serve(stop: StopSignal, session: Session) -> None:
+    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         await _serve(options, settings, stop, session)
 
-    code = await run_process(options, _LOG, serve)
-    if not code:
-        logs.log_event(_LOG, logging.INFO, "stopped")
-    return code
+    return await run_configured(options, _LOG, serve)
 
 
 class _Webhook:
