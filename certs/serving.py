@@ -32,17 +32,21 @@ _NOT_TRUSTED_YET: Final = (
 
 
 def make_certificate(
-    options: argparse.Namespace, session: Session, service: str
+    options: argparse.Namespace,
+    session: Session,
+    service: str,
+    verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
 ) -> CertificateSource:
     """Return the certificate of a Service: from the files of the options, else signed here."""
     if options.tls_cert:
-        from_files = ServingCertificate(options.tls_cert, options.tls_key, options.client_ca)
+        pair = options.tls_cert, options.tls_key
+        from_files = ServingCertificate(*pair, options.client_ca, verify)
         from_files.refresh()
         return from_files
     namespace = options.namespace or session.namespace
     secret = WatchedSecret(session, namespace)
     names = names_of_service(service, namespace)
-    return SignedCertificate(secret, names, options.leaf_life, options.client_ca)
+    return SignedCertificate(secret, names, options.leaf_life, options.client_ca, verify)
 
 
 class SignedCertificate:
@@ -52,11 +56,16 @@ class SignedCertificate:
     """
 
     def __init__(
-        self, secret: WatchedSecret, names: Sequence[str], life: float, client_ca: str = ""
+        self,
+        secret: WatchedSecret,
+        names: Sequence[str],
+        life: float,
+        client_ca: str = "",
+        verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
     ) -> None:
         self._secret = secret
         self._names, self._life = names, life
-        self._served = ServingContext(client_ca)
+        self._served = ServingContext(client_ca, verify)
         self._client_ca = b""
         self._failure = ""
         self.leaf: Leaf | None = None

@@ -1,4 +1,4 @@
-"""The TLS listener of the webhook: bounded connections, and a graceful shutdown.
+"""The listener of what others call: TLS, bounded connections, and a graceful shutdown.
 
 The API server reuses open connections to a process that is about to stop. A graceful shutdown
 therefore has three steps: responses close their connection, the listener accepts no new
@@ -147,14 +147,15 @@ class _AcceptedSocket(socket.socket):
 
 
 class TLSListener:
-    """Accepts TLS connections from `open` to `close`."""
+    """Accepts TLS connections from `open` to `close`; without a certificate, plain connections."""
 
     def __init__(  # noqa: PLR0913  # what is served, and its limits
         self,
         at: Address,
-        certificate: CertificateSource,
+        certificate: CertificateSource | None,
         handle: HandleFunction,
         *,
+        name: str = "admission",
         max_connections: int = MAX_CONNECTIONS,
         max_handshakes: int = MAX_HANDSHAKES,
         linger: float = LINGER,
@@ -162,6 +163,7 @@ class TLSListener:
         self._at = at
         self._certificate = certificate
         self._handle = handle
+        self._name = name
         self._max_connections = max_connections
         self._handshakes = _Handshakes(max_handshakes)
         self._linger = linger
@@ -183,13 +185,20 @@ class TLSListener:
         self._listening = await asyncio.get_running_loop().create_server(
             self._server,
             sock=self._open_socket(),
-            ssl=self._certificate.context,
-            ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
-            ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT,
+            **self._tls_options(),
         )
 
+    def _tls_options(self) -> dict[str, Any]:
+        if self._certificate is None:
+            return {}
+        return {
+            "ssl": self._certificate.context,
+            "ssl_handshake_timeout": _HANDSHAKE_TIMEOUT,
+            "ssl_shutdown_timeout": _TLS_SHUTDOWN_TIMEOUT,
+        }
+
     def _open_socket(self) -> socket.socket:
-        opened = open_listening_socket(self._at, "admission")
+        opened = open_listening_socket(self._at, self._name)
         listening = _ListeningSocket(opened.family, opened.type, opened.proto, opened.detach())
         listening.handshakes = self._handshakes
         listening.setblocking(False)  # noqa: FBT003  # the signature of the socket module
@@ -210,4 +219,4 @@ class TLSListener:
         self._listening.close()
         self._server.pre_shutdown()
         await self._server.shutdown(seconds)
-        log_event(_LOG, logging.INFO, "admission listener closed")
+        log_event(_LOG, logging.INFO, f"{self._name} listener closed")

@@ -43,11 +43,14 @@ class ServingContext:
     """An SSL context that serves the newest certificate.
 
     With `client_ca`, a file of certificates in PEM form, clients must present a certificate that
-    one of them signed.
+    one of them signed; with `verify` CERT_OPTIONAL, a client can have none.
     """
 
-    def __init__(self, client_ca: str = "") -> None:
+    def __init__(
+        self, client_ca: str = "", verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED
+    ) -> None:
         self.client_ca = client_ca
+        self._verify = verify
         self.expires: float | None = None  # Unix time
         self._newest: ssl.SSLContext | None = None
         # The listener keeps this context. Its callback switches to the newest context.
@@ -55,7 +58,7 @@ class ServingContext:
         self.context.sni_callback = self._use_newest
         if client_ca:
             # A handshake takes the mode from here, and the trusted certificates from the newest.
-            self.context.verify_mode = ssl.CERT_REQUIRED
+            self.context.verify_mode = verify
 
     @property
     def is_serving(self) -> bool:
@@ -76,7 +79,7 @@ class ServingContext:
         expires = _handshake_expiry(fresh)
         if self.client_ca:
             fresh.load_verify_locations(cadata=client_ca.decode("ascii"))
-            fresh.verify_mode = ssl.CERT_REQUIRED
+            fresh.verify_mode = self._verify
         self._newest, self.expires = fresh, expires
         metrics.CERTIFICATE.set(expires)
         metrics.CERTIFICATE_READS.labels("success").inc()
@@ -98,11 +101,17 @@ class ServingContext:
 class ServingCertificate:
     """A certificate and its key in two files, reloaded when they change."""
 
-    def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
+    def __init__(
+        self,
+        certificate: str,
+        key: str,
+        client_ca: str = "",
+        verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
+    ) -> None:
         self._pair = certificate, key
         self._files = tuple(filter(None, (certificate, key, client_ca)))
         self._seen = b""
-        self._served = ServingContext(client_ca)
+        self._served = ServingContext(client_ca, verify)
 
     @property
     def context(self) -> ssl.SSLContext:

@@ -13,16 +13,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
-from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
-from aiohttp.web_protocol import RequestPayloadError
 
 from runtime import metrics, review, timeouts
 from runtime.logs import log_event, log_event_buffered
+from runtime.request_bodies import JSON, RejectedRequestError, RequestBodies, check_content
 from runtime.review import Denial
 from webhook.admission.replies import PendingReply, Reply
 
 _LOG: Final = logging.getLogger("serve.admission")
-JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Content-Type": JSON}
 _UNKNOWN: Final = "unknown"
 _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
@@ -62,15 +60,6 @@ class _Route(NamedTuple):
     seconds: float
 
 
-class RejectedRequestError(Exception):
-    """A request that is rejected before it reaches the admission handler."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
 class AdmissionHTTPHandler:
     """Handles every request. If `closing` is set, each response closes its connection."""
 
@@ -91,7 +80,7 @@ class AdmissionHTTPHandler:
             count = functools.partial(self._running.__getitem__, webhook)
             metrics.IN_FLIGHT.labels(webhook).set_function(count)
         self._in_flight = 0
-        self._total_bytes = 0
+        self._bodies = RequestBodies(limits.body, limits.total_bytes, limits.body_seconds)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Handle one request."""
@@ -119,12 +108,10 @@ class AdmissionHTTPHandler:
         self, request: web.BaseRequest, route: _Route, started: float
     ) -> web.Response:
         reviewer = self._validate(request, route)
-        body = await self._read_body(request, route.seconds)
+        body = await self._bodies.read(request, route.seconds)
         seconds = route.seconds - (time.perf_counter() - started)
-        if self._total_bytes + len(body) > self._limits.total_bytes:
-            raise self._too_many_bytes()
+        self._bodies.hold(body)
         self._in_flight += 1
-        self._total_bytes += len(body)
         try:
             reply = await _await_reply(seconds, reviewer(body, timeouts.compute_deadline(seconds)))
         except TimeoutError:
@@ -134,7 +121,7 @@ class AdmissionHTTPHandler:
             return _respond_exception(error, body, route)
         finally:
             self._in_flight -= 1
-            self._total_bytes -= len(body)
+            self._bodies.let_go(body)
         _record(reply, route, started)
         return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
 
@@ -143,12 +130,7 @@ class AdmissionHTTPHandler:
             raise RejectedRequestError(404, f"the valid paths are {' and '.join(self._endpoints)}")
         if request.method != "POST":
             raise RejectedRequestError(405, "the method must be POST", Allow="POST")
-        headers = request.headers
-        if headers.get(CONTENT_TYPE) != JSON and request.content_type != JSON:
-            raise RejectedRequestError(415, f"Content-Type must be {JSON}", Accept_Post=JSON)
-        if headers.get(CONTENT_ENCODING, "identity") != "identity":
-            message = "compressed requests are not supported"
-            raise RejectedRequestError(415, message, Accept_Encoding="identity")
+        check_content(request)
         # The API server retries both of these after Retry-After, within its timeout.
         if missing := self._check_ready():
             raise RejectedRequestError(
@@ -157,51 +139,6 @@ class AdmissionHTTPHandler:
         if self._in_flight >= self._limits.in_flight:
             raise RejectedRequestError(429, "too many concurrent requests", Retry_After="1")
         return route.reviewer
-
-    async def _read_body(self, request: web.BaseRequest, seconds: float) -> bytes:
-        content = request.content
-        if content.is_eof():  # a small body arrives together with the headers
-            body = content.read_nowait()
-            if len(body) > self._limits.body:
-                raise self._too_large()
-            return body
-        if (request.content_length or 0) > self._limits.body:
-            raise self._too_large()
-        await _send_continue(request)
-        timeout = min(seconds, self._limits.body_seconds)
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._read_chunks(request)
-        except TimeoutError:
-            message = f"the body did not arrive within {timeout:g} seconds"
-            raise RejectedRequestError(408, message, Connection="close") from None
-        except RequestPayloadError as error:
-            message = f"the body is malformed: {error}"
-            raise RejectedRequestError(400, message, Connection="close") from None
-
-    async def _read_chunks(self, request: web.BaseRequest) -> bytes:
-        """Read a body in chunks. The total size of all such bodies is bounded."""
-        body = bytearray()
-        try:
-            while chunk := await request.content.readany():
-                body += chunk
-                self._total_bytes += len(chunk)
-                if len(body) > self._limits.body:
-                    raise self._too_large()
-                if self._total_bytes > self._limits.total_bytes:
-                    raise self._too_many_bytes()
-        finally:
-            self._total_bytes -= len(body)
-        return bytes(body)
-
-    def _too_large(self) -> RejectedRequestError:
-        message = f"the body must not exceed {self._limits.body} bytes"
-        return RejectedRequestError(413, message, Connection="close")
-
-    @staticmethod
-    def _too_many_bytes() -> RejectedRequestError:
-        message = "the bodies of all requests are too large"
-        return RejectedRequestError(429, message, Retry_After="1", Connection="close")
 
     def _find_route(self, path: str) -> _Route:
         name, _, query = path.partition("?")
@@ -244,19 +181,6 @@ def _resume(pending: PendingReply, waiting: object) -> Generator[Any, Any, Reply
         except StopIteration as done:
             reply: Reply = done.value
             return reply
-
-
-async def _send_continue(request: web.BaseRequest) -> None:
-    """Send 100 Continue to a client that expects it."""
-    expects = request.headers.get("Expect")
-    if expects is None:
-        return
-    if expects.lower() != "100-continue":
-        message = "the only supported expectation is 100-continue"
-        raise RejectedRequestError(417, message, Connection="close")
-    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    # Otherwise aiohttp takes these bytes for the start of the response.
-    request.writer.output_size = 0
 
 
 def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
