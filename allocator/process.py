@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
+from allocator.api.opening import open_api
 from allocator.api_server import ApiServerWrites
 from allocator.binding import PodBinder
 from allocator.caches import AllocatorCaches
@@ -153,6 +154,7 @@ async def _serve(
         serve_operations(options.health, options.metrics, describe_unready),
         run_background(parts.run(settings)),
         serve_calls(options.socket, parts.calls, parts.streams),
+        open_api(options, session, parts.state, parts.term),
     ):
         await stop.wait()
 

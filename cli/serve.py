@@ -11,7 +11,7 @@ from runtime.addresses import Address, parse_address
 NAME = "serve"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 # The processes with a serving certificate.
-REVIEWERS = ("webhook", "judge")
+CERTIFIED = ("webhook", "judge", "allocator")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MAX_DURATION = 3_650 * 86_400.0
 
@@ -74,7 +74,27 @@ def _add_allocator(
         default="",
         help="the host name in the holder identity of the kube-scheduler (default: this host's)",
     )
+    _add_api(allocator)
     return allocator
+
+
+def _add_api(allocator: argparse.ArgumentParser) -> None:
+    """Declare the options of the HTTP API."""
+    allocator.add_argument(
+        "--api",
+        metavar="HOST:PORT",
+        type=_parse_address,
+        help="where to serve the API: with TLS, or without on a loopback address, where all"
+        " processes of this host can use it (default: nowhere)",
+    )
+    allocator.add_argument(
+        "--api-audience",
+        metavar="NAME",
+        default="",
+        help="the audience of the tokens that clients of the API send (default: the API server's)",
+    )
+    text = "also accept clients with a certificate of one of these CAs instead of a token"
+    _add_certificate(allocator, text)
 
 
 def _add_judge(
@@ -103,8 +123,12 @@ def _add_judge(
     return judge
 
 
-def _add_certificate(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of a process that serves reviews."""
+def _add_certificate(
+    parser: argparse.ArgumentParser,
+    client_ca: str = "accept only clients with a certificate of one of these CAs"
+    " (default: any client)",
+) -> None:
+    """Declare the options of a process with a serving certificate."""
     parser.add_argument(
         "--tls-cert",
         metavar="FILE",
@@ -122,7 +146,7 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
         "--client-ca",
         metavar="FILE",
         default="",
-        help="accept only clients with a certificate of one of these CAs (default: any client)",
+        help=client_ca,
     )
 
 
@@ -212,7 +236,7 @@ def _parse_duration(text: str) -> float:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Run the process until SIGTERM or SIGINT; 0 after a graceful shutdown."""
-    if options.what in REVIEWERS and bool(options.tls_cert) != bool(options.tls_key):
+    if options.what in CERTIFIED and bool(options.tls_cert) != bool(options.tls_key):
         streams.err.write("drawbridge serve: use --tls-cert and --tls-key together\n")
         return BAD
     # Import here, because `drawbridge serve --help` does not need it.

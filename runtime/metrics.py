@@ -205,6 +205,19 @@ ALLOCATOR_LATENCY: Final = UnlockedHistogram(
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 120),
     REGISTRY,
 )
+API_REQUESTS: Final = UnlockedCounter(
+    "drawbridge_api_requests",
+    "Requests to the API of the allocator, by call and HTTP status.",
+    ["call", "code"],
+    REGISTRY,
+)
+API_LATENCY: Final = UnlockedHistogram(
+    "drawbridge_api_request_seconds",
+    "Duration of requests to the API of the allocator in seconds.",
+    "call",
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    REGISTRY,
+)
 ALLOCATOR_WAITING: Final = Gauge(
     "drawbridge_allocator_waiting_pods",
     "Pods that wait for devices, or for the scheduler after they were told where devices are.",

@@ -151,7 +151,7 @@ def objects() -> list[Json]:
 
 
 @contextlib.asynccontextmanager
-async def process(rig: Rig) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(rig: Rig, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the process until the context exits."""
     configuration = rig.folder / "config.yaml"
     configuration.write_text(CONFIGURATION)
@@ -160,7 +160,7 @@ async def process(rig: Rig) -> AsyncIterator[asyncio.subprocess.Process]:
         sys.executable,
         *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}", f"--host={HOST}"),
         *(f"--socket={rig.socket}", f"--config={configuration}", f"--kubeconfig={kubeconfig}"),
-        *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0"),
+        *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 20,
@@ -337,3 +337,27 @@ async def _of_a_lost_taint(rig: Rig) -> None:
 
 def test_the_pools_of_a_node_are_not_used_while_it_lacks_the_taint(tmp_path: Path) -> None:
     play(tmp_path, _of_a_lost_taint)
+
+
+async def _of_the_api(rig: Rig) -> None:
+    fence(rig)
+    pod = rig.add_pod("first")
+    async with process(rig, "--api=127.0.0.1:0") as running, renewing(rig):
+        assert running.stderr is not None
+        while b'"api"' not in (line := await running.stderr.readline()):
+            pass
+        await rig.status(lambda each: each["leading"])
+        assert (await rig.schedule(pod))["bound"]
+        url = f"http://{json.loads(line)['address']}"
+        async with aiohttp.ClientSession(url) as client:
+            async with client.get("/v1/allocations") as response:
+                (item,) = (await response.json())["items"]
+            async with client.get("/v1/nodes/node-1") as response:
+                node = await response.json()
+    assert (item["claim"], item["node"], len(item["devices"])) == ("first", "node-1", 1)
+    assert [each.get("held", 0) for each in node["pools"][0]["devices"]] == [1, 0]
+    assert node["leading"]
+
+
+def test_a_process_serves_the_api_of_its_allocations(tmp_path: Path) -> None:
+    play(tmp_path, _of_the_api)

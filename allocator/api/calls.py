@@ -1,0 +1,130 @@
+"""Answers the calls of the API: checks rights first, then reads the state of the allocator.
+
+Every replica answers from its caches. Only the one that leads has reservations, so every response
+says whether its replica leads.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+from allocator.api.callers import CallerAccess
+from allocator.api.messages import (
+    DEFAULT_ITEMS,
+    MAX_ITEMS,
+    NAME,
+    AllocationList,
+    ApiFailureError,
+    DescribedNode,
+    FailureCode,
+)
+from allocator.api.reading import (
+    PageRequest,
+    describe_node,
+    list_allocations,
+    namespaces_on,
+    parse_position,
+)
+from allocator.api.reviews import Action, Caller
+from allocator.decisions import PodDecisions
+from allocator.state import AllocatorState
+
+# Of more namespaces on one node, none is named: each is a request to the API server.
+MAX_REVIEWED: Final = 32
+_GROUP: Final = "resource.k8s.io"
+_CLAIMS: Final = "resourceclaims"
+_NAME: Final = re.compile(NAME)
+_LIMIT: Final = re.compile(r"[0-9]{1,4}")
+
+
+class ApiState(Protocol):
+    """The current decisions, and why there are none."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether decisions can be made."""
+        ...
+
+    @property
+    def decisions(self) -> PodDecisions:
+        """The current decisions."""
+        ...
+
+    def find_problems(self) -> list[str]:
+        """Return why no devices may be allocated."""
+        ...
+
+
+class ApiLeadership(Protocol):
+    """Whether the scheduler beside this process leads."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether allocations can be decided and written now."""
+        ...
+
+
+class ApiCalls:
+    """The calls. All raise ApiFailureError."""
+
+    def __init__(self, state: ApiState, leadership: ApiLeadership, access: CallerAccess) -> None:
+        self._state = state
+        self._leadership = leadership
+        self._access = access
+
+    async def list_allocations(self, caller: Caller, query: Mapping[str, str]) -> AllocationList:
+        """Return a page of the allocations of a namespace, or of all."""
+        page = _parse_page(query)
+        await self._access.require(caller, _list_claims(page.namespace))
+        return list_allocations(self._current(), page, leading=self._leadership.leading)
+
+    async def get_node(self, caller: Caller, name: str) -> DescribedNode:
+        """Return the devices of the allocator on a node."""
+        check_name(name, "name", 253)
+        await self._access.require(caller, Action("get", "nodes", name=name))
+        if name not in self._current().planner.nodes:
+            raise ApiFailureError(FailureCode.NOT_FOUND, f"node {name} does not exist", "name")
+        readable = await self.readable_of(caller, namespaces_on(self._current(), name))
+        state = self._current()
+        if name not in state.planner.nodes:
+            raise ApiFailureError(FailureCode.NOT_FOUND, f"node {name} was deleted", "name")
+        return describe_node(state, name, readable, leading=self._leadership.leading)
+
+    async def readable_of(self, caller: Caller, namespaces: Collection[str]) -> Collection[str]:
+        """Return the namespaces in which a caller may list claims."""
+        if not namespaces or await self._access.is_allowed(caller, _list_claims("")):
+            return namespaces
+        reviewed = sorted(namespaces)[:MAX_REVIEWED]
+        return [
+            each for each in reviewed if await self._access.is_allowed(caller, _list_claims(each))
+        ]
+
+    def _current(self) -> AllocatorState:
+        """Return the state; raises ApiFailureError before the caches are synced."""
+        if not self._state.ready:
+            reasons = self._state.find_problems() or ["the caches are not synced"]
+            text = f"this replica is not ready: {reasons[0]}"
+            raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1)
+        return self._state.decisions.state
+
+
+def _list_claims(namespace: str) -> Action:
+    return Action("list", _CLAIMS, _GROUP, namespace)
+
+
+def check_name(name: str, path: str, most: int) -> None:
+    """Raise ApiFailureError unless a text can be the name of an object."""
+    if len(name) > most or not _NAME.fullmatch(name):
+        text = f"{name[:most]!r} is not a valid name"
+        raise ApiFailureError(FailureCode.BAD_REQUEST, text, path)
+
+
+def _parse_page(query: Mapping[str, str]) -> PageRequest:
+    namespace = query.get("namespace", "")
+    if namespace:
+        check_name(namespace, "namespace", 63)
+    text = query.get("limit", f"{DEFAULT_ITEMS}")
+    if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= MAX_ITEMS:
+        message = f"{text[:16]!r} is not a number from 1 to {MAX_ITEMS}"
+        raise ApiFailureError(FailureCode.BAD_REQUEST, message, "limit")
+    return PageRequest(namespace, int(text), parse_position(query.get("continue", "")))

@@ -1,0 +1,188 @@
+"""The requests and responses of the HTTP API; their JSON Schema is in `manifests/api/`.
+
+Requests are strict: an unknown field is an error.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta, field
+
+MAX_ITEMS: Final = 500
+DEFAULT_ITEMS: Final = 100
+
+# What Kubernetes accepts as a name, and what a request can send for one.
+NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+ObjectName = Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME)]
+NamespaceName = Annotated[str, Meta(min_length=1, max_length=63, pattern=NAME)]
+
+
+class FailureCode(enum.StrEnum):
+    """Why a request has no result."""
+
+    BAD_REQUEST = "BadRequest"
+    UNAUTHORIZED = "Unauthorized"
+    FORBIDDEN = "Forbidden"
+    NOT_FOUND = "NotFound"
+    METHOD_NOT_ALLOWED = "MethodNotAllowed"
+    TIMEOUT = "Timeout"
+    TOO_LARGE = "TooLarge"
+    UNSUPPORTED_MEDIA_TYPE = "UnsupportedMediaType"
+    EXPECTATION_FAILED = "ExpectationFailed"
+    TOO_MANY_REQUESTS = "TooManyRequests"
+    BUG = "Bug"
+    NOT_READY = "NotReady"
+
+
+HTTP_STATUS: Final[Mapping[FailureCode, int]] = {
+    FailureCode.BAD_REQUEST: 400,
+    FailureCode.UNAUTHORIZED: 401,
+    FailureCode.FORBIDDEN: 403,
+    FailureCode.NOT_FOUND: 404,
+    FailureCode.METHOD_NOT_ALLOWED: 405,
+    FailureCode.TIMEOUT: 408,
+    FailureCode.TOO_LARGE: 413,
+    FailureCode.UNSUPPORTED_MEDIA_TYPE: 415,
+    FailureCode.EXPECTATION_FAILED: 417,
+    FailureCode.TOO_MANY_REQUESTS: 429,
+    FailureCode.BUG: 500,
+    FailureCode.NOT_READY: 503,
+}
+
+
+class _Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A part of a response."""
+
+
+class ApiFailure(_Body, frozen=True, tag=False, omit_defaults=True):
+    """The body of every response without status 200; `path` names the field in question."""
+
+    code: FailureCode
+    message: str
+    path: str = ""
+
+
+class HeldDevice(_Body, frozen=True, omit_defaults=True):
+    """A device of a claim, or a share of it."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str = field(default="", name="shareID")
+    consumed_capacity: Mapping[str, str] = {}
+    admin_access: bool = False
+
+
+class HoldState(enum.StrEnum):
+    """How a claim has its devices."""
+
+    RESERVED = "Reserved"  # promised, and not yet written to the claim
+    ALLOCATED = "Allocated"
+    RELEASING = "Releasing"  # allocated, and all its pods are ending
+
+
+class ClaimAllocation(_Body, frozen=True, omit_defaults=True):
+    """The devices of a claim. `pods` are the pods that use it."""
+
+    namespace: str
+    claim: str
+    uid: str
+    state: HoldState
+    node: str = ""
+    devices: tuple[HeldDevice, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+class AllocationList(_Body, frozen=True):
+    """A page of allocations, by namespace and name; `continue` requests the next page."""
+
+    items: tuple[ClaimAllocation, ...]
+    leading: Annotated[
+        bool, Meta(description="Whether this replica allocates; only this one has reservations.")
+    ]
+    next: str = field(default="", name="continue")
+
+
+class DeviceClaim(_Body, frozen=True, omit_defaults=True):
+    """A claim that holds a device or a share of it."""
+
+    namespace: str
+    claim: str
+    state: HoldState
+    consumed_capacity: Mapping[str, str] = {}
+
+
+class PoolDevice(_Body, frozen=True, omit_defaults=True):
+    """A device of a pool, and who holds it, as far as the caller may read their claims."""
+
+    name: str
+    held: Annotated[int, Meta(description="How many claims hold the device or shares of it.")] = 0
+    reserved: Annotated[int, Meta(description="How many of them are not written yet.")] = 0
+    releasing: Annotated[int, Meta(description="How many of them are being released.")] = 0
+    consumed_capacity: Mapping[str, str] = {}
+    claims: Annotated[
+        tuple[DeviceClaim, ...],
+        Meta(description="Those in namespaces where the caller may list ResourceClaims."),
+    ] = ()
+
+
+class PoolCounter(_Body, frozen=True):
+    """A counter that devices of a pool share, and what the held ones consume of it."""
+
+    counter_set: str
+    counter: str
+    value: str
+    consumed: str
+
+
+class NodePool(_Body, frozen=True):
+    """A pool of the allocator; no devices while its driver is publishing it."""
+
+    driver: str
+    pool: str
+    complete: bool
+    devices: tuple[PoolDevice, ...] = ()
+    counters: tuple[PoolCounter, ...] = ()
+
+
+class DescribedNode(_Body, frozen=True):
+    """The pools of the allocator on a node."""
+
+    node: str
+    leading: bool
+    pools: tuple[NodePool, ...] = ()
+
+
+class ApiCall(NamedTuple):
+    """A call of the API: its path has at most one `{name}`."""
+
+    method: str
+    path: str
+    reply: type[msgspec.Struct]
+    request: type[msgspec.Struct] | None = None
+    query: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in metrics."""
+        return self.path.split("/")[2]
+
+
+LIST_ALLOCATIONS: Final = ApiCall(
+    "GET", "/v1/allocations", AllocationList, query=("namespace", "limit", "continue")
+)
+GET_NODE: Final = ApiCall("GET", "/v1/nodes/{name}", DescribedNode)
+
+
+class ApiFailureError(Exception):
+    """A request that gets a failure."""
+
+    def __init__(
+        self, code: FailureCode, message: str, path: str = "", *, retry_after: float = 0
+    ) -> None:
+        super().__init__(message)
+        self.failure = ApiFailure(code=code, message=message, path=path)
+        self.retry_after = retry_after

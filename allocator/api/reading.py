@@ -1,0 +1,219 @@
+"""Describes allocations and nodes from the state of the allocator, without a search."""
+
+import base64
+import binascii
+import heapq
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from allocator.api.messages import (
+    AllocationList,
+    ApiFailureError,
+    ClaimAllocation,
+    DescribedNode,
+    DeviceClaim,
+    FailureCode,
+    HeldDevice,
+    HoldState,
+    NodePool,
+    PoolCounter,
+    PoolDevice,
+)
+from allocator.state import AllocatorState
+from dra.allocation import Allocation, AllocationResult
+from dra.capacity import Amounts
+from dra.inventory import PoolID
+from dra.quantity import Quantity
+from ledger.ledger import ClaimRecord, DeviceID
+from ledger.published_pools import PublishedPool, find_published_pool
+from solver.world import PoolUse
+
+_ZERO: Final = Quantity.of(0)
+
+
+class PageRequest(NamedTuple):
+    """A page of the allocations of one namespace, or of all; `after` is a name."""
+
+    namespace: str
+    limit: int
+    after: str = ""
+
+
+# --- allocations ---
+
+
+def list_allocations(state: AllocatorState, page: PageRequest, *, leading: bool) -> AllocationList:
+    """Return the allocations behind a name, by name."""
+    prefix = f"{page.namespace}/" if page.namespace else ""
+    reserved = state.ledger.reservations
+    names = (
+        (record.name, uid)
+        for uid, record in state.ledger.claims.items()
+        if (record.allocation is not None or uid in reserved)
+        and record.name > page.after
+        and record.name.startswith(prefix)
+    )
+    found = heapq.nsmallest(page.limit + 1, names)
+    more = format_position(found[page.limit - 1][0]) if len(found) > page.limit else ""
+    items = (_describe_allocation(state, uid) for _, uid in found[: page.limit])
+    return AllocationList(items=tuple(items), leading=leading, next=more)
+
+
+def _describe_allocation(state: AllocatorState, uid: str) -> ClaimAllocation:
+    record = state.ledger.claims[uid]
+    namespace, _, name = record.name.partition("/")
+    allocation = _find_allocation(state, uid, record)
+    results = allocation.devices.results if allocation else ()
+    nodes = (state.node_of(PoolID(each.driver, each.pool)) for each in results)
+    claim = state.claims.get(uid)
+    consumers = claim.status.reserved_for if claim else ()
+    return ClaimAllocation(
+        namespace=namespace,
+        claim=name,
+        uid=uid,
+        state=find_state(state, uid, record),
+        node=next(filter(None, nodes), ""),
+        devices=tuple(map(describe_result, results)),
+        pods=tuple(each.name for each in consumers if each.resource == "pods"),
+    )
+
+
+def _find_allocation(state: AllocatorState, uid: str, record: ClaimRecord) -> Allocation | None:
+    active = state.ledger.reservations.get(uid)
+    return record.allocation or (active.reservation.allocation if active else None)
+
+
+def find_state(state: AllocatorState, uid: str, record: ClaimRecord) -> HoldState:
+    """Return how a claim has its devices."""
+    if record.allocation is None:
+        return HoldState.RESERVED
+    return HoldState.RELEASING if uid in state.pods.releasing else HoldState.ALLOCATED
+
+
+def describe_result(result: AllocationResult) -> HeldDevice:
+    """Return one device of an allocation."""
+    return HeldDevice(
+        request=result.request,
+        driver=result.driver,
+        pool=result.pool,
+        device=result.device,
+        share_id=result.share_id or "",
+        consumed_capacity=_amounts(result.consumed_capacity),
+        admin_access=result.admin_access,
+    )
+
+
+def format_position(name: str) -> str:
+    """Return the token that requests what is behind a name."""
+    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def parse_position(token: str) -> str:
+    """Return the name in a token; raises ApiFailureError."""
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        text = "this is no token of an earlier page; start with the first page"
+        raise ApiFailureError(FailureCode.BAD_REQUEST, text, "continue") from None
+
+
+# --- nodes ---
+
+
+def namespaces_on(state: AllocatorState, node: str) -> Collection[str]:
+    """Return the namespaces of the claims that hold devices on a node, sorted."""
+    names = {
+        state.ledger.claims[uid].name.partition("/")[0]
+        for pool in _pools_on(state, node)
+        for name in _held_names(state.ledger.view().use(pool))
+        for uid in state.ledger.holders(DeviceID(pool, name))
+    }
+    return sorted(names)
+
+
+def describe_node(
+    state: AllocatorState, node: str, readable: Collection[str], *, leading: bool
+) -> DescribedNode:
+    """Return the pools on a node; only claims in `readable` namespaces are named."""
+    pools = (_describe_pool(state, pool, readable) for pool in _pools_on(state, node))
+    return DescribedNode(node=node, leading=leading, pools=tuple(pools))
+
+
+def _pools_on(state: AllocatorState, node: str) -> Collection[PoolID]:
+    return state.planner.pools_for(node)
+
+
+def _describe_pool(state: AllocatorState, pool: PoolID, readable: Collection[str]) -> NodePool:
+    published = find_published_pool(state.planner.world().inventory, pool)
+    if published is None:
+        return NodePool(driver=pool.driver, pool=pool.name, complete=False)
+    use = state.ledger.view().use(pool)
+    devices = [DeviceID(pool, name) for name in published.devices]
+    return NodePool(
+        driver=pool.driver,
+        pool=pool.name,
+        complete=True,
+        devices=tuple(_describe_device(state, each, readable) for each in devices),
+        counters=tuple(_describe_counters(published, use)),
+    )
+
+
+def _describe_device(
+    state: AllocatorState, device: DeviceID, readable: Collection[str]
+) -> PoolDevice:
+    holders = state.ledger.holders(device)
+    records = {uid: state.ledger.claims[uid] for uid in holders}
+    states = {uid: find_state(state, uid, record) for uid, record in records.items()}
+    claims = []
+    for uid, holds in holders.items():
+        namespace, _, name = records[uid].name.partition("/")
+        if namespace in readable:
+            consumed = _amounts(_total(each.consumed for each in holds))
+            claims.append(
+                DeviceClaim(
+                    namespace=namespace, claim=name, state=states[uid], consumed_capacity=consumed
+                )
+            )
+    shares = state.ledger.view().use(device.pool).shares
+    return PoolDevice(
+        name=device.name,
+        held=len(holders),
+        reserved=sum(each is HoldState.RESERVED for each in states.values()),
+        releasing=sum(each is HoldState.RELEASING for each in states.values()),
+        consumed_capacity=_amounts(shares.get(device.name, {})),
+        claims=tuple(claims),
+    )
+
+
+def _describe_counters(published: PublishedPool, use: PoolUse) -> Iterator[PoolCounter]:
+    consumed: dict[tuple[str, str], Quantity] = {}
+    for device in map(published.devices.get, _held_names(use)):
+        for each in device.consumes_counters if device else ():
+            for name, counter in each.counters.items():
+                key = (each.counter_set, name)
+                consumed[key] = consumed.get(key, _ZERO) + counter.value
+    for counter_set in published.counter_sets.values():
+        for name, counter in counter_set.counters.items():
+            yield PoolCounter(
+                counter_set=counter_set.name,
+                counter=name,
+                value=f"{counter.value}",
+                consumed=f"{consumed.get((counter_set.name, name), _ZERO)}",
+            )
+
+
+def _held_names(use: PoolUse) -> Collection[str]:
+    return use.dedicated.union(use.shares)
+
+
+def _total(amounts: Iterator[Amounts]) -> Mapping[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            total[name] = total[name] + amount if name in total else amount
+    return total
+
+
+def _amounts(amounts: Amounts) -> Mapping[str, str]:
+    return {name: f"{amount}" for name, amount in sorted(amounts.items())}

@@ -1,0 +1,254 @@
+"""Serves the API: finds the call of a request, checks who sends it, and limits what all send.
+
+Off loopback it uses TLS, and every request has a caller. An unhandled exception fails one request
+only.
+"""
+
+import contextlib
+import ipaddress
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from aiohttp import web
+
+from allocator.api.callers import CallerAccess
+from allocator.api.calls import ApiCalls
+from allocator.api.messages import (
+    GET_NODE,
+    HTTP_STATUS,
+    LIST_ALLOCATIONS,
+    ApiCall,
+    ApiFailureError,
+    FailureCode,
+)
+from allocator.api.rates import KeyedRates, Rate
+from allocator.api.reviews import Caller
+from runtime import metrics
+from runtime.addresses import Address
+from runtime.listener import TLSListener
+from runtime.request_bodies import JSON, RejectedRequestError, RequestBodies, check_content
+from runtime.tls import CertificateSource
+
+_LOG: Final = logging.getLogger("allocator.api")
+MAX_BODY_BYTES: Final = 1 << 20
+_MAX_BYTES_IN_TOTAL: Final = 8 << 20
+_BODY_SECONDS: Final = 10.0
+_MAX_IN_FLIGHT: Final = 64
+_MAX_IN_FLIGHT_OF_CALLER: Final = 8
+_MAX_CONNECTIONS: Final = 200
+_CLOSE_SECONDS: Final = 1.0
+_MAX_PARAMETERS: Final = 16
+# One search counts as several reads.
+_REQUESTS_PER_CALLER: Final = Rate(20, 100)
+_REQUESTS: Final = Rate(200, 400)
+_UNKNOWN: Final = "unknown"
+_CODE_OF_STATUS: Final = {status: code for code, status in HTTP_STATUS.items()}
+
+
+class ApiRequest(NamedTuple):
+    """A request whose sender is known: the name in its path, its query and its body."""
+
+    caller: Caller
+    name: str
+    query: Mapping[str, str]
+    body: bytes
+
+
+Handler = Callable[[ApiRequest], Awaitable[msgspec.Struct]]
+
+
+class _Route(NamedTuple):
+    call: ApiCall
+    handler: Handler
+    cost: float = 1
+
+
+class ApiHandler:
+    """Handles every request."""
+
+    def __init__(
+        self, calls: ApiCalls, access: CallerAccess, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._access = access
+        self._now = now
+        self._bodies = RequestBodies(MAX_BODY_BYTES, _MAX_BYTES_IN_TOTAL, _BODY_SECONDS)
+        self._in_flight: Counter[str] = Counter()
+        self._rates = KeyedRates(_REQUESTS_PER_CALLER)
+        self._total = KeyedRates(_REQUESTS, max_keys=1)
+        self._routes = (
+            _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
+            _Route(GET_NODE, lambda r: calls.get_node(r.caller, r.name)),
+        )
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answer one request."""
+        path, _, query = request.raw_path.partition("?")
+        found = [(each, name) for each in self._routes if (name := _match(each.call, path)) != ""]
+        label = found[0][0].call.label if found else _UNKNOWN
+        started = time.perf_counter()
+        try:
+            response = await self._respond(request, found, query)
+        except ConnectionError:  # the client is gone
+            raise
+        except Exception as error:  # noqa: BLE001  # any exception fails one request only
+            response = _failed(error, label)
+        metrics.API_REQUESTS.add(label, f"{response.status}")
+        metrics.API_LATENCY.add(label, time.perf_counter() - started)
+        return response
+
+    async def _respond(
+        self, request: web.BaseRequest, found: "list[tuple[_Route, str | None]]", query: str
+    ) -> web.Response:
+        caller = await self._access.authenticate(request)
+        route, name = _choose(found, request.method)
+        self._count(caller, route.cost)
+        arguments = _parse_query(query, route.call)
+        with self._running(caller.name):
+            body = await self._read_body(request, route.call)
+            try:
+                reply = await route.handler(ApiRequest(caller, name or "", arguments, body))
+            finally:
+                self._bodies.let_go(body)
+        return _response(200, msgspec.json.encode(reply))
+
+    @contextlib.contextmanager
+    def _running(self, caller: str) -> Iterator[None]:
+        """Count a request that runs; raises ApiFailureError if too many do."""
+        counts = self._in_flight
+        if counts[caller] >= _MAX_IN_FLIGHT_OF_CALLER or counts.total() >= _MAX_IN_FLIGHT:
+            raise _too_many("too many concurrent requests", 1)
+        counts[caller] += 1
+        try:
+            yield
+        finally:
+            counts[caller] -= 1
+            counts += Counter()  # removes callers without requests
+
+    def _count(self, caller: Caller, cost: float) -> None:
+        """Raise ApiFailureError if a caller, or all together, send too many requests."""
+        now = self._now()
+        seconds = self._rates.take(caller.name, now, cost) or self._total.take("", now, cost)
+        if seconds:
+            raise _too_many("too many requests", seconds)
+
+    async def _read_body(self, request: web.BaseRequest, call: ApiCall) -> bytes:
+        if call.request is None:
+            return b""
+        check_content(request)
+        body = await self._bodies.read(request, _BODY_SECONDS)
+        self._bodies.hold(body)
+        return body
+
+
+def _match(call: ApiCall, path: str) -> str | None:
+    """Return the name in a path, None for a call without one, or "" if it is another path."""
+    before, has_name, after = call.path.partition("{name}")
+    if not has_name:
+        return None if path == before else ""
+    name = path[len(before) :] if path.startswith(before) and not after else ""
+    return "" if "/" in name else unquote(name, errors="replace")
+
+
+def _choose(found: "list[tuple[_Route, str | None]]", method: str) -> "tuple[_Route, str | None]":
+    if not found:
+        raise ApiFailureError(FailureCode.NOT_FOUND, "the API has no such path")
+    for each in found:
+        if each[0].call.method == method:
+            return each
+    allowed = found[0][0].call.method
+    raise RejectedRequestError(405, f"the method must be {allowed}", Allow=allowed)
+
+
+def _parse_query(query: str, call: ApiCall) -> Mapping[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+    except ValueError:
+        text = "the query has too many parameters"
+        raise ApiFailureError(FailureCode.BAD_REQUEST, text) from None
+    for number, (name, _) in enumerate(pairs):
+        if name not in call.query:
+            text = f"the parameter is not known; the known ones are: {', '.join(call.query)}"
+            known = text if call.query else "the call has no parameters"
+            raise ApiFailureError(FailureCode.BAD_REQUEST, known, name[:64])
+        if name in (other for other, _ in pairs[:number]):
+            raise ApiFailureError(FailureCode.BAD_REQUEST, "the parameter is repeated", name)
+    return dict(pairs)
+
+
+def _too_many(text: str, seconds: float) -> ApiFailureError:
+    return ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
+
+
+# --- responses ---
+
+
+def _failed(error: Exception, label: str) -> web.Response:
+    match error:
+        case RejectedRequestError():
+            return _rejected(error)
+        case ApiFailureError():
+            pass
+        case _:
+            fields = {"call": label}
+            _LOG.error("unhandled exception in a call", exc_info=error, extra={"fields": fields})
+            text = "unhandled exception; the log of the allocator has more"
+            error = ApiFailureError(FailureCode.BUG, text)
+    status = HTTP_STATUS[error.failure.code]
+    response = _response(status, msgspec.json.encode(error.failure))
+    if error.retry_after:
+        response.headers["Retry-After"] = f"{max(1, math.ceil(error.retry_after))}"
+    if status == HTTP_STATUS[FailureCode.UNAUTHORIZED]:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _rejected(error: RejectedRequestError) -> web.Response:
+    code = _CODE_OF_STATUS[error.status]
+    body = msgspec.json.encode(ApiFailureError(code, f"{error}").failure)
+    headers = dict(error.headers)
+    closes = headers.pop("Connection", "") == "close"
+    response = _response(error.status, body)
+    response.headers.update(headers)
+    if closes:
+        response.force_close()
+    return response
+
+
+def _response(status: int, body: bytes) -> web.Response:
+    # What a caller may see must not stay in a cache that others use.
+    headers = {"Content-Type": JSON, "Cache-Control": "no-store"}
+    return web.Response(body=body, status=status, headers=headers)
+
+
+# --- the listener ---
+
+
+def is_loopback(at: Address) -> bool:
+    """Whether only this machine, or this pod, can connect to an address."""
+    if at.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(at.host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def serve_api(
+    at: Address, certificate: CertificateSource | None, handler: ApiHandler
+) -> AsyncIterator[TLSListener]:
+    """Serve until the context exits; raises OSError."""
+    listener = TLSListener(
+        at, certificate, handler.handle, name="api", max_connections=_MAX_CONNECTIONS
+    )
+    await listener.open()
+    try:
+        yield listener
+    finally:
+        await listener.close(_CLOSE_SECONDS)
